@@ -6,6 +6,9 @@
 //! bytes mean is `run_reader`'s and `fetcher_file`'s business. When the reader has listed a file anew, the
 //! tail has the store delete, step by step, what that list lacks.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;

@@ -35,9 +35,9 @@ impl FileWatcherActor {
         self.runs.iter_mut().filter_map(wake).for_each(drop);
     }
 
-    /// Of the fetchers of `runs` all runs are tried together: whichever is missing when a fetcher is taken over leaves
-    /// the queue.
-    pub(super) fn add_elsewhere(&mut self, runs: &mut BTreeSet<Run>) {
+    /// Of the fetchers of `runs` all runs are tried together, also those that the store was too busy for: whichever is missing
+    /// when a fetcher is taken over leaves the queue.
+    pub(super) fn add_unregistered(&mut self, runs: &mut BTreeSet<Run>) {
         let fetchers: BTreeSet<_> = runs.iter().map(|run| run.fetcher.clone()).collect();
         for fetcher in fetchers {
             let [first, last] =
@@ -86,10 +86,10 @@ impl FileWatcherActor {
     }
 }
 
-/// Has a run tried again, if it is another daemon's.
+/// Has a run tried again, if it is another daemon's; returns it if it is to be registered.
 fn wake((run, entry): (&Run, &mut Entry)) -> Option<Run> {
-    matches!(entry.phase, Phase::Elsewhere).then(|| {
+    if matches!(entry.phase, Phase::Elsewhere) {
         entry.phase.enter(Phase::New);
-        run.clone()
-    })
+    }
+    entry.is_new().then(|| run.clone())
 }

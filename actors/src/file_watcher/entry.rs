@@ -46,6 +46,11 @@ impl Entry {
         self.names.are_there() && matches!(self.phase, Phase::New | Phase::Deleting)
     }
 
+    /// Its file is there, and it is to be registered.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self.phase, Phase::New) && self.names.file().is_some()
+    }
+
     /// The store has it, as far as is known.
     pub(super) fn is_stored(&self) -> bool {
         use Phase::{Complete, Idle, Queued, Stored, Tailing};

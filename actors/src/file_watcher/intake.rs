@@ -123,7 +123,7 @@ impl FileWatcherActor {
                 break;
             }
         }
-        self.add_elsewhere(&mut fresh);
+        self.add_unregistered(&mut fresh);
         // New runs first: a fetcher whose run was replaced keeps its id (spec 4, "At start").
         self.register(fresh.into_iter().collect(), ctx);
         // What is removed from a directory that was moved or unmounted is not removed from the input.

@@ -4,6 +4,7 @@ mod deletions;
 mod elsewhere;
 mod failures;
 mod lost;
+mod portions;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -132,6 +132,14 @@ mod tests {
         assert_eq!(steps.iter().map(|step| step.rows.len()).collect::<Vec<_>>(), [2, 2, 1]);
     }
 
+    /// A file of nothing but faulty lines is not gathered without bound: they count as long as they are.
+    #[test]
+    fn faulty_lines_weigh() {
+        let mut faulty = read(0, 1_000, &[], Reading::Onward);
+        faulty.append(read(1_000, 3_000, &[], Reading::Onward));
+        assert_eq!(faulty.bytes(), 3_000);
+    }
+
     /// A crash between two steps loses no line, and counts none twice: the place is moved, and the run complete, with the last
     /// one alone.
     #[test]

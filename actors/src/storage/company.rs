@@ -80,6 +80,15 @@ mod tests {
         assert!(company.wait(1, now).is_some());
     }
 
+    /// More than fit into a batch are not waited for.
+    #[test]
+    fn a_full_batch_goes() {
+        let (mut company, now) = (Company::default(), Instant::now());
+        company.answered(3 * REQUESTS_MAX, 0, now);
+        assert!(company.wait(REQUESTS_MAX / 2, now).is_some());
+        assert_eq!(company.wait(REQUESTS_MAX, now), None);
+    }
+
     /// A worker alone has nobody to wait for, and one that got nothing does not come back at once.
     #[test]
     fn nobody_waits_for_himself() {

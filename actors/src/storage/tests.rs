@@ -80,6 +80,34 @@ async fn a_batch_waits_for_company() {
     settled(vec![storage.send(CLASSIC).await]);
 }
 
+/// More workers than fit into one batch come back at once: the others have the next one, and each has its answer.
+#[actix::test]
+async fn requests_that_do_not_fit_have_the_next_batch() {
+    let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
+    let mock = MockStore::with_jobs(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    mock.inside().is_remote = true;
+    let (storage, _end) = start(&mock);
+    let first = join_all(keys[..150].iter().map(|_| storage.send(CLASSIC))).await;
+    let asked: Vec<_> = first
+        .into_iter()
+        .map(|work| {
+            let job = job(work.unwrap().unwrap());
+            let ended = Complete { key: job.job.key.clone(), exit_code: 0 };
+            job.settle();
+            storage.send(TakeJob { ended, holder: None })
+        })
+        .collect();
+    for (answer, key) in join_all(asked).await.into_iter().zip(&keys[150..]) {
+        let next = job(answer.unwrap().unwrap());
+        assert_eq!(next.job.key.as_str(), key);
+        next.settle();
+    }
+    let calls = mock.calls();
+    let batches = calls.split(|call| call == "commit");
+    let jobs = |batch: &[String]| batch.iter().filter(|call| *call == "dispatch").count();
+    assert_eq!(batches.map(jobs).collect::<Vec<_>>(), [150, 128, 22, 0]);
+}
+
 /// A message that fails is answered with its error and spoils no neighbour.
 #[actix::test]
 async fn a_failure_is_its_own() {

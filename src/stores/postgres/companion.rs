@@ -4,6 +4,8 @@
 //!
 //! Started by the store, which shares its [`Membership`]; ends with it.
 
+use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -23,13 +25,14 @@ use super::peers::{Peer, Peers};
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
-/// Attempts that ended and are kept.
-const ENDED_MAX: i64 = 100_000;
-/// Of those that are too many, so many are deleted at once.
-const ENDED_STEP: i64 = 1_000;
 /// Rows of a list that are deleted at once: claims pass over what is locked.
 pub(super) const ROWS_STEP: i64 = 250;
-const TIDY_FETCHERS: &str = "SELECT tidy_fetchers($1, $2, $3)";
+/// What each daemon does for all, and how much of it at once: it keeps the last 100,000 attempts of those that ended, and
+/// deletes the lists of which nobody has the files any more.
+const CHORES: [(&str, i64); 2] = [
+    ("SELECT forget_ended($1, $2, 100000, $3)", 1_000),
+    ("SELECT tidy_fetchers($1, $2, $3)", ROWS_STEP),
+];
 /// What is done in steps is done for so long between two beats.
 const STEPS_FOR: Duration = Duration::from_millis(300);
 /// So many connections that fail one after the other are told of, unless it is the server that is away.
@@ -186,13 +189,14 @@ async fn serve(
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_notice = Instant::now();
+    let mut chores = Chores::default();
     loop {
         tokio::select! {
             _ = beats.tick() => {
                 beat(&connection, membership, peers).await?;
-                forget_ended(&connection, membership).await?;
-                tidy_fetchers(&connection, membership).await?;
+                chores = Chores::until(Instant::now() + STEPS_FOR);
             }
+            () = ready(()), if chores.is_due() => chores.step(&connection, membership).await?,
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
                 last_notice = Instant::now();
@@ -237,36 +241,41 @@ async fn beat(
     Ok(())
 }
 
-/// Keeps the last attempts that ended.
-async fn forget_ended(connection: &Connection, membership: &Membership) -> Result<(), StoreError> {
-    let (daemon, epoch) = membership.state().joined;
-    let sql = "SELECT forget_ended($1, $2, $3, $4) = $4";
-    in_steps(connection, sql, &[&daemon, &epoch, &ENDED_MAX, &ENDED_STEP]).await
+/// What is done in small steps between two beats, so that notices do not wait for long: each kind in turn, while there is more.
+#[derive(Default)]
+struct Chores {
+    left: VecDeque<(&'static str, i64)>,
+    until: Option<Instant>,
 }
 
-/// Deletes the lists of which nobody has the files any more.
-async fn tidy_fetchers(connection: &Connection, membership: &Membership) -> Result<(), StoreError> {
-    let (daemon, epoch) = membership.state().joined;
-    in_steps(connection, TIDY_FETCHERS, &[&daemon, &epoch, &ROWS_STEP]).await
-}
+impl Chores {
+    fn until(end: Instant) -> Self {
+        Self { left: CHORES.into(), until: Some(end) }
+    }
 
-/// Has a step done after the other while there is more, as far as the time goes between two beats.
-async fn in_steps(
-    connection: &Connection,
-    step: &str,
-    values: &[&(dyn ToSql + Sync)],
-) -> Result<(), StoreError> {
-    let began = Instant::now();
-    while began.elapsed() < STEPS_FOR {
-        let asked = timeout(CALL_MAX, connection.client.query_one(step, values)).await;
+    fn is_due(&self) -> bool {
+        !self.left.is_empty() && self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    async fn step(
+        &mut self,
+        connection: &Connection,
+        membership: &Membership,
+    ) -> Result<(), StoreError> {
+        let Some((chore, step)) = self.left.pop_front() else {
+            return Ok(());
+        };
+        let (daemon, epoch) = membership.state().joined;
+        let values: [&(dyn ToSql + Sync); 3] = [&daemon, &epoch, &step];
+        let asked = timeout(CALL_MAX, connection.client.query_one(chore, &values)).await;
         match asked.map_err(|_| unanswered())? {
-            Ok(row) if row.get(0) => {}
+            Ok(row) if row.get(0) => self.left.push_back((chore, step)),
             // What fails because others write, or because this daemon is lost, is for the next beat.
             Err(error) if connection.client.is_closed() => return Err(classify(error)),
-            Ok(_) | Err(_) => return Ok(()),
+            Ok(_) | Err(_) => {}
         }
+        Ok(())
     }
-    Ok(())
 }
 
 async fn adopt(

@@ -89,8 +89,12 @@ impl Server {
     }
 
     /// The same, under a name that the server shows, and that no other daemon's connections have.
-    pub(super) fn named(mut self, daemon: &str) -> Self {
-        self.config.application_name(application_name(daemon));
+    pub(super) fn named(self, daemon: &str) -> Self {
+        self.called(&application_name(daemon))
+    }
+
+    pub(super) fn called(mut self, application: &str) -> Self {
+        self.config.application_name(application);
         self
     }
 

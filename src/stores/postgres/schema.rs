@@ -20,6 +20,8 @@ const VERSIONS: [&[&str]; 1] = [&[
     include_str!("schema/counts.sql"),
     include_str!("schema/tasks.sql"),
     include_str!("schema/jobs.sql"),
+    include_str!("schema/classic.sql"),
+    include_str!("schema/ended.sql"),
     include_str!("schema/operations.sql"),
     include_str!("schema/takeover.sql"),
     include_str!("schema/forget.sql"),

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
-use super::connection::{Connection, Server};
+use super::connection::{Connection, Server, limited};
 use super::error::classify;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
@@ -36,10 +36,15 @@ const SETTINGS: &str = "SET enable_hashjoin = on; SET enable_mergejoin = on; SET
     SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto; SET work_mem = '64MB';
     SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'";
 
+/// What the server calls the connections of a move: no daemon's are called so.
+const APPLICATION: &str = "shiftboss-move";
+
 /// A queue that no daemon uses as long as this lasts.
 struct Held {
     runtime: Runtime,
     connection: Connection,
+    /// Nobody knows how long a statement takes for all keys of a queue: whether the server answers at all is asked here.
+    watch: Connection,
     name: String,
 }
 
@@ -48,17 +53,21 @@ impl Held {
     fn take(server: &Server, make: bool) -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
-        let connection = runtime.block_on(async {
-            let connection = server.clone().named("move").connect().await?;
+        let server = server.clone().called(APPLICATION);
+        let held = runtime.block_on(async {
+            let (connection, watch) = (server.connect().await?, server.connect().await?);
             if make {
                 schema::migrate(&connection.client).await?;
             }
-            schema::require_same(&connection.client).await?;
-            lock(&connection.client).await?;
-            Ok(connection)
+            watched(&watch, async {
+                schema::require_same(&connection.client).await?;
+                lock(&connection.client).await
+            })
+            .await?;
+            Ok((connection, watch))
         });
-        let connection = connection.map_err(failure)?;
-        Ok(Self { runtime, connection, name: server.url().to_string() })
+        let (connection, watch) = held.map_err(failure)?;
+        Ok(Self { runtime, connection, watch, name: server.url().to_string() })
     }
 
     fn migrate(&self) -> Result<(), Failure> {
@@ -71,7 +80,8 @@ impl Held {
 
     /// Waits for an answer.
     fn wait<T>(&self, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        self.runtime.block_on(asked).map_err(|error| match classify(error) {
+        let asked = async { asked.await.map_err(classify) };
+        self.runtime.block_on(watched(&self.watch, asked)).map_err(|error| match error {
             StoreError::Busy(text) => {
                 let name = &self.name;
                 let text = format!("the move was broken off by {name}: {text}. Run it again");
@@ -90,6 +100,26 @@ impl Held {
         let sql = format!("SELECT {column} FROM state");
         let row = self.wait(self.client().query_one(&sql, &[]))?;
         Ok(row.get::<_, Option<String>>(0).map(|text| Mark::parse(&text)))
+    }
+}
+
+/// The answer, unless the server is silent: then an error.
+async fn watched<T>(
+    watch: &Connection,
+    asked: impl Future<Output = StoreResult<T>>,
+) -> StoreResult<T> {
+    let silence = async {
+        loop {
+            sleep(LOOK_EVERY).await;
+            if let Err(error) = limited(watch.client.batch_execute("")).await {
+                break error;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = asked => answer,
+        error = silence => Err(error),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, wait_until};
 
 const CUT_OFF: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE application_name = 'shiftboss move' AND datname = current_database()";
+    WHERE application_name = 'shiftboss-move' AND datname = current_database()";
 const LISTED: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
 
 fn server(site: &Site) -> &Database {

@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::{Site, real};
-use crate::testing::{MockStore, until};
+use crate::store::StoreError;
+use crate::testing::{MockStore, Trouble, until};
 
 const WHY: &str = "the fetcher f belongs to the daemon alpha";
 
@@ -56,6 +57,25 @@ async fn a_fetcher_is_had_when_it_is_free() {
     site.mock.inside().kept.elsewhere.clear();
     until("they are read", || site.keys().len() == 3).await;
     until("they are not rejected any longer", || rejected(&site).is_empty()).await;
+}
+
+/// A new file comes while others of its fetcher wait for a store that was busy: they are registered together, for the fetcher may
+/// be taken over with that.
+#[actix::test]
+async fn those_that_could_not_be_registered_come_along() {
+    tokio::time::pause();
+    let site = Site::new(MockStore::default(), real());
+    site.mock.trouble("register", Trouble::Error(StoreError::Busy("backup".to_owned())));
+    site.write("f.1.txt", "alpha 1\n");
+    site.write("f.2.txt", "bravo 2\n");
+    site.watcher.send(super::Start).await.unwrap().unwrap();
+    until("the store is busy", || site.calls("register") == 1).await;
+    site.write("f.3.txt", "charlie 3\n");
+    site.watcher.send(super::CatchUpBarrier).await.unwrap();
+    let calls = site.mock.calls();
+    let registered: Vec<_> =
+        calls.iter().filter_map(|call| call.strip_prefix("register ")).collect();
+    assert_eq!(registered, ["f.1", "f.1", "f.2", "f.3"]);
 }
 
 /// A daemon that was taken for dead finds its fetcher another one's: it rejects its files, whatever it had read of them, and

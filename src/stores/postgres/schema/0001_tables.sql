@@ -5,16 +5,14 @@
 -- seconds since 1970, but for attempts.started_ms. Sequences cache nothing: numbers ascend over all daemons.
 
 -- One row. paused: nothing is handed out. last_task: no number of a single task up to this one is free.
--- disorder: the server's clock was set back after this attempt, so that attempts up to it are not in the order of
--- their starts. moved: the move by which the queue left, and where to; move: the one that has brought it here, as long as
--- that is not ended (src/stores/mark.rs). With either no daemon joins.
+-- moved: the move by which the queue left, and where to; move: the one that has brought it here, as long as that is not
+-- ended (src/stores/mark.rs). With either no daemon joins.
 CREATE TABLE state (
     one                bool PRIMARY KEY DEFAULT true CHECK (one),
     paused             bool NOT NULL DEFAULT false,
     last_task          int8 NOT NULL DEFAULT 0,
     single_tasks       int8 NOT NULL DEFAULT 0,
     single_tasks_ended int8 NOT NULL DEFAULT 0,
-    disorder           int8 NOT NULL DEFAULT 0,
     moved              text,
     move               text
 ) WITH (fillfactor = 50);
@@ -197,6 +195,22 @@ CREATE TABLE overdue (
     key_id  int8 NOT NULL
 );
 CREATE INDEX overdue_by_key ON overdue (key_id);
+
+-- Classic attempts that were out when the server's clock was set back, until their lease is over: later ones may have started
+-- before.
+CREATE TABLE disordered (
+    attempt int8 PRIMARY KEY
+);
+
+-- One row: attempts up to this one were forgotten, but for those that had no end, which are in `passed_over`.
+CREATE TABLE forgotten (
+    one     bool PRIMARY KEY DEFAULT true CHECK (one),
+    attempt int8 NOT NULL DEFAULT 0
+) WITH (fillfactor = 10);
+INSERT INTO forgotten DEFAULT VALUES;
+CREATE TABLE passed_over (
+    attempt int8 PRIMARY KEY
+);
 
 -- Keys whose log row has no end though none of their attempts is out, as after a dead letter of an overdue job.
 CREATE TABLE unended (

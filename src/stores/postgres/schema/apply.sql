@@ -164,8 +164,8 @@ BEGIN
         v_answer.answer := prune(run_of(p_daemon, p_name, p_number), p_limit, v_now, p_lease)::text;
     WHEN 'begin_deletion' THEN
         UPDATE runs SET deleting = true WHERE run = (run_of(p_daemon, p_name, p_number)).run;
-    WHEN 'delete_runs' THEN
-        v_answer.number := delete_runs(p_daemon, p_detail, p_limit, v_now, p_lease);
+    WHEN 'delete_run' THEN
+        v_answer.number := delete_run(run_of(p_daemon, p_name, p_number), p_limit, v_now, p_lease)::int4;
     WHEN 'reject_file' THEN
         INSERT INTO rejected_files VALUES (p_daemon, p_name, p_detail ->> 0, v_now)
             ON CONFLICT (daemon, name) DO UPDATE SET reason = excluded.reason;
@@ -204,7 +204,7 @@ CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_a
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_disorder int8;
+    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool;
     v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[];
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
@@ -216,12 +216,11 @@ BEGIN
     v_now_ms := now_ms();
     v_now := v_now_ms / 1000;
     IF v_now < p_seen THEN
-        UPDATE state SET disorder = (SELECT last_value FROM attempt_numbers);
-        v_after := 0;
+        PERFORM note_disorder();
     END IF;
-    SELECT paused OR p_drains, disorder INTO v_paused, v_disorder FROM state;
+    SELECT paused OR p_drains INTO v_paused FROM state;
     IF v_now <> p_seen THEN
-        SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_disorder, v_now, p_lease);
+        SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
     RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;

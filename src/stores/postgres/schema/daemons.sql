@@ -132,20 +132,3 @@ BEGIN
     END LOOP;
     PERFORM tell_ready();
 END $$;
-
--- Deletes attempts that ended, but for the last ones, p_limit at once; how many those were. And puts counts together.
-CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS int8 LANGUAGE plpgsql AS $$
-DECLARE v_keys int8[]; v_gone int8;
-BEGIN
-    PERFORM fence(p_daemon, p_epoch);
-    PERFORM fold_counts();
-    WITH gone AS (DELETE FROM attempts WHERE attempt = ANY (ARRAY(
-        SELECT attempt FROM attempts
-        WHERE finished IS NOT NULL AND attempt <= (SELECT last_value - p_keep FROM attempt_numbers)
-        ORDER BY attempt LIMIT p_limit FOR UPDATE SKIP LOCKED)) RETURNING key_id)
-        SELECT array_agg(DISTINCT key_id), count(*) INTO v_keys, v_gone FROM gone;
-    DELETE FROM failures WHERE key_id = ANY (v_keys);
-    INSERT INTO failures SELECT key_id FROM log WHERE key_id = ANY (v_keys) AND exit_code <> 0 AND finished IS NOT NULL
-        ORDER BY key_id ON CONFLICT DO NOTHING;
-    RETURN v_gone;
-END $$;

@@ -138,10 +138,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- Deletes rows of a run, p_limit at the most, and with its last row the run; NULL: there are more, else how many they were.
-CREATE FUNCTION delete_part(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+-- Deletes rows of a run, p_limit at the most, and with its last row the run; whether that is gone.
+CREATE FUNCTION delete_run(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[];
 BEGIN
+    IF p_run.run IS NULL THEN
+        RETURN true;
+    END IF;
     -- Whoever registers a run of this fetcher comes before or after.
     PERFORM FROM fetcher_owners WHERE name = (SELECT name FROM fetchers WHERE fetcher = p_run.fetcher) FOR NO KEY UPDATE;
     UPDATE runs SET deleting = true WHERE run = p_run.run AND NOT deleting;
@@ -152,30 +155,12 @@ BEGIN
     PERFORM remove_rows(v_keys, p_run.run, p_now, p_lease);
     UPDATE runs SET rows = rows - cardinality(v_keys) WHERE run = p_run.run;
     IF cardinality(v_keys) >= p_limit THEN
-        RETURN NULL;
+        RETURN false;
     END IF;
     DELETE FROM listed WHERE run = p_run.run;
     DELETE FROM runs WHERE run = p_run.run;
     PERFORM leave_fetcher(p_run.fetcher);
-    RETURN cardinality(v_keys);
-END $$;
-
-CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8
-LANGUAGE plpgsql AS $$
-DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs; v_rows int8;
-BEGIN
-    FOR v_asked IN SELECT jsonb_array_elements(p_runs) LOOP
-        EXIT WHEN v_left <= 0;
-        v_run := run_of(p_daemon, v_asked ->> 0, (v_asked ->> 1)::int8);
-        v_rows := 0;
-        IF v_run.run IS NOT NULL THEN
-            v_rows := delete_part(v_run, v_left, p_now, p_lease);
-        END IF;
-        EXIT WHEN v_rows IS NULL;
-        v_left := v_left - v_rows - 1;
-        v_gone := v_gone + 1;
-    END LOOP;
-    RETURN v_gone;
+    RETURN true;
 END $$;
 
 -- Looks at rows of a run, p_limit at the most, and deletes those that its listing lacks; whether there are more.

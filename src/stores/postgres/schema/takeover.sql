@@ -97,15 +97,16 @@ BEGIN
 END $$;
 
 -- Deletes rows of a run that nobody has, p_limit at the most, and with the last one the run; whether there may be more. When
--- there are none, forgets who had fetchers that have been left for so long that anybody may have them.
+-- there are none, forgets who had fetchers that have been left for so long that every daemon may have them.
 CREATE FUNCTION tidy_fetchers(p_daemon int4, p_epoch int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_run runs; v_lease int8; v_takeover int8;
 BEGIN
     PERFORM fence(p_daemon, p_epoch);
-    SELECT policy_lease, takeover INTO v_lease, v_takeover FROM daemons WHERE daemon = p_daemon;
+    SELECT policy_lease INTO v_lease FROM daemons WHERE daemon = p_daemon;
+    SELECT max(takeover) INTO v_takeover FROM daemons;
     SELECT * INTO v_run FROM runs WHERE deleting AND daemon IS NULL ORDER BY run LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-        PERFORM delete_part(v_run, p_limit, now_ms() / 1000, v_lease);
+        PERFORM delete_run(v_run, p_limit, now_ms() / 1000, v_lease);
         PERFORM tell_ready();
         RETURN true;
     END IF;

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use shiftboss_actors::store::{Dispatch, Dispatched, Each, LeaseHolder, Release};
+use shiftboss_actors::store::{
+    Ack, BeginDeletion, DeleteRuns, Dispatch, Dispatched, Each, LeaseHolder, Release,
+};
 use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_protocol::model::Run;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
@@ -149,5 +152,55 @@ fn a_key_that_was_passed_over_is_found_again() {
             lease(&mut store).await.unwrap();
             sleep(Duration::from_millis(100)).await;
         }
+    });
+}
+
+/// A claim beside a deletion finds keys of the deleted list at the front, and then waits, with more of its batch, for a key that
+/// the deleter has locked: of what the deleter needs it has nothing.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_claim_has_nothing_that_a_deleter_needs() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "g", 1, 1).await;
+        let (attempt, _) = lease(&mut store).await.unwrap();
+        list(&mut store, "f", 1, 3).await;
+        ask(&mut store, BeginDeletion(Run { fetcher: "f".into(), started: 1 })).await.unwrap();
+        let (watch, deleter) = (database.outside().await, database.outside().await);
+        let lock = format!(
+            "SET lock_timeout = '500ms'; BEGIN;
+            SELECT FROM log JOIN attempts USING (key_id) WHERE attempts.attempt = {} FOR UPDATE OF log",
+            attempt.0
+        );
+        deleter.batch_execute(&lock).await.unwrap();
+        let batch = (dispatch(), Release(attempt));
+        let delete = async {
+            until_apply_waits(&watch).await;
+            let delete = "SELECT delete_run(runs, 250, 0, 60) FROM runs WHERE deleting; COMMIT";
+            deleter.batch_execute(delete).await.unwrap();
+        };
+        let (answers, ()) = tokio::join!(ask(&mut store, batch), delete);
+        let (dispatched, released) = answers.unwrap();
+        assert_eq!((dispatched, released), (Ok(Dispatched::Nothing), Ok(Ack::Recorded)));
+    });
+}
+
+/// Somebody has locked a key of the second list: the first one is deleted, for one transaction has the keys of one list alone.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_list_is_deleted_without_the_keys_of_the_next_one() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "f", 1, 1).await;
+        list(&mut store, "g", 1, 2).await;
+        let outside = database.outside().await;
+        let lock = "BEGIN; SELECT FROM log JOIN keys USING (key_id) WHERE key = 'package-1' FOR UPDATE OF log";
+        outside.batch_execute(lock).await.unwrap();
+        let runs: Vec<Run> =
+            ["f", "g"].map(|fetcher| Run { fetcher: fetcher.into(), started: 1 }).into();
+        let delete = DeleteRuns { runs, limit: 100 };
+        assert_eq!(ask(&mut store, delete).await, Ok(1));
     });
 }

@@ -236,13 +236,17 @@ fn attempts_that_ended_are_forgotten() {
             ask(&mut store, end).await.unwrap();
         }
         let outside = database.server.connect().await.unwrap();
-        let sql = "SELECT forget_ended(daemon, epoch, 2, 2) FROM daemons";
-        let mut gone = Vec::new();
-        for _ in 0..3 {
-            gone.push(outside.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0));
-        }
-        assert_eq!(gone, [2, 1, 0]);
+        let kept = async || -> Vec<i64> {
+            let forget = "SELECT forget_ended(daemon, epoch, 2, 2) FROM daemons";
+            while outside.client.query_one(forget, &[]).await.unwrap().get(0) {}
+            let kept = "SELECT array_agg(attempt ORDER BY attempt) FROM attempts";
+            outside.client.query_one(kept, &[]).await.unwrap().get(0)
+        };
+        assert_eq!(kept().await, [1, 2, 3, 4, 5, 9, 10]);
         until_leased(&mut store, &given[..5]).await;
+        let end = CompleteAttempt { attempt: given[1], exit_code: 1 };
+        ask(&mut store, end).await.unwrap();
+        assert_eq!(kept().await, [1, 3, 4, 5, 9, 10]);
     });
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use shiftboss_actors::store::{
-    Ack, AddTask, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each, LeaseHolder,
+    Ack, AddTask, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Each, LeaseHolder, Store,
     StoreError,
 };
-use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
 use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_testbed::processes::signal_all;
 use shiftboss_testbed::proxy::Proxy;
@@ -20,7 +20,9 @@ use tokio::time::{Instant, sleep};
 use super::concurrency::list;
 use super::daemons::{PATIENCE, again, ask, daemon, lease};
 use super::support;
+use crate::stores::move_in;
 use crate::stores::postgres::{PostgresStore, Server};
+use crate::stores::sqlite::SqliteStore;
 
 /// How soon another daemon has the key of a claim whose backend ended.
 const SOON: Duration = Duration::from_secs(10);
@@ -327,4 +329,44 @@ fn a_promoted_replica_has_what_was_acknowledged() {
         scope.spawn(|| fail_over(then));
         wait_for(work);
     });
+}
+
+/// The server freezes under a move, which ends, and can be begun again.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_move_gives_up_when_the_server_is_frozen() {
+    let own = Own::new(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("state.db");
+    SqliteStore::open(&file, &support::options(Default::default()))
+        .unwrap()
+        .close_at_once()
+        .unwrap();
+    let url = support::url(&own.server.url("plain", "queue"));
+    wait_for(async { daemon(&own.database, 0).await.close().await.unwrap() });
+    thread::scope(|scope| {
+        let (file, url, (ended, end)) = (&file, &url, mpsc::channel());
+        wait_for(async {
+            let holds = own.client(ADMIN, "BEGIN; LOCK TABLE keys");
+            own.until_one_stays().await;
+            scope.spawn(move || ended.send(move_in(file, url, "daemon 0")).unwrap());
+            let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            own.until(waits, "1").await;
+            own.server.freeze().unwrap();
+            drop(holds);
+        });
+        let ended = end.recv_timeout(PATIENCE);
+        own.server.thaw().unwrap();
+        let failure = ended.expect("it waits for ever").unwrap_err();
+        assert!(failure.to_string().contains("Run it again"), "{failure}");
+    });
+    wait_for(async {
+        own.end_clients();
+        own.until(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shiftboss-move'",
+            "0",
+        )
+        .await;
+    });
+    move_in(&file, &url, "daemon 0").unwrap();
 }

@@ -10,10 +10,11 @@ use rusqlite::Connection;
 use shiftboss_actors::store::{Probe, Reader, Store};
 use shiftboss_actors::testing::conformance::{History, Step, Subject, step};
 use shiftboss_actors::testing::model::Rules;
-use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
 
 use super::both::Pair;
-use super::support::{Database, Site, cases, options};
+use super::daemons::daemon;
+use super::support::{self, Database, Site, cases, options};
 use crate::stores::sqlite::{SqliteReader, SqliteStore};
 use crate::stores::{move_in, move_out};
 
@@ -153,4 +154,37 @@ fn histories_go_on() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_round_trip_changes_nothing() {
     check(8, prop::collection::vec(step(), 1..60), |rules, steps| comes_back(rules, &steps));
+}
+
+/// The daemon whose lists these will be had been killed there, and is as one that was stopped: the others adopt what is out.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_daemon_that_was_killed_has_what_is_moved() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::new();
+    drop(wait_for(daemon(&database.server, 0)));
+    let file = InFile::open(directory.path().join("state.db"), Rules::default()).close();
+    move_in(&file, &database.url(), "daemon 0").unwrap();
+    let is_stopped = "SELECT pid IS NULL AND NOT lost AND gone_at IS NOT NULL FROM daemons";
+    let row = wait_for(async { database.outside().await.query_one(is_stopped, &[]).await });
+    assert!(row.unwrap().get::<_, bool>(0));
+}
+
+/// What is moved out has the rules of the daemon that was there last.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn the_last_daemons_rules_are_moved_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::new();
+    wait_for(async {
+        let rules = |lease_seconds| options(Rules { lease_seconds, ..Rules::default() });
+        let mut last = support::open(&database.server, 0, rules(100)).await;
+        support::open(&database.server, 1, rules(200)).await.close().await.unwrap();
+        last.close().await.unwrap();
+        let earlier = "UPDATE daemons SET beat_at = beat_at - 10 WHERE name = 'daemon 1'";
+        database.outside().await.batch_execute(earlier).await.unwrap();
+    });
+    let file = directory.path().join("state.db");
+    move_out(&database.url(), &file).unwrap();
+    assert_eq!(read(&file).status(0).unwrap().lease_seconds, Some(100));
 }

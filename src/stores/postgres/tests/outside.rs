@@ -1,16 +1,18 @@
 //! What a server, its settings and its administrators do to a daemon.
 
 use shiftboss_actors::store::{
-    Changed, CountInFlight, Each, Leases, Requeue, Requeued, Store, StoreError,
+    Changed, CountInFlight, Dispatched, Each, Leases, Requeue, Requeued, Store, StoreError,
 };
-use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_actors::testing::model::Rules;
+use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
+use shiftboss_protocol::model::{Key, Row};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_postgres::Client;
 
 use super::claims::until_apply_waits;
 use super::concurrency::{list, work_all};
 use super::daemons::{PATIENCE, again, ask, daemon, lease};
-use super::support::{self, Database, try_open};
+use super::support::{self, Daemons, Database, Site, try_open};
 use crate::stores::postgres::PostgresStore;
 
 /// Gives the database a setting, which counts for connections that are made from now on, and ends the others.
@@ -216,4 +218,30 @@ fn a_login_of_its_own_may_join_anew() {
             other.batch_execute(statement).await.unwrap();
         }
     });
+}
+
+/// The server's clock was set back: a classic job that is out is looked at by itself from then on, and the other attempts are gone
+/// through once. One that began after the change, and so before it, comes back first.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_clock_that_was_set_back_has_attempts_gone_through_once() {
+    let (rules, before, after) = (Rules::default(), 10_000, 5_000);
+    let mut site = Site::new(rules, 1);
+    for key in ["a", "b", "c"] {
+        let task = Row { key: Key::new(key).unwrap(), payload: String::new() };
+        site.daemons.add_task(&task, before).unwrap();
+    }
+    let next = |daemons: &mut Daemons, now| match daemons.dispatch(now, None) {
+        Ok(Dispatched::Job(attempt, job)) => (attempt.0, job.key),
+        other => panic!("{other:?}"),
+    };
+    let [(_, late), (_, early), (last, ended)] =
+        [before, after, after].map(|now| next(&mut site.daemons, now));
+    site.daemons.finish(&ended, 0, after).unwrap();
+    let over = after + rules.lease_seconds + 1;
+    let find = format!("SELECT gone_to FROM find_overdue(0, {over}, {})", rules.lease_seconds);
+    let found = wait_for(site.outside.query_one(&find, &[])).unwrap();
+    assert_eq!(found.get::<_, i64>(0), last);
+    let both = [over, before + rules.lease_seconds + 1].map(|now| next(&mut site.daemons, now).1);
+    assert_eq!(both, [early, late]);
 }

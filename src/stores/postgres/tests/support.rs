@@ -28,7 +28,7 @@ fn server_url() -> String {
         .expect("SHIFTBOSS_TEST_POSTGRES names a server: run `make test-postgres`")
 }
 
-fn url(text: &str) -> stores::Url {
+pub fn url(text: &str) -> stores::Url {
     match stores::Database::from(std::path::PathBuf::from(text)) {
         stores::Database::Server(url) => url,
         stores::Database::File(_) => panic!("SHIFTBOSS_TEST_POSTGRES is no URL of a server"),

@@ -223,3 +223,23 @@ fn fetchers_that_were_left_are_forgotten() {
         until(&outside, "SELECT count(*) = 0 FROM fetcher_owners").await;
     });
 }
+
+/// A daemon that takes fetchers over sooner than others does not forget for them who had one.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn who_had_a_fetcher_is_known_to_those_that_wait_longer() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = database.outside().await;
+        let mut store = daemon(&database.server, 0).await;
+        list(&mut store, 1, &["a"]).await;
+        ask(&mut store, DeleteRuns { runs: vec![run(1)], limit: 10 }).await.unwrap();
+        let _other = daemon(&database.server, 1).await;
+        let sooner = "UPDATE daemons SET takeover = 60 WHERE name = 'daemon 1';
+            UPDATE fetcher_owners SET left_at = left_at - 100";
+        outside.batch_execute(sooner).await.unwrap();
+        let tidy = "SELECT tidy_fetchers(daemon, epoch, 250) FROM daemons WHERE takeover = 60";
+        outside.query_one(tidy, &[]).await.unwrap();
+        until(&outside, "SELECT count(*) = 1 FROM fetcher_owners").await;
+    });
+}

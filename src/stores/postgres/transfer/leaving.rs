@@ -14,14 +14,14 @@ const FETCH: &str = "FETCH 1000 FROM leaving";
 /// The columns of a table.
 fn select(table: Table) -> &'static str {
     match table {
-        // The input directory, if it is one daemon whose lists these are.
+        // The rules of the daemon that was there last; the input directory, if it is one daemon whose lists these are.
         Table::State => {
             "SELECT paused::int4::int8, last_task, CASE WHEN is_called THEN last_value ELSE 0 END,
                 (SELECT last_value FROM fetchers_fetcher_seq), last.policy_lease, last.max_tasks,
                 (SELECT min(input_directory) FROM daemons WHERE daemon IN (SELECT daemon FROM runs)
                     HAVING count(*) = 1)
             FROM state, attempt_numbers LEFT JOIN (SELECT policy_lease, max_tasks FROM daemons
-                ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1) AS last ON true"
+                ORDER BY beat_at DESC, daemon DESC LIMIT 1) AS last ON true"
         }
         Table::Fetchers => "SELECT fetcher::int8, name FROM fetchers WHERE fetcher <> 0",
         Table::Runs => {

@@ -98,10 +98,10 @@ INSERT INTO counts (run, backend, minute, rows, pending)
         count(*) FILTER (WHERE NOT dispatched) FROM queue GROUP BY run;
 SELECT count_out(count(*)) FROM moved_open WHERE is_last;
 INSERT INTO completions (minute, exit_code, backend, jobs) SELECT minute, exit_code, pg_backend_pid(), jobs FROM moved_completions;
--- Attempts up to the last classic one that began after a later one are not in the order of their starts.
+-- Whether the clock was set back while these were out is not known.
+INSERT INTO disordered SELECT attempt FROM moved_open WHERE lease IS NULL;
+UPDATE forgotten SET attempt = (SELECT coalesce(min(attempt), 1) - 1 FROM attempts);
 UPDATE state SET paused = m.paused <> 0, last_task = m.last_task,
     single_tasks = (SELECT count(*) FROM single_tasks),
-    single_tasks_ended = (SELECT count(*) FROM single_tasks WHERE status <> 'waiting'),
-    disorder = (SELECT coalesce(max(attempt), 0) FROM (SELECT attempt, started_ms > min(started_ms) OVER (ORDER BY attempt
-        ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS is_before FROM moved_open WHERE lease IS NULL) AS o WHERE is_before)
+    single_tasks_ended = (SELECT count(*) FROM single_tasks WHERE status <> 'waiting')
     FROM moved_state m;
