@@ -138,7 +138,13 @@ impl Pair {
 /// Without what is each store's own.
 fn alike(mut status: QueueStatus) -> QueueStatus {
     status.holders.iter_mut().for_each(|held| held.daemon = None);
-    QueueStatus { schema_version: 0, not_stopped: None, daemons: Vec::new(), ..status }
+    QueueStatus {
+        schema_version: 0,
+        moved_to: None,
+        not_stopped: None,
+        daemons: Vec::new(),
+        ..status
+    }
 }
 
 /// One store measures how long jobs took, the other takes it from its clock.
