@@ -24,7 +24,8 @@ BEGIN
         IF v_attempt.finished IS NULL AND v_attempt.lease IS NULL
                 AND NOT EXISTS (SELECT FROM disordered WHERE attempt = v_attempt.attempt) THEN
             EXIT WHEN v_attempt.started_ms / 1000 + p_lease >= p_now;
-            IF NOT EXISTS (SELECT FROM overdue WHERE attempt = v_attempt.attempt) THEN
+            -- One that is overdue already may have left the order while the clock was set back, and nobody saw that.
+            IF NOT (EXISTS (SELECT FROM overdue WHERE attempt = v_attempt.attempt) AND is_in_order(v_attempt.key_id)) THEN
                 due := due || v_attempt.attempt;
                 key_ids := key_ids || v_attempt.key_id;
             END IF;
@@ -34,8 +35,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Those are ready again. One that was overdue before may have left the order while the clock was set back. more: there may be
--- more to do now.
+-- Those are ready again. more: there may be more to do now.
 CREATE FUNCTION expire_classic(p_after int8, p_now int8, p_lease int8, OUT gone_to int8, OUT more bool) LANGUAGE plpgsql AS $$
 DECLARE v_due int8[]; v_keys int8[]; v_new int8; v_key int8;
 BEGIN

@@ -1,8 +1,8 @@
 -- Forgetting attempts that ended long ago. Under a snapshot that stays open their dead rows stay, too: so each step goes on where
 -- the last one ended, over so many numbers.
 
--- Deletes attempts that ended, but for the last p_keep ones, in a step over p_limit numbers; whether there may be more. And puts
--- counts together. One daemon at a time does it.
+-- Deletes attempts that ended, but for the last p_keep ones, in a step over p_limit numbers; whether there may be more. One that
+-- is committed after so many later ones is kept. And puts counts together. One daemon at a time does it.
 CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_from int8; v_to int8;
 BEGIN
