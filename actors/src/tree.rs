@@ -86,7 +86,8 @@ pub enum TreeError {
 
 struct Tree {
     storage: Addr<StorageActor>,
-    storage_arbiter: Arbiter,
+    /// Storage's own thread; `None`: it is here.
+    storage_arbiter: Option<Arbiter>,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
     services: Vec<Box<dyn Service>>,
@@ -124,7 +125,8 @@ pub async fn run(
 }
 
 impl Tree {
-    /// Starts storage on its own thread, and the watcher here. Tells the end of storage, too.
+    /// Starts storage and the watcher. A store that blocks has a thread of its own; one that waits for a server is here, where
+    /// no thread has to wake another one for a message. Tells the end of storage, too.
     fn start(
         store: Box<dyn Store + Send>,
         clock: Box<dyn Clock>,
@@ -132,9 +134,10 @@ impl Tree {
         services: Vec<Box<dyn Service>>,
         exits: UnboundedSender<&'static str>,
     ) -> (Self, oneshot::Receiver<StoreResult<()>>) {
-        let storage_arbiter = Arbiter::new();
+        let storage_arbiter = (!store.is_remote()).then(Arbiter::new);
+        let arbiter = storage_arbiter.as_ref().map_or_else(Arbiter::current, Arbiter::handle);
         let (tell_end, storage_end) = oneshot::channel();
-        let storage = StorageActor::start_in_arbiter(&storage_arbiter.handle(), move |_| {
+        let storage = StorageActor::start_in_arbiter(&arbiter, move |_| {
             StorageActor::new(store, clock, tell_end)
         });
         let exit_notifier = ExitNotifier { name: "the FileWatcherActor", exits: exits.clone() };
@@ -205,7 +208,9 @@ impl Tree {
             }
         }
         let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
-        self.storage_arbiter.stop();
+        if let Some(arbiter) = &self.storage_arbiter {
+            arbiter.stop();
+        }
         match closed {
             Ok(Ok(closed)) => closed.map_err(TreeError::Storage)?,
             Ok(Err(_)) => return Err(TreeError::Panicked("the StorageActor")),
@@ -213,7 +218,7 @@ impl Tree {
             Err(_) => return Err(TreeError::Hangs),
         }
         info!("The database is closed.");
-        if self.storage_arbiter.join().is_err() {
+        if self.storage_arbiter.is_some_and(|arbiter| arbiter.join().is_err()) {
             warn!("The storage thread ended with a panic.");
         }
         Ok(())

@@ -115,6 +115,9 @@ impl Service for TestService {
     }
 }
 
+/// Whether storage has a thread of its own, or is with all others.
+const REMOTE: [bool; 2] = [false, true];
+
 impl Site {
     fn new(mock: MockStore) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -202,17 +205,20 @@ async fn a_fatal_error_ends_the_tree() {
     }
 }
 
-/// A panic in storage ends the tree, too.
+/// A panic in storage ends the tree, too, on whichever thread.
 #[actix::test]
 async fn a_panic_in_storage_ends_the_tree() {
-    let site = Site::new(MockStore::with_jobs(&["a"]));
-    site.mock.trouble("dispatch", Trouble::Panic);
-    let ended = run_while(&site, async {
-        assert_eq!(site.ask("READY\n").await, "");
-        std::future::pending::<()>().await;
-    })
-    .await;
-    assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+    for is_remote in REMOTE {
+        let site = Site::new(MockStore::with_jobs(&["a"]));
+        site.mock.inside().is_remote = is_remote;
+        site.mock.trouble("dispatch", Trouble::Panic);
+        let ended = run_while(&site, async {
+            assert_eq!(site.ask("READY\n").await, "");
+            std::future::pending::<()>().await;
+        })
+        .await;
+        assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+    }
 }
 
 /// A stop is clean only if storage has closed: one that hangs is reported, and not waited for.
@@ -235,13 +241,16 @@ async fn a_storage_that_hangs_is_no_clean_stop() {
 /// Nor is one of a storage that panics then.
 #[actix::test]
 async fn a_storage_that_panics_at_the_end_is_no_clean_stop() {
-    let site = Site::new(MockStore::default());
-    site.mock.trouble("close", Trouble::Panic);
-    let ended = run_while(&site, async {
-        assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
-    })
-    .await;
-    assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+    for is_remote in REMOTE {
+        let site = Site::new(MockStore::default());
+        site.mock.inside().is_remote = is_remote;
+        site.mock.trouble("close", Trouble::Panic);
+        let ended = run_while(&site, async {
+            assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
+        })
+        .await;
+        assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
+    }
 }
 
 /// A service is stopped before the store is closed; one that panics ends the tree.
