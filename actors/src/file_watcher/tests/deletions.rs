@@ -18,9 +18,9 @@ fn full() -> Trouble {
     Trouble::Error(StoreError::Full("disk".to_owned()))
 }
 
-/// A watcher that finds nothing of the one run of 1,200 rows that the store knows.
+/// A watcher that finds nothing of the one run of 600 rows that the store knows.
 async fn without_its_file(mock: MockStore) -> Site {
-    mock.add_run(&run(1), 1_200);
+    mock.add_run(&run(1), 600);
     Site::started(mock, real()).await
 }
 
