@@ -261,13 +261,15 @@ impl StorageActor {
         outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
     ) {
         debug!(messages = replies.len(), ok = outcomes.is_ok(), "Committed.");
+        // A file can be read whatever becomes of writing; a server that answers no question is away.
+        let shows_outages = replies.writes || self.is_remote;
         if let Err(error) = &outcomes {
             self.leases.is_complete = false;
             // Of those that only look nobody's request failed.
-            if replies.writes || error.is_fatal() {
+            if shows_outages || error.is_fatal() {
                 self.note(error);
             }
-        } else if replies.writes {
+        } else if shows_outages {
             self.housekeeping.committed();
             self.outages.succeeded();
         }

@@ -1,13 +1,14 @@
 //! Requests of others than workers over a mock store: single tasks, entries of spools, managed fetchers.
 
 use actix::prelude::*;
+use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
 use crate::store::{
     AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
-    FetcherRecords, ForgetAccepted, ForgetFetcher, LeaseHolder, NoteFetcher, SpoolEntry,
+    FetcherRecords, ForgetAccepted, ForgetFetcher, HasWork, LeaseHolder, NoteFetcher, SpoolEntry,
     StoreError, StoreResult,
 };
 use crate::testing::{ManualClock, MockStore, Trouble};
@@ -57,6 +58,21 @@ async fn a_lock_that_is_over_is_no_outage() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         assert_eq!(outage(true).await, lasts);
+    }
+}
+
+/// A server that answers no question is away, though nobody has written; a file that cannot be read now may be written to.
+#[actix::test]
+async fn a_server_that_answers_no_question_is_away() {
+    for is_remote in [false, true] {
+        let mock = MockStore::default();
+        mock.inside().is_remote = is_remote;
+        let (storage, _end) = start(&mock);
+        mock.trouble("look", Trouble::Error(StoreError::Busy("x".into())));
+        // Both are in the batch that fails.
+        let (_, health) =
+            join(storage.send(Perform(HasWork)), storage.send(HowAreYou { lock: false })).await;
+        assert_eq!(health.unwrap().is_ok_and(|health| health.outage.is_some()), is_remote);
     }
 }
 

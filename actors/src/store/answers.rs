@@ -104,7 +104,7 @@ pub struct Holding {
     pub since: UnixSeconds,
     /// `None`: classic jobs have the daemon's lease.
     pub lease_seconds: Option<i64>,
-    /// The name of the daemon that handed it out, or adopted it; `None`: the queue is in a file.
+    /// The name of the daemon that handed it out, or adopted it; `None`: the queue is in a file, or that daemon was forgotten.
     pub daemon: Option<String>,
 }
 

@@ -99,7 +99,7 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
         match session.connection.line(step) {
             Ok(None) => return Ok(true),
             Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
-                Ok(status) if status["paused"] == false => {
+                Ok(status) if status["live"]["draining"] == false => {
                     return Err(unavailable(
                         "somebody resumed the daemon: it hands jobs out again, and does not stop",
                     ));

@@ -123,7 +123,7 @@ impl Answer {
         Ok(Ok(Registered::Run(stored.into())))
     }
 
-    fn is(&self, answer: &str) -> bool {
+    pub(super) fn is(&self, answer: &str) -> bool {
         self.answer.as_deref() == Some(answer)
     }
 

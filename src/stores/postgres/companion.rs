@@ -58,8 +58,12 @@ struct State {
     is_away: bool,
     /// How often it adopted another one's leases.
     adoptions: i64,
-    /// Whether the queue was paused when it was last looked.
+    /// Whether the queue was paused at the last call.
     is_paused: Option<bool>,
+    /// It was warned that beats do not arrive.
+    is_silent: bool,
+    /// A chore of its failed in a way that does not pass.
+    has_failed_chore: bool,
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
@@ -86,10 +90,6 @@ impl Membership {
     /// Whether the store's last call reached the server.
     pub(super) fn note_away(&self, is_away: bool) {
         self.state().is_away = is_away;
-    }
-
-    fn is_away(&self) -> bool {
-        self.state().is_away
     }
 
     /// This daemon made work.
@@ -123,11 +123,32 @@ impl Membership {
     }
 
     /// Operators give their order to any daemon; all say that they noticed.
-    fn note_pause(&self, is_paused: bool) {
+    pub(super) fn note_pause(&self, is_paused: bool) {
         match (self.state().is_paused.replace(is_paused), is_paused) {
             (Some(false), true) => info!("The queue is paused: nothing is handed out."),
             (Some(true), false) => info!("The queue is not paused any more."),
             _ => {}
+        }
+    }
+
+    /// The server does not hear that this daemon lives. If it is away, the StorageActor says so.
+    fn note_silence(&self, error: &StoreError) {
+        let mut state = self.state();
+        if !state.is_away && !std::mem::replace(&mut state.is_silent, true) {
+            warn!(%error, "The server cannot be told that this daemon is alive: other daemons will take its jobs.");
+        }
+    }
+
+    fn note_heard(&self) {
+        if std::mem::take(&mut self.state().is_silent) {
+            info!("The server is told again that this daemon is alive.");
+        }
+    }
+
+    /// What only somebody who looks at the schema can mend is told, once.
+    fn note_chore(&self, error: &StoreError) {
+        if error.is_fatal() && !std::mem::replace(&mut self.state().has_failed_chore, true) {
+            warn!(%error, "Attempts that ended and lists that nobody has are not deleted.");
         }
     }
 
@@ -158,8 +179,8 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
             && joined == membership.state().joined
         {
             failed += 1;
-            if failed == WARN_AT && !membership.is_away() {
-                warn!(%error, "The server cannot be told that this daemon is alive: other daemons will take its jobs.");
+            if failed >= WARN_AT {
+                membership.note_silence(&error);
             }
             // The StorageActor asks for its leases, and says so if the server is away.
             membership.tell_change(Changed::Leases);
@@ -214,7 +235,7 @@ async fn beat(
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
     let (daemon, epoch) = membership.state().joined;
-    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions, paused FROM beat($1, $2)";
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
             membership.lose(epoch);
@@ -228,12 +249,10 @@ async fn beat(
         beat: row.get(2),
         is_stopped: row.get(3),
     };
+    membership.note_heard();
     let (own, others): (Vec<_>, Vec<_>) =
         rows.iter().partition(|row| row.get::<_, i32>(0) == daemon);
-    for row in own {
-        membership.note_adoptions(row.get(4));
-        membership.note_pause(row.get(5));
-    }
+    own.iter().for_each(|row| membership.note_adoptions(row.get(4)));
     let found: Vec<Peer> = others.into_iter().map(read).collect();
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;
@@ -270,9 +289,15 @@ impl Chores {
         let asked = timeout(CALL_MAX, connection.client.query_one(chore, &values)).await;
         match asked.map_err(|_| unanswered())? {
             Ok(row) if row.get(0) => self.left.push_back((chore, step)),
+            Ok(_) => {}
             // What fails because others write, or because this daemon is lost, is for the next beat.
-            Err(error) if connection.client.is_closed() => return Err(classify(error)),
-            Ok(_) | Err(_) => {}
+            Err(error) => {
+                let error = classify(error);
+                if connection.client.is_closed() {
+                    return Err(error);
+                }
+                membership.note_chore(&error);
+            }
         }
         Ok(())
     }

@@ -57,7 +57,8 @@ pub(super) fn unconnected(server: &str, error: &Error) -> StoreError {
             "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
         )),
         None => match untrusted(why) {
-            Some(remedy) => StoreError::Fatal(text + remedy),
+            // It may be a replica that is not meant, or a server that has no process left to say more.
+            Some(remedy) => StoreError::Busy(text + remedy),
             None => StoreError::Busy(text),
         },
         Some(state) => answered(state, text),

@@ -214,6 +214,7 @@ impl PostgresStore {
             let Some(at) = answer.ord.checked_sub(1) else {
                 (self.seen, self.expired_to) =
                     (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
+                self.membership.note_pause(answer.is("true"));
                 continue;
             };
             let operation = operations

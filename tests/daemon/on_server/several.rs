@@ -132,9 +132,10 @@ fn a_drain_is_one_daemons() {
     one.wait_count(3);
     assert_eq!(two.ask("READY"), "JOB alpha 1\n");
     assert_eq!(one.ask("READY"), "JOB charlie 3\n");
-    let drained = two.run(&["drain", "--timeout", "1s", "socket"]);
+    // Longer than it takes to look once how the daemon is.
+    let drained = two.run(&["drain", "--timeout", "2s", "socket"]);
     let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
-    assert!(drained.status.code() == Some(69) && said.contains("1 job"), "{said}");
+    assert!(drained.status.code() == Some(69) && said.contains("still in flight"), "{said}");
     assert_eq!(two.ask("READY"), "NOJOBS\n");
     assert_eq!(one.ask("READY"), "JOB bravo 2\n");
     assert!(!status(&one).contains("Paused"), "{}", status(&one));
@@ -153,10 +154,13 @@ fn a_pause_is_noticed_by_all() {
     let (one, two) = (Site::new(), Site::new());
     let first = join(&one, &one, "first");
     let _second = join(&two, &one, "second");
+    one.write("f.1.txt", "alpha 1\n");
+    one.wait_count(1);
     for (order, said) in
         [("pause", "The queue is paused: "), ("resume", "The queue is not paused any more.")]
     {
         assert!(two.run(&[order, "socket"]).status.success());
+        assert_eq!(one.ask("READY") == "NOJOBS\n", order == "pause");
         wait_until("it is noticed", || first.log().contains(said));
     }
     assert_eq!(first.log().matches("The queue is").count(), 2, "{}", first.log());

@@ -197,7 +197,7 @@ BEGIN
 END $$;
 
 -- Carries a batch out, in the name of a daemon. p_seen: the second of its last call; p_after: how far classic leases were
--- gone through then; the answer at place 0 has both anew. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
+-- gone through then; the answer at place 0 has both anew, and whether the queue is paused. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
 -- together are one step. p_rows: where the rows of each operation end.
 CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
     p_max_tasks int8, p_drains bool, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
@@ -218,12 +218,13 @@ BEGIN
     IF v_now < p_seen THEN
         PERFORM note_disorder();
     END IF;
-    SELECT paused OR p_drains INTO v_paused FROM state;
+    SELECT paused INTO v_paused FROM state;
     IF v_now <> p_seen THEN
         SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
-    RETURN NEXT (0, 'clock', v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
+    RETURN NEXT (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
+    v_paused := v_paused OR p_drains;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
             v_answers := turn((NULL, NULL, NULL, p_daemon, p_call, v_now_ms, p_lease)::asked, v_paused, v_from, v_to,

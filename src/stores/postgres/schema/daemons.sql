@@ -86,15 +86,14 @@ END $$;
 
 -- A daemon lives. Returns those that are not lost, itself among them, and whether the queue is paused.
 CREATE FUNCTION beat(p_daemon int4, p_epoch int8)
-RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8, paused bool)
+RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8)
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE daemons d SET beat = d.beat + 1, beat_at = now_ms() / 1000 WHERE d.daemon = p_daemon AND d.epoch = p_epoch;
     IF NOT FOUND THEN
         PERFORM fence(p_daemon, p_epoch);
     END IF;
-    RETURN QUERY SELECT d.daemon, d.epoch, d.beat, d.pid IS NULL, d.adoptions, s.paused FROM daemons d CROSS JOIN state s
-        WHERE NOT d.lost;
+    RETURN QUERY SELECT d.daemon, d.epoch, d.beat, d.pid IS NULL, d.adoptions FROM daemons d WHERE NOT d.lost;
 END $$;
 
 -- Takes another daemon for dead, if it has not gone on since: it writes no more, and what it had leased is this one's.

@@ -234,7 +234,7 @@ fn a_lock_of_an_administrator_is_waited_for() {
         list(&mut one, "f", 1, 9).await;
         let (first, _) = lease(&mut other).await.unwrap();
         let owners = own.sql(OWNERS);
-        for table in ["queue", "daemons"] {
+        for table in ["queue", "daemons", "state"] {
             let _holds = own.client(ADMIN, &format!("BEGIN; LOCK TABLE {table}"));
             own.until_one_stays().await;
             let refused = lease(&mut one).await;

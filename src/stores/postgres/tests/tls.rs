@@ -53,7 +53,7 @@ fn tls_is_what_the_url_asks_for() {
     };
     let trusting = format!("verify-full&sslrootcert={}/cert.pem", server.home().display());
     let refused = |told: Result<bool, StoreError>, words: &str| {
-        assert!(matches!(&told, Err(StoreError::Fatal(text)) if text.contains(words)), "{told:?}");
+        assert!(matches!(&told, Err(StoreError::Busy(text)) if text.contains(words)), "{told:?}");
     };
     wait_for(async {
         assert_eq!(is_secure(&url("localhost", "prefer")).await, Ok(false));

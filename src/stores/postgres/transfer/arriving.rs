@@ -23,7 +23,7 @@ const DAEMON: &str = "WITH known AS (
         SELECT $1, '', $2, 0, now_ms() / 1000, now_ms() / 1000, coalesce(lease, 43200), coalesce(max_tasks, 1000000), 600,
             input_directory
         FROM moved_state
-        ON CONFLICT (name) DO UPDATE SET lost = false, pid = NULL, started = NULL, gone_at = excluded.gone_at,
+        ON CONFLICT (name) DO UPDATE SET lost = false, pid = NULL, started = NULL, gone_at = excluded.gone_at, beat_at = excluded.beat_at,
             policy_lease = excluded.policy_lease, max_tasks = excluded.max_tasks, input_directory = excluded.input_directory
         RETURNING daemon)
     SELECT set_config('shiftboss.daemon', daemon::text, true) FROM known";

@@ -100,7 +100,7 @@ SELECT count_out(count(*)) FROM moved_open WHERE is_last;
 INSERT INTO completions (minute, exit_code, backend, jobs) SELECT minute, exit_code, pg_backend_pid(), jobs FROM moved_completions;
 -- Whether the clock was set back while these were out is not known.
 INSERT INTO disordered SELECT attempt FROM moved_open WHERE lease IS NULL;
-UPDATE forgotten SET attempt = (SELECT coalesce(min(attempt), 1) - 1 FROM attempts);
+UPDATE forgotten SET attempt = (SELECT coalesce(min(attempt) - 1, (SELECT last_value FROM attempt_numbers)) FROM attempts);
 UPDATE state SET paused = m.paused <> 0, last_task = m.last_task,
     single_tasks = (SELECT count(*) FROM single_tasks),
     single_tasks_ended = (SELECT count(*) FROM single_tasks WHERE status <> 'waiting')
