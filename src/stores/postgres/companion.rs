@@ -322,10 +322,12 @@ async fn adopt(
         answered => answered?,
     };
     if let Some(jobs) = row.get::<_, Option<i64>>(0) {
-        info!(
-            daemon = row.get::<_, Option<&str>>(1),
-            jobs, "Another daemon is dead or was stopped: its leased jobs are this one's."
-        );
+        if jobs > 0 {
+            info!(
+                daemon = row.get::<_, Option<&str>>(1),
+                jobs, "Another daemon is dead or was stopped: its leased jobs are this one's."
+            );
+        }
         membership.tell_change(Changed::Leases);
     }
     Ok(())

@@ -59,7 +59,7 @@ pub(super) fn unconnected(server: &str, error: &Error) -> StoreError {
         None => match untrusted(why) {
             // It may be a replica that is not meant, or a server that has no process left to say more.
             Some(remedy) => StoreError::Busy(text + remedy),
-            None => StoreError::Busy(text),
+            None => StoreError::Busy(text + ": see whether the server runs, and listens there"),
         },
         Some(state) => answered(state, text),
     }

@@ -22,7 +22,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(10);
 pub(super) const BEATS_PER_LEASE: u32 = 3;
 
 /// Said of a queue that is paused, which looks like one with nothing in it.
-pub const PAUSED: &str = "The queue is paused: nothing is handed out until `shiftboss resume`.";
+pub const PAUSED: &str =
+    "The queue is paused, or the daemon drains: nothing is handed out until `shiftboss resume`.";
 
 /// A request that is not answered.
 pub(super) struct Trouble {

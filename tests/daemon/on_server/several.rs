@@ -191,7 +191,7 @@ fn a_daemon_is_forgotten() {
     second.kill();
     let shown = two.run(&["status", "socket"]).stdout;
     let shown = String::from_utf8(shown).unwrap();
-    assert!(shown.contains("\nDaemon          none at this socket; "), "{shown}");
+    assert!(shown.contains("\nDaemon          not running at this socket; "), "{shown}");
     let said = "Forgotten: second. Lists that leave the queue: 1. Fetchers that are free: 1. Leased jobs that wait again: 0.\n";
     assert_eq!(forget("second"), (0, said.to_owned()));
     one.wait_queue(&["f|1|alpha|1|0"]);

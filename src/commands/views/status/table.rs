@@ -92,7 +92,7 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
         LockState::Unknown(_) if is_on_server(target) => daemons::summary(&queue.daemons),
         LockState::Unknown(why) => format!("whether one runs is not known: {why}"),
         LockState::Free if is_on_server(target) => {
-            format!("none at this socket; {}", daemons::summary(&queue.daemons))
+            format!("not running at this socket; {}", daemons::summary(&queue.daemons))
         }
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
             let wrote = |last| format!(", last wrote {}", ago(now - last));
