@@ -154,11 +154,11 @@ fn step(operation: &Operation) -> Step<'_> {
         Op::AddRows(it) => added(&it.0),
         Op::Prune(it) => Step { code: limit(it.limit), ..of_run("prune", &it.run) },
         Op::BeginDeletion(it) => of_run("begin_deletion", &it.0),
-        // One a call: keys are locked in the order of their ids, and those of the next run come anew.
-        Op::DeleteRuns(it) => match it.runs.first() {
-            Some(run) => Step { code: limit(it.limit), ..of_run("delete_run", run) },
-            None => named("probe"),
-        },
+        Op::DeleteRuns(it) => {
+            let runs: Vec<Value> =
+                it.runs.iter().map(|run| json!([run.fetcher, run.started])).collect();
+            Step { code: limit(it.limit), ..with("delete_runs", Value::Array(runs)) }
+        }
         Op::RejectFile(it) => {
             Step { name: Some(&it.name), ..with("reject_file", json!([text(&it.reason)])) }
         }

@@ -164,8 +164,8 @@ BEGIN
         v_answer.answer := prune(run_of(p_daemon, p_name, p_number), p_limit, v_now, p_lease)::text;
     WHEN 'begin_deletion' THEN
         UPDATE runs SET deleting = true WHERE run = (run_of(p_daemon, p_name, p_number)).run;
-    WHEN 'delete_run' THEN
-        v_answer.number := delete_run(run_of(p_daemon, p_name, p_number), p_limit, v_now, p_lease)::int4;
+    WHEN 'delete_runs' THEN
+        v_answer.number := delete_runs(p_daemon, p_detail, p_limit, v_now, p_lease);
     WHEN 'reject_file' THEN
         INSERT INTO rejected_files VALUES (p_daemon, p_name, p_detail ->> 0, v_now)
             ON CONFLICT (daemon, name) DO UPDATE SET reason = excluded.reason;

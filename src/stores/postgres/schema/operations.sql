@@ -163,6 +163,27 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Deletes runs one after the other, p_limit rows and runs at the most; how many of the first ones are gone. Fetchers are locked
+-- first, and then the keys of all of them in the order of their ids.
+CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8
+LANGUAGE plpgsql AS $$
+DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs;
+BEGIN
+    PERFORM FROM fetcher_owners WHERE name = ANY (ARRAY(SELECT asked ->> 0 FROM jsonb_array_elements(p_runs) AS asked))
+        ORDER BY name FOR NO KEY UPDATE;
+    PERFORM FROM log WHERE key_id = ANY (ARRAY(SELECT q.key_id FROM jsonb_array_elements(p_runs) AS asked
+        CROSS JOIN LATERAL (SELECT * FROM run_of(p_daemon, asked ->> 0, (asked ->> 1)::int8) OFFSET 0) AS r
+        CROSS JOIN LATERAL (SELECT key_id FROM queue WHERE run = r.run ORDER BY key_id LIMIT p_limit) AS q
+        LIMIT p_limit)) ORDER BY key_id FOR NO KEY UPDATE;
+    FOR v_asked IN SELECT jsonb_array_elements(p_runs) LOOP
+        v_run := run_of(p_daemon, v_asked ->> 0, (v_asked ->> 1)::int8);
+        EXIT WHEN v_left <= 0 OR NOT delete_run(v_run, v_left, p_now, p_lease);
+        v_left := v_left - coalesce(v_run.rows, 0) - 1;
+        v_gone := v_gone + 1;
+    END LOOP;
+    RETURN v_gone;
+END $$;
+
 -- Looks at rows of a run, p_limit at the most, and deletes those that its listing lacks; whether there are more.
 CREATE FUNCTION prune(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[]; v_gone int8[];

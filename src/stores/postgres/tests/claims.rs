@@ -186,21 +186,30 @@ fn a_claim_has_nothing_that_a_deleter_needs() {
     });
 }
 
-/// Somebody has locked a key of the second list: the first one is deleted, for one transaction has the keys of one list alone.
+/// Lists that are deleted together lock their keys in the order of their ids: while they wait for one of the second list, no
+/// later one of the first is theirs.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
-fn a_list_is_deleted_without_the_keys_of_the_next_one() {
+fn lists_are_deleted_with_their_keys_in_order() {
     let database = Database::new();
     wait_for(async {
         let mut store = daemon(&database.server, 0).await;
+        list(&mut store, "g", 1, 9).await;
         list(&mut store, "f", 1, 1).await;
-        list(&mut store, "g", 1, 2).await;
         let outside = database.outside().await;
-        let lock = "BEGIN; SELECT FROM log JOIN keys USING (key_id) WHERE key = 'package-1' FOR UPDATE OF log";
-        outside.batch_execute(lock).await.unwrap();
+        let first =
+            "BEGIN; SELECT FROM log WHERE key_id = (SELECT min(key_id) FROM log) FOR UPDATE";
+        outside.batch_execute(first).await.unwrap();
         let runs: Vec<Run> =
             ["f", "g"].map(|fetcher| Run { fetcher: fetcher.into(), started: 1 }).into();
-        let delete = DeleteRuns { runs, limit: 100 };
-        assert_eq!(ask(&mut store, delete).await, Ok(1));
+        let deleted = ask(&mut store, DeleteRuns { runs, limit: 100 });
+        let meanwhile = async {
+            until_apply_waits(&outside).await;
+            let later = "SELECT FROM log JOIN keys USING (key_id) WHERE key = 'package-0'
+                AND key_id <> (SELECT min(key_id) FROM log) FOR UPDATE OF log NOWAIT";
+            assert_eq!(outside.query(later, &[]).await.unwrap().len(), 1);
+            outside.batch_execute("COMMIT").await.unwrap();
+        };
+        assert_eq!(tokio::join!(deleted, meanwhile).0, Ok(2));
     });
 }
