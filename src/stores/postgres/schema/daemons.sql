@@ -84,7 +84,8 @@ BEGIN
     UPDATE daemons SET pid = NULL, started = NULL, gone_at = now_ms() / 1000 WHERE daemon = p_daemon;
 END $$;
 
--- A daemon lives. Returns those that are not lost, itself among them, and whether the queue is paused.
+-- A daemon lives. Returns those that are not lost, itself among them. It asks for no table but its own, for whoever locks
+-- another one makes nobody dead.
 CREATE FUNCTION beat(p_daemon int4, p_epoch int8)
 RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8)
 LANGUAGE plpgsql AS $$

@@ -208,16 +208,22 @@ fn a_deletion_that_was_under_way_is_ended_first() {
     });
 }
 
+/// A daemon whose only list is gone, and a connection beside it.
+async fn with_fetcher_left(database: &Database) -> (Client, PostgresStore) {
+    let outside = database.outside().await;
+    let mut store = daemon(&database.server, 0).await;
+    list(&mut store, 1, &["a"]).await;
+    ask(&mut store, DeleteRuns { runs: vec![run(1)], limit: 10 }).await.unwrap();
+    (outside, store)
+}
+
 /// Who had a fetcher is forgotten once anybody may have it.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
 fn fetchers_that_were_left_are_forgotten() {
     let database = Database::new();
     wait_for(async {
-        let outside = database.outside().await;
-        let mut store = daemon(&database.server, 0).await;
-        list(&mut store, 1, &["a"]).await;
-        ask(&mut store, DeleteRuns { runs: vec![run(1)], limit: 10 }).await.unwrap();
+        let (outside, _store) = with_fetcher_left(&database).await;
         until(&outside, "SELECT count(*) = 1 FROM fetcher_owners WHERE left_at > 0").await;
         outside.batch_execute(LATER).await.unwrap();
         until(&outside, "SELECT count(*) = 0 FROM fetcher_owners").await;
@@ -230,10 +236,7 @@ fn fetchers_that_were_left_are_forgotten() {
 fn who_had_a_fetcher_is_known_to_those_that_wait_longer() {
     let database = Database::new();
     wait_for(async {
-        let outside = database.outside().await;
-        let mut store = daemon(&database.server, 0).await;
-        list(&mut store, 1, &["a"]).await;
-        ask(&mut store, DeleteRuns { runs: vec![run(1)], limit: 10 }).await.unwrap();
+        let (outside, _store) = with_fetcher_left(&database).await;
         let _other = daemon(&database.server, 1).await;
         let sooner = "UPDATE daemons SET takeover = 60 WHERE name = 'daemon 1';
             UPDATE fetcher_owners SET left_at = left_at - 100";
