@@ -74,8 +74,12 @@ pub struct Daemons {
 impl Daemons {
     /// Workers, spread over the daemons, for so long or so many requests; first a few that do not count.
     pub fn drive(&self, workers: usize, time: Duration, requests: usize) -> io::Result<Load> {
-        self.run(workers, time, WARM_UP.max(workers * 4))?;
+        self.warm_up(workers, time)?;
         self.run(workers, time, requests)
+    }
+
+    pub fn warm_up(&self, workers: usize, time: Duration) -> io::Result<()> {
+        self.run(workers, time, WARM_UP.max(workers * 4)).map(drop)
     }
 
     pub fn run(&self, workers: usize, time: Duration, requests: usize) -> io::Result<Load> {
