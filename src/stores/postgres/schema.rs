@@ -8,12 +8,13 @@ use std::time::Duration;
 use shiftboss_actors::store::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::connection::unanswered;
 use super::error::classify;
 
 /// What each version adds, from the first one on.
-const VERSIONS: [&[&str]; 1] = [&[
+pub(super) const VERSIONS: &[&[&str]] = &[&[
     include_str!("schema/0001_tables.sql"),
     include_str!("schema/daemons.sql"),
     include_str!("schema/rule.sql"),
@@ -42,6 +43,11 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long all of it may take.
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
+/// A version that has to wait for a table gives up and begins anew, for whoever asks for that table after it waits behind it.
+const TABLE_WAIT_MAX: Duration = Duration::from_millis(500);
+/// So often it begins, and it lets others go on for so long in between.
+const ATTEMPTS_MAX: usize = 10;
+const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// The oldest server that the functions are tested on.
 const SERVER_MIN: i32 = 140_000;
@@ -51,10 +57,14 @@ const SERVER_MIN: i32 = 140_000;
 /// # Errors
 /// When the schema is somebody else's or newer, and when the server refuses something or is not fit.
 pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
+    migrate_to(client, VERSIONS).await
+}
+
+pub(super) async fn migrate_to(client: &Client, versions: &[&[&str]]) -> Result<(), StoreError> {
     let migrated = async {
         check_server(client).await?;
         lock(client).await?;
-        let migrated = migrate_locked(client).await;
+        let migrated = migrate_locked(client, versions).await;
         let unlocked = format!("SELECT pg_advisory_unlock({LOCK})");
         client.batch_execute(&unlocked).await.map_err(classify)?;
         migrated
@@ -125,24 +135,39 @@ fn refused(why: &str) -> StoreError {
     StoreError::Fatal(why.to_owned())
 }
 
-async fn migrate_locked(client: &Client) -> Result<(), StoreError> {
+async fn migrate_locked(client: &Client, versions: &[&[&str]]) -> Result<(), StoreError> {
     let version = version(client).await?;
-    for (before, files) in VERSIONS.iter().enumerate().skip(version) {
-        let made = before + 1;
-        // Functions call each other, in whatever order they are made.
-        let mut script = String::from("BEGIN; SET LOCAL check_function_bodies = off;");
-        if before == 0 {
-            script += "CREATE SCHEMA shiftboss;";
-        }
-        script += &files.concat();
-        script +=
-            &format!("COMMENT ON SCHEMA shiftboss IS '{COMMENT}{made}{ALSO_FOR}{OLDEST}'; COMMIT");
-        if let Err(error) = client.batch_execute(&script).await {
-            client.batch_execute("ROLLBACK").await.map_err(classify)?;
-            return Err(classify(error));
-        }
+    for (before, files) in versions.iter().enumerate().skip(version) {
+        add(client, &script(before + 1, files)).await?;
     }
     Ok(())
+}
+
+/// One transaction. Functions call each other, in whatever order they are made.
+fn script(version: usize, files: &[&str]) -> String {
+    let schema = if version == 1 { "CREATE SCHEMA shiftboss;" } else { "" };
+    format!(
+        "BEGIN; SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = {}; {schema} {}
+        COMMENT ON SCHEMA shiftboss IS '{COMMENT}{version}{ALSO_FOR}{OLDEST}'; COMMIT",
+        TABLE_WAIT_MAX.as_millis(),
+        files.concat()
+    )
+}
+
+/// Adds a version, whatever readers hold its tables for a while.
+async fn add(client: &Client, script: &str) -> Result<(), StoreError> {
+    for _ in 0..ATTEMPTS_MAX {
+        let Err(error) = client.batch_execute(script).await else { return Ok(()) };
+        client.batch_execute("ROLLBACK").await.map_err(classify)?;
+        if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            return Err(classify(error));
+        }
+        sleep(NEXT_ATTEMPT).await;
+    }
+    Err(StoreError::Busy(
+        "somebody holds the queue's tables, so the schema cannot be brought up to date: end that transaction (pg_locks has it), \
+        or wait for it".to_owned(),
+    ))
 }
 
 /// The version of the schema that is there, which may be newer if it is for this one, too; 0: there is none.
