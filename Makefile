@@ -33,6 +33,7 @@ test-postgres: ## Run the tests on PostgreSQL
 lint: ## Check format, lints and documentation; a warning is an error
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p shiftboss --no-default-features --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 		cargo doc --locked --workspace --no-deps --document-private-items
 

@@ -24,6 +24,7 @@ impl Mark {
 
     /// Whether the queue of this [identity](super::transfer::Source::identity) was moved from this place. A copy of it elsewhere
     /// is another one.
+    #[cfg(feature = "postgres")]
     pub(super) fn is_of(&self, identity: &str, place: &str) -> bool {
         self.place == place
             && self.number.rsplit_once('@').is_some_and(|(_, moved)| moved == identity)
