@@ -4,6 +4,7 @@ mod apart;
 mod lacking;
 mod moving;
 mod several;
+mod together;
 
 use std::path::PathBuf;
 use std::process::Output;
