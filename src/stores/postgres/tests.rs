@@ -12,3 +12,4 @@ mod outside;
 mod support;
 mod takeover;
 mod tls;
+mod together;
