@@ -2,21 +2,23 @@
 //! ends while others tell of work.
 
 use std::future::poll_fn;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use shiftboss_actors::store::{
-    Ack, AddTask, Changed, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Expire, Heartbeat,
-    LeaseHolder, Leases, Release, SetPaused, Store,
+    Ack, Changed, CountInFlight, Dispatch, Dispatched, Expire, Heartbeat, LeaseHolder, Leases,
+    Release, SetPaused, Store,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
-use shiftboss_protocol::model::{Key, Row};
 use shiftboss_testbed::proxy::Proxy;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 
 use super::claims::until_apply_waits;
 use super::concurrency::list;
-use super::daemons::{PATIENCE, again, ask, daemon, lease};
+use super::daemons::{PATIENCE, ask, daemon, lease};
 use super::support::{self, Database};
 use crate::stores::postgres::PostgresStore;
 
@@ -153,13 +155,45 @@ fn no_claim_of_before_comes_after_a_pause() {
     });
 }
 
-/// Waits until a daemon says that its queue changed; `None`: it does not.
-async fn changed(store: &mut PostgresStore, patience: Duration) -> Option<Changed> {
-    timeout(patience, poll_fn(|task| store.poll_changed(task))).await.ok()
+/// Notes, in the moment in which a daemon says that something changed, whether it listens by then.
+struct AtOnce {
+    task: Waker,
+    url: String,
+    listens: Mutex<bool>,
 }
 
-/// The connection on which a daemon listens ends. It tells of a change when it listens again, not before: what another daemon tells
-/// of from then on is heard, and what came before is found by the look.
+/// What the connection on which a daemon listens has asked last.
+const BESIDE: &str = "FROM pg_stat_activity WHERE application_name = 'shiftboss daemon 0'
+    AND query NOT LIKE '%FROM apply(%' AND datname = current_database()";
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        let last = format!("SELECT state = 'idle' AND query LIKE '%LISTEN%' {BESIDE}");
+        let asked = Command::new("psql").args(["-XqAt", "-c", &last, &self.url]).output();
+        *self.listens.lock().unwrap() = asked.unwrap().stdout == b"t\n";
+        self.task.wake_by_ref();
+    }
+}
+
+/// Waits until a daemon says that something changed; what, and whether it listened then.
+async fn changed(store: &mut PostgresStore, url: &str) -> (Changed, bool) {
+    let mut waiting: Option<Arc<AtOnce>> = None;
+    let changed = poll_fn(|task| {
+        let (task, url) = (task.waker().clone(), url.to_owned());
+        let at_once = Arc::new(AtOnce { task, url, listens: Mutex::new(false) });
+        let waker = Waker::from(Arc::clone(&at_once));
+        if let Poll::Ready(changed) = store.poll_changed(&mut Context::from_waker(&waker)) {
+            let listened = waiting.take().is_some_and(|woken| *woken.listens.lock().unwrap());
+            return Poll::Ready((changed, listened));
+        }
+        waiting = Some(at_once);
+        Poll::Pending
+    });
+    timeout(PATIENCE, changed).await.expect("it says so")
+}
+
+/// The connection on which a daemon listens ends. It looks when it listens again, not before: what another daemon tells of from
+/// then on is heard, and what came before is found.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
 fn a_daemon_listens_first_and_then_looks() {
@@ -167,25 +201,18 @@ fn a_daemon_listens_first_and_then_looks() {
     wait_for(async {
         let mut store = daemon(&database.server, 0).await;
         let outside = database.outside().await;
-        let quiet = Duration::from_secs(2);
-        while changed(&mut store, quiet).await.is_some() {}
-        for round in 0..5 {
-            let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-                WHERE application_name = 'shiftboss daemon 0' AND query NOT LIKE '%FROM apply(%'
-                AND datname = current_database()";
-            assert_eq!(number(&outside, end).await, 1);
-            let mut told = Vec::new();
-            while told.last() != Some(&Changed::Queue) {
-                told.push(changed(&mut store, PATIENCE).await.expect("it looks"));
-            }
-            // At once, on a connection that is there already.
+        while timeout(Duration::from_secs(2), changed(&mut store, &database.url)).await.is_ok() {}
+        for round in 0..4 {
+            let end = format!("SELECT count(pg_terminate_backend(pid)) {BESIDE}");
+            assert_eq!(number(&outside, &end).await, 1);
+            let listened = loop {
+                if let (Changed::Queue, listened) = changed(&mut store, &database.url).await {
+                    break listened;
+                }
+            };
+            assert!(listened, "it looked before it listened in round {round}");
             outside.batch_execute("SELECT pg_notify('shiftboss', '-1')").await.unwrap();
-            assert_eq!(changed(&mut store, quiet).await, Some(Changed::Queue), "in round {round}");
+            assert_eq!(changed(&mut store, &database.url).await.0, Changed::Queue);
         }
-        let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
-        again(async || ask(&mut store, AddTask(task.clone())).await).await;
-        let (attempt, _) = again(async || lease(&mut store).await).await;
-        let end = CompleteAttempt { attempt, exit_code: 0 };
-        assert_eq!(ask(&mut store, end).await, Ok(Ack::Recorded));
     });
 }
