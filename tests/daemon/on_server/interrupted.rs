@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use shiftboss_testbed::proxy::Proxy;
 use shiftboss_testbed::server::{ADMIN, PostgresServer, Stop};
 
-use super::apart::{Beside, attempt_of, number, worker};
+use super::apart::{Beside, attempt_of, number};
 use crate::common::random::Random;
 use crate::common::wait::{DEADLINE, pause};
 use crate::common::{Client, Site, wait_until};
@@ -19,6 +19,13 @@ const AGAIN: Duration = Duration::from_millis(20);
 struct Ledger {
     out: HashMap<String, i64>,
     done: HashMap<String, i64>,
+}
+
+/// A worker whose leases do not end within a test: a job that nobody was told of would come back by itself.
+fn worker(site: &Site) -> Client {
+    let mut client = Client::connect(site);
+    assert!(client.ask("HELLO 2 worker 600").starts_with("HELLO 2 "));
+    client
 }
 
 /// The key of `JOB attempt key payload`.
