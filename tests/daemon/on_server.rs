@@ -1,9 +1,11 @@
 //! Databases on a server that are not fit, and what is kept there. `make test-postgres` runs these, on its server.
 
 mod apart;
+mod interrupted;
 mod lacking;
 mod moving;
 mod several;
+mod together;
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -180,6 +182,61 @@ fn keys_and_payloads_are_kept_to_the_byte() {
     ];
     expected.sort();
     assert_eq!(jobs, expected);
+}
+
+/// A key with a NUL is a key as any other, in both protocols; views show it escaped.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn keys_with_nul_are_worked_on_and_shown_escaped() {
+    let site = Site::new();
+    let server = site.server().unwrap();
+    let _daemon = site.start();
+    site.write("f.1.txt", "al\0pha 1\0 \\2\n");
+    assert_eq!(site.ask("READY"), "JOB al\0pha 1\0 \\2\n");
+    let shown = |columns: &str, view: &str| {
+        server.ask(&format!("SELECT {columns} FROM shiftboss_public.{view}"))
+    };
+    assert_eq!(shown("attr_path, payload, is_dequeued", "queue"), r"al\000pha|1\000 \\2|1");
+    assert_eq!(site.ask("DONE al\0pha 7"), "NOJOBS\n");
+    assert_eq!(shown("attr_path, exit_code", "log"), r"al\000pha|7");
+    let mut client = apart::worker(&site);
+    assert_eq!(client.ask("RETRY al\0pha"), "{\"key\":\"al\\u0000pha\",\"rows\":1}\n");
+    let job = client.ask("READY");
+    assert!(job.ends_with(" al\0pha 1\0 \\2\n"), "{job:?}");
+    assert_eq!(client.ask(&format!("DONE {} 0", apart::attempt_of(&job))), "OK\n");
+    assert_eq!(shown("attr_path, exit_code", "log"), r"al\000pha|0");
+}
+
+/// The URL comes from a configuration file, or from the environment, which wins; without a name the daemon has the machine's.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_url_comes_from_a_file_or_the_environment() {
+    let site = Site::new();
+    let server = site.server().unwrap();
+    let (of_file, of_environment) = (Site::bare(), server.url());
+    let keys = "input_dir = 'input'\nsocket = 'socket'\n";
+    let url = of_file.server().unwrap().url();
+    std::fs::write(site.path("shiftboss.toml"), format!("database = '{url}'\n{keys}")).unwrap();
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = site.program();
+        let file = ("SHIFTBOSS_CONFIG", "shiftboss.toml");
+        command.args(arguments).envs(variables.iter().copied()).envs([file]);
+        command
+    };
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let names = "SELECT name, pid IS NOT NULL FROM daemons";
+    for (server, variables) in [
+        (of_file.server().unwrap(), &[][..]),
+        (server, &[("SHIFTBOSS_DATABASE", of_environment.as_str())]),
+    ] {
+        let daemon = site.spawn(run(&["serve"], variables)).ready();
+        assert_eq!(server.ask(names), format!("{host}|t"));
+        let shown = run(&["status"], variables).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.contains(&server.url()), "{shown}");
+        daemon.stop();
+        assert_eq!(server.ask(names), format!("{host}|f"));
+    }
 }
 
 /// A socket leads to the database, without a password in its note.

@@ -1,7 +1,7 @@
 //! A database on a server that is not there, refuses, or is misspelt. Needs no server: what answers is a socket of the test.
 
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Output};
 use std::thread::JoinHandle;
 
@@ -75,6 +75,33 @@ fn a_server_that_is_away_is_unavailable() {
         assert!(!error.contains("secret"), "{error}");
     }
     assert!(!site.path("socket").exists() && !site.path("input").exists());
+}
+
+/// A daemon is ready when it has its queue: one whose server is not there, or accepts connections and answers nothing, never says
+/// so to the init system, and ends.
+#[test]
+fn without_its_server_a_daemon_is_never_ready() {
+    let site = Site::bare();
+    let notify = UnixDatagram::bind(site.path("notify")).unwrap();
+    notify.set_nonblocking(true).unwrap();
+    let refused = || {
+        let mut command = site.program();
+        command.env("NOTIFY_SOCKET", site.path("notify"));
+        let url = format!("postgres://u@{}/d", escaped(&site));
+        command.args(["serve", &url, "input", "socket"]);
+        let (code, error) = code_and_error(&command.output().unwrap());
+        assert_eq!(code, 69, "{error}");
+        let mut said = [0_u8; 4096];
+        while let Ok(length) = notify.recv(&mut said) {
+            let said = String::from_utf8_lossy(&said[..length]);
+            assert!(!said.contains("READY=1"), "{said}");
+        }
+        assert!(!site.path("socket").exists());
+        error
+    };
+    assert!(refused().contains("No such file or directory"));
+    let _frozen = UnixListener::bind(site.path(".s.PGSQL.5432")).unwrap();
+    assert!(refused().contains("did not answer within 5 s"));
 }
 
 /// The directory of a site as the host of a URL.

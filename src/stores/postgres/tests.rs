@@ -12,4 +12,5 @@ mod outside;
 mod support;
 mod takeover;
 mod tls;
+mod together;
 mod upgrades;

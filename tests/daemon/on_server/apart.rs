@@ -17,9 +17,10 @@ const LATE: Duration = Duration::from_secs(5);
 const BEAT_EVERY: Duration = Duration::from_millis(300);
 
 /// Another daemon of a site's queue, with a directory of its own.
-struct Beside {
-    site: Site,
-    daemon: Daemon,
+pub struct Beside {
+    // Ended before its directory goes.
+    pub daemon: Daemon,
+    pub site: Site,
 }
 
 fn command(site: &Site, program: Command, url: &str, name: &str) -> Command {
@@ -31,7 +32,7 @@ fn command(site: &Site, program: Command, url: &str, name: &str) -> Command {
 
 impl Beside {
     /// By this URL, under this name.
-    fn start(url: &str, name: &str) -> Self {
+    pub fn start(url: &str, name: &str) -> Self {
         let site = Site::new();
         let daemon = site.spawn(command(&site, site.program(), url, name)).ready();
         Self { site, daemon }
@@ -39,19 +40,19 @@ impl Beside {
 }
 
 /// A worker of protocol 2, with a short lease.
-fn worker(site: &Site) -> Client {
+pub fn worker(site: &Site) -> Client {
     let mut client = Client::connect(site);
     assert!(client.ask(&format!("HELLO 2 worker {}", LEASE.as_secs())).starts_with("HELLO 2 "));
     client
 }
 
-fn attempt_of(answer: &str) -> i64 {
+pub fn attempt_of(answer: &str) -> i64 {
     let attempt = answer.strip_prefix("JOB ").and_then(|rest| rest.split(' ').next());
     attempt.and_then(|attempt| attempt.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
 }
 
 /// One number that the database has.
-fn number(queue: &Site, question: &str) -> i64 {
+pub fn number(queue: &Site, question: &str) -> i64 {
     queue.server().unwrap().ask(question).parse().unwrap()
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, LeaseHolder, Operation, Outcome,
-    Reading, RegisterRun, Request, RowBatch, Store, StoreError,
+    Reading, RegisterRun, Request, Retry, RowBatch, Store, StoreError,
 };
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
@@ -182,6 +182,96 @@ fn each_key_runs_once_whoever_asks() {
         assert_eq!(ledger.ran.values().map(|(_, times)| times).sum::<u32>(), keys as u32);
         ledger.assert_in_order();
     }
+}
+
+/// One call of a daemon whose jobs end at once and are put back in the queue: from when to when, what it put back, and what it was
+/// handed out then.
+struct Cycle {
+    began: Instant,
+    ended: Instant,
+    put_back: Vec<Key>,
+    given: Vec<Key>,
+}
+
+/// Works so many calls.
+async fn cycle(store: &mut PostgresStore, workers: usize, calls: usize) -> Vec<Cycle> {
+    let mut held: Vec<(Key, Attempt)> = Vec::new();
+    let mut cycles = Vec::new();
+    for _ in 0..calls {
+        let (mut batch, mut put_back) = (Vec::new(), Vec::new());
+        for (key, attempt) in held.drain(..) {
+            CompleteAttempt { attempt, exit_code: 0 }.push(&mut batch);
+            Retry { key: key.clone(), fetcher: None }.push(&mut batch);
+            put_back.push(key);
+        }
+        for _ in 0..workers {
+            let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
+            Dispatch { holder: Some(holder) }.push(&mut batch);
+        }
+        let began = Instant::now();
+        let outcomes = store.apply(0, batch).await.unwrap();
+        held.extend(outcomes.into_iter().filter_map(|outcome| match outcome.unwrap() {
+            Outcome::Dispatch(Dispatched::Job(attempt, job)) => Some((job.key, attempt)),
+            _ => None,
+        }));
+        let given = held.iter().map(|(key, _)| key.clone()).collect();
+        cycles.push(Cycle { began, ended: Instant::now(), put_back, given });
+    }
+    cycles
+}
+
+/// The most jobs that were asked for and handed out while one key waited, from when it was put back until the call began that had
+/// it; and how often the rarest key was handed out.
+fn longest_wait(cycles: &[Cycle], keys: usize) -> (usize, usize) {
+    let (mut longest, mut times) = (0, HashMap::<&Key, usize>::new());
+    for back in cycles {
+        for key in &back.put_back {
+            let had = |cycle: &&Cycle| cycle.began > back.began && cycle.given.contains(key);
+            let until = cycles.iter().filter(had).map(|cycle| cycle.began).min();
+            let until = until.unwrap_or_else(|| cycles.iter().map(|it| it.ended).max().unwrap());
+            let is_between = |it: &&Cycle| it.began > back.ended && it.ended < until;
+            let passed = cycles.iter().filter(is_between).map(|it| it.given.len()).sum();
+            // What was handed out again in the call that put it back did not wait.
+            longest = longest.max(if back.given.contains(key) { 0 } else { passed });
+        }
+        back.given.iter().for_each(|key| *times.entry(key).or_default() += 1);
+    }
+    let rarest = times.values().copied().min().filter(|_| times.len() == keys);
+    (longest, rarest.unwrap_or(0))
+}
+
+/// Each call has a second of its own, for keys of one second are ordered by their jitter alone.
+const TICKS: &str = "SET search_path = shiftboss; CREATE SEQUENCE ticks START 1000000;
+    CREATE OR REPLACE FUNCTION now_ms() RETURNS int8 LANGUAGE sql AS 'SELECT nextval(''ticks'') * 1000'";
+
+/// Daemons claim without end, and what they end is put back at once: each key comes again before any other one comes twice.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn no_key_starves() {
+    const KEYS: usize = 120;
+    const CALLS: usize = 150;
+    let database = Database::new();
+    database.with_store(async |store| {
+        list(store, "f", 1, KEYS).await;
+        database.outside().await.batch_execute(TICKS).await.unwrap();
+    });
+    let work = &|daemon: usize| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = support::options(Rules::default());
+            let mut store = support::open(&database.server, daemon, options).await;
+            cycle(&mut store, 8, CALLS).await
+        })
+    };
+    let cycles: Vec<_> = thread::scope(|scope| {
+        let daemons: Vec<_> = (0..3).map(|daemon| scope.spawn(move || work(daemon))).collect();
+        daemons.into_iter().flat_map(|daemon| daemon.join().unwrap()).collect()
+    });
+    let (longest, rarest) = longest_wait(&cycles, KEYS);
+    println!("at most {longest} before a key that waited; each came {rarest} times or more");
+    assert!(longest <= KEYS, "{longest} were handed out while one of {KEYS} keys waited");
+    let all: usize = cycles.iter().map(|cycle| cycle.given.len()).sum();
+    assert!(rarest >= all / KEYS / 2, "one of {KEYS} keys came {rarest} times of {all}");
 }
 
 /// Two fetchers list the same keys: each runs twice, one after the other.
