@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres test test-postgres lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
+.PHONY: help setup run run-postgres test test-postgres test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: ## Run all tests
 # Installs Debian's PostgreSQL where it is missing, and starts a server of its own; SHIFTBOSS_TEST_POSTGRES names another.
 test-postgres: ## Run the tests on PostgreSQL
 	tests/postgres.sh
+
+test-sqlite: ## Run the daemon's tests on the program without PostgreSQL
+	cargo nextest run --locked -p shiftboss --no-default-features --test daemon
 
 # The documentation is for those who work on the source, so it may link to what is private.
 lint: ## Check format, lints and documentation; a warning is an error

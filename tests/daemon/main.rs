@@ -12,7 +12,11 @@ mod kills;
 mod lifecycle;
 mod logging;
 mod observed;
+#[cfg(feature = "postgres")]
 mod on_server;
 mod safety;
 mod serving;
+#[cfg(feature = "postgres")]
 mod unserved;
+#[cfg(not(feature = "postgres"))]
+mod without_servers;
