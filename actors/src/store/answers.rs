@@ -69,6 +69,8 @@ pub struct DaemonStatus {
 pub enum DaemonState {
     /// Since its start.
     Running,
+    /// It hands nothing out since then, and stops when its jobs have ended.
+    Draining,
     /// It was stopped then.
     Stopped,
     /// It was not stopped, and was last heard of then.

@@ -145,15 +145,25 @@ impl PostgresStore {
         let connection = self.server.connect().await?;
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
-            FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+            FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
         let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner, takeover } = &self.identity;
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let version = env!("CARGO_PKG_VERSION");
         let is_again = self.membership.has_joined();
-        let asked: [&(dyn ToSql + Sync); 9] =
-            [name, owner, &version, &lease, &max_tasks, &takeover, &pid, &beat, &is_again];
+        let asked: [&(dyn ToSql + Sync); 10] = [
+            name,
+            owner,
+            &version,
+            &lease,
+            &max_tasks,
+            &takeover,
+            &pid,
+            &beat,
+            &is_again,
+            &self.drains,
+        ];
         let row = limited(client.query_one(join, &asked)).await?;
         if let Some(holder) = row.get(6) {
             return Ok(Asked::Taken(holder, row.get(7)));

@@ -132,10 +132,16 @@ fn a_drain_is_one_daemons() {
     one.wait_count(3);
     assert_eq!(two.ask("READY"), "JOB alpha 1\n");
     assert_eq!(one.ask("READY"), "JOB charlie 3\n");
+    assert_eq!(two.run(&["drain", "--timeout", "500ms", "socket"]).status.code(), Some(69));
+    assert_eq!(daemons(&one)[1], "second draining 1 []");
+    assert!(two.run(&["resume", "socket"]).status.success());
+    assert_eq!(daemons(&one)[1], "second running 1 []");
     // Longer than it takes to look once how the daemon is.
     let drained = two.run(&["drain", "--timeout", "2s", "socket"]);
     let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
     assert!(drained.status.code() == Some(69) && said.contains("still in flight"), "{said}");
+    assert_eq!(daemons(&one)[1], "second draining 1 []");
+    assert!(status(&one).contains("\nsecond  draining for "), "{}", status(&one));
     assert_eq!(two.ask("READY"), "NOJOBS\n");
     assert_eq!(one.ask("READY"), "JOB bravo 2\n");
     assert!(!status(&one).contains("Paused"), "{}", status(&one));

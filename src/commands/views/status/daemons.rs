@@ -37,6 +37,7 @@ fn state(daemon: &DaemonStatus, now: i64) -> String {
     let seconds = now.saturating_sub(daemon.since);
     match daemon.state {
         DaemonState::Running => format!("running for {}", span(seconds)),
+        DaemonState::Draining => format!("draining for {}", span(seconds)),
         DaemonState::Stopped => format!("stopped {}", ago(seconds)),
         DaemonState::Silent => format!("SILENT for {}", span(seconds)),
     }
@@ -48,7 +49,10 @@ pub(super) fn summary(daemons: &[DaemonStatus]) -> String {
 }
 
 pub(super) fn running(daemons: &[DaemonStatus]) -> usize {
-    daemons.iter().filter(|daemon| daemon.state == DaemonState::Running).count()
+    let runs = |daemon: &&DaemonStatus| {
+        matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
+    };
+    daemons.iter().filter(runs).count()
 }
 
 /// Those that were not stopped and are not heard of.
@@ -85,16 +89,18 @@ mod tests {
             daemon("alpha", DaemonState::Running, 7_200, &["links", "notes"], 16),
             daemon("bravo", DaemonState::Silent, 300, &["repology"], 0),
             daemon("charlie\u{1b}", DaemonState::Stopped, 60, &[], 0),
+            daemon("delta", DaemonState::Draining, 30, &[], 2),
         ];
         let expected = "\
-Daemon         state           version  jobs  fetchers      where
-alpha          running for 2h  0.1.0    16    links, notes  pid 711 on mill:/srv/in
-bravo          SILENT for 5m   0.1.0    0     repology      mill:/srv/in
-charlie\\u{1b}  stopped 1m ago  0.1.0    0     -             -
+Daemon         state             version  jobs  fetchers      where
+alpha          running for 2h    0.1.0    16    links, notes  pid 711 on mill:/srv/in
+bravo          SILENT for 5m     0.1.0    0     repology      mill:/srv/in
+charlie\\u{1b}  stopped 1m ago    0.1.0    0     -             -
+delta          draining for 30s  0.1.0    2     -             mill:/srv/in
 ";
         assert_eq!(render(&daemons, 1_000_000), expected);
         assert_eq!(render(&[], 1_000_000), "");
-        assert_eq!(summary(&daemons), "1 of 3 running");
+        assert_eq!(summary(&daemons), "2 of 4 running");
         let trouble: Vec<_> = silent(&daemons, 1_000_000).collect();
         assert_eq!(trouble, ["bravo has not been heard of for 5m, and was not stopped"]);
     }

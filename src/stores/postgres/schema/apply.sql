@@ -147,8 +147,11 @@ BEGIN
             FROM requeue(lock_key(p_key, p_jitter, false), p_now_ms, p_lease) r;
     WHEN 'pause', 'resume' THEN
         UPDATE state SET paused = p_kind = 'pause';
+        -- To resume ends this daemon's drain, too.
+        UPDATE daemons SET drains_since = NULL WHERE daemon = p_daemon AND p_kind = 'resume' AND drains_since IS NOT NULL;
         v_answer.number := count_in_flight(v_now, p_lease);
     WHEN 'drain' THEN
+        UPDATE daemons SET drains_since = coalesce(drains_since, v_now) WHERE daemon = p_daemon;
         v_answer := look(p_daemon, v_now, p_lease, true, 'count_in_flight', NULL);
     WHEN 'register_run' THEN
         v_run := register_run(p_daemon, p_name, p_number, p_detail);
