@@ -102,8 +102,9 @@ impl StorageActor {
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
         let now = Instant::now();
+        let is_remote = store.is_remote();
         Self {
-            is_remote: store.is_remote(),
+            is_remote,
             store: Some(store),
             clock,
             gathered: Gathered::default(),
@@ -111,7 +112,7 @@ impl StorageActor {
             flushing: false,
             lingering: false,
             housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
-            outages: Outages::default(),
+            outages: Outages::new(is_remote),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
             runs_changed: RunsChange::default(),
