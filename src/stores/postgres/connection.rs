@@ -74,6 +74,9 @@ impl Server {
             let how = "it names no host; for a server on this machine that is the directory of its socket, with %2F for each /";
             return Err(wrong(how.to_owned()));
         }
+        if config.get_dbname().is_none() {
+            return Err(wrong("it names no database: postgres://USER@HOST/DATABASE".to_owned()));
+        }
         // The others are tried before the time for a connection is over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);
