@@ -144,6 +144,8 @@ pub struct RejectedFile {
     pub name: String,
     pub reason: String,
     pub since: UnixSeconds,
+    /// The name of the daemon in whose input directory it is; `None`: the queue is in a file.
+    pub daemon: Option<String>,
 }
 
 /// Where a key is, and why it is not the next one.

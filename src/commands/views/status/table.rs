@@ -49,7 +49,7 @@ pub(super) fn render(
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
     out += &workers(queue, live.as_ref(), now);
     for rejected in &queue.rejected_files {
-        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        let (name, reason) = (trouble::rejected(rejected, queue), shown(&rejected.reason));
         out += &line("Rejected", &format!("{name}: {reason} ({})", ago(now - rejected.since)));
     }
     out
@@ -316,6 +316,7 @@ mod tests {
                 name: "a.b.txt".to_owned(),
                 reason: "no number".to_owned(),
                 since: 1_000_003_699,
+                daemon: None,
             }],
             directory_lost_since: Some(1_000_003_690),
             directory_lost_reason: Some("another directory is at its path".to_owned()),
