@@ -46,6 +46,7 @@ fn a_fetcher_is_taken_over() {
         let server = one.server().unwrap();
         server.holds("SELECT bool_or(gone_at < now_ms() / 1000 - 1) FROM daemons")
     });
+    one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "g|1|golf|4|0"]);
     two.write("f.7.txt", "delta 7\n");
     one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"]);
     wait_until("nothing is rejected", || !status(&one).contains("Rejected"));
