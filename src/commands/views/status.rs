@@ -81,6 +81,10 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     if !check {
         return Ok(());
     }
+    if status.queue.moved_to.is_some() {
+        // Nor is a daemon to run on it.
+        return Err(Failure::silent(ExitCode::Found));
+    }
     let is_well = trouble.is_empty();
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
     let not_known =
