@@ -11,10 +11,8 @@ use shiftboss_protocol::model::jitter;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Config, Host};
-use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tracing::info;
 
 use super::error::{classify, in_words, unconnected};
 use super::{password, tls};
@@ -118,15 +116,8 @@ impl Server {
             connected.map_err(|error| unconnected(&self.shown, &error))?;
         let task = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
-                match message {
-                    AsyncMessage::Notification(notice) => heard(notice.payload()),
-                    // What a function of the schema has to say to people.
-                    AsyncMessage::Notice(said)
-                        if said.parsed_severity() == Some(Severity::Info) =>
-                    {
-                        info!("{}", said.message());
-                    }
-                    _ => {}
+                if let AsyncMessage::Notification(notice) = message {
+                    heard(notice.payload());
                 }
             }
         });

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_postgres::Statement;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use tracing::info;
 
 use super::answers::Answer;
 use super::batch::Batch;
@@ -261,6 +262,13 @@ impl PostgresStore {
                 self.membership.tell_change(Changed::Leases);
                 false
             }
+            Op::RegisterRun(it) => {
+                if let Some(from) = answer.payload.as_deref() {
+                    let (fetcher, from) = (&it.0.fetcher, String::from_utf8_lossy(from));
+                    info!("This daemon takes over the fetcher {fetcher} of the daemon {from}.");
+                }
+                operation.may_bring_work()
+            }
             // A key that has more than this job.
             Op::Complete(_) | Op::CompleteAttempt(_) => answer.number == Some(1),
             operation => operation.may_bring_work(),
@@ -276,6 +284,7 @@ impl PostgresStore {
     }
 
     async fn try_call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
+        self.membership.failure()?;
         let joined = self.joined().await?;
         self.calls += 1;
         let sent = boot_time();
