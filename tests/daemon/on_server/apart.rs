@@ -120,16 +120,17 @@ fn clocks_that_differ_by_days_change_nothing() {
     let attempt = attempt_of(&leased.ask("READY"));
     assert!(behind.site.ask("READY").starts_with("JOB "), "a classic job, for 12 hours");
     let beats = number(&queue, "SELECT max(beat) FROM daemons");
+    let mut began = Instant::now();
     wait_until("everybody had time to be taken for dead", || {
+        began = Instant::now();
         assert_eq!(leased.ask(&format!("BEAT {attempt}")), "OK\n");
         pause(BEAT_EVERY);
         number(&queue, "SELECT min(beat) FROM daemons") > beats + 7
     });
     wait_owner(&queue, attempt, "ahead");
     assert_eq!(other.ask("READY"), "NOJOBS busy 2\n");
-    let began = Instant::now();
     assert!(attempt_of(&other.ask("READY 15")) > attempt);
-    assert!(began.elapsed() > LEASE - BEAT_EVERY * 3, "{:?}", began.elapsed());
+    assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
     let off = "SELECT max(abs(started - extract(epoch FROM now()))) < 60 FROM log";
     assert_eq!(queue.server().unwrap().ask(off), "t");
 }
