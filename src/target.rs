@@ -156,7 +156,15 @@ pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure>
     let needs = format!("`{command}` needs the daemon's socket");
     match found {
         Some(path) if is_database(&path) => {
-            Err(Failure::usage(format!("{needs}; {} is a database", Database::from(path))))
+            let database = Database::from(path);
+            let text = match &database {
+                Database::File(_) => format!("{needs}; {database} is a database"),
+                Database::Server(_) => format!(
+                    "{needs}; {database} is a database on a server: ask one of its daemons: \
+                     `shiftboss {command} SOCKET`, on that daemon's machine"
+                ),
+            };
+            Err(Failure::usage(text))
         }
         Some(path) => check_length(&path, ExitCode::Usage).map(|()| path),
         None => Err(Failure::usage(format!(

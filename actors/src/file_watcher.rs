@@ -60,6 +60,9 @@ pub struct Input {
     pub accept: bool,
     /// Another one is taken once it has held lists for this long without a change.
     pub accept_after: Duration,
+    /// How often it is tried whether fetchers of other daemons can be taken over, if that is more often than everything is
+    /// looked at.
+    pub retry_elsewhere: Duration,
 }
 
 /// Opens the directory, registers every run in it and drops those that are gone; answered when
@@ -146,8 +149,12 @@ impl Actor for FileWatcherActor {
         self.watch_ownership(ctx);
         ctx.run_interval(RESCAN_EVERY, |watcher, ctx| {
             watcher.retry_rejected();
-            watcher.retry_elsewhere();
             watcher.rescan(ctx);
+        });
+        ctx.run_interval(RESCAN_EVERY.min(self.input.retry_elsewhere), |watcher, ctx| {
+            if watcher.retry_elsewhere() {
+                watcher.rescan(ctx);
+            }
         });
         ctx.run_interval(TICK, Self::tick);
         ctx.run_interval(TICK, Self::reconcile);

@@ -1,6 +1,6 @@
 //! StorageActor: owns the one [`Store`], serializes every mutation, commits in groups.
 //!
-//! It lives alone on its own Arbiter; where the store waits for a server, with all others. Connections, the watcher and the tails
+//! It lives alone on its own Arbiter; where the store waits for a server, on the main thread. Connections, the watcher and the tails
 //! message it; it messages nobody. What is asked is [gathered] until the mailbox is empty, or a batch is under way; then the
 //! store carries it out as one transaction, and only when that is durable is everybody answered: *a reply
 //! means it is on disk*. A store that blocks blocks right here, and the mailbox gathers meanwhile.
@@ -102,8 +102,9 @@ impl StorageActor {
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
         let now = Instant::now();
+        let is_remote = store.is_remote();
         Self {
-            is_remote: store.is_remote(),
+            is_remote,
             store: Some(store),
             clock,
             gathered: Gathered::default(),
@@ -111,7 +112,7 @@ impl StorageActor {
             flushing: false,
             lingering: false,
             housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
-            outages: Outages::default(),
+            outages: Outages::new(is_remote),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
             runs_changed: RunsChange::default(),

@@ -76,7 +76,7 @@ pub enum TreeError {
     /// The store did not close.
     #[error(
         "the storage hangs: it did not commit and close within {} s; what was answered is safe, and the next \
-         start recovers the database. Look at its disk",
+         start recovers the database. Look at its disk, or its server",
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,

@@ -135,6 +135,7 @@ impl Site {
                 locked: None,
                 accept: false,
                 accept_after: Duration::from_secs(60),
+                retry_elsewhere: Duration::from_secs(60),
             },
             binder: Box::new(TestBinder(self.directory.path().join("socket"))),
             connections_max: 10,

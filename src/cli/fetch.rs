@@ -8,6 +8,7 @@ use clap::Args;
 use super::{RunArguments, absolute};
 use crate::config::FetcherTable;
 use crate::exit::Failure;
+use crate::stores::Database;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -28,6 +29,12 @@ impl FetchArguments {
     /// The input directory, and the list; without `every` there is one run.
     pub fn list(self) -> Result<(PathBuf, FetcherTable), Failure> {
         let (timeout, grace) = (self.run.timeout, self.run.grace.into());
+        if let database @ Database::Server(_) = Database::from(self.input_dir.clone()) {
+            let text = format!(
+                "{database} is a database: give the input directory that this machine's daemon watches"
+            );
+            return Err(Failure::usage(text));
+        }
         Ok((absolute(self.input_dir)?, FetcherTable { timeout, grace, ..self.list }))
     }
 }

@@ -208,21 +208,24 @@ impl ServeOptions {
         let groups = groups
             .into_iter()
             .filter_map(|(name, setting)| group_id(name.as_deref()?, setting).err());
-        let is_classic = self.classic == Some(true) && self.spool.is_some();
-        let classic = is_classic.then(|| Failure::new(ExitCode::Configuration, CLASSIC_SPOOL));
-        classic.into_iter().chain(self.unfit()).chain(groups).collect()
+        let unfit = self.unfit().map(|text| Failure::new(ExitCode::Configuration, text));
+        let url = match &self.database {
+            Some(Database::Server(url)) => stores::check(url).err(),
+            _ => None,
+        };
+        unfit.into_iter().chain(url).chain(groups).collect()
     }
 
-    /// What does not go with the kind of database.
-    fn unfit(&self) -> Option<Failure> {
-        let wrong = |text| Some(Failure::new(ExitCode::Configuration, text));
+    /// What does not go together, or with the kind of database.
+    fn unfit(&self) -> Option<&'static str> {
+        let is_classic = self.classic == Some(true);
         match &self.database {
-            Some(Database::Server(_)) if self.classic == Some(true) => wrong(CLASSIC_SERVER),
+            _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
+            Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
             Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
-                wrong(PROCESS_SERVER)
+                Some(PROCESS_SERVER)
             }
-            Some(Database::Server(url)) => stores::check(url).err(),
-            Some(Database::File(_)) if self.is_for_a_server() => wrong(SERVER_ONLY),
+            Some(Database::File(_)) if self.is_for_a_server() => Some(SERVER_ONLY),
             _ => None,
         }
     }
@@ -289,6 +292,7 @@ impl ServeSettings {
     /// Settings from the command line and the environment, and behind them a file.
     pub fn new(typed: ServeOptions, file: Option<ServeOptions>) -> Result<Self, Failure> {
         typed.check().map_err(|fault| Failure::usage(fault.what))?;
+        typed.unfit().map_or(Ok(()), |text| Err(Failure::usage(text)))?;
         let said = typed.over(file.unwrap_or_default());
         said.faults().into_iter().next().map_or(Ok(()), Err)?;
         let policy = match said.classic {

@@ -11,6 +11,7 @@ mod signals;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::connection::Operators;
@@ -36,6 +37,9 @@ use crate::stores::{self, Database, Policy};
 use configuration::Configuration;
 use init_system::InitSystem;
 use shiftboss_spool::{Options, Spool, SpoolError};
+
+/// What may be taken over is looked for no more often.
+const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);
 
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
@@ -63,6 +67,8 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         locked: Some(locks.directory.identity()),
         accept: settings.accept_input,
         accept_after: settings.accept_input_after,
+        // A short time is kept to.
+        retry_elsewhere: (settings.joining.takeover / 2).max(TAKEOVER_LOOK_MIN),
     };
     let parts = Parts {
         store: opened.store,

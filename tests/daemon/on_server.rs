@@ -146,6 +146,17 @@ fn a_missing_function_is_named() {
     site.start().stop();
 }
 
+/// So is one that a running daemon calls beside its work: it ends.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_function_that_went_missing_is_named() {
+    let site = Site::new();
+    let mut daemon = site.start();
+    site.server().unwrap().edit("ALTER FUNCTION tidy_fetchers RENAME TO gone");
+    assert_eq!(daemon.exit().code(), Some(74), "{}", daemon.log());
+    assert!(daemon.log().contains("the schema shiftboss was altered"), "{}", daemon.log());
+}
+
 /// A column that somebody took away ends a running daemon; when it is back, nothing is lost.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

@@ -117,7 +117,7 @@ fn the_json_object() {
         "managed_fetchers": [],
         "oldest_waiting": null,
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
-        "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null}],
+        "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null, "daemon": null}],
         "directory_lost_since": null,
         "directory_lost_reason": null,
         "not_stopped": {

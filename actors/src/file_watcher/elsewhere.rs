@@ -30,9 +30,11 @@ impl FileWatcherActor {
         }
     }
 
-    /// Gives each of them another try, at the next look.
-    pub(super) fn retry_elsewhere(&mut self) {
-        self.runs.iter_mut().filter_map(wake).for_each(drop);
+    /// Gives each of them another try, at the next look; whether there are any.
+    pub(super) fn retry_elsewhere(&mut self) -> bool {
+        let is_elsewhere =
+            |(_, entry): &(&Run, &mut Entry)| matches!(entry.phase, Phase::Elsewhere);
+        self.runs.iter_mut().filter(is_elsewhere).filter_map(wake).count() > 0
     }
 
     /// Of the fetchers of `runs` all runs are tried together, also those that the store was too busy for: whichever is missing

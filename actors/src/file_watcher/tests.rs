@@ -35,7 +35,14 @@ impl Site {
         let path = home.path().join("input");
         fs::create_dir(&path).unwrap();
         let accept_after = Duration::from_secs(60);
-        let input = Input { path, known: None, locked: None, accept: false, accept_after };
+        let input = Input {
+            path,
+            known: None,
+            locked: None,
+            accept: false,
+            accept_after,
+            retry_elsewhere: accept_after,
+        };
         Self::over(home, input, mock, start)
     }
 

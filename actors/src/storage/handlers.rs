@@ -119,6 +119,14 @@ impl Handler<HowAreYou> for StorageActor {
     type Result = Deferred<StoreResult<Health>>;
 
     fn handle(&mut self, HowAreYou { lock }: HowAreYou, ctx: &mut Self::Context) -> Self::Result {
+        // Nor is a server that is away asked: the answer would be as late as its own.
+        if let Some(outage) = self.outages.outage(self.clock.now()).filter(|_| self.is_remote) {
+            let (in_flight, draining) = (self.leases.count(), self.drains);
+            let health = Health { in_flight, draining, outage: Some(outage) };
+            let (result, reply) = deferred();
+            ctx.spawn(fut::ready(()).map(|(), _: &mut Self, _| reply.send(Ok(health))));
+            return result;
+        }
         // While it has just been seen that nothing can be written there is nothing to try.
         let probes = if lock && !self.outages.is_fresh() { vec![Probe] } else { vec![] };
         let tried = !probes.is_empty();

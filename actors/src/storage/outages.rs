@@ -14,18 +14,39 @@ use shiftboss_protocol::model::UnixSeconds;
 
 /// Seconds between two times that something is said of outages, but for their ends.
 const REPEAT_SECONDS: u32 = 60;
-/// An outage is over when nothing has failed for so long, and something succeeded meanwhile: what fails
-/// in a bad time is tried again sooner.
-const REST: Duration = Duration::from_secs(10);
 /// A failure is tried again after so long.
 const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
 const REFUSALS_BURST: u32 = 10;
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
+/// What is said of outages, and when one is over: when nothing has failed for so long, and something succeeded meanwhile.
+/// What fails in a bad time is tried again sooner.
+struct Words {
+    began: &'static str,
+    lasts: &'static str,
+    over: &'static str,
+    rest: Duration,
+}
+
+const IN_A_FILE: Words = Words {
+    began: "Not everything can be written: requests fail and lists wait until it can.",
+    lasts: "There is still something that cannot be written.",
+    over: "Everything can be written again.",
+    rest: Duration::from_secs(10),
+};
+/// A call of a server's fails within five seconds.
+const ON_A_SERVER: Words = Words {
+    began: "The server does not do all it is asked: requests fail and lists wait until it does.",
+    lasts: "The server still does not do all it is asked.",
+    over: "The server does all it is asked again.",
+    rest: Duration::from_secs(6),
+};
+
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
     current: Option<Current>,
+    words: Words,
     /// What is said of them, but for their ends.
     said: Throttle,
     refusals: Throttle,
@@ -75,29 +96,31 @@ impl StorageActor {
             }
             StoreError::Rejected(_) => self.outages.refused(error),
             StoreError::Full(_) | StoreError::Busy(_) => {
-                match self.outages.failed(error, Instant::now()) {
-                    Some(Word::Began) => {
-                        warn!(%error, "Not everything can be written: requests fail and lists wait until it can.");
-                    }
-                    Some(Word::Lasts(Extent { failed, lasted })) => {
-                        let seconds = lasted.as_secs();
-                        warn!(%error, failed, seconds, "There is still something that cannot be written.");
-                    }
-                    None => {}
+                if let Some(word) = self.outages.failed(error, Instant::now()) {
+                    self.outages.say(error, word);
                 }
             }
         }
     }
 }
 
-impl Default for Outages {
-    fn default() -> Self {
-        let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        Self { current: None, said: Throttle::new(1, REPEAT_SECONDS), refusals }
-    }
-}
-
 impl Outages {
+    pub(super) fn new(is_remote: bool) -> Self {
+        let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
+        let words = if is_remote { ON_A_SERVER } else { IN_A_FILE };
+        Self { current: None, words, said: Throttle::new(1, REPEAT_SECONDS), refusals }
+    }
+
+    fn say(&self, error: &StoreError, word: Word) {
+        match word {
+            Word::Began => warn!(%error, "{}", self.words.began),
+            Word::Lasts(Extent { failed, lasted }) => {
+                let seconds = lasted.as_secs();
+                warn!(%error, failed, seconds, "{}", self.words.lasts);
+            }
+        }
+    }
+
     fn refused(&mut self, error: &StoreError) {
         match self.refusals.admit(Instant::now()) {
             Some(0) => warn!(%error, "A storage request failed."),
@@ -157,14 +180,14 @@ impl Outages {
     pub(super) fn look(&mut self) {
         if let Some(Extent { failed, lasted }) = self.poll(Instant::now()) {
             let seconds = lasted.as_secs();
-            info!(failed, seconds, "Everything can be written again.");
+            info!(failed, seconds, "{}", self.words.over);
         }
     }
 
     /// The one that is over by now, if something was said of it.
     fn poll(&mut self, at: Instant) -> Option<Extent> {
         let rests = |current: &mut Current| {
-            current.succeeded && at.saturating_duration_since(current.last) >= REST
+            current.succeeded && at.saturating_duration_since(current.last) >= self.words.rest
         };
         let over = self.current.take_if(rests)?;
         over.reported.then(|| over.extent())
@@ -184,7 +207,7 @@ mod tests {
     /// Ten failures a second for three minutes: four words in all.
     #[test]
     fn a_long_outage_is_told_sparsely() {
-        let (mut outages, start) = (Outages::default(), Instant::now());
+        let (mut outages, start) = (Outages::new(false), Instant::now());
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
         let reported: Vec<_> =
             (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
@@ -202,7 +225,7 @@ mod tests {
     /// What succeeds among failures ends nothing.
     #[test]
     fn it_is_over_after_a_rest() {
-        let (mut outages, start) = (Outages::default(), Instant::now());
+        let (mut outages, start) = (Outages::new(false), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(outages.failed(&BUSY, at(0)), Some(Word::Began));
         assert!(outages.lasting().is_some_and(|outage| outage.began == start));
@@ -220,7 +243,7 @@ mod tests {
     /// not reported the end is not either.
     #[test]
     fn short_outages_are_reported_as_one() {
-        let (mut outages, start) = (Outages::default(), Instant::now());
+        let (mut outages, start) = (Outages::new(false), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut reported = Vec::new();
         for round in 0..10 {

@@ -69,6 +69,8 @@ pub struct DaemonStatus {
 pub enum DaemonState {
     /// Since its start.
     Running,
+    /// It hands nothing out since then, and stops when its jobs have ended.
+    Draining,
     /// It was stopped then.
     Stopped,
     /// It was not stopped, and was last heard of then.
@@ -142,6 +144,8 @@ pub struct RejectedFile {
     pub name: String,
     pub reason: String,
     pub since: UnixSeconds,
+    /// The name of the daemon in whose input directory it is; `None`: the queue is in a file.
+    pub daemon: Option<String>,
 }
 
 /// Where a key is, and why it is not the next one.

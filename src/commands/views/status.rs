@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::json;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::QueueStatus;
@@ -21,12 +22,12 @@ use crate::commands::output::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::{self, Target};
-use crate::text::ago;
+use crate::text::span;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same where it has to find out first that its server does not answer.
-const OUTAGE_PATIENCE: Duration = Duration::from_secs(12);
+/// The same while a server may have to be found not to answer, by it and by this command at once.
+const PATIENCE_ON_SERVER: Duration = Duration::from_secs(6);
 
 /// Why it is not known what only the daemon knows.
 #[derive(Debug)]
@@ -53,11 +54,20 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     let ViewArguments { target, config, json } = arguments;
     let target = Target::find(target, config.as_deref())?;
     let now = SystemClock.now();
-    let queue = target::ask(&target.database, |reader, now| reader.status(now))
-        .map_err(|failure| with_outage(&target, failure, now))?;
-    let (live, unknown) = match ask_daemon(&target, &queue, PATIENCE) {
+    let asked = table::is_on_server(&target).then(|| begin(&target, PATIENCE_ON_SERVER));
+    let queue = target::ask(&target.database, |reader, now| reader.status(now));
+    let answered = match (asked, &queue) {
+        (Some(asked), _) => asked.and_then(answer),
+        (None, Ok(queue)) => ask_daemon(&target, queue),
+        (None, Err(_)) => Ok(None),
+    };
+    let (live, unknown) = match answered {
         Ok(live) => (live, None),
         Err(unknown) => (None, Some(unknown)),
+    };
+    let queue = match queue {
+        Ok(queue) => queue,
+        Err(failure) => return Err(without_queue(&target, failure, live, (json, check), now)),
     };
     let status = LiveStatus { queue, live };
     let trouble = trouble::of(&status, unknown.as_ref(), now);
@@ -70,6 +80,10 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     }
     if !check {
         return Ok(());
+    }
+    if status.queue.moved_to.is_some() {
+        // Nor is a daemon to run on it.
+        return Err(Failure::silent(ExitCode::Found));
     }
     let is_well = trouble.is_empty();
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
@@ -94,34 +108,48 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     }
 }
 
-/// Why nothing is known of the queue, and what its daemon says of that.
-fn with_outage(target: &Target, failure: Failure, now: i64) -> Failure {
-    let live = ask_daemon(target, &QueueStatus::default(), OUTAGE_PATIENCE).ok().flatten();
-    let LockState::By(daemon) = &target.daemon else { return failure };
-    let Some(outage) = live.and_then(|live| live.health.outage) else { return failure };
-    let since = ago(now.saturating_sub(outage.since));
-    let text = format!(
-        "{failure}; the daemon runs (pid {}), and has not reached it since {since}",
-        daemon.pid
-    );
+/// Why nothing is known of the queue; shows what its daemon knows all the same.
+fn without_queue(
+    target: &Target,
+    failure: Failure,
+    live: Option<Live>,
+    (json, check): (bool, bool),
+    now: i64,
+) -> Failure {
+    let (LockState::By(daemon), Some(live)) = (&target.daemon, live) else { return failure };
+    if json || !check {
+        let render = |_: &_| table::render_live(target, &live, now);
+        if let Err(unprinted) = super::show(target, &json!({ "live": live }), json, render) {
+            return unprinted;
+        }
+    }
+    let Some(outage) = &live.health.outage else { return failure };
+    let lasts = span(now.saturating_sub(outage.since));
+    let text =
+        format!("{failure}; the daemon (pid {}) has been without it for {lasts}", daemon.pid);
     Failure::new(failure.code(), text)
 }
 
-/// Asks the daemon of the database, if one runs.
-fn ask_daemon(
-    target: &Target,
-    queue: &QueueStatus,
-    patience: Duration,
-) -> Result<Option<Live>, Unknown> {
-    let LockState::By(daemon) = &target.daemon else {
-        return Ok(None);
-    };
-    if queue.policy.as_deref() == Some("classic") {
+/// Asks the daemon of a database in a file, if one runs.
+fn ask_daemon(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
+    if let LockState::By(daemon) = &target.daemon
+        && queue.policy.as_deref() == Some("classic")
+    {
         is_there(&daemon.socket).map_err(unreached)?;
         return Err(Unknown::Withheld("the daemon runs with --classic".to_owned()));
     }
-    let mut session =
-        Session::begin(&daemon.socket, "status", "STATUS\n", patience).map_err(unreached)?;
+    begin(target, PATIENCE).and_then(answer)
+}
+
+fn begin(target: &Target, patience: Duration) -> Result<Option<Session>, Unknown> {
+    let LockState::By(daemon) = &target.daemon else {
+        return Ok(None);
+    };
+    Session::begin(&daemon.socket, "status", "STATUS\n", patience).map(Some).map_err(unreached)
+}
+
+fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
+    let Some(mut session) = asked else { return Ok(None) };
     let answer = session.answer().map_err(|failure| match failure.code() {
         ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
         _ => Unknown::Silent(failure.to_string()),

@@ -22,7 +22,7 @@ pub(super) struct Answer {
     pub(super) answer: Option<String>,
     pub(super) attempt: Option<i64>,
     key: Option<Vec<u8>>,
-    payload: Option<Vec<u8>>,
+    pub(super) payload: Option<Vec<u8>>,
     pub(super) number: Option<i64>,
     detail: Option<Value>,
 }

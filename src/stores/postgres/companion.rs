@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use shiftboss_actors::store::{Changed, StoreError};
+use shiftboss_actors::store::{Changed, StoreError, StoreResult};
 use shiftboss_protocol::backoff::Backoff;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -62,8 +62,8 @@ struct State {
     is_paused: Option<bool>,
     /// It was warned that beats do not arrive.
     is_silent: bool,
-    /// A chore of its failed in a way that does not pass.
-    has_failed_chore: bool,
+    /// What the companion failed of, and what only somebody who looks at the schema can mend.
+    failure: Option<StoreError>,
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
@@ -145,11 +145,9 @@ impl Membership {
         }
     }
 
-    /// What only somebody who looks at the schema can mend is told, once.
-    fn note_chore(&self, error: &StoreError) {
-        if error.is_fatal() && !std::mem::replace(&mut self.state().has_failed_chore, true) {
-            warn!(%error, "Attempts that ended and lists that nobody has are not deleted.");
-        }
+    /// What the daemon is to end with.
+    pub(super) fn failure(&self) -> StoreResult<()> {
+        self.state().failure.clone().map_or(Ok(()), Err)
     }
 
     fn lose(&self, epoch: i64) {
@@ -179,7 +177,9 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
             && joined == membership.state().joined
         {
             failed += 1;
-            if failed >= WARN_AT {
+            if error.is_fatal() {
+                membership.state().failure = Some(error);
+            } else if failed >= WARN_AT {
                 membership.note_silence(&error);
             }
             // The StorageActor asks for its leases, and says so if the server is away.
@@ -293,10 +293,9 @@ impl Chores {
             // What fails because others write, or because this daemon is lost, is for the next beat.
             Err(error) => {
                 let error = classify(error);
-                if connection.client.is_closed() {
+                if error.is_fatal() || connection.client.is_closed() {
                     return Err(error);
                 }
-                membership.note_chore(&error);
             }
         }
         Ok(())

@@ -11,10 +11,8 @@ use shiftboss_protocol::model::jitter;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Config, Host};
-use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use tracing::info;
 
 use super::error::{classify, in_words, unconnected};
 use super::{password, tls};
@@ -27,7 +25,7 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
-    (Duration::from_millis(50), Duration::from_secs(5));
+    (Duration::from_millis(50), Duration::from_secs(2));
 /// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next
 /// statement must see what was written, and a call's time is limited here. Plans must not depend on how full the tables were
 /// when they were made, so the planner is given one way for each statement: along the indexes.
@@ -74,6 +72,9 @@ impl Server {
             let how = "it names no host; for a server on this machine that is the directory of its socket, with %2F for each /";
             return Err(wrong(how.to_owned()));
         }
+        if config.get_dbname().is_none() {
+            return Err(wrong("it names no database: postgres://USER@HOST/DATABASE".to_owned()));
+        }
         // The others are tried before the time for a connection is over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);
@@ -115,15 +116,8 @@ impl Server {
             connected.map_err(|error| unconnected(&self.shown, &error))?;
         let task = tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
-                match message {
-                    AsyncMessage::Notification(notice) => heard(notice.payload()),
-                    // What a function of the schema has to say to people.
-                    AsyncMessage::Notice(said)
-                        if said.parsed_severity() == Some(Severity::Info) =>
-                    {
-                        info!("{}", said.message());
-                    }
-                    _ => {}
+                if let AsyncMessage::Notification(notice) = message {
+                    heard(notice.payload());
                 }
             }
         });

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_postgres::Statement;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use tracing::info;
 
 use super::answers::Answer;
 use super::batch::Batch;
@@ -145,15 +146,25 @@ impl PostgresStore {
         let connection = self.server.connect().await?;
         let client = &connection.client;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
-            FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+            FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
         let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner, takeover } = &self.identity;
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let version = env!("CARGO_PKG_VERSION");
         let is_again = self.membership.has_joined();
-        let asked: [&(dyn ToSql + Sync); 9] =
-            [name, owner, &version, &lease, &max_tasks, &takeover, &pid, &beat, &is_again];
+        let asked: [&(dyn ToSql + Sync); 10] = [
+            name,
+            owner,
+            &version,
+            &lease,
+            &max_tasks,
+            &takeover,
+            &pid,
+            &beat,
+            &is_again,
+            &self.drains,
+        ];
         let row = limited(client.query_one(join, &asked)).await?;
         if let Some(holder) = row.get(6) {
             return Ok(Asked::Taken(holder, row.get(7)));
@@ -251,6 +262,13 @@ impl PostgresStore {
                 self.membership.tell_change(Changed::Leases);
                 false
             }
+            Op::RegisterRun(it) => {
+                if let Some(from) = answer.payload.as_deref() {
+                    let (fetcher, from) = (&it.0.fetcher, String::from_utf8_lossy(from));
+                    info!("This daemon takes over the fetcher {fetcher} of the daemon {from}.");
+                }
+                operation.may_bring_work()
+            }
             // A key that has more than this job.
             Op::Complete(_) | Op::CompleteAttempt(_) => answer.number == Some(1),
             operation => operation.may_bring_work(),
@@ -266,6 +284,7 @@ impl PostgresStore {
     }
 
     async fn try_call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
+        self.membership.failure()?;
         let joined = self.joined().await?;
         self.calls += 1;
         let sent = boot_time();

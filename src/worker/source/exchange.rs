@@ -17,7 +17,7 @@ use crate::worker::pool::{Pool, State};
 
 /// The first delay of a new try.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_LONGEST: Duration = Duration::from_secs(10);
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// A worker beats so often within a lease.
 pub(super) const BEATS_PER_LEASE: u32 = 3;
 
@@ -172,7 +172,7 @@ impl Slot {
     pub(super) fn delay(&self, error: &ClientError, trouble: &mut Trouble) -> Duration {
         debug!(%error, "A request was not answered.");
         let is_refused = matches!(error, ClientError::Refused { .. });
-        if is_refused {
+        if matches!(error, ClientError::Refused { code, .. } if code == "busy") {
             self.is_news(State::Busy, true);
         }
         match (self.is_news(State::Silent, true), is_refused) {

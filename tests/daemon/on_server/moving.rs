@@ -55,6 +55,9 @@ fn counts(site: &Site, database: &str) -> Vec<String> {
 fn moved_to(site: &Site, database: &str) -> String {
     let text = String::from_utf8(site.run(&["status", database]).stdout).unwrap();
     let (_, moved) = text.split_once("\nMoved           the queue is in ").expect("it was moved");
+    let checked = site.run(&["status", "--check", database]);
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.code() == Some(1) && said.starts_with("moved: "), "{said}");
     moved.split(" now: ").next().unwrap().to_owned()
 }
 

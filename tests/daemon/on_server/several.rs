@@ -17,8 +17,10 @@ fn status(queue: &Site) -> String {
     String::from_utf8(queue.run(&["status", "state.db"]).stdout).unwrap()
 }
 
-fn is_rejected(queue: &Site, file: &str, owner: &str) -> bool {
-    let why = format!("Rejected        {file}: the fetcher f belongs to the daemon {owner};");
+/// Whether a daemon that is not the fetcher's owner rejects a file.
+fn is_rejected(queue: &Site, file: &str, at: &str, owner: &str) -> bool {
+    let why =
+        format!("Rejected        {file} at {at}: the fetcher f belongs to the daemon {owner};");
     let shown = status(queue);
     shown
         .lines()
@@ -38,12 +40,13 @@ fn a_fetcher_is_taken_over() {
     one.wait_count(4);
     two.write("f.1.txt", "alpha 5\ncharlie 6\n");
     let second = join(&two, &one, "second");
-    wait_until("the second one's is rejected", || is_rejected(&one, "f.1.txt", "first"));
+    wait_until("the second one's is rejected", || is_rejected(&one, "f.1.txt", "second", "first"));
     first.freeze();
     wait_until("the first one is gone for a second", || {
         let server = one.server().unwrap();
         server.holds("SELECT bool_or(gone_at < now_ms() / 1000 - 1) FROM daemons")
     });
+    one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "g|1|golf|4|0"]);
     two.write("f.7.txt", "delta 7\n");
     one.wait_queue(&["f|1|alpha|5|0", "f|1|charlie|6|0", "f|7|delta|7|0", "g|1|golf|4|0"]);
     wait_until("nothing is rejected", || !status(&one).contains("Rejected"));
@@ -51,7 +54,7 @@ fn a_fetcher_is_taken_over() {
     assert_eq!(second.log().matches(said).count(), 1, "{}", second.log());
     first.thaw();
     wait_until("the first one's are rejected", || {
-        is_rejected(&one, "f.1.txt", "second") && is_rejected(&one, "f.2.txt.part", "second")
+        ["f.1.txt", "f.2.txt.part"].iter().all(|file| is_rejected(&one, file, "first", "second"))
     });
     one.append("f.2.txt.part", "echo 8\n");
     one.write("h.1.txt", "hotel 9\n");
@@ -59,8 +62,9 @@ fn a_fetcher_is_taken_over() {
     one.wait_queue(&[&listed[..], &["h|1|hotel|9|0"]].concat());
     assert_eq!(first.warnings(&["The run's file is rejected"]).len(), 2, "{}", first.log());
     assert_eq!(first.warnings(&["A storage request failed"]).len(), 0, "{}", first.log());
-    second.stop();
     first.stop();
+    assert!(!status(&one).contains("Rejected"), "a daemon that is gone rejects nothing");
+    second.stop();
 }
 
 /// What `status` says of the daemons, with the database: a name, its state and its jobs, each.
@@ -132,10 +136,16 @@ fn a_drain_is_one_daemons() {
     one.wait_count(3);
     assert_eq!(two.ask("READY"), "JOB alpha 1\n");
     assert_eq!(one.ask("READY"), "JOB charlie 3\n");
+    assert_eq!(two.run(&["drain", "--timeout", "500ms", "socket"]).status.code(), Some(69));
+    assert_eq!(daemons(&one)[1], "second draining 1 []");
+    assert!(two.run(&["resume", "socket"]).status.success());
+    assert_eq!(daemons(&one)[1], "second running 1 []");
     // Longer than it takes to look once how the daemon is.
     let drained = two.run(&["drain", "--timeout", "2s", "socket"]);
     let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
     assert!(drained.status.code() == Some(69) && said.contains("still in flight"), "{said}");
+    assert_eq!(daemons(&one)[1], "second draining 1 []");
+    assert!(status(&one).contains("\nsecond  draining for "), "{}", status(&one));
     assert_eq!(two.ask("READY"), "NOJOBS\n");
     assert_eq!(one.ask("READY"), "JOB bravo 2\n");
     assert!(!status(&one).contains("Paused"), "{}", status(&one));

@@ -120,7 +120,14 @@ async fn a_start_on_another_directory() {
         let known = Some(Directory::open(&before.path).unwrap().identity());
         let home = tempfile::tempdir().unwrap();
         let path = home.path().to_owned();
-        let input = Input { path, known, locked: None, accept, accept_after: MINUTE };
+        let input = Input {
+            path,
+            known,
+            locked: None,
+            accept,
+            accept_after: MINUTE,
+            retry_elsewhere: MINUTE,
+        };
         let site = Site::over(home, input, before.mock.clone(), real());
         site.watcher.send(Start).await.unwrap().unwrap();
         sleep(10 * MINUTE).await;
@@ -140,7 +147,14 @@ async fn a_directory_that_was_replaced_before_the_start() {
     assert!(another_daemons.lock());
     let locked = Some(Directory::open(locked.path()).unwrap().identity());
     let path = home.path().to_owned();
-    let input = Input { path, known: None, locked, accept: true, accept_after: MINUTE };
+    let input = Input {
+        path,
+        known: None,
+        locked,
+        accept: true,
+        accept_after: MINUTE,
+        retry_elsewhere: MINUTE,
+    };
     let site = Site::over(home, input, MockStore::default(), real());
     site.watcher.send(Start).await.unwrap().unwrap();
     site.write("f.1.txt", "alpha 1\n");
@@ -162,7 +176,14 @@ async fn a_withdrawal_that_was_begun_goes_on_without_the_directory() {
     let known = Some(Directory::open(&before.path).unwrap().identity());
     let home = tempfile::tempdir().unwrap();
     let path = home.path().to_owned();
-    let input = Input { path, known, locked: None, accept: false, accept_after: MINUTE };
+    let input = Input {
+        path,
+        known,
+        locked: None,
+        accept: false,
+        accept_after: MINUTE,
+        retry_elsewhere: MINUTE,
+    };
     let site = Site::over(home, input, before.mock.clone(), real());
     site.watcher.send(Start).await.unwrap().unwrap();
     until("the first is deleted", || site.calls("delete f.1") == 1).await;

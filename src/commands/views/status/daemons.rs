@@ -2,10 +2,13 @@
 
 use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
 
-use crate::text::{ago, columns, shown, span};
+use crate::text::{ago, columns, quoted, shown, span};
 
-/// One line a daemon, or nothing if there are none.
-pub(super) fn render(daemons: &[DaemonStatus], now: i64) -> String {
+/// One that is gone for so many seconds may be so for good.
+const LONG_GONE_SECONDS: i64 = 3_600;
+
+/// One line a daemon of a database, or nothing if there are none; and what to do about those that are gone for long.
+pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> String {
     if daemons.is_empty() {
         return String::new();
     }
@@ -20,7 +23,20 @@ pub(super) fn render(daemons: &[DaemonStatus], now: i64) -> String {
             place(daemon),
         ]
     };
-    columns(["Daemon", "state", "version", "jobs", "fetchers", "where"], daemons.iter().map(row))
+    let gone = daemons.iter().filter(|daemon| {
+        matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
+            && now.saturating_sub(daemon.since) > LONG_GONE_SECONDS
+    });
+    let hint = |daemon: &DaemonStatus| {
+        format!(
+            "{} is gone for good? `shiftboss forget-daemon {} {}` takes its lists out of the queue, and frees its fetchers.\n",
+            shown(&daemon.name),
+            quoted(database),
+            quoted(&daemon.name)
+        )
+    };
+    let head = ["Daemon", "state", "version", "jobs", "fetchers", "where"];
+    columns(head, daemons.iter().map(row)) + &gone.map(hint).collect::<String>()
 }
 
 /// Its process, its machine and its input directory, as far as they are known.
@@ -37,6 +53,7 @@ fn state(daemon: &DaemonStatus, now: i64) -> String {
     let seconds = now.saturating_sub(daemon.since);
     match daemon.state {
         DaemonState::Running => format!("running for {}", span(seconds)),
+        DaemonState::Draining => format!("draining for {}", span(seconds)),
         DaemonState::Stopped => format!("stopped {}", ago(seconds)),
         DaemonState::Silent => format!("SILENT for {}", span(seconds)),
     }
@@ -48,7 +65,10 @@ pub(super) fn summary(daemons: &[DaemonStatus]) -> String {
 }
 
 pub(super) fn running(daemons: &[DaemonStatus]) -> usize {
-    daemons.iter().filter(|daemon| daemon.state == DaemonState::Running).count()
+    let runs = |daemon: &&DaemonStatus| {
+        matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
+    };
+    daemons.iter().filter(runs).count()
 }
 
 /// Those that were not stopped and are not heard of.
@@ -83,19 +103,22 @@ mod tests {
         };
         let daemons = [
             daemon("alpha", DaemonState::Running, 7_200, &["links", "notes"], 16),
-            daemon("bravo", DaemonState::Silent, 300, &["repology"], 0),
+            daemon("bravo", DaemonState::Silent, 18_000, &["repology"], 0),
             daemon("charlie\u{1b}", DaemonState::Stopped, 60, &[], 0),
+            daemon("delta", DaemonState::Draining, 30, &[], 2),
         ];
         let expected = "\
-Daemon         state           version  jobs  fetchers      where
-alpha          running for 2h  0.1.0    16    links, notes  pid 711 on mill:/srv/in
-bravo          SILENT for 5m   0.1.0    0     repology      mill:/srv/in
-charlie\\u{1b}  stopped 1m ago  0.1.0    0     -             -
+Daemon         state             version  jobs  fetchers      where
+alpha          running for 2h    0.1.0    16    links, notes  pid 711 on mill:/srv/in
+bravo          SILENT for 5h     0.1.0    0     repology      mill:/srv/in
+charlie\\u{1b}  stopped 1m ago    0.1.0    0     -             -
+delta          draining for 30s  0.1.0    2     -             mill:/srv/in
+bravo is gone for good? `shiftboss forget-daemon postgres://h/d bravo` takes its lists out of the queue, and frees its fetchers.
 ";
-        assert_eq!(render(&daemons, 1_000_000), expected);
-        assert_eq!(render(&[], 1_000_000), "");
-        assert_eq!(summary(&daemons), "1 of 3 running");
+        assert_eq!(render(&daemons, "postgres://h/d", 1_000_000), expected);
+        assert_eq!(render(&[], "postgres://h/d", 1_000_000), "");
+        assert_eq!(summary(&daemons), "2 of 4 running");
         let trouble: Vec<_> = silent(&daemons, 1_000_000).collect();
-        assert_eq!(trouble, ["bravo has not been heard of for 5m, and was not stopped"]);
+        assert_eq!(trouble, ["bravo has not been heard of for 5h, and was not stopped"]);
     }
 }

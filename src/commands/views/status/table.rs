@@ -23,10 +23,6 @@ pub(super) fn render(
     let how = |status| format!("`shiftboss tasks --status {status} {}` lists", quoted(&database));
     let dead_letters = (queue.dead_letters > 0)
         .then(|| format!("{}: {} them", queue.dead_letters, how("dead_letter")));
-    let draining = live.as_ref().filter(|live| live.health.draining).map(|live| {
-        let jobs = counted(live.health.in_flight, "job");
-        format!("waits for the end of {jobs}; then the daemon stops")
-    });
     let lines = [
         ("Database", Some(shown(&database))),
         ("Daemon", Some(daemon(target, queue, now))),
@@ -43,24 +39,47 @@ pub(super) fn render(
         ("Single tasks", trouble::no_room(queue)),
         ("Paused", queue.paused.then(|| PAUSED.to_owned())),
         ("Live", unknown.map(ToString::to_string)),
-        ("Storage", trouble::outage(live.as_ref(), "NOTHING CAN BE WRITTEN", now)),
-        ("Draining", draining),
-        ("Spool", live.as_ref().and_then(trouble::lost_spool)),
-        ("Spool", live.as_ref().and_then(trouble::dead_entries)),
-        ("Input", trouble::lost_directory(queue, "LOST", now)),
     ];
-    let mut out: String =
-        lines.into_iter().filter_map(|(name, value)| Some(line(name, &value?))).collect();
-    out += &daemons::render(&queue.daemons, now);
+    let mut out = rendered(lines);
+    out += &live.as_ref().map_or_else(String::new, |live| known_to_daemon(live, now));
+    out += &rendered([("Input", trouble::lost_directory(queue, "LOST", now))]);
+    out += &daemons::render(&queue.daemons, &database, now);
     out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
     out += &workers(queue, live.as_ref(), now);
     for rejected in &queue.rejected_files {
-        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        let (name, reason) = (trouble::rejected(rejected, queue), shown(&rejected.reason));
         out += &line("Rejected", &format!("{name}: {reason} ({})", ago(now - rejected.since)));
     }
     out
+}
+
+/// What a daemon knows while its queue cannot be looked at.
+pub(super) fn render_live(target: &Target, live: &Live, now: i64) -> String {
+    let queue = QueueStatus::default();
+    let head = [
+        ("Database", Some(shown(&target.database.to_string()))),
+        ("Daemon", Some(daemon(target, &queue, now))),
+    ];
+    rendered(head) + &known_to_daemon(live, now) + &workers(&queue, Some(live), now)
+}
+
+fn rendered<const N: usize>(lines: [(&str, Option<String>); N]) -> String {
+    lines.into_iter().filter_map(|(name, value)| Some(line(name, &value?))).collect()
+}
+
+fn known_to_daemon(live: &Live, now: i64) -> String {
+    let draining = live.health.draining.then(|| {
+        let jobs = counted(live.health.in_flight, "job");
+        format!("waits for the end of {jobs}; then the daemon stops")
+    });
+    rendered([
+        ("Storage", trouble::outage(Some(live), "NOTHING CAN BE WRITTEN", now)),
+        ("Draining", draining),
+        ("Spool", trouble::lost_spool(live)),
+        ("Spool", trouble::dead_entries(live)),
+    ])
 }
 
 /// Single tasks that do not go on by themselves.
@@ -297,6 +316,7 @@ mod tests {
                 name: "a.b.txt".to_owned(),
                 reason: "no number".to_owned(),
                 since: 1_000_003_699,
+                daemon: None,
             }],
             directory_lost_since: Some(1_000_003_690),
             directory_lost_reason: Some("another directory is at its path".to_owned()),

@@ -1,7 +1,7 @@
 //! What is wrong with a queue and its daemon, a line each: for `shiftboss status` and its `--check`. Pure.
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_actors::store::answers::{QueueStatus, RejectedFile};
 use shiftboss_spool::DEAD_LETTER;
 
 use super::{Unknown, daemons};
@@ -25,6 +25,12 @@ pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
             queue.single_tasks
         )
     })
+}
+
+/// A file that a daemon rejected, and which one if there are several.
+pub(super) fn rejected(file: &RejectedFile, queue: &QueueStatus) -> String {
+    let daemon = file.daemon.as_ref().filter(|_| queue.daemons.len() > 1);
+    shown(&file.name) + &daemon.map_or_else(String::new, |name| format!(" at {}", shown(name)))
 }
 
 /// Entries in the dead-letter queue of the daemon's spool, and what lists them.
@@ -85,7 +91,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         Some(format!("fetcher {name}: {message} ({})", ago(now - run.ended)))
     });
     let rejected = queue.rejected_files.iter().map(|rejected| {
-        let (name, reason) = (shown(&rejected.name), shown(&rejected.reason));
+        let (name, reason) = (self::rejected(rejected, queue), shown(&rejected.reason));
         format!("input: {name} is left out: {reason}")
     });
     found.chain(silent).chain(fetchers).chain(rejected).collect()

@@ -14,7 +14,7 @@ const DAEMONS: &str = "WITH out AS MATERIALIZED (SELECT daemon, count(*) AS jobs
         WHERE finished IS NULL AND (lease IS NOT NULL OR started_ms / 1000 >= $1::int8) GROUP BY daemon)
     SELECT d.name, d.version, d.pid, d.started, d.gone_at, d.beat_at, d.lost,
         ARRAY(SELECT o.name FROM fetcher_owners o WHERE o.daemon = d.daemon AND left_at IS NULL ORDER BY o.name COLLATE \"C\"),
-        coalesce(out.jobs, 0), nullif(split_part(owner, ' ', 2), ''), substring(owner FROM '^\\S* \\S* (.*)')
+        coalesce(out.jobs, 0), nullif(split_part(owner, ' ', 2), ''), substring(owner FROM '^\\S* \\S* (.*)'), d.drains_since
     FROM daemons d LEFT JOIN out USING (daemon) ORDER BY d.name COLLATE \"C\"";
 
 pub(super) async fn daemons(snapshot: &Snapshot<'_>) -> Result<Vec<DaemonStatus>, Error> {
@@ -28,7 +28,10 @@ fn daemon(row: &Row, now: UnixSeconds) -> DaemonStatus {
     let (state, since) = match pid {
         None => (DaemonState::Stopped, gone_at.unwrap_or(beat_at)),
         Some(_) if is_lost || now - beat_at > SILENT_SECONDS => (DaemonState::Silent, beat_at),
-        Some(_) => (DaemonState::Running, row.get::<_, Option<i64>>(3).unwrap_or(beat_at)),
+        Some(_) => match row.get(11) {
+            Some(since) => (DaemonState::Draining, since),
+            None => (DaemonState::Running, row.get::<_, Option<i64>>(3).unwrap_or(beat_at)),
+        },
     };
     DaemonStatus {
         name: row.get(0),

@@ -62,8 +62,10 @@ const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, olde
 const MANAGED: &str =
     "SELECT record, lost_since FROM managed_fetchers m JOIN daemons d USING (daemon)
     ORDER BY m.name COLLATE \"C\", d.daemon";
+/// What a daemon rejected that is gone may not be there any more.
 const REJECTED: &str =
-    "SELECT name, reason, since FROM rejected_files ORDER BY name COLLATE \"C\", daemon";
+    "SELECT r.name, reason, since, d.name FROM rejected_files r JOIN daemons d USING (daemon)
+    WHERE gone_at IS NULL ORDER BY r.name COLLATE \"C\", d.daemon";
 /// Jobs by exit code, from the counts by minute.
 const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE minute > $1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
@@ -137,7 +139,7 @@ fn fetcher(row: &Row) -> FetcherStatus {
 }
 
 fn rejected(row: &Row) -> RejectedFile {
-    RejectedFile { name: row.get(0), reason: row.get(1), since: row.get(2) }
+    RejectedFile { name: row.get(0), reason: row.get(1), since: row.get(2), daemon: row.get(3) }
 }
 
 /// A record that is not understood, since somebody edited it, is left out.

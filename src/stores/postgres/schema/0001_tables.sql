@@ -22,8 +22,8 @@ INSERT INTO state DEFAULT VALUES;
 -- and its input directory, which no two living daemons share. connections: what the server calls its connections by; NULL
 -- until it has joined. beat: raised once a second while it lives; beat_at: when that was, for people. lost: it was taken for
 -- dead, and others adopted what it had leased. adoptions: how often it adopted what another one had leased. pid and started:
--- until a clean stop. gone_at: when it was stopped or taken for dead; NULL: it lives, as far as is known. takeover: how long
--- others must have been gone for it to have their fetchers.
+-- until a clean stop. drains_since: NULL, it does not drain. gone_at: when it was stopped or taken for dead; NULL: it lives,
+-- as far as is known. takeover: how long others must have been gone for it to have their fetchers.
 CREATE SEQUENCE epochs CACHE 1;
 CREATE TABLE daemons (
     daemon          int4 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -42,6 +42,7 @@ CREATE TABLE daemons (
     gone_at         int8,
     pid             int8,
     started         int8,
+    drains_since    int8,
     input_directory text,
     lost_since      int8,
     lost_reason     text

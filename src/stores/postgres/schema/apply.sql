@@ -129,7 +129,7 @@ END $$;
 CREATE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
     p_kind text, p_key bytea, p_jitter int4, p_number int8, p_limit int8, p_name text, p_payload bytea, p_detail jsonb,
     p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS outcome LANGUAGE plpgsql AS $$
-DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_key int8;
+DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_taken record;
 BEGIN
     CASE p_kind
     WHEN 'release' THEN
@@ -147,11 +147,17 @@ BEGIN
             FROM requeue(lock_key(p_key, p_jitter, false), p_now_ms, p_lease) r;
     WHEN 'pause', 'resume' THEN
         UPDATE state SET paused = p_kind = 'pause';
+        -- To resume ends this daemon's drain, too.
+        UPDATE daemons SET drains_since = NULL WHERE daemon = p_daemon AND p_kind = 'resume' AND drains_since IS NOT NULL;
         v_answer.number := count_in_flight(v_now, p_lease);
     WHEN 'drain' THEN
+        UPDATE daemons SET drains_since = coalesce(drains_since, v_now) WHERE daemon = p_daemon;
         v_answer := look(p_daemon, v_now, p_lease, true, 'count_in_flight', NULL);
     WHEN 'register_run' THEN
-        v_run := register_run(p_daemon, p_name, p_number, p_detail);
+        v_taken := register_run(p_daemon, p_name, p_number, p_detail);
+        v_run := v_taken.run;
+        -- The daemon logs it when this is committed.
+        v_answer.payload := convert_to(v_taken.taken_from, 'UTF8');
         v_answer.answer := why_elsewhere(p_daemon, p_name, v_run);
         v_answer.detail := stored_run(v_run);
     WHEN 'add_rows' THEN

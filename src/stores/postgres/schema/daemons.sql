@@ -39,9 +39,9 @@ END $$;
 
 -- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. A name that another owner
 -- has is not taken, and taken_by says who has it, unless it is lost, was stopped, or has not gone on since p_beat.
--- p_again: by the same process, which has been running since it joined first.
+-- p_again: by the same process, which has been running since it joined first. p_drains: it hands nothing out.
 CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_max_tasks int8, p_takeover int8,
-    p_pid int8, p_beat int8, p_again bool,
+    p_pid int8, p_beat int8, p_again bool, p_drains bool,
     OUT daemon int4, OUT epoch int8, OUT was_clean bool, OUT paused bool, OUT input_directory text, OUT seen int8,
     OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons;
@@ -65,7 +65,9 @@ BEGIN
     was_clean := v_known.pid IS NULL;
     UPDATE daemons d SET owner = p_owner, version = p_version, policy_lease = p_lease, max_tasks = p_max_tasks,
             takeover = p_takeover, epoch = nextval('epochs'), connections = current_setting('application_name'), pid = p_pid,
-            started = CASE WHEN p_again AND d.started IS NOT NULL THEN d.started ELSE now_ms() / 1000 END, beat = d.beat + 1, beat_at = now_ms() / 1000, lost = false, gone_at = NULL
+            started = CASE WHEN p_again AND d.started IS NOT NULL THEN d.started ELSE now_ms() / 1000 END,
+            drains_since = CASE WHEN p_drains THEN coalesce(d.drains_since, now_ms() / 1000) END,
+            beat = d.beat + 1, beat_at = now_ms() / 1000, lost = false, gone_at = NULL
         WHERE d.name = p_name
         RETURNING d.daemon, d.epoch, d.input_directory INTO daemon, epoch, input_directory;
     SELECT s.paused INTO paused FROM state s;

@@ -12,9 +12,11 @@ CREATE FUNCTION run_of(p_daemon int4, p_fetcher text, p_started int8) RETURNS ru
 $$;
 
 -- Makes a run known, if its fetcher is this daemon's, or is so from now on. p_own: all runs of the fetcher that the daemon
--- has, with the first of them in a batch. NULL: another daemon has the fetcher.
-CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8, p_own jsonb) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE v_owner fetcher_owners; v_fetcher int4; v_run runs;
+-- has, with the first of them in a batch. run is NULL: another daemon has the fetcher. taken_from: whose it was, if it was taken
+-- over now.
+CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8, p_own jsonb, OUT run runs, OUT taken_from text)
+LANGUAGE plpgsql AS $$
+DECLARE v_owner fetcher_owners; v_fetcher int4;
 BEGIN
     -- Again, if somebody deleted it in between.
     WHILE v_owner.name IS NULL LOOP
@@ -23,8 +25,9 @@ BEGIN
     END LOOP;
     IF v_owner.daemon IS DISTINCT FROM p_daemon THEN
         IF p_own IS NULL OR NOT is_free(v_owner, p_daemon) THEN
-            RETURN NULL;
+            RETURN;
         END IF;
+        taken_from := (SELECT d.name FROM daemons d WHERE d.daemon = v_owner.daemon);
         PERFORM take_over(p_daemon, p_fetcher, p_own);
     ELSIF v_owner.left_at IS NOT NULL THEN
         UPDATE fetcher_owners SET left_at = NULL WHERE name = p_fetcher;
@@ -32,8 +35,7 @@ BEGIN
     INSERT INTO fetchers (name) VALUES (p_fetcher) ON CONFLICT DO NOTHING;
     SELECT fetcher INTO v_fetcher FROM fetchers WHERE name = p_fetcher;
     INSERT INTO runs (fetcher, run_started, daemon) VALUES (v_fetcher, p_started, p_daemon) ON CONFLICT DO NOTHING;
-    SELECT * INTO v_run FROM runs WHERE fetcher = v_fetcher AND run_started = p_started;
-    RETURN v_run;
+    SELECT * INTO run FROM runs r WHERE r.fetcher = v_fetcher AND r.run_started = p_started;
 END $$;
 
 -- Whether a daemon may take a fetcher of another one. Its owner writes nothing until this transaction ends.
@@ -54,12 +56,7 @@ CREATE FUNCTION take_over(p_daemon int4, p_fetcher text, p_own jsonb) RETURNS vo
 DECLARE
     v_fetcher int4;
     v_own int8[] := ARRAY(SELECT jsonb_array_elements_text(p_own)::int8);
-    v_from text := (SELECT d.name FROM fetcher_owners o JOIN daemons d USING (daemon) WHERE o.name = p_fetcher);
 BEGIN
-    -- The daemon logs it.
-    IF v_from IS NOT NULL THEN
-        RAISE INFO 'This daemon takes over the fetcher % of the daemon %.', p_fetcher, v_from;
-    END IF;
     SELECT fetcher INTO v_fetcher FROM fetchers WHERE name = p_fetcher;
     UPDATE fetcher_owners SET daemon = p_daemon, left_at = NULL WHERE name = p_fetcher;
     UPDATE runs SET daemon = NULL, deleting = true

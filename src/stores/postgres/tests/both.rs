@@ -138,6 +138,7 @@ impl Pair {
 /// Without what is each store's own.
 fn alike(mut status: QueueStatus) -> QueueStatus {
     status.holders.iter_mut().for_each(|held| held.daemon = None);
+    status.rejected_files.iter_mut().for_each(|rejected| rejected.daemon = None);
     QueueStatus {
         schema_version: 0,
         moved_to: None,

@@ -111,8 +111,8 @@ fn jobs_and_trouble() {
     assert_eq!(look(&site, begin + 120).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);
     assert_eq!(look(&site, begin + 120 + 3_660).done_last_hour, []);
     site.commit(|store| store.reject_file("a.b.txt", "two dots", 5)).unwrap();
-    let aside =
-        RejectedFile { name: "a.b.txt".to_owned(), reason: "two dots".to_owned(), since: 5 };
+    let (name, reason) = ("a.b.txt".to_owned(), "two dots".to_owned());
+    let aside = RejectedFile { name, reason, since: 5, daemon: None };
     assert_eq!(look(&site, begin).rejected_files, [aside]);
 }
 

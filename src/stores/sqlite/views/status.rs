@@ -26,7 +26,7 @@ columns!(Rows { pending, dispatched, in_flight, redelivered });
 columns!(Holding { worker, key, attempt, since, lease_seconds; daemon: None });
 columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs, age_seconds });
 columns!(Done { exit_code, jobs });
-columns!(RejectedFile { name, reason, since });
+columns!(RejectedFile { name, reason, since; daemon: None });
 
 /// How the queue stands at the time `now`: from what the daemon and its triggers keep.
 pub(super) fn queue_status(
