@@ -25,7 +25,7 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
-    (Duration::from_millis(50), Duration::from_secs(2));
+    (Duration::from_millis(50), Duration::from_secs(5));
 /// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next
 /// statement must see what was written, and a call's time is limited here. Plans must not depend on how full the tables were
 /// when they were made, so the planner is given one way for each statement: along the indexes.
