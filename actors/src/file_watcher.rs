@@ -33,7 +33,7 @@ use crate::file_identity::DirectoryIdentity;
 use crate::file_tail::Shared;
 use crate::storage::StorageActor;
 use crate::storage::messages::ask;
-use crate::store::Runs;
+use crate::store::{Runs, StoreError};
 use crate::throttle::Throttle;
 use crate::watch::Watch;
 pub use barrier::{CatchUpBarrier, CaughtUp};
@@ -68,8 +68,17 @@ pub struct Input {
 /// Opens the directory, registers every run in it and drops those that are gone; answered when
 /// that is done, so that the socket may listen. Loading goes on.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), String>")]
+#[rtype(result = "Result<(), StartError>")]
 pub struct Start;
+
+/// Why there is no start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The store does not tell which runs it has.
+    Store(StoreError),
+    /// The input directory cannot be used.
+    Input(String),
+}
 
 /// Ends all tails and the watch. The last message of its life.
 #[derive(Debug, Message)]
@@ -162,13 +171,13 @@ impl Actor for FileWatcherActor {
 }
 
 impl Handler<Start> for FileWatcherActor {
-    type Result = ResponseActFuture<Self, Result<(), String>>;
+    type Result = ResponseActFuture<Self, Result<(), StartError>>;
 
     fn handle(&mut self, _: Start, _: &mut Self::Context) -> Self::Result {
         let begun = ask(&self.storage, Runs).into_actor(self).map(|known, watcher, ctx| {
-            let known = known.map_err(|error| error.to_string())?;
+            let known = known.map_err(StartError::Store)?;
             watcher.adopt(&known, ctx);
-            watcher.begin_watching(&known, ctx)
+            watcher.begin_watching(&known, ctx).map_err(StartError::Input)
         });
         // Goes on after what the actor waits for by then: that the runs are registered.
         let registered = begun.then(|begun, watcher, _| {

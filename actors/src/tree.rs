@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::connection::{Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
-use crate::file_watcher::{FileWatcherActor, Input, Start, StopWatching, start_tail};
+use crate::file_watcher::{FileWatcherActor, Input, Start, StartError, StopWatching, start_tail};
 use crate::listener::{CloseAll, ListenerActor, SocketBinder};
 use crate::service::{Service, ServiceLinks};
 use crate::storage::StorageActor;
@@ -67,6 +67,9 @@ pub enum TreeError {
     /// The store cannot go on.
     #[error(transparent)]
     Storage(StoreError),
+    /// The store could not be asked at the start; it may be later.
+    #[error("cannot start: {0}")]
+    Unready(StoreError),
     /// The input directory cannot be used at the start.
     #[error("cannot watch the input directory {path}: {reason}")]
     Input { path: PathBuf, reason: String },
@@ -159,7 +162,8 @@ impl Tree {
     ) -> Result<(), TreeError> {
         match self.watcher.send(Start).await {
             Ok(Ok(())) => {}
-            Ok(Err(reason)) => return Err(TreeError::Input { path, reason }),
+            Ok(Err(StartError::Store(error))) => return Err(TreeError::Unready(error)),
+            Ok(Err(StartError::Input(reason))) => return Err(TreeError::Input { path, reason }),
             Err(_) => return Err(TreeError::Panicked("the FileWatcherActor")),
         }
         let listener = binder.open().map_err(TreeError::Socket)?;

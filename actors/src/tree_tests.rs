@@ -283,3 +283,14 @@ async fn a_missing_directory_is_told() {
     assert!(matches!(ended, Err(TreeError::Input { .. })), "{ended:?}");
     assert!(!site.notes.all().contains(&"ready"));
 }
+
+/// Nor is there one while the store cannot be asked; that is not the directory's fault, and may pass.
+#[actix::test]
+async fn a_store_that_is_away_at_the_start_is_told() {
+    let site = Site::new(MockStore::default());
+    let away = StoreError::Busy("the server did not answer within 5 s".to_owned());
+    site.mock.trouble("runs", Trouble::Error(away.clone()));
+    let ended = run_while(&site, std::future::pending()).await;
+    assert!(matches!(&ended, Err(TreeError::Unready(error)) if *error == away), "{ended:?}");
+    assert!(!site.notes.all().contains(&"ready"));
+}

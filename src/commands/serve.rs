@@ -209,6 +209,7 @@ fn corrupt(database: &Database, fault: &str) -> Failure {
 fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
         TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
+        TreeError::Unready(_) => ExitCode::Unavailable,
         TreeError::Input { .. } => ExitCode::Configuration,
         TreeError::Socket(_) => ExitCode::CannotCreate,
         TreeError::Panicked(_) => ExitCode::Internal,
