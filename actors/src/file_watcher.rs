@@ -158,13 +158,16 @@ impl Actor for FileWatcherActor {
         self.watch_ownership(ctx);
         ctx.run_interval(RESCAN_EVERY, |watcher, ctx| {
             watcher.retry_rejected();
+            watcher.retry_elsewhere();
             watcher.rescan(ctx);
         });
-        ctx.run_interval(RESCAN_EVERY.min(self.input.retry_elsewhere), |watcher, ctx| {
-            if watcher.retry_elsewhere() {
-                watcher.rescan(ctx);
-            }
-        });
+        if self.input.retry_elsewhere < RESCAN_EVERY {
+            ctx.run_interval(self.input.retry_elsewhere, |watcher, ctx| {
+                if watcher.retry_elsewhere() {
+                    watcher.rescan(ctx);
+                }
+            });
+        }
         ctx.run_interval(TICK, Self::tick);
         ctx.run_interval(TICK, Self::reconcile);
     }

@@ -62,7 +62,8 @@ struct State {
     is_paused: Option<bool>,
     /// It was warned that beats do not arrive.
     is_silent: bool,
-    /// What the companion failed of, and what only somebody who looks at the schema can mend.
+    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema can mend. A
+    /// login that is refused for a while is none: the store's own connection may stand.
     failure: Option<StoreError>,
     changed: Option<Changed>,
     waker: Option<Waker>,
@@ -177,9 +178,7 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
             && joined == membership.state().joined
         {
             failed += 1;
-            if error.is_fatal() {
-                membership.state().failure = Some(error);
-            } else if failed >= WARN_AT {
+            if failed >= WARN_AT {
                 membership.note_silence(&error);
             }
             // The StorageActor asks for its leases, and says so if the server is away.
@@ -207,6 +206,21 @@ async fn serve(
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look.
     membership.tell_change(Changed::Queue);
+    let failed = work(&connection, membership, peers).await;
+    if let Err(error) = &failed
+        && error.is_fatal()
+    {
+        membership.state().failure = Some(error.clone());
+    }
+    failed
+}
+
+/// Beats, chores and notices, on one connection.
+async fn work(
+    connection: &Connection,
+    membership: &Membership,
+    peers: &mut Peers,
+) -> Result<(), StoreError> {
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_notice = Instant::now();
@@ -214,10 +228,10 @@ async fn serve(
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                beat(&connection, membership, peers).await?;
+                beat(connection, membership, peers).await?;
                 chores = Chores::until(Instant::now() + STEPS_FOR);
             }
-            () = ready(()), if chores.is_due() => chores.step(&connection, membership).await?,
+            () = ready(()), if chores.is_due() => chores.step(connection, membership).await?,
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
                 last_notice = Instant::now();

@@ -38,12 +38,12 @@ const ALSO_FOR: &str = ", also for ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
-/// How long another one that makes the schema is waited for, and how often it is looked.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long another one that makes the schema is waited for, which is longer than it tries itself, and how often it is looked.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(15);
 const LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long all of it may take.
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
-/// A version that has to wait for a table gives up and begins anew, for whoever asks for that table after it waits behind it.
+/// A version that has to wait for so long for any of its tables gives up and begins anew, for whoever asks for that table after it waits behind it.
 const TABLE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// So often it begins, and it lets others go on for so long in between.
 const ATTEMPTS_MAX: usize = 10;
@@ -156,13 +156,15 @@ fn script(version: usize, files: &[&str]) -> String {
 
 /// Adds a version, whatever readers hold its tables for a while.
 async fn add(client: &Client, script: &str) -> Result<(), StoreError> {
-    for _ in 0..ATTEMPTS_MAX {
+    for attempt in 0..ATTEMPTS_MAX {
+        if attempt > 0 {
+            sleep(NEXT_ATTEMPT).await;
+        }
         let Err(error) = client.batch_execute(script).await else { return Ok(()) };
         client.batch_execute("ROLLBACK").await.map_err(classify)?;
         if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
             return Err(classify(error));
         }
-        sleep(NEXT_ATTEMPT).await;
     }
     Err(StoreError::Busy(
         "somebody holds the queue's tables, so the schema cannot be brought up to date: end that transaction (pg_locks has it), \

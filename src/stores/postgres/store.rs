@@ -262,6 +262,7 @@ impl PostgresStore {
                 self.membership.tell_change(Changed::Leases);
                 false
             }
+            // Not told if this answer is lost: asked again, the fetcher is this daemon's.
             Op::RegisterRun(it) => {
                 if let Some(from) = answer.payload.as_deref() {
                     let (fetcher, from) = (&it.0.fetcher, String::from_utf8_lossy(from));

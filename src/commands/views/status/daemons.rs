@@ -23,8 +23,11 @@ pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> Stri
             place(daemon),
         ]
     };
+    // Where none runs the whole queue may be at rest, or just moved here.
     let gone = daemons.iter().filter(|daemon| {
-        matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
+        running(daemons) > 0
+            && !daemon.fetchers.is_empty()
+            && matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
             && now.saturating_sub(daemon.since) > LONG_GONE_SECONDS
     });
     let hint = |daemon: &DaemonStatus| {
@@ -117,6 +120,7 @@ bravo is gone for good? `shiftboss forget-daemon postgres://h/d bravo` takes its
 ";
         assert_eq!(render(&daemons, "postgres://h/d", 1_000_000), expected);
         assert_eq!(render(&[], "postgres://h/d", 1_000_000), "");
+        assert!(!render(&daemons[1..3], "postgres://h/d", 1_000_000).contains("forget-daemon"));
         assert_eq!(summary(&daemons), "2 of 4 running");
         let trouble: Vec<_> = silent(&daemons, 1_000_000).collect();
         assert_eq!(trouble, ["bravo has not been heard of for 5h, and was not stopped"]);

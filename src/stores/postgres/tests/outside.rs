@@ -220,6 +220,38 @@ fn a_login_of_its_own_may_join_anew() {
     });
 }
 
+/// A connection ends while logins are refused: that is no end of a daemon whose other one stands.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_login_that_is_refused_for_a_while_ends_nobody() {
+    let database = Database::new();
+    wait_for(async {
+        let outside = support::connect(&database.url).await;
+        let sql = "SELECT current_database()::text";
+        let name: String = outside.query_one(sql, &[]).await.unwrap().get(0);
+        let allow = |login| format!("ALTER ROLE login_{name} {login}");
+        let role = format!("CREATE ROLE login_{name} SUPERUSER; {}", allow("LOGIN"));
+        outside.batch_execute(&role).await.unwrap();
+        let (_, place) = database.url.split_once('@').unwrap();
+        let server = support::server(&format!("postgres://login_{name}@{place}"));
+        let mut store = daemon(&server, 0).await;
+        outside.batch_execute(&allow("NOLOGIN")).await.unwrap();
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+            AND query ~ 'LISTEN|beat\\(|forget_ended|tidy_fetchers' AND pid <> pg_backend_pid()";
+        assert_eq!(outside.query(end, &[]).await.unwrap().len(), 1);
+        // Time to be refused a few times.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            assert_eq!(ask(&mut store, CountInFlight).await, Ok(0));
+        }
+        outside.batch_execute(&allow("LOGIN")).await.unwrap();
+        drop(store);
+        let other = support::connect(&support::url_of("postgres")).await;
+        other.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+        other.batch_execute(&format!("DROP ROLE login_{name}")).await.unwrap();
+    });
+}
+
 /// The server's clock was set back: a classic job that is out is looked at by itself from then on, and the other attempts are gone
 /// through once. One that began after the change, and so before it, comes back first.
 #[test]

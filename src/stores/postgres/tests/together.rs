@@ -204,7 +204,7 @@ fn a_daemon_listens_first_and_then_looks() {
         while timeout(Duration::from_secs(2), changed(&mut store, &database.url)).await.is_ok() {}
         for round in 0..4 {
             let end = format!("SELECT count(pg_terminate_backend(pid)) {BESIDE}");
-            assert_eq!(number(&outside, &end).await, 1);
+            assert!(number(&outside, &end).await > 0);
             let listened = loop {
                 if let (Changed::Queue, listened) = changed(&mut store, &database.url).await {
                     break listened;

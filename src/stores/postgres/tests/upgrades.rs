@@ -58,7 +58,7 @@ fn daemons_of_the_version_before_go_on() {
         tokio::pin!(upgraded);
         for job in 0..KEYS / 2 {
             tokio::select! {
-                _ = &mut upgraded => panic!("it waits for no reader"),
+                ended = &mut upgraded => panic!("it waits for no reader: {ended:?}"),
                 () = work(&mut old, job % 2 == 0) => {}
             }
         }
