@@ -122,8 +122,8 @@ Example:
     },
     /// Forget a daemon of a queue on a PostgreSQL server that is gone for good
     ///
-    /// Its lists leave the queue, and its fetchers are free for other daemons at once. What it noted of rejected files,
-    /// managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
+    /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
+    /// and reads them from the start. What it noted of rejected files, managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
     /// A daemon that was not stopped is watched for six seconds first. Exits with 75 if it lives, and with 65 if the queue
     /// has no daemon of that name.
     #[command(

@@ -275,9 +275,13 @@ fn classic_knows_no_single_tasks() {
     by_environment.env("SHIFTBOSS_SPOOL", &spool);
     let mut by_file = site.program();
     by_file.args(["serve", "--config", "boss.toml"]);
-    for command in [site.serve(&["--classic", "--spool", &spool]), by_environment, by_file] {
+    let typed = site.serve(&["--classic", "--spool", &spool]);
+    for (command, expected) in [(typed, 64), (by_environment, 64), (by_file, 78)] {
         let (code, stderr) = site.refused(command);
-        assert!(code == 78 && stderr.contains("leave out spool or classic"), "{code} {stderr}");
+        assert!(
+            code == expected && stderr.contains("leave out spool or classic"),
+            "{code} {stderr}"
+        );
     }
     assert_eq!(site.shiftboss(&["check", "--config", "boss.toml"]).0, 78);
     assert!(!site.path("spool").exists());
