@@ -206,13 +206,11 @@ async fn serve(
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look.
     membership.tell_change(Changed::Queue);
-    let failed = work(&connection, membership, peers).await;
-    if let Err(error) = &failed
-        && error.is_fatal()
-    {
-        membership.state().failure = Some(error.clone());
-    }
-    failed
+    work(&connection, membership, peers).await.inspect_err(|error| {
+        if error.is_fatal() {
+            membership.state().failure = Some(error.clone());
+        }
+    })
 }
 
 /// Beats, chores and notices, on one connection.
