@@ -20,6 +20,15 @@ use crate::store::{
 /// Delay before an undo that could not be written is tried again.
 const UNDO_RETRY: Duration = Duration::from_secs(1);
 
+/// What an operator calls it.
+fn order(paused: bool, drains: bool) -> &'static str {
+    match (paused, drains) {
+        (_, true) => "drain",
+        (true, false) => "pause",
+        (false, false) => "resume",
+    }
+}
+
 impl<R: Request> Handler<Perform<R>> for StorageActor {
     type Result = Deferred<StoreResult<R::Answer>>;
 
@@ -104,7 +113,7 @@ impl Handler<Pause> for StorageActor {
         let obeyed = move |actor: &mut Self, _: &mut Context<Self>, in_flight: StoreResult<u64>| {
             let in_flight = in_flight?;
             actor.drains = drains || (paused && actor.drains);
-            info!(paused, drains = actor.drains, "An operator's order.");
+            info!(order = order(paused, drains), "An operator's order.");
             actor.note_in_flight(in_flight);
             Ok(in_flight)
         };
@@ -124,7 +133,7 @@ impl Handler<HowAreYou> for StorageActor {
             let (in_flight, draining) = (self.leases.count(), self.drains);
             let health = Health { in_flight, draining, outage: Some(outage) };
             let (result, reply) = deferred();
-            ctx.spawn(fut::ready(()).map(|(), _: &mut Self, _| reply.send(Ok(health))));
+            reply.send(Ok(health));
             return result;
         }
         // While it has just been seen that nothing can be written there is nothing to try.
@@ -150,10 +159,10 @@ impl Handler<RunsChanged> for StorageActor {
     type Result = Deferred<()>;
 
     /// Answered once the result is in place.
-    fn handle(&mut self, _: RunsChanged, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: RunsChanged, _: &mut Self::Context) -> Self::Result {
         let (result, reply) = deferred();
         self.runs_changed.asked = Some(reply);
-        ctx.spawn(fut::ready(()).map(|(), actor: &mut Self, _| actor.runs_changed.tell()));
+        self.runs_changed.tell();
         result
     }
 }

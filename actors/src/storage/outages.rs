@@ -1,6 +1,7 @@
 //! What the StorageActor says of requests that failed. A full disk and a locked database fail them all for
 //! hours at times, which must neither fill pages of the log nor fall silent: that it began is said, at most
-//! once a minute that it goes on, and that it is over. What is refused is one request's own affair.
+//! once a minute that it goes on, and that it is over; of many that follow each other, the first ones. What is refused is one
+//! request's own affair.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,11 @@ use crate::store::StoreError;
 use crate::throttle::Throttle;
 use shiftboss_protocol::model::UnixSeconds;
 
-/// Seconds between two times that something is said of outages, but for their ends.
+/// Seconds between two times that it is said of one outage that it goes on.
 const REPEAT_SECONDS: u32 = 60;
+/// Outages in one period of which it is said that they began, and that they are over.
+const OUTAGES_BURST: u32 = 5;
+const OUTAGES_PERIOD_SECONDS: u32 = 300;
 /// A failure is tried again after so long.
 const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
@@ -47,8 +51,7 @@ const ON_A_SERVER: Words = Words {
 pub(super) struct Outages {
     current: Option<Current>,
     words: Words,
-    /// What is said of them, but for their ends.
-    said: Throttle,
+    beginnings: Throttle,
     refusals: Throttle,
 }
 
@@ -61,13 +64,18 @@ struct Current {
     failed: u64,
     /// Something succeeded since the last failure.
     succeeded: bool,
+    /// What is said of it, but for its end.
+    said: Throttle,
     reported: bool,
 }
 
 /// What is to be said of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
-    Began,
+    /// So many began and ended since the last word, of which nothing was said.
+    Began {
+        left_out: u64,
+    },
     Lasts(Extent),
 }
 
@@ -108,12 +116,16 @@ impl Outages {
     pub(super) fn new(is_remote: bool) -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
         let words = if is_remote { ON_A_SERVER } else { IN_A_FILE };
-        Self { current: None, words, said: Throttle::new(1, REPEAT_SECONDS), refusals }
+        let beginnings = Throttle::new(OUTAGES_BURST, OUTAGES_PERIOD_SECONDS);
+        Self { current: None, words, beginnings, refusals }
     }
 
     fn say(&self, error: &StoreError, word: Word) {
         match word {
-            Word::Began => warn!(%error, "{}", self.words.began),
+            Word::Began { left_out: 0 } => warn!(%error, "{}", self.words.began),
+            Word::Began { left_out } => {
+                warn!(%error, left_out, "{} Others were left out.", self.words.began);
+            }
             Word::Lasts(Extent { failed, lasted }) => {
                 let seconds = lasted.as_secs();
                 warn!(%error, failed, seconds, "{}", self.words.lasts);
@@ -132,19 +144,26 @@ impl Outages {
     }
 
     fn failed(&mut self, error: &StoreError, at: Instant) -> Option<Word> {
+        let is_new = self.current.is_none();
         let current = self.current.get_or_insert_with(|| Current {
             began: at,
             last: at,
             error: error.clone(),
             failed: 0,
             succeeded: false,
+            said: Throttle::new(1, REPEAT_SECONDS),
             reported: false,
         });
         current.failed += 1;
         (current.last, current.error, current.succeeded) = (at, error.clone(), false);
-        self.said.admit(at)?;
-        let is_known = std::mem::replace(&mut current.reported, true);
-        Some(if is_known { Word::Lasts(current.extent()) } else { Word::Began })
+        current.said.admit(at)?;
+        let word = if is_new {
+            Word::Began { left_out: self.beginnings.admit(at)? }
+        } else {
+            Word::Lasts(current.extent())
+        };
+        current.reported = true;
+        Some(word)
     }
 
     pub(super) fn succeeded(&mut self) {
@@ -199,6 +218,7 @@ mod tests {
     use super::*;
 
     const BUSY: StoreError = StoreError::Busy(String::new());
+    const BEGAN: Word = Word::Began { left_out: 0 };
 
     fn extent(failed: u64, seconds: u64) -> Extent {
         Extent { failed, lasted: Duration::from_secs(seconds) }
@@ -213,7 +233,7 @@ mod tests {
             (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
         assert_eq!(
             reported,
-            [Word::Began, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
+            [BEGAN, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
         );
         assert_eq!(outages.poll(at(3_000)), None, "nobody has tried since");
         outages.succeeded();
@@ -227,7 +247,7 @@ mod tests {
     fn it_is_over_after_a_rest() {
         let (mut outages, start) = (Outages::new(false), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(outages.failed(&BUSY, at(0)), Some(Word::Began));
+        assert_eq!(outages.failed(&BUSY, at(0)), Some(BEGAN));
         assert!(outages.lasting().is_some_and(|outage| outage.began == start));
         outages.succeeded();
         assert!(outages.lasting().is_none());
@@ -239,19 +259,37 @@ mod tests {
         assert_eq!(outages.poll(at(19)), Some(extent(2, 9)));
     }
 
-    /// Outages that follow each other are not reported more often than one that lasts, and of one that was
-    /// not reported the end is not either.
+    /// Each of a few is told, also soon after another one, with its end. Of many that follow each other the first ones are,
+    /// and the next one that is told says how many were not.
     #[test]
-    fn short_outages_are_reported_as_one() {
+    fn each_outage_is_told_but_for_a_flood() {
         let (mut outages, start) = (Outages::new(false), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut reported = Vec::new();
-        for round in 0..10 {
+        let mut told = Vec::new();
+        for round in 0..16 {
             let failed = outages.failed(&BUSY, at(20 * round));
             outages.succeeded();
-            reported.push((failed, outages.poll(at(20 * round + 10))));
+            let over = outages.poll(at(20 * round + 10));
+            assert_eq!(over, failed.map(|_| extent(1, 0)), "an end is told of what was told");
+            told.push(failed);
         }
-        reported.retain(|said| *said != (None, None));
-        assert_eq!(reported, [(Some(Word::Began), Some(extent(1, 0))); 4]);
+        assert_eq!(told[..5], [Some(BEGAN); 5]);
+        assert_eq!(told[5..15], [None; 10]);
+        assert_eq!(told[15], Some(Word::Began { left_out: 10 }));
+    }
+
+    /// One that was left out at its beginning is told if it lasts.
+    #[test]
+    fn what_lasts_is_told_in_a_flood_too() {
+        let (mut outages, start) = (Outages::new(false), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for round in 0..u64::from(OUTAGES_BURST) {
+            outages.failed(&BUSY, at(11 * round));
+            outages.succeeded();
+            outages.poll(at(11 * round + 10));
+        }
+        assert_eq!(outages.failed(&BUSY, at(60)), None);
+        assert_eq!(outages.failed(&BUSY, at(119)), None);
+        assert_eq!(outages.failed(&BUSY, at(120)), Some(Word::Lasts(extent(3, 60))));
     }
 }

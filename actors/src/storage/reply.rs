@@ -6,35 +6,52 @@ use std::rc::Rc;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::prelude::*;
 
-type Slot<T> = Rc<RefCell<Option<OneshotSender<T>>>>;
+enum Slot<T> {
+    /// The handler has not returned.
+    Handled,
+    /// Nor had it when this was answered.
+    Answered(T),
+    Asked(OneshotSender<T>),
+    /// Nobody waits.
+    Closed,
+}
 
 /// The result of a handler whose answer is given later, through the [`Reply`] that was made with it.
-pub struct Deferred<T>(Slot<T>);
+pub struct Deferred<T>(Rc<RefCell<Slot<T>>>);
 
-pub struct Reply<T>(Slot<T>);
+pub struct Reply<T>(Rc<RefCell<Slot<T>>>);
 
 /// A handler's result, and what answers it.
 pub fn deferred<T>() -> (Deferred<T>, Reply<T>) {
-    let slot = Slot::default();
+    let slot = Rc::new(RefCell::new(Slot::Handled));
     (Deferred(Rc::clone(&slot)), Reply(slot))
 }
 
 impl<T> Reply<T> {
     /// Answers. If nobody waits any longer the value is dropped, and a job in it undoes itself.
     pub fn send(self, value: T) {
-        if let Some(sender) = self.0.take() {
-            let _ = sender.send(value);
+        match self.0.replace(Slot::Closed) {
+            Slot::Handled => drop(self.0.replace(Slot::Answered(value))),
+            Slot::Asked(sender) => drop(sender.send(value)),
+            Slot::Answered(_) | Slot::Closed => {}
         }
     }
 
     /// Whoever asked has given up.
     pub fn is_closed(&self) -> bool {
-        self.0.borrow().as_ref().is_none_or(OneshotSender::is_closed)
+        match &*self.0.borrow() {
+            Slot::Asked(sender) => sender.is_closed(),
+            Slot::Closed => true,
+            Slot::Handled | Slot::Answered(_) => false,
+        }
     }
 }
 
 impl<A: Actor, M: Message> MessageResponse<A, M> for Deferred<M::Result> {
     fn handle(self, _: &mut A::Context, sender: Option<OneshotSender<M::Result>>) {
-        *self.0.borrow_mut() = sender;
+        let asked = sender.map_or(Slot::Closed, Slot::Asked);
+        if let Slot::Answered(value) = self.0.replace(asked) {
+            Reply(self.0).send(value);
+        }
     }
 }

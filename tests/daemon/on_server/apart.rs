@@ -231,6 +231,12 @@ fn an_outage_is_told_once() {
     assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
     assert_eq!(worker.log().matches("WARN").count(), 1, "{}", worker.log());
     assert_eq!(worker.log().matches("answers again").count(), 1, "{}", worker.log());
+    // The next one is told as the first was, however soon it comes.
+    proxy.refuse();
+    wait_until("it is told, too", || daemon.log().matches("WARN").count() == 2);
+    proxy.release();
+    let over = || daemon.log().matches("The server does all it is asked again.").count() == 2;
+    wait_until("that is over, too", over);
     worker.stop();
     daemon.stop();
 }
