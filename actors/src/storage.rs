@@ -302,9 +302,11 @@ impl StorageActor {
         self.call(ctx, async |store| store.maintain().await, maintained);
     }
 
-    /// Work may have come, or the last job ended, though nobody asked for it here.
+    /// Work may have come, or the last job ended, though nobody asked for it here, nor told.
     fn look_around(&mut self, ctx: &mut Context<Self>) {
-        self.look_for_waiting(ctx);
+        if self.waiting.is_look_due(LOOK_TICK / 2) {
+            self.look_for_waiting(ctx);
+        }
         self.look_whether_drained(ctx);
     }
 }
@@ -333,7 +335,8 @@ impl ActorFuture<StorageActor> for Changes {
                 actor.runs_changed.happened = true;
                 actor.runs_changed.tell();
             }
-            actor.look_around(ctx);
+            actor.look_for_waiting(ctx);
+            actor.look_whether_drained(ctx);
         }
         Poll::Pending
     }

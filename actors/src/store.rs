@@ -12,6 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -54,6 +55,12 @@ pub trait Store {
     /// Whether a call is a trip to a server, which costs as much as many operations, and where other daemons have the same queue.
     fn is_remote(&self) -> bool {
         false
+    }
+
+    /// How long workers may wait without a look whether there is work, when there was none: it is [told](Self::poll_changed)
+    /// of all else. Zero, or less than the actor's tick: it looks at each.
+    fn look_every(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the

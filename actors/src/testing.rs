@@ -9,6 +9,7 @@ pub mod conformance;
 mod describe;
 pub mod model;
 pub mod one_by_one;
+mod reader;
 mod store;
 mod until;
 

@@ -25,8 +25,9 @@ use crate::socket::{SocketSettings, group_id};
 use crate::stores::{self, Database, Durability, Joining, Options, Policy};
 pub(super) use values::parse_daemon_name;
 use values::{
-    daemon_name_of_file, database_of_file, expired_leases_of_file, lease_of_file, mode_of_file,
-    parse_lease, parse_mode,
+    CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY, daemon_name_of_file,
+    database_of_file, expired_leases_of_file, lease_of_file, mode_of_file, parse_lease, parse_mode,
+    polls,
 };
 
 /// How long a request waits for another process's write to the database.
@@ -114,6 +115,14 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", env = "SHIFTBOSS_TAKEOVER", value_parser = values_of_file::parse_interval)]
     #[serde(default, deserialize_with = "values_of_file::interval")]
     pub takeover: Option<Duration>,
+    /// On a server: how often it is looked for work while workers wait and no notices of work arrive [default: 1s]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = values_of_file::parse_interval)]
+    #[serde(default, deserialize_with = "values_of_file::interval")]
+    pub poll: Option<Duration>,
+    /// On a server: the same while notices arrive; up to half of it less [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = values_of_file::parse_interval)]
+    #[serde(default, deserialize_with = "values_of_file::interval")]
+    pub poll_notified: Option<Duration>,
     /// On a server: do not make the schema or bring it up to date; refuse one that is not
     #[arg(
         long,
@@ -188,6 +197,7 @@ impl ServeOptions {
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
         fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
+        fall_back!(poll poll_notified);
         Self { fetcher: others.fetcher, ..self }
     }
 
@@ -231,7 +241,8 @@ impl ServeOptions {
     }
 
     fn is_for_a_server(&self) -> bool {
-        self.daemon_name.is_some() || self.takeover.is_some() || self.no_migrate.is_some()
+        let times = [self.takeover, self.poll, self.poll_notified];
+        self.daemon_name.is_some() || self.no_migrate.is_some() || times != [None; 3]
     }
 
     /// The same with its paths, and its fetchers', below `directory`, unless they are absolute.
@@ -255,17 +266,6 @@ impl Checked for ServeOptions {
         check_fetchers(&self.fetcher)
     }
 }
-
-/// Why the classic rules and a spool do not go together.
-const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
-    leave out spool or classic";
-const CLASSIC_SERVER: &str = "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or \
-    give a database in a file";
-const PROCESS_SERVER: &str =
-    "with a database on a server, an answer always outlives a power cut: leave out durability";
-const SERVER_ONLY: &str = "daemon_name, takeover and no_migrate are for a database on a server: leave them out, or give its URL";
-const CLASSIC_LEASE: &str =
-    "the classic rules know no other lease than 12h: leave out lease or classic";
 
 /// What was said, or else its default, checked. The daemon sees nothing else.
 #[derive(Debug)]
@@ -309,6 +309,7 @@ impl ServeSettings {
                 input: input.clone(),
                 migrate: said.no_migrate != Some(true),
                 takeover: said.takeover.unwrap_or(TAKEOVER),
+                polls: polls(said.poll, said.poll_notified),
             },
             input,
             socket: SocketSettings {
@@ -357,6 +358,8 @@ impl ServeSettings {
             ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
             ("daemon_name", a.joining.name != b.joining.name),
             ("takeover", a.joining.takeover != b.joining.takeover),
+            ("poll", a.joining.polls.alone != b.joining.polls.alone),
+            ("poll_notified", a.joining.polls.notified != b.joining.polls.notified),
             ("no_migrate", a.joining.migrate != b.joining.migrate),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),

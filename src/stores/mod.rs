@@ -29,7 +29,7 @@ use shiftboss_actors::store::{ReadError, Reader, Store};
 use crate::exit::{ExitCode, Failure};
 pub use database::{Database, Url, without_passwords};
 pub(crate) use mark::Moved;
-pub use options::{Durability, Joining, Options, Policy};
+pub use options::{Durability, Joining, Options, Policy, Polls};
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};

@@ -73,6 +73,22 @@ pub struct Joining {
     pub migrate: bool,
     /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
     pub takeover: Duration,
+    pub polls: Polls,
+}
+
+/// How often a daemon of several looks for work, while workers of its own wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polls {
+    /// While no notices of work arrive.
+    pub alone: Duration,
+    /// While they do; up to half of it less.
+    pub notified: Duration,
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self { alone: Duration::from_secs(1), notified: Duration::from_secs(30) }
+    }
 }
 
 /// How to open a store.

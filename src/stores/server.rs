@@ -46,8 +46,8 @@ pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
 
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
     let server = Server::new(url)?;
-    let identity =
-        Identity { name: joining.name.clone(), owner: owner(joining), takeover: joining.takeover };
+    let Joining { name, takeover, polls, .. } = joining.clone();
+    let identity = Identity { owner: owner(joining), name, takeover, polls };
     let store = wait_for(async {
         if !joining.migrate {
             postgres::require_current(&server.connect().await?.client).await?;

@@ -47,6 +47,8 @@ fn what_does_not_fit_is_refused() {
         (&["serve", "--durability", "process", url, "input", "socket"], 64, "power cut"),
         (&["serve", "--daemon-name", "a", "a.db", "input", "socket"], 64, "daemon_name"),
         (&["serve", "--takeover", "1h", "a.db", "input", "socket"], 64, "takeover"),
+        (&["serve", "--poll", "1s", "a.db", "input", "socket"], 64, "poll"),
+        (&["serve", "--poll-notified", "0s", "a.db", "input", "socket"], 64, "1s"),
         (&["serve", "--no-migrate", "a.db", "input", "socket"], 64, "no_migrate"),
         (&["serve", "--daemon-name", "", url, "input", "socket"], 64, "daemon-name"),
         (&["migrate", "a.db"], 64, "`serve` makes"),

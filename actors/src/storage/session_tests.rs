@@ -258,6 +258,33 @@ async fn whatever_frees_a_job_wakes() {
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
+/// A store that is told of work is looked at as seldom as it says; but soon after a failure.
+#[actix::test]
+async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
+    pause();
+    let mock = MockStore::default();
+    mock.inside().look_every = Duration::from_secs(30);
+    let (storage, _) = start(&mock);
+    let waits = storage.send(Wait { holder: holder("x") });
+    pass(1, &storage).await;
+    let looks = async |seconds: u64| {
+        let before = count(&mock, "look");
+        for _ in 0..seconds {
+            pass(1, &storage).await;
+        }
+        count(&mock, "look") - before
+    };
+    assert_eq!((looks(27).await, looks(3).await), (0, 1));
+    mock.trouble("look", Trouble::Error(StoreError::Busy("away".to_owned())));
+    assert_eq!(looks(27).await, 0);
+    assert!((2..5).contains(&looks(5).await), "the one that failed is made again at once");
+    mock.trouble("dispatch", Trouble::Error(StoreError::Busy("locked".to_owned())));
+    mock.add_job("told", "1");
+    let began = Instant::now();
+    assert!(matches!(waits.await, Ok(Ok(Work::Job(_)))));
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
 /// A drain pauses, tells how many jobs are out, and is over with the last one; a resume ends it.
 #[actix::test]
 async fn a_drain_waits_for_the_last_job() {

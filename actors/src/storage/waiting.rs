@@ -39,13 +39,20 @@ pub(super) struct WaitQueue {
     served: usize,
     /// They are left alone until then.
     pause: Option<Instant>,
+    /// When it is to be looked for work that nobody told of; `None`: soon.
+    next_look: Option<Instant>,
 }
 
 impl WaitQueue {
     /// There was nothing for this one, or it could not be answered: it stays where it was.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
         self.waiters.insert(number, waiter);
-        (self.awake, self.served) = (false, 0);
+        (self.awake, self.served, self.next_look) = (false, 0, None);
+    }
+
+    /// Whether it is time for a look, or will be within `early`. Work that was found and not handed out yet is looked for again.
+    pub(super) fn is_look_due(&self, early: Duration) -> bool {
+        self.awake || self.next_look.is_none_or(|at| at <= Instant::now() + early)
     }
 
     /// Drops those who gave up; whether anybody is left.
@@ -119,7 +126,11 @@ impl StorageActor {
 
     /// A look alone: a transaction would wait for everybody else's.
     fn look_for_work(&mut self, ctx: &mut Context<Self>) {
-        self.submit(ctx, HasWork, |actor, _, has_work| actor.waiting.awake |= has_work == Ok(true));
+        self.submit(ctx, HasWork, |actor, _, has_work| {
+            actor.waiting.awake |= has_work == Ok(true);
+            let store = actor.store.as_ref().filter(|_| has_work.is_ok());
+            actor.waiting.next_look = store.map(|store| Instant::now() + store.look_every());
+        });
     }
 }
 

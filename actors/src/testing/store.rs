@@ -6,16 +6,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::describe::describe;
 use super::model::{Model, Rules};
-use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
 use crate::store::{
-    Added, Changed, Checkpoint, Dispatched, EndedAttempts, EntryId, FetcherRecord, Operation,
-    Outcome, ReadError, ReadResult, Reader, Registered, Rejected, RowBatch, SpoolEntry, Store,
-    StoreError, StoreFuture, StoreResult, StoredRun, TasksWith,
+    Added, Changed, Checkpoint, Dispatched, EntryId, FetcherRecord, Operation, Outcome, Registered,
+    Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture, StoreResult, StoredRun,
 };
-use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -63,6 +62,8 @@ pub struct Inside {
     pub kept: Kept,
     /// A call is a trip to a server.
     pub is_remote: bool,
+    /// How long workers may wait without a look.
+    pub look_every: Duration,
     /// Somebody else changed them, and it was not told yet; and who is to be woken then.
     changed: Option<Changed>,
     waker: Option<Waker>,
@@ -90,8 +91,8 @@ impl MockStore {
     /// An empty queue with these rules.
     pub fn new(rules: Rules) -> Self {
         let kept = Kept::new(Model::new(rules));
-        let (calls, troubles, changed, waker) = Default::default();
-        let inside = Inside { calls, troubles, kept, is_remote: false, changed, waker };
+        let (calls, troubles, changed, waker, look_every) = Default::default();
+        let inside = Inside { calls, troubles, kept, is_remote: false, look_every, changed, waker };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -336,37 +337,6 @@ impl Kept {
     }
 }
 
-fn not_asked<T>() -> ReadResult<T> {
-    Err(ReadError::Unavailable("the model is not asked that".to_owned()))
-}
-
-/// The model knows what is next, and nothing else is asked of it.
-impl Reader for MockStore {
-    fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
-        Ok(self.inside().kept.model.preview(now, count))
-    }
-
-    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
-        not_asked()
-    }
-
-    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
-        not_asked()
-    }
-
-    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
-        not_asked()
-    }
-
-    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
-        not_asked()
-    }
-
-    fn turns(&self, _: UnixSeconds, _: &[Key]) -> ReadResult<Vec<Turn>> {
-        not_asked()
-    }
-}
-
 impl Store for MockStore {
     fn apply(
         &mut self,
@@ -387,6 +357,10 @@ impl Store for MockStore {
 
     fn is_remote(&self) -> bool {
         self.inside().is_remote
+    }
+
+    fn look_every(&self) -> Duration {
+        self.inside().look_every
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -1,15 +1,28 @@
-//! Values of `serve`'s settings, as they are typed and as they stand in a file.
+//! Values of `serve`'s settings, as they are typed and as they stand in a file, and why some do not go together.
+
+use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
-use crate::stores::Database;
+use crate::stores::{Database, Polls};
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
 /// The longest name of a daemon.
 const NAME_BYTES_MAX: usize = 255;
+
+/// Why the classic rules and a spool do not go together.
+pub(super) const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
+    leave out spool or classic";
+pub(super) const CLASSIC_SERVER: &str = "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or \
+    give a database in a file";
+pub(super) const PROCESS_SERVER: &str =
+    "with a database on a server, an answer always outlives a power cut: leave out durability";
+pub(super) const SERVER_ONLY: &str = "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL";
+pub(super) const CLASSIC_LEASE: &str =
+    "the classic rules know no other lease than 12h: leave out lease or classic";
 
 /// A lease in whole seconds, the unit it is counted in (spec 2).
 pub(super) fn parse_lease(text: &str) -> Result<i64, String> {
@@ -65,4 +78,9 @@ pub(super) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
     checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {
         parse_daemon_name(&text).map(Some)
     })
+}
+
+pub(super) fn polls(alone: Option<Duration>, notified: Option<Duration>) -> Polls {
+    let usual = Polls::default();
+    Polls { alone: alone.unwrap_or(usual.alone), notified: notified.unwrap_or(usual.notified) }
 }

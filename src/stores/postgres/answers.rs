@@ -127,6 +127,11 @@ impl Answer {
         self.answer.as_deref() == Some(answer)
     }
 
+    /// A truth among the details; `None`: not told.
+    pub(super) fn flag(&self) -> Option<bool> {
+        self.detail.as_ref().and_then(Value::as_bool)
+    }
+
     fn count(&self) -> u64 {
         self.number.unwrap_or_default().cast_unsigned()
     }

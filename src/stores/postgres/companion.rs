@@ -2,24 +2,24 @@
 //! adopts what dead daemons had leased, tells the others of work, hears of theirs, forgets attempts that ended long ago, and
 //! deletes lists that nobody has any more.
 //!
-//! Started by the store, which shares its [`Membership`]; ends with it.
+//! Started by the store, which shares its [`Membership`]; ends with it. It knows no operation.
 
 use std::collections::VecDeque;
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use shiftboss_actors::store::{Changed, StoreError, StoreResult};
+use shiftboss_actors::store::{Changed, StoreError};
 use shiftboss_protocol::backoff::Backoff;
-use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_postgres::types::ToSql;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify};
+use super::membership::Membership;
+use super::notices::CHANNEL;
 use super::peers::{Peer, Peers};
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -35,152 +35,20 @@ const CHORES: [(&str, i64); 2] = [
 ];
 /// What is done in steps is done for so long between two beats.
 const STEPS_FOR: Duration = Duration::from_millis(300);
-/// So many connections that fail one after the other are told of, unless it is the server that is away.
-const WARN_AT: u32 = 3;
-/// The channel of notices; each carries its sender's number.
-const CHANNEL: &str = "shiftboss";
-
-/// What the store and its companion know of each other.
-#[derive(Default)]
-pub(super) struct Membership {
-    state: Mutex<State>,
-    /// There is work that others are to be told of.
-    work: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    /// The daemon's number and its epoch.
-    joined: (i32, i64),
-    /// It was taken for dead.
-    is_lost: bool,
-    /// The store's last call failed, too.
-    is_away: bool,
-    /// How often it adopted another one's leases.
-    adoptions: i64,
-    /// Whether the queue was paused at the last call.
-    is_paused: Option<bool>,
-    /// It was warned that beats do not arrive.
-    is_silent: bool,
-    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema can mend. A
-    /// login that is refused for a while is none: the store's own connection may stand.
-    failure: Option<StoreError>,
-    changed: Option<Changed>,
-    waker: Option<Waker>,
-}
-
-impl Membership {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The store joined, or joined anew.
-    pub(super) fn join(&self, daemon: i32, epoch: i64) {
-        let mut state = self.state();
-        (state.joined, state.is_lost) = ((daemon, epoch), false);
-    }
-
-    pub(super) fn has_joined(&self) -> bool {
-        self.state().joined != (0, 0)
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        self.state().is_lost
-    }
-
-    /// Whether the store's last call reached the server.
-    pub(super) fn note_away(&self, is_away: bool) {
-        self.state().is_away = is_away;
-    }
-
-    /// This daemon made work.
-    pub(super) fn tell_work(&self) {
-        self.work.notify_one();
-    }
-
-    /// The store's leases, or its queue, are not what the StorageActor knows.
-    pub(super) fn tell_change(&self, change: Changed) {
-        let mut state = self.state();
-        state.changed = state.changed.max(Some(change));
-        if let Some(waker) = state.waker.take() {
-            waker.wake();
-        }
-    }
-
-    pub(super) fn poll_changed(&self, task: &Context<'_>) -> Poll<Changed> {
-        let mut state = self.state();
-        if let Some(changed) = state.changed.take() {
-            return Poll::Ready(changed);
-        }
-        state.waker = Some(task.waker().clone());
-        Poll::Pending
-    }
-
-    /// The answer to an adoption may be lost; the number of them is not.
-    fn note_adoptions(&self, adoptions: i64) {
-        if std::mem::replace(&mut self.state().adoptions, adoptions) != adoptions {
-            self.tell_change(Changed::Leases);
-        }
-    }
-
-    /// Operators give their order to any daemon; all say that they noticed.
-    pub(super) fn note_pause(&self, is_paused: bool) {
-        match (self.state().is_paused.replace(is_paused), is_paused) {
-            (Some(false), true) => info!("The queue is paused: nothing is handed out."),
-            (Some(true), false) => info!("The queue is not paused any more."),
-            _ => {}
-        }
-    }
-
-    /// The server does not hear that this daemon lives. If it is away, the StorageActor says so.
-    fn note_silence(&self, error: &StoreError) {
-        let mut state = self.state();
-        if !state.is_away && !std::mem::replace(&mut state.is_silent, true) {
-            warn!(%error, "The server cannot be told that this daemon is alive: other daemons will take its jobs.");
-        }
-    }
-
-    fn note_heard(&self) {
-        if std::mem::take(&mut self.state().is_silent) {
-            info!("The server is told again that this daemon is alive.");
-        }
-    }
-
-    /// What the daemon is to end with.
-    pub(super) fn failure(&self) -> StoreResult<()> {
-        self.state().failure.clone().map_or(Ok(()), Err)
-    }
-
-    fn lose(&self, epoch: i64) {
-        let mut state = self.state();
-        if state.joined.1 == epoch {
-            state.is_lost = true;
-            drop(state);
-            // The StorageActor asks for its leases, and so has the store join anew.
-            self.tell_change(Changed::Leases);
-        }
-    }
-}
-
 /// See the module's documentation. Never ends by itself.
 pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
     let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
-    let mut failed = 0;
     loop {
-        let (connected, joined) = (Instant::now(), membership.state().joined);
+        let (connected, joined) = (Instant::now(), membership.joined());
         let served = serve(&server, &membership, &mut peers).await;
         if connected.elapsed() > RECONNECT.1 + CALL_MAX {
             backoff.reset();
-            failed = 0;
         }
         // The store that joins anew ends this connection, too.
         if let Err(error) = served
-            && joined == membership.state().joined
+            && joined == membership.joined()
         {
-            failed += 1;
-            if failed >= WARN_AT {
-                membership.note_silence(&error);
-            }
+            membership.note_silence(&error);
             // The StorageActor asks for its leases, and says so if the server is away.
             membership.tell_change(Changed::Leases);
         }
@@ -195,20 +63,15 @@ async fn serve(
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
     let hears = Arc::clone(membership);
-    let heard = move |sender: &str| {
-        if sender != hears.state().joined.0.to_string() {
-            hears.tell_change(Changed::Queue);
-        }
-    };
-    let connection = server.connect_listening(heard).await?;
+    let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
     // A beat does not wait for what somebody locked: it would be late.
     let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
     limited(connection.client.batch_execute(&begin)).await?;
-    // What came before is found by a look.
-    membership.tell_change(Changed::Queue);
+    // What came before is found by a look, and what could not be told is told now.
+    membership.listens();
     work(&connection, membership, peers).await.inspect_err(|error| {
         if error.is_fatal() {
-            membership.state().failure = Some(error.clone());
+            membership.fail(error);
         }
     })
 }
@@ -227,17 +90,24 @@ async fn work(
         tokio::select! {
             _ = beats.tick() => {
                 beat(connection, membership, peers).await?;
+                if let Some(test) = membership.test_of_notices() {
+                    notify(connection, &test).await?;
+                }
                 chores = Chores::until(Instant::now() + STEPS_FOR);
             }
             () = ready(()), if chores.is_due() => chores.step(connection, membership).await?,
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
                 last_notice = Instant::now();
-                let sender = membership.state().joined.0.to_string();
-                limited(connection.client.query_one("SELECT pg_notify($1, $2)", &[&CHANNEL, &sender])).await?;
+                notify(connection, &membership.joined().0.to_string()).await?;
             }
         }
     }
+}
+
+async fn notify(connection: &Connection, text: &str) -> Result<(), StoreError> {
+    let notify = "SELECT pg_notify($1, $2)";
+    limited(connection.client.query_one(notify, &[&CHANNEL, &text])).await.map(|_| ())
 }
 
 /// Says that this daemon lives, and looks who else does.
@@ -246,7 +116,7 @@ async fn beat(
     membership: &Membership,
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
-    let (daemon, epoch) = membership.state().joined;
+    let (daemon, epoch) = membership.joined();
     let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
@@ -296,7 +166,7 @@ impl Chores {
         let Some((chore, step)) = self.left.pop_front() else {
             return Ok(());
         };
-        let (daemon, epoch) = membership.state().joined;
+        let (daemon, epoch) = membership.joined();
         let values: [&(dyn ToSql + Sync); 3] = [&daemon, &epoch, &step];
         let asked = timeout(CALL_MAX, connection.client.query_one(chore, &values)).await;
         match asked.map_err(|_| unanswered())? {
@@ -319,7 +189,7 @@ async fn adopt(
     membership: &Membership,
     dead: Peer,
 ) -> Result<(), StoreError> {
-    let (daemon, epoch) = membership.state().joined;
+    let (daemon, epoch) = membership.joined();
     let sql = "SELECT adopt($1, $2, $3, $4, $5), (SELECT name FROM daemons WHERE daemon = $3)";
     let row = match limited(
         connection.client.query_one(sql, &[&daemon, &epoch, &dead.daemon, &dead.epoch, &dead.beat]),

@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 
 use super::companion::ROWS_STEP;
 use super::connection::{Server, limited};
+use super::notices::CHANNEL;
 use super::schema;
 use super::standstill::{Asked, wait_out};
 use crate::stores::Left;
@@ -45,7 +46,11 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten
         left.fetchers += row.get::<_, i64>(2);
         left.jobs += row.get::<_, i64>(3);
         match row.get(0) {
-            "gone" => return Ok(Forgotten::Gone(left)),
+            "gone" => {
+                // What waits again is work for those that live.
+                limited(client.batch_execute(&format!("NOTIFY {CHANNEL}"))).await?;
+                return Ok(Forgotten::Gone(left));
+            }
             "lives" => return Ok(Forgotten::Lives("it was started again".to_owned())),
             "adopting" => sleep(ADOPTION_LOOK_EVERY).await,
             _ => {}

@@ -11,6 +11,8 @@ mod companion;
 mod connection;
 mod error;
 mod forget;
+mod membership;
+mod notices;
 mod password;
 mod peers;
 mod reader;
@@ -24,6 +26,7 @@ pub(super) mod transfer;
 
 pub(crate) use connection::Server;
 pub(crate) use forget::{Forgotten, forget};
+pub(crate) use membership::Identity;
 pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};
-pub(crate) use store::{Identity, PostgresStore};
+pub(crate) use store::PostgresStore;

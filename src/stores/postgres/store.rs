@@ -24,26 +24,16 @@ use tracing::info;
 
 use super::answers::Answer;
 use super::batch::Batch;
-use super::companion::{Membership, accompany, boot_time};
+use super::companion::{accompany, boot_time};
 use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
+use super::membership::{Identity, Membership};
 use super::schema;
 use super::standstill::{Asked, wait_out};
 use crate::stores::options::Options;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
-
-/// Who a daemon is to the others.
-#[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    /// Its machine and its input directory, which no two living daemons share: whoever has the same is this daemon, started
-    /// again.
-    pub(crate) owner: String,
-    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
-    pub(crate) takeover: Duration,
-}
 
 /// The queue in a PostgreSQL database, as one daemon has it.
 pub(crate) struct PostgresStore {
@@ -108,10 +98,10 @@ impl PostgresStore {
         schema::migrate(&server.connect().await?.client).await?;
         let mut store = Self {
             server,
+            membership: Arc::new(Membership::new(identity.polls)),
             identity,
             options,
             joined: None,
-            membership: Arc::default(),
             companion: None,
             reconnect: Reconnect::default(),
             lost_call: None,
@@ -149,7 +139,7 @@ impl PostgresStore {
             FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
         let max_tasks = i64::from(self.options.max_single_tasks);
-        let Identity { name, owner, takeover } = &self.identity;
+        let Identity { name, owner, takeover, .. } = &self.identity;
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let version = env!("CARGO_PKG_VERSION");
         let is_again = self.membership.has_joined();
@@ -203,8 +193,9 @@ impl PostgresStore {
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();
-        // What it had may be others' by now.
+        // What it had may be others' by now, and a call may have made work whose answer was lost.
         self.membership.tell_change(Changed::Runs);
+        self.membership.tell_work();
         let companion =
             || tokio::spawn(accompany(self.server.clone(), Arc::clone(&self.membership)));
         self.companion.get_or_insert_with(companion);
@@ -226,6 +217,7 @@ impl PostgresStore {
                 (self.seen, self.expired_to) =
                     (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
                 self.membership.note_pause(answer.is("true"));
+                self.membership.note_classic(answer.flag());
                 continue;
             };
             let operation = operations
@@ -386,6 +378,10 @@ impl Store for PostgresStore {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn look_every(&self) -> Duration {
+        self.membership.look_every()
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -149,11 +149,13 @@ fn a_daemon_whose_listening_ends_misses_nothing() {
     }
 }
 
-/// Work that nobody tells of, as when no notice arrives: a daemon whose worker waits looks for itself.
+/// Work that nobody tells of: a daemon whose worker waits looks for itself, as often as it was told to.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
 fn work_that_nobody_told_of_is_found() {
-    let (queue, one, _other) = two();
+    let queue = Site::bare();
+    let url = queue.server().unwrap().url();
+    let one = Beside::start_with(&url, "one", &["--poll-notified", "1s"]);
     let mut client = worker(&one.site);
     for round in 0..3 {
         let key = format!("key-{round}");

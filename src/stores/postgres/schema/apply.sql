@@ -203,14 +203,15 @@ BEGIN
 END $$;
 
 -- Carries a batch out, in the name of a daemon. p_seen: the second of its last call; p_after: how far classic leases were
--- gone through then; the answer at place 0 has both anew, and whether the queue is paused. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
+-- gone through then; the answer at place 0 has both anew, whether the queue is paused, and, where classic leases were gone
+-- through, whether there may be one that runs. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
 -- together are one step. p_rows: where the rows of each operation end.
 CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
     p_max_tasks int8, p_drains bool, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
-    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool;
+    v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_runs jsonb;
     v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[];
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
@@ -227,9 +228,10 @@ BEGIN
     SELECT paused INTO v_paused FROM state;
     IF v_now <> p_seen THEN
         SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
+        v_runs := to_jsonb(EXISTS (SELECT FROM attempts WHERE attempt > v_after) OR EXISTS (SELECT FROM disordered));
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
-    RETURN NEXT (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, NULL)::outcome;
+    RETURN NEXT (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, v_runs)::outcome;
     v_paused := v_paused OR p_drains;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use shiftboss_actors::store::{
-    Ack, AddTask, Changed, CompleteAttempt, CountInFlight, Dispatch, Dispatched, Heartbeat,
-    LeaseHolder, Leases, Request, Store, StoreError, StoreResult,
+    Ack, AddTask, Changed, Complete, CompleteAttempt, CountInFlight, Dispatch, Dispatched,
+    Heartbeat, LeaseHolder, Leases, Request, Store, StoreError, StoreResult,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
 use shiftboss_protocol::model::{Attempt, Key, Row};
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::concurrency::list;
 
 use super::support::{self, Database, try_open};
+use crate::stores::Polls;
 use crate::stores::postgres::{PostgresStore, Server};
 
 /// Longer than anything here takes.
@@ -216,6 +217,35 @@ fn daemons_tell_each_other_of_work() {
         let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
         ask(&mut one, AddTask(task)).await.unwrap();
         assert_eq!(changed(&mut other).await, Some(Changed::Queue));
+    });
+}
+
+/// Waits until a daemon's workers are looked after that rarely, or that often.
+async fn until_looks_are_rare(store: &mut PostgresStore, rare: bool) {
+    let began = Instant::now();
+    while (store.look_every() >= Polls::default().notified / 2) != rare {
+        assert!(began.elapsed() < PATIENCE, "{:?}", store.look_every());
+        ask(store, CountInFlight).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A daemon knows that notices arrive, and leaves workers that wait alone then; not while a classic job is out, whose lease
+/// ends without a notice.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn looks_are_rare_while_notices_arrive() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        assert_eq!(store.look_every(), Polls::default().alone, "nothing is known yet");
+        until_looks_are_rare(&mut store, true).await;
+        list(&mut store, "f", 1, 1).await;
+        let dispatched = ask(&mut store, Dispatch { holder: None }).await.unwrap();
+        let Dispatched::Job(_, job) = dispatched else { panic!("{dispatched:?}") };
+        until_looks_are_rare(&mut store, false).await;
+        ask(&mut store, Complete { key: job.key, exit_code: 0 }).await.unwrap();
+        until_looks_are_rare(&mut store, true).await;
     });
 }
 

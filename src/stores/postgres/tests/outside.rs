@@ -235,10 +235,17 @@ fn a_login_that_is_refused_for_a_while_ends_nobody() {
         let (_, place) = database.url.split_once('@').unwrap();
         let server = support::server(&format!("postgres://login_{name}@{place}"));
         let mut store = daemon(&server, 0).await;
+        let its = "FROM pg_stat_activity WHERE datname = current_database()
+            AND query ~ 'LISTEN|pg_notify|beat\\(|forget_ended|tidy_fetchers' AND pid <> pg_backend_pid()";
+        let (find, end) =
+            (format!("SELECT {its}"), format!("SELECT pg_terminate_backend(pid) {its}"));
+        let began = Instant::now();
+        while outside.query(&find, &[]).await.unwrap().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "it has no such connection");
+            sleep(Duration::from_millis(20)).await;
+        }
         outside.batch_execute(&allow("NOLOGIN")).await.unwrap();
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
-            AND query ~ 'LISTEN|beat\\(|forget_ended|tidy_fetchers' AND pid <> pg_backend_pid()";
-        assert_eq!(outside.query(end, &[]).await.unwrap().len(), 1);
+        assert_eq!(outside.query(&end, &[]).await.unwrap().len(), 1);
         // Time to be refused a few times.
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(2) {

@@ -16,7 +16,7 @@ use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
 use tokio_postgres::{Client, NoTls};
 
 use crate::stores;
-use crate::stores::options::{Durability, Options, Policy};
+use crate::stores::options::{Durability, Options, Policy, Polls};
 use crate::stores::postgres::{Identity, PostgresReader, PostgresStore, Server};
 
 /// When daemons take over fetchers of others.
@@ -175,13 +175,13 @@ impl Site {
 pub async fn open(server: &Server, daemon: usize, options: Options) -> PostgresStore {
     let name = format!("daemon {daemon}");
     let owner = format!("the directory of {name}");
-    let takeover = TAKEOVER;
-    PostgresStore::open(server.clone(), Identity { owner, name, takeover }, options).await.unwrap()
+    let identity = Identity { owner, name, takeover: TAKEOVER, polls: Polls::default() };
+    PostgresStore::open(server.clone(), identity, options).await.unwrap()
 }
 
 pub async fn try_open(server: &Server, name: &str, owner: &str) -> StoreResult<PostgresStore> {
     let (name, owner) = (name.to_owned(), owner.to_owned());
-    let identity = Identity { name, owner, takeover: TAKEOVER };
+    let identity = Identity { name, owner, takeover: TAKEOVER, polls: Polls::default() };
     PostgresStore::open(server.clone(), identity, options(Rules::default())).await
 }
 

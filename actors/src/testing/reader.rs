@@ -1,0 +1,36 @@
+//! What the mock store answers to questions: what is next. Nothing else is asked of it.
+
+use super::store::MockStore;
+use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
+use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, TasksWith};
+use shiftboss_protocol::model::{Key, UnixSeconds};
+
+fn not_asked<T>() -> ReadResult<T> {
+    Err(ReadError::Unavailable("the model is not asked that".to_owned()))
+}
+
+impl Reader for MockStore {
+    fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
+        Ok(self.inside().kept.model.preview(now, count))
+    }
+
+    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
+        not_asked()
+    }
+
+    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+        not_asked()
+    }
+
+    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
+        not_asked()
+    }
+
+    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        not_asked()
+    }
+
+    fn turns(&self, _: UnixSeconds, _: &[Key]) -> ReadResult<Vec<Turn>> {
+        not_asked()
+    }
+}

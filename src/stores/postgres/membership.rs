@@ -1,0 +1,229 @@
+//! What the store and its companion know of each other: who the daemon is to the others, and what each has to tell the other.
+//!
+//! Shared by [`store`](super::store) and [`companion`](super::companion). It calls nothing.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use shiftboss_actors::store::{Changed, StoreError, StoreResult};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::notices::{Notices, Step, TEST};
+use crate::stores::options::Polls;
+
+/// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
+const WARN_AT: u32 = 3;
+
+/// Who a daemon is to the others.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    /// Its machine and its input directory, which no two living daemons share: whoever has the same is this daemon, started
+    /// again.
+    pub(crate) owner: String,
+    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
+    pub(crate) takeover: Duration,
+    pub(crate) polls: Polls,
+}
+
+/// What the store and its companion know of each other.
+#[derive(Default)]
+pub(super) struct Membership {
+    state: Mutex<State>,
+    /// There is work that others are to be told of.
+    pub(super) work: Notify,
+    polls: Polls,
+}
+
+#[derive(Default)]
+struct State {
+    /// The daemon's number and its epoch.
+    joined: (i32, i64),
+    /// It was taken for dead.
+    is_lost: bool,
+    /// The store's last call failed, too.
+    is_away: bool,
+    /// How often it adopted another one's leases.
+    adoptions: i64,
+    /// Whether the queue was paused at the last call.
+    is_paused: Option<bool>,
+    /// Connections that failed since the last beat was heard.
+    failed: u32,
+    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema can mend. A
+    /// login that is refused for a while is none: the store's own connection may stand.
+    failure: Option<StoreError>,
+    changed: Option<Changed>,
+    waker: Option<Waker>,
+    notices: Notices,
+    /// No classic job is out, whose lease would end with time alone.
+    no_classic: bool,
+}
+
+impl Membership {
+    pub(super) fn new(polls: Polls) -> Self {
+        Self { polls, ..Self::default() }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store joined, or joined anew.
+    pub(super) fn join(&self, daemon: i32, epoch: i64) {
+        let mut state = self.state();
+        (state.joined, state.is_lost) = ((daemon, epoch), false);
+    }
+
+    /// This daemon's number and its epoch.
+    pub(super) fn joined(&self) -> (i32, i64) {
+        self.state().joined
+    }
+
+    pub(super) fn has_joined(&self) -> bool {
+        self.joined() != (0, 0)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.state().is_lost
+    }
+
+    /// Whether the store's last call reached the server.
+    pub(super) fn note_away(&self, is_away: bool) {
+        self.state().is_away = is_away;
+    }
+
+    /// This daemon made work.
+    pub(super) fn tell_work(&self) {
+        self.work.notify_one();
+    }
+
+    /// The store's leases, or its queue, are not what the StorageActor knows.
+    pub(super) fn tell_change(&self, change: Changed) {
+        let mut state = self.state();
+        state.changed = state.changed.max(Some(change));
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn poll_changed(&self, task: &Context<'_>) -> Poll<Changed> {
+        let mut state = self.state();
+        if let Some(changed) = state.changed.take() {
+            return Poll::Ready(changed);
+        }
+        state.waker = Some(task.waker().clone());
+        Poll::Pending
+    }
+
+    /// The companion listens from now on.
+    pub(super) fn listens(&self) {
+        self.state().notices = Notices::default();
+        self.tell_change(Changed::Queue);
+        self.tell_work();
+    }
+
+    /// A notice came: somebody's of work, or this daemon's own.
+    pub(super) fn hear(&self, notice: &str) {
+        let sender = notice.strip_prefix(TEST).unwrap_or(notice);
+        let mut state = self.state();
+        if sender == state.joined.0.to_string() {
+            if state.notices.arrived(Instant::now()) {
+                info!("Notices of work arrive again.");
+            }
+        } else if sender == notice {
+            drop(state);
+            self.tell_change(Changed::Queue);
+        }
+    }
+
+    /// The notice with which this daemon is to test now whether any arrive.
+    pub(super) fn test_of_notices(&self) -> Option<String> {
+        let mut state = self.state();
+        match state.notices.beat(Instant::now()) {
+            Step::Rest => return None,
+            Step::Test => {}
+            Step::Lost => warn!(
+                "Notices of work do not arrive: this daemon looks for it by itself. Let it connect without a pool of connections between."
+            ),
+        }
+        Some(format!("{TEST}{}", state.joined.0))
+    }
+
+    /// Whether a classic job was out at the last call; `None`: as before.
+    pub(super) fn note_classic(&self, is_out: Option<bool>) {
+        if let Some(is_out) = is_out {
+            self.state().no_classic = !is_out;
+        }
+    }
+
+    /// How long workers may wait without a look.
+    pub(super) fn look_every(&self) -> Duration {
+        let state = self.state();
+        let is_told = state.no_classic && state.notices.arrive();
+        if is_told { shortened(self.polls.notified) } else { self.polls.alone }
+    }
+
+    /// The daemon is to end with this.
+    pub(super) fn fail(&self, error: &StoreError) {
+        self.state().failure = Some(error.clone());
+    }
+
+    /// The answer to an adoption may be lost; the number of them is not.
+    pub(super) fn note_adoptions(&self, adoptions: i64) {
+        if std::mem::replace(&mut self.state().adoptions, adoptions) != adoptions {
+            self.tell_change(Changed::Leases);
+        }
+    }
+
+    /// Operators give their order to any daemon; all say that they noticed.
+    pub(super) fn note_pause(&self, is_paused: bool) {
+        match (self.state().is_paused.replace(is_paused), is_paused) {
+            (Some(false), true) => info!("The queue is paused: nothing is handed out."),
+            (Some(true), false) => info!("The queue is not paused any more."),
+            _ => {}
+        }
+    }
+
+    /// A connection failed on which the server is told that this daemon lives. If it is away, the StorageActor says so.
+    pub(super) fn note_silence(&self, error: &StoreError) {
+        let mut state = self.state();
+        if state.is_away {
+            return;
+        }
+        state.failed = state.failed.saturating_add(1);
+        if state.failed == WARN_AT {
+            warn!(%error, "The server cannot be told that this daemon is alive: other daemons will take its jobs.");
+        }
+    }
+
+    pub(super) fn note_heard(&self) {
+        if std::mem::take(&mut self.state().failed) >= WARN_AT {
+            info!("The server is told again that this daemon is alive.");
+        }
+    }
+
+    /// What the daemon is to end with.
+    pub(super) fn failure(&self) -> StoreResult<()> {
+        self.state().failure.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn lose(&self, epoch: i64) {
+        let mut state = self.state();
+        if state.joined.1 == epoch {
+            state.is_lost = true;
+            drop(state);
+            // The StorageActor asks for its leases, and so has the store join anew.
+            self.tell_change(Changed::Leases);
+        }
+    }
+}
+
+/// A time between half of this one and all of it: daemons that began together do not ask together.
+fn shortened(time: Duration) -> Duration {
+    let share = RandomState::new().hash_one(0_u8) % 1_000;
+    time / 2 + time.mul_f64(share as f64 / 2_000.0)
+}
