@@ -37,8 +37,8 @@ pub use work::WorkArguments;
 /// Hands out recurring work, longest-waiting first.
 ///
 /// Fetchers write lists of tasks into a directory, one line each: a key, a space, and whatever
-/// a worker needs. Shiftboss keeps them in a queue in one SQLite file. Workers ask over a Unix
-/// socket and get the task whose key ran least recently, keys that never ran first.
+/// a worker needs. Shiftboss keeps them in a queue, in one SQLite file or on a PostgreSQL server.
+/// Workers ask over a Unix socket and get the task whose key ran least recently, keys that never ran first.
 #[derive(Debug, Parser)]
 #[command(
     version,

@@ -15,6 +15,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_protocol::model::UnixSeconds;
 
 use crate::cli::ViewArguments;
 use crate::client::{Session, no_answer};
@@ -78,23 +79,30 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
             table::render(&target, status, unknown.as_ref(), now)
         })?;
     }
-    if !check {
-        return Ok(());
-    }
+    if check { verdict(&target, &status, trouble.is_empty(), unknown, now) } else { Ok(()) }
+}
+
+/// How `status --check` ends.
+fn verdict(
+    target: &Target,
+    status: &LiveStatus,
+    is_well: bool,
+    unknown: Option<Unknown>,
+    now: UnixSeconds,
+) -> Result<(), Failure> {
     if status.queue.moved_to.is_some() {
         // Nor is a daemon to run on it.
         return Err(Failure::silent(ExitCode::Found));
     }
-    let is_well = trouble.is_empty();
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
     let not_known =
         |what, why| Err(Failure::new(code, format!("whether {what} is not known: {why}")));
     match (&target.daemon, unknown) {
         (LockState::Free, _) => {
-            let text = format!("the daemon is {}", table::daemon(&target, &status.queue, now));
+            let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
             Err(Failure::new(ExitCode::Unavailable, text))
         }
-        (LockState::Unknown(_), _) if table::is_on_server(&target) => {
+        (LockState::Unknown(_), _) if table::is_on_server(target) => {
             if daemons::running(&status.queue.daemons) == 0 {
                 let text = format!("no daemon runs on {}", target.database);
                 return Err(Failure::new(ExitCode::Unavailable, text));
