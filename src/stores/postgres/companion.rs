@@ -105,9 +105,14 @@ async fn work(
     }
 }
 
+/// Sends a notice. One that the server takes not, since too many wait there, is lost as others are: whoever waits looks for
+/// himself.
 async fn notify(connection: &Connection, text: &str) -> Result<(), StoreError> {
     let notify = "SELECT pg_notify($1, $2)";
-    limited(connection.client.query_one(notify, &[&CHANNEL, &text])).await.map(|_| ())
+    match limited(connection.client.query_one(notify, &[&CHANNEL, &text])).await {
+        Err(error) if connection.client.is_closed() => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Says that this daemon lives, and looks who else does.

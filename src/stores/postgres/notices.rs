@@ -11,7 +11,7 @@ pub(super) const CHANNEL: &str = "shiftboss";
 /// What stands before the number in a notice that is only for its sender.
 pub(super) const TEST: &str = "test ";
 
-/// Without a notice of its own for so long a daemon sends itself one.
+/// Without a notice of its own for so long a daemon sends itself one; sooner while none arrives.
 const TEST_EVERY: Duration = Duration::from_secs(30);
 /// One that takes longer does not arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
@@ -52,21 +52,17 @@ impl Notices {
 
     pub(super) fn beat(&mut self, now: Instant) -> Step {
         let is_over = |since: Instant, time| now.saturating_duration_since(since) >= time;
-        if let Some(tested) = self.tested.filter(|tested| is_over(*tested, ARRIVES_WITHIN)) {
-            self.arrive = false;
-            if !std::mem::replace(&mut self.is_told, true) {
-                self.tested = Some(now);
-                return Step::Lost;
-            }
-            if !is_over(tested, TEST_EVERY) {
-                return Step::Rest;
-            }
-        } else if self.tested.is_some() || self.last.is_some_and(|last| !is_over(last, TEST_EVERY))
-        {
+        let (is_lost, is_due) = match (self.tested, self.last) {
+            (Some(tested), _) => (is_over(tested, ARRIVES_WITHIN), false),
+            (None, last) => (false, last.is_none_or(|last| is_over(last, TEST_EVERY))),
+        };
+        if !(is_lost || is_due) {
             return Step::Rest;
         }
         self.tested = Some(now);
-        Step::Test
+        self.arrive &= !is_lost;
+        let is_news = is_lost && !std::mem::replace(&mut self.is_told, true);
+        if is_news { Step::Lost } else { Step::Test }
     }
 }
 
@@ -100,11 +96,12 @@ mod tests {
         assert!(notices.arrive());
     }
 
-    /// Their loss is known after five seconds, said once, and tested on.
+    /// Their loss is known after five seconds, said once, and tested on each five seconds.
     #[test]
     fn what_does_not_arrive_is_said_once() {
-        let (mut notices, steps) = beats(70, |second| second < 30);
-        assert_eq!(steps, [(0, Step::Test), (31, Step::Test), (36, Step::Lost), (66, Step::Test)]);
+        let (mut notices, steps) = beats(43, |second| second < 30);
+        let tests = [0, 31, 41].map(|second| (second, Step::Test));
+        assert_eq!(steps, [tests[0], tests[1], (36, Step::Lost), tests[2]]);
         assert!(!notices.arrive());
         assert!(notices.arrived(Instant::now()), "that they arrive again is said");
         assert!(notices.arrive() && !notices.arrived(Instant::now()));

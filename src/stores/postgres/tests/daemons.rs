@@ -249,6 +249,44 @@ fn looks_are_rare_while_notices_arrive() {
     });
 }
 
+/// In this database the server's own function is replaced by one that passes no notice on, or takes none, as when too many
+/// wait.
+const LOST_NOTICES: [&str; 2] = [
+    "LANGUAGE sql AS 'SELECT'",
+    "LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'too many notifications in the NOTIFY queue' USING errcode = '54000'; END $$",
+];
+
+/// A daemon whose notices are lost beats on and looks often, until they arrive.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn notices_that_are_lost_are_noticed() {
+    for lost in LOST_NOTICES {
+        let database = Database::new();
+        wait_for(async {
+            let outside = support::connect(&database.url).await;
+            let lose = format!(
+                "ALTER FUNCTION pg_catalog.pg_notify(text, text) RENAME TO notify_again;
+                CREATE FUNCTION pg_catalog.pg_notify(text, text) RETURNS void {lost}"
+            );
+            outside.batch_execute(&lose).await.unwrap();
+            let mut store = daemon(&database.server, 0).await;
+            let beats = "SELECT beat FROM shiftboss.daemons WHERE beat > 6";
+            let began = Instant::now();
+            while outside.query(beats, &[]).await.unwrap().is_empty() {
+                assert!(began.elapsed() < PATIENCE, "it does not beat on");
+                ask(&mut store, CountInFlight).await.unwrap();
+                assert_eq!(store.look_every(), Polls::default().alone);
+                sleep(Duration::from_millis(100)).await;
+            }
+            let mend = "DROP FUNCTION pg_catalog.pg_notify(text, text);
+                ALTER FUNCTION pg_catalog.notify_again(text, text) RENAME TO pg_notify";
+            outside.batch_execute(mend).await.unwrap();
+            until_looks_are_rare(&mut store, true).await;
+        });
+    }
+}
+
 /// Of the attempts that ended the last ones are kept, however many older ones have no end.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
