@@ -213,10 +213,13 @@ CREATE TABLE passed_over (
     attempt int8 PRIMARY KEY
 );
 
--- Keys whose log row has no end though none of their attempts is out, as after a dead letter of an overdue job.
+-- Keys whose log row has no end though none of their attempts is out, as after a dead letter of an overdue job; and when that
+-- job began, for they are free when its lease is over.
 CREATE TABLE unended (
-    key_id int8 PRIMARY KEY
+    key_id int8 PRIMARY KEY,
+    started int8 NOT NULL
 );
+CREATE INDEX unended_started ON unended (started);
 
 -- Keys whose job failed when no attempt of it was kept, or when it was forgotten since; the log tells whether it is so still.
 CREATE TABLE failures (

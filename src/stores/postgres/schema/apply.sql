@@ -228,7 +228,9 @@ BEGIN
     SELECT paused INTO v_paused FROM state;
     IF v_now <> p_seen THEN
         SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
-        v_runs := to_jsonb(EXISTS (SELECT FROM attempts WHERE attempt > v_after) OR EXISTS (SELECT FROM disordered));
+        PERFORM free_unended(p_seen, v_now, p_lease);
+        v_runs := to_jsonb(EXISTS (SELECT FROM attempts WHERE attempt > v_after) OR EXISTS (SELECT FROM disordered)
+            OR EXISTS (SELECT FROM unended WHERE started >= v_now - p_lease));
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
     RETURN NEXT (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, v_runs)::outcome;

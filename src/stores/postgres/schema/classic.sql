@@ -52,3 +52,14 @@ BEGIN
     DELETE FROM disordered WHERE ctid = ANY (ARRAY(SELECT d.ctid FROM disordered d WHERE attempt = ANY (v_due)
         OR NOT EXISTS (SELECT FROM attempts a WHERE a.attempt = d.attempt AND finished IS NULL) FOR UPDATE SKIP LOCKED));
 END $$;
+
+-- Keys in flight by their log rows alone are free, too, when the lease is over: those for which that came after p_seen.
+CREATE FUNCTION free_unended(p_seen int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_keys int8[]; v_key int8;
+BEGIN
+    v_keys := ARRAY(SELECT key_id FROM unended WHERE started >= p_seen - p_lease AND started < p_now - p_lease ORDER BY key_id);
+    PERFORM FROM log WHERE key_id = ANY (v_keys) ORDER BY key_id FOR NO KEY UPDATE;
+    FOREACH v_key IN ARRAY v_keys LOOP
+        PERFORM refresh(v_key, p_now, p_lease);
+    END LOOP;
+END $$;

@@ -91,7 +91,7 @@ BEGIN
     END IF;
     SELECT * INTO v_open FROM attempts WHERE attempt = v_log.attempt;
     DELETE FROM unended WHERE key_id = p_key;
-    INSERT INTO unended SELECT p_key
+    INSERT INTO unended SELECT p_key, v_log.started
         WHERE v_log.started IS NOT NULL AND v_log.finished IS NULL AND v_open.attempt IS NULL;
     SELECT count(*), coalesce(bool_and(expired = 0 AND NOT dead AND fetcher <> 0 AND run <> ALL (v_deleting)
             AND (v_open.attempt IS NULL

@@ -1,7 +1,8 @@
 //! What a server, its settings and its administrators do to a daemon.
 
 use shiftboss_actors::store::{
-    Changed, CountInFlight, Dispatched, Each, Leases, Requeue, Requeued, Store, StoreError,
+    AddRows, Changed, CountInFlight, Dispatched, Each, Leases, RegisterRun, Requeue, Requeued,
+    Store, StoreError,
 };
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
@@ -13,6 +14,7 @@ use super::claims::until_apply_waits;
 use super::concurrency::{list, work_all};
 use super::daemons::{PATIENCE, again, ask, daemon, lease};
 use super::support::{self, Daemons, Database, Site, try_open};
+use super::takeover::rows;
 use crate::stores::postgres::PostgresStore;
 
 /// Gives the database a setting, which counts for connections that are made from now on, and ends the others.
@@ -283,4 +285,32 @@ fn a_clock_that_was_set_back_has_attempts_gone_through_once() {
     assert_eq!(found.get::<_, i64>(0), last);
     let both = [over, before + rules.lease_seconds + 1].map(|now| next(&mut site.daemons, now).1);
     assert_eq!(both, [early, late]);
+}
+
+/// A key that is in flight by its log row alone is free when that job's lease is over, also if the clock was set back to before that
+/// meanwhile.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_job_without_an_attempt_is_over_with_its_lease() {
+    let (rules, start) = (Rules::default(), 1_000_000);
+    let mut site = Site::new(rules, 1);
+    let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
+    let is_out = |daemons: &mut Daemons, now| {
+        let dispatched = daemons.dispatch(now, None).unwrap();
+        assert!(matches!(dispatched, Dispatched::Job(..) | Dispatched::Nothing), "{dispatched:?}");
+        dispatched != Dispatched::Nothing
+    };
+    site.daemons.add_task(&task, start).unwrap();
+    assert!(is_out(&mut site.daemons, start));
+    let end = start + rules.lease_seconds;
+    let listed = rows(1, &["a"]);
+    site.daemons.ask(start, RegisterRun(listed.run.clone())).unwrap();
+    site.daemons.ask(start, AddRows(listed)).unwrap();
+    assert!(is_out(&mut site.daemons, end + 1));
+    // The first job goes with its task, and the second one is given back: what the log row said before, it says again.
+    site.daemons.cancel_tasks(&task.key, end + 1).unwrap();
+    site.daemons.requeue(&task.key, end + 1).unwrap();
+    site.daemons.add_task(&task, end - 29).unwrap();
+    assert!(!is_out(&mut site.daemons, end - 29));
+    assert!(is_out(&mut site.daemons, end + 1), "nobody noticed");
 }

@@ -17,7 +17,7 @@ fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }
 }
 
-fn rows(started: i64, keys: &[&str]) -> RowBatch {
+pub fn rows(started: i64, keys: &[&str]) -> RowBatch {
     let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: started.to_string() };
     RowBatch {
         run: run(started),

@@ -80,7 +80,7 @@ INSERT INTO log (key_id, started, finished, exit_code, attempt, last, plain)
     ORDER BY k.key_id;
 ANALYZE log; ANALYZE queue; ANALYZE attempts; ANALYZE overdue;
 
-INSERT INTO unended SELECT key_id FROM log WHERE started IS NOT NULL AND finished IS NULL AND attempt IS NULL;
+INSERT INTO unended SELECT key_id, started FROM log WHERE started IS NOT NULL AND finished IS NULL AND attempt IS NULL;
 INSERT INTO failures
     SELECT key_id FROM log l WHERE exit_code <> 0 AND finished IS NOT NULL AND NOT EXISTS (SELECT FROM attempts a
         WHERE a.key_id = l.key_id AND a.outcome = 'done' AND a.started_ms / 1000 = l.started);
