@@ -228,7 +228,8 @@ BEGIN
     SELECT paused INTO v_paused FROM state;
     IF v_now <> p_seen THEN
         SELECT gone_to, more INTO v_after, v_more FROM expire_classic(v_after, v_now, p_lease);
-        PERFORM free_unended(p_seen, v_now, p_lease);
+        -- A daemon that begins at the first attempt has not seen what became of any key.
+        PERFORM free_unended(CASE WHEN p_after = 0 THEN 0 ELSE p_seen END, v_now, p_lease);
         v_runs := to_jsonb(EXISTS (SELECT FROM attempts WHERE attempt > v_after) OR EXISTS (SELECT FROM disordered)
             OR EXISTS (SELECT FROM unended WHERE started >= v_now - p_lease));
     END IF;
