@@ -41,6 +41,7 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
     loop {
         let (connected, joined) = (Instant::now(), membership.joined());
         let served = serve(&server, &membership, &mut peers).await;
+        membership.hears_nothing();
         if connected.elapsed() > RECONNECT.1 + CALL_MAX {
             backoff.reset();
         }
@@ -109,8 +110,12 @@ async fn work(
 /// himself.
 async fn notify(connection: &Connection, text: &str) -> Result<(), StoreError> {
     let notify = "SELECT pg_notify($1, $2)";
-    match limited(connection.client.query_one(notify, &[&CHANNEL, &text])).await {
-        Err(error) if connection.client.is_closed() => Err(error),
+    let values: [&(dyn ToSql + Sync); 2] = [&CHANNEL, &text];
+    let sent = timeout(CALL_MAX, connection.client.query_one(notify, &values)).await;
+    match sent.map_err(|_| unanswered())? {
+        Err(error) if error.as_db_error().is_none() || connection.client.is_closed() => {
+            Err(classify(error))
+        }
         Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -121,9 +121,13 @@ impl Membership {
 
     /// The companion listens from now on.
     pub(super) fn listens(&self) {
-        self.state().notices = Notices::default();
         self.tell_change(Changed::Queue);
         self.tell_work();
+    }
+
+    /// Its connection is over.
+    pub(super) fn hears_nothing(&self) {
+        self.state().notices.disconnected();
     }
 
     /// A notice came: somebody's of work, or this daemon's own.

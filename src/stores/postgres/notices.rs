@@ -44,6 +44,11 @@ impl Notices {
         self.arrive
     }
 
+    /// Nothing can arrive until there is another connection, which is tested at once.
+    pub(super) fn disconnected(&mut self) {
+        (self.arrive, self.tested, self.last) = (false, None, None);
+    }
+
     /// One came back; whether it is to be said that they do again.
     pub(super) fn arrived(&mut self, now: Instant) -> bool {
         (self.arrive, self.tested, self.last) = (true, None, Some(now));
@@ -91,9 +96,12 @@ mod tests {
     #[test]
     fn what_arrives_is_tested_now_and_then() {
         assert!(!Notices::default().arrive());
-        let (notices, steps) = beats(70, |_| true);
+        let (mut notices, steps) = beats(70, |_| true);
         assert_eq!(steps, [(0, Step::Test), (31, Step::Test), (62, Step::Test)]);
         assert!(notices.arrive());
+        notices.disconnected();
+        assert!(!notices.arrive(), "nobody listens");
+        assert_eq!(notices.beat(Instant::now()), Step::Test);
     }
 
     /// Their loss is known after five seconds, said once, and tested on each five seconds.
