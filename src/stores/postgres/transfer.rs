@@ -103,6 +103,16 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    /// The server may take a moment to notice that a connection is gone, and the next daemon would be refused until then.
+    fn drop(&mut self) {
+        let release =
+            self.connection.client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()");
+        // Else the server releases it with the connection.
+        let _ = self.runtime.block_on(limited(release));
+    }
+}
+
 /// The answer, unless the server is silent: then an error.
 async fn watched<T>(
     watch: &Connection,

@@ -141,6 +141,29 @@ fn check<T: std::fmt::Debug>(
     }
 }
 
+/// A daemon may join as soon as a move has ended, however it ended.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_move_that_ended_holds_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::new();
+    let old = InFile::open(directory.path().join("state.db"), Rules::default()).close();
+    // Connected before, it asks before the server has noticed that a connection is gone.
+    let outside = wait_for(support::connect(&database.url));
+    let is_free = || {
+        let locks =
+            "SELECT NOT EXISTS (SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
+            WHERE locktype = 'advisory' AND datname = current_database())";
+        wait_for(outside.query_one(locks, &[])).unwrap().get::<_, bool>(0)
+    };
+    move_in(&old, &database.url(), "daemon 0").unwrap();
+    assert!(is_free());
+    move_out(&database.url(), &directory.path().join("new.db")).unwrap();
+    assert!(is_free());
+    assert!(move_out(&database.url(), &directory.path().join("again.db")).is_err());
+    assert!(is_free());
+}
+
 /// Random histories, moved to the server after a third of them, and back after another one.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
