@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres test test-postgres test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
+.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ run: ## Run the example: checksums of all programs, two at a time
 run-postgres: ## Run the example with two daemons of one queue, on a PostgreSQL server of its own
 	sh examples/audit-files/run-postgres.sh
 
+run-relay: ## Run the example with two relays of one daemon, over a RabbitMQ broker of their own
+	sh examples/audit-files/run-relay.sh
+
 # With nextest where it is installed (faster, and a hanging test is named), without it else.
 test: ## Run all tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
@@ -29,7 +32,11 @@ test: ## Run all tests
 test-postgres: ## Run the tests on PostgreSQL
 	tests/postgres.sh
 
-test-sqlite: ## Run the daemon's tests on the program without PostgreSQL
+# Installs Debian's RabbitMQ where it is missing, and starts a broker of its own; SHIFTBOSS_TEST_BROKER names another.
+test-broker: ## Run the tests of relays on a RabbitMQ broker
+	tests/broker.sh
+
+test-sqlite: ## Run the daemon's tests on the program without PostgreSQL and RabbitMQ
 	cargo nextest run --locked -p shiftboss --no-default-features --test daemon
 
 # The documentation is for those who work on the source, so it may link to what is private.

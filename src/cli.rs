@@ -4,6 +4,7 @@
 mod fetch;
 mod on_change;
 mod operators;
+mod relay;
 mod serve;
 mod spool;
 mod views;
@@ -18,13 +19,16 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::within;
 
+use crate::broker::{BROKER_PREFIX, Broker};
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
 use crate::stores::Database;
+use crate::url::Url;
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
+pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
 pub use spool::{
@@ -65,6 +69,11 @@ pub enum Command {
     /// and SOCKET as database, input_dir and socket. A flag wins over the environment, and the environment over the
     /// file. The file also names the fetchers that the daemon runs itself (docs/configuration.md). SIGHUP reads it again.
     Serve(Box<ServeArguments>),
+    /// Run a relay: watch INPUT_DIR and answer workers on SOCKET, with a daemon's queue behind BROKER
+    ///
+    /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
+    /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
+    Relay(Box<RelayArguments>),
     #[command(flatten)]
     View(View),
     #[command(flatten)]
@@ -317,6 +326,16 @@ fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(&path).map_err(|error| {
         Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
     })
+}
+
+/// The URL of a server; what is wrong with it is said without its password, when it is used.
+fn url() -> impl TypedValueParser<Value = Url> {
+    clap::builder::StringValueParser::new().map(Url::new)
+}
+
+fn broker(url: Option<Url>, prefix: Option<String>) -> Result<Option<Broker>, Failure> {
+    let prefix = prefix.unwrap_or_else(|| BROKER_PREFIX.to_owned());
+    url.map(|url| Broker::new(url, &prefix)).transpose()
 }
 
 /// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.

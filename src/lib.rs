@@ -5,10 +5,17 @@
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`safe_file`], [`signals`] and [`exit`] are what they stand on.
 //!
+//! [`broker`] has relays use a queue over a message broker, and a daemon serve them; [`reconnect`] says when either side tries again. [`url`] is a URL that may have a password in it.
+//!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
 //! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
+#[cfg(feature = "rabbitmq")]
+mod broker;
+#[cfg(not(feature = "rabbitmq"))]
+#[path = "no_broker.rs"]
+mod broker;
 pub mod child;
 pub mod cli;
 mod client;
@@ -23,6 +30,8 @@ mod limits;
 pub mod lock;
 mod logging;
 mod near;
+#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
+mod reconnect;
 mod runner;
 mod safe_file;
 mod schedule;
@@ -32,4 +41,5 @@ pub mod stores;
 mod target;
 mod terminal;
 mod text;
+pub mod url;
 mod worker;

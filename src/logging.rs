@@ -69,7 +69,9 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         let level = directive.trim().parse::<LevelFilter>();
         level.map_err(|_| format!("{filter:?} {what}: {directive:?} is no level"))?;
     }
-    EnvFilter::try_new(filter).map_err(|error| format!("{filter:?} {what}: {error}"))
+    // Whoever uses the client of brokers says what failed, once.
+    EnvFilter::try_new(format!("lapin=off,{filter}"))
+        .map_err(|error| format!("{filter:?} {what}: {error}"))
 }
 
 /// Whether this says what is to be logged.

@@ -4,9 +4,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Which directory a directory is, over restarts and mounts. Device and inode are numbers that can be used
 /// again, so the time of its making is looked at, too, where the file system knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryIdentity {
     pub device: u64,
     pub inode: u64,
@@ -37,7 +39,7 @@ impl fmt::Display for DirectoryIdentity {
 
 /// How far a run's file has been read. Stored in the transaction of the rows it counts, so a
 /// restart goes on exactly where the queue stands (spec 4, "At start").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Position {
     /// Bytes read; always at a line's end, or at the end of a complete file.
     pub offset: u64,
@@ -54,7 +56,7 @@ pub struct Position {
 }
 
 /// When a file was changed last, in nanoseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTimes {
     /// Its content. Anybody may set it.
     pub modified: i64,

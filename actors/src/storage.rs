@@ -23,11 +23,12 @@ mod tests;
 mod waiting;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -69,6 +70,8 @@ pub struct StorageActor {
     leases: LeaseClock,
     waiting: WaitQueue,
     runs_changed: RunsChange,
+    /// Who else is told that there may be work.
+    work_followers: Vec<Arc<Notify>>,
     /// An operator wants the daemon to stop when no job of it is in flight.
     drains: bool,
     /// Answered when the store is closed, once that is asked.
@@ -116,6 +119,7 @@ impl StorageActor {
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
             runs_changed: RunsChange::default(),
+            work_followers: Vec::new(),
             drains: false,
             closing: None,
             end: Some(end),
@@ -278,8 +282,15 @@ impl StorageActor {
         self.expect_company(&outcomes);
         replies.send(self, ctx, outcomes);
         self.waiting.awake |= makes_work;
+        if makes_work {
+            self.tell_followers();
+        }
         self.serve_waiting(ctx);
         self.flush_later(ctx);
+    }
+
+    fn tell_followers(&self) {
+        self.work_followers.iter().for_each(|follower| follower.notify_one());
     }
 
     /// Brings the main file up to date when nothing happens, and looks after the files at times.
@@ -335,6 +346,7 @@ impl ActorFuture<StorageActor> for Changes {
                 actor.runs_changed.happened = true;
                 actor.runs_changed.tell();
             }
+            actor.tell_followers();
             actor.look_for_waiting(ctx);
             actor.look_whether_drained(ctx);
         }

@@ -7,6 +7,7 @@
 pub mod answers;
 mod operations;
 mod reader;
+mod relays;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub use operations::*;
 pub use reader::*;
+pub use relays::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
 pub use shiftboss_protocol::model::LeaseHolder;
@@ -91,7 +93,7 @@ pub enum Changed {
 }
 
 /// Why an operation was rejected, while the store is sound.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{0}")]
 pub struct Rejected(pub String);
 
@@ -135,7 +137,7 @@ pub enum Checkpoint {
 }
 
 /// A fetcher run as the store knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRun {
     pub run: Run,
     /// All its lines are in the store.
@@ -152,7 +154,8 @@ pub struct StoredRun {
 }
 
 /// What came of making a run known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Registered {
     Run(StoredRun),
     /// Another daemon has its fetcher: which one, and how this one gets it, for people.
@@ -160,7 +163,8 @@ pub enum Registered {
 }
 
 /// How rows go on from what was read before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reading {
     #[default]
     Onward,
@@ -171,7 +175,7 @@ pub enum Reading {
 }
 
 /// Rows of one run that enter the queue together with the position behind them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowBatch {
     /// The run, already registered.
     pub run: Run,
@@ -194,7 +198,8 @@ impl RowBatch {
 }
 
 /// The answer to a request for work.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Dispatched {
     /// This job, under this attempt; undo it by the attempt.
     Job(Attempt, Row),
@@ -204,7 +209,8 @@ pub enum Dispatched {
 }
 
 /// The answer to what a worker says about an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ack {
     /// It is recorded, now or before.
     Recorded,
@@ -215,7 +221,8 @@ pub enum Ack {
 }
 
 /// What came of putting back a job that is in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Requeued {
     /// It waits again; this attempt at it is over.
     Back(Attempt),
@@ -225,7 +232,7 @@ pub enum Requeued {
 }
 
 /// An attempt whose lease expired.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiredLease {
     pub key: Key,
     /// Who held it, as it named itself.
@@ -237,14 +244,16 @@ pub struct ExpiredLease {
 }
 
 /// How the input directory is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum InputDirectory {
     There(DirectoryIdentity),
     Lost(String),
 }
 
 /// What came of a task that was to be added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Added {
     Added,
     /// The same payload of the same key waits already, or this very entry was accepted before.
@@ -255,7 +264,7 @@ pub enum Added {
 
 /// Which entry of which spool. Another entry may have the same name later: its inode, birth or checksum
 /// differs.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EntryId {
     /// The spool's identity, which stays the same over restarts.
     pub spool: Arc<str>,
@@ -268,14 +277,14 @@ pub struct EntryId {
 }
 
 /// An entry of a spool that is to become a single task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolEntry {
     pub id: EntryId,
     pub task: Row,
 }
 
 /// What came of the single tasks of a key that were to be deleted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
     pub deleted: u64,
     /// There are more that are not in flight: to be asked for again.

@@ -1,6 +1,18 @@
-//! Growing delays between tries. Pure.
+//! Growing delays between tries, and a part of one that nobody can foretell: those who failed together do not try again
+//! together.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+/// A number that no other process on any host has. Nothing here has to be secret.
+pub fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+/// A time between half of this one and all of it, at random.
+pub fn shortened(time: Duration) -> Duration {
+    time / 2 + time.mul_f64((random() % 1_000) as f64 / 2_000.0)
+}
 
 /// Delays that double from the first to the longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Longest key in bytes; a fetcher line with a longer one is skipped (spec 4).
@@ -31,7 +32,8 @@ pub enum KeyError {
 }
 
 /// What a job is about: the first word of a fetcher line (column `attr_path`).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Key(Arc<str>);
 
 impl Key {
@@ -86,7 +88,7 @@ impl fmt::Debug for Key {
 }
 
 /// One line of a fetcher file, and what a worker is given: a key and the opaque rest, kept byte for byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     pub key: Key,
     /// All after the first space. May begin with a space; never contains a line end.
@@ -94,7 +96,7 @@ pub struct Row {
 }
 
 /// One run of a fetcher: the file `FETCHER.STARTED.txt`, growing or complete.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// The fetcher's name: not empty, without a dot.
     pub fetcher: Arc<str>,
@@ -109,7 +111,8 @@ impl fmt::Display for Run {
 }
 
 /// Why there is no job for a worker that asks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Idle {
     /// Nothing waits, or nobody can tell.
     #[default]
@@ -124,11 +127,11 @@ pub enum Idle {
 pub const IDLE_COUNT_MAX: u32 = 1_000;
 
 /// The number of one dispatch: it grows with each and is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub i64);
 
 /// A worker that speaks protocol 2: whom a job is leased to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     /// As it named itself.
     pub worker: Arc<str>,

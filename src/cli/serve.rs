@@ -16,19 +16,22 @@ use clap::Args;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{absolute, database, one_of};
+use super::{absolute, broker, database, one_of};
+use crate::broker::Broker;
 use crate::config::values as values_of_file;
 use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
 use crate::stores::{self, Database, Durability, Joining, Options, Policy};
-pub(super) use values::parse_daemon_name;
+use crate::url::Url;
+pub use values::host_name;
 use values::{
-    CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY, daemon_name_of_file,
-    database_of_file, expired_leases_of_file, lease_of_file, mode_of_file, parse_lease, parse_mode,
-    polls,
+    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_BROKER,
+    SERVER_ONLY, absolute_database, daemon_name_of_file, database_of_file, expired_leases_of_file,
+    lease_of_file, mode_of_file, named, parse_lease, polls, url_of_file,
 };
+pub(super) use values::{parse_daemon_name, parse_mode};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -133,6 +136,16 @@ pub struct ServeOptions {
         value_name = "BOOL"
     )]
     pub no_migrate: Option<bool>,
+    /// Serve relays, too, over this broker: amqp://user@host/vhost
+    #[arg(long, value_name = "URL", env = "SHIFTBOSS_BROKER", hide_env_values = true, value_parser = super::url())]
+    #[serde(default, deserialize_with = "url_of_file")]
+    pub broker: Option<Url>,
+    /// What the names of its queues on the broker begin with [default: shiftboss.]
+    #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
+    pub broker_prefix: Option<String>,
+    /// Relays at which operators may do what they may here; may be given several times
+    #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_OPERATORS", value_delimiter = ',')]
+    pub relay_operators: Option<Vec<String>>,
     /// Accept the entries of this spool's queue `tasks` as single tasks; made if there is none
     #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
     #[serde(default, deserialize_with = "values_of_file::path")]
@@ -197,7 +210,7 @@ impl ServeOptions {
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
         fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
-        fall_back!(poll poll_notified);
+        fall_back!(poll poll_notified broker broker_prefix relay_operators);
         Self { fetcher: others.fetcher, ..self }
     }
 
@@ -231,6 +244,8 @@ impl ServeOptions {
         let is_classic = self.classic == Some(true);
         match &self.database {
             _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
+            _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
+            Some(Database::Server(_)) if self.broker.is_some() => Some(SERVER_BROKER),
             Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
             Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
                 Some(PROCESS_SERVER)
@@ -279,6 +294,9 @@ pub struct ServeSettings {
     pub connections_max: usize,
     /// The spool whose tasks enter the queue.
     pub spool: Option<PathBuf>,
+    /// The broker that relays use.
+    pub broker: Option<Broker>,
+    pub relay_operators: Vec<String>,
     /// Whichever directory is there at the start is the input directory.
     pub accept_input: bool,
     /// Another one is, once it has held lists for so long without a change.
@@ -327,6 +345,8 @@ impl ServeSettings {
             operator_group: operators.transpose()?,
             connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
             spool: said.spool.map(absolute).transpose()?,
+            broker: broker(said.broker, said.broker_prefix)?,
+            relay_operators: said.relay_operators.unwrap_or_default(),
             accept_input: said.accept_input.unwrap_or(false),
             accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
             log_format: said.log_format.unwrap_or(LogFormat::Auto),
@@ -363,6 +383,8 @@ impl ServeSettings {
             ("no_migrate", a.joining.migrate != b.joining.migrate),
             ("durability", a.store.durability != b.store.durability),
             ("spool", a.spool != b.spool),
+            ("broker", a.broker != b.broker),
+            ("relay_operators", a.relay_operators != b.relay_operators),
             ("accept_input", a.accept_input != b.accept_input),
             ("accept_input_after", a.accept_input_after != b.accept_input_after),
             ("socket_mode", a.socket.mode != b.socket.mode),
@@ -374,27 +396,4 @@ impl ServeSettings {
         ];
         all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
-}
-
-fn absolute_database(said: Option<Database>) -> Result<Database, Failure> {
-    let database = said.ok_or_else(|| missing("DATABASE"))?;
-    database
-        .absolute()
-        .map_err(|error| Failure::usage(format!("the database cannot be used: {error}")))
-}
-
-fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
-    absolute(path.ok_or_else(|| missing(what))?)
-}
-
-fn missing(what: &str) -> Failure {
-    let key = what.to_lowercase();
-    Failure::usage(format!(
-        "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
-    ))
-}
-
-/// The machine's.
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -11,6 +11,7 @@ pub mod on_change;
 pub mod operators;
 mod output;
 pub mod recover;
+pub mod relay;
 pub mod serve;
 pub mod spool;
 mod views;
@@ -31,13 +32,14 @@ use crate::target::{Target, move_up, socket};
 use crate::text;
 
 pub fn run(command: Command) -> Result<(), Failure> {
-    if matches!(command, Command::Serve(_)) {
+    if matches!(command, Command::Serve(_) | Command::Relay(_)) {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
         limits::raise_descriptors();
     }
     needs(&command).require()?;
     match command {
         Command::Serve(typed) => serve::run(*typed),
+        Command::Relay(typed) => relay::run((*typed).try_into()?),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
         Command::Check { database: Some(database), .. } => {
             let instead = "pg_amcheck checks it";
@@ -83,7 +85,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
 /// What a command cannot do without, with some to spare; connections and jobs at once come on top.
 fn needs(command: &Command) -> Needs {
     let (descriptors, threads) = match command {
-        Command::Serve(_) => (48, 8),
+        Command::Serve(_) | Command::Relay(_) => (48, 8),
         // Each job is a process.
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),

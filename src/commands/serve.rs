@@ -4,9 +4,10 @@
 //! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
 
 pub(super) mod configuration;
-mod init_system;
+pub(super) mod init_system;
+pub(super) mod locks;
 pub(super) mod needs;
-mod signals;
+pub(super) mod signals;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,6 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::connection::Operators;
-use shiftboss_actors::directory::Directory;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::live::Daemon;
 use shiftboss_actors::service::Service;
@@ -24,18 +24,20 @@ use shiftboss_actors::tree::{self, Parts, TreeError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
+use crate::broker;
 use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
-use crate::lock::{self, LockFile};
+use crate::lock;
 use crate::logging;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::stores::{self, Database, Policy};
 use configuration::Configuration;
 use init_system::InitSystem;
+use locks::Locks;
 use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// What may be taken over is looked for no more often.
@@ -50,7 +52,9 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     // Nothing is made before all that is there was looked at, and the database is changed last.
     needs::faults(&settings.files()).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&settings.socket)?;
-    let mut locks = Locks::take(settings)?;
+    let daemon =
+        lock::this_process(&settings.database.name(), &settings.input, &settings.socket.path);
+    let mut locks = Locks::take(daemon, settings.database.file())?;
     binder.require_free()?;
     let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
     let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
@@ -75,7 +79,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
-        connections_max: needs::connections_max(settings),
+        connections_max: needs::connections_max(settings.connections_max, settings.fetchers.len()),
         operators: operators(settings, &locks.daemon)?,
         services,
     };
@@ -124,7 +128,7 @@ async fn run_tree(
     let mut unsound = None;
     let stop = async {
         tokio::select! {
-            () = signals::first(signals, configuration) => {}
+            () = signals::first(signals, Some(configuration)) => {}
             fault = checked(check) => unsound = Some(fault),
         }
     };
@@ -168,6 +172,9 @@ fn services(
     if let Some(path) = &settings.spool {
         services.push(Box::new(intake(path)?));
     }
+    if let Some(broker) = &settings.broker {
+        services.push(broker::service(broker.clone(), settings.relay_operators.clone())?);
+    }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     // What they get is beside the daemon's own files.
     let beside = settings.database.file().unwrap_or(&settings.socket.path).to_owned();
@@ -206,7 +213,7 @@ fn corrupt(database: &Database, fault: &str) -> Failure {
     Failure::new(ExitCode::BadData, text)
 }
 
-fn tree_failure(error: TreeError) -> Failure {
+pub(super) fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
         TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
         TreeError::Unready(_) => ExitCode::Unavailable,
@@ -215,79 +222,4 @@ fn tree_failure(error: TreeError) -> Failure {
         TreeError::Panicked(_) => ExitCode::Internal,
     };
     Failure::new(code, error.to_string())
-}
-
-/// What a refused start undoes, the last thing first.
-#[derive(Default)]
-struct Undo(Vec<Box<dyn FnOnce()>>);
-
-impl Undo {
-    fn add(&mut self, step: impl FnOnce() + 'static) {
-        self.0.push(Box::new(step));
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        while let Some(step) = self.0.pop() {
-            step();
-        }
-    }
-}
-
-/// The locks of a running daemon, released when dropped. Unless they were [kept](Locks::keep), the start
-/// was refused, and what it made is removed before.
-struct Locks {
-    undo: Undo,
-    daemon: Daemon,
-    /// A server's database is shared.
-    database: Option<LockFile>,
-    socket: LockFile,
-    directory: Directory,
-}
-
-impl Locks {
-    fn take(settings: &ServeSettings) -> Result<Self, Failure> {
-        let daemon =
-            lock::this_process(&settings.database.name(), &settings.input, &settings.socket.path);
-        let mut undo = Undo::default();
-        make_input(&settings.input, &mut undo)?;
-        let file = settings.database.file();
-        let database = file.map(|file| lock::take(file, &daemon)).transpose()?;
-        let new = file.filter(|file| !file.exists()).map(Path::to_owned);
-        let socket = lock::take(&settings.socket.path, &daemon)?;
-        let directory = lock::take_directory(&settings.input)?;
-        if let Some(database) = new {
-            undo.add(move || remove_database(&database));
-        }
-        Ok(Self { undo, daemon, database, socket, directory })
-    }
-
-    /// The daemon is up: what it made stays.
-    fn keep(&mut self) {
-        self.undo.0.clear();
-        self.database.iter_mut().for_each(LockFile::keep);
-        self.socket.keep();
-    }
-}
-
-fn make_input(input: &Path, undo: &mut Undo) -> Result<(), Failure> {
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let made: Vec<_> = input.ancestors().take_while(is_missing).map(Path::to_owned).collect();
-    std::fs::create_dir_all(input).map_err(|error| {
-        let text = format!("cannot make the input directory {}: {error}", input.display());
-        Failure::new(ExitCode::CannotCreate, text)
-    })?;
-    // One in which somebody has put something meanwhile stays.
-    undo.add(move || _ = made.iter().try_for_each(std::fs::remove_dir));
-    Ok(())
-}
-
-/// Nobody was answered from what such a database has, and lists are read again.
-fn remove_database(database: &Path) {
-    for ending in ["", "-wal", "-shm"] {
-        let mut file = database.as_os_str().to_owned();
-        file.push(ending);
-        let _ = std::fs::remove_file(file);
-    }
 }

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 
 use crate::exit::Failure;
+use crate::url::Url;
 
 /// What a URL of a server begins with.
-const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+pub(super) const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 /// A queue's database.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,10 +22,6 @@ pub enum Database {
     File(PathBuf),
     Server(Url),
 }
-
-/// A URL of a server, as it was typed. It is shown without its password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Url(String);
 
 impl Database {
     /// `None`: it is on a server.
@@ -70,32 +67,12 @@ impl Database {
     }
 }
 
-impl Url {
-    /// Whether it is one of a PostgreSQL server's.
-    pub(super) fn is_supported(&self) -> bool {
-        SCHEMES.iter().any(|scheme| self.0.starts_with(scheme))
-    }
-
-    /// `word:/`, whatever the word.
-    fn has_scheme(&self) -> bool {
-        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-        let scheme = self.0.split_once(":/").map_or("", |(scheme, _)| scheme);
-        !scheme.is_empty() && scheme.chars().all(is_part)
-    }
-
-    /// With its password.
-    #[cfg(feature = "postgres")]
-    pub(super) fn as_typed(&self) -> &str {
-        &self.0
-    }
-}
-
 impl From<PathBuf> for Database {
     /// What begins as a URL of a server is one; so is one of another kind, which is refused when it is used, unless there is
     /// a file of that name.
     fn from(typed: PathBuf) -> Self {
-        let url = Url(typed.to_string_lossy().into_owned());
-        let is_url = url.is_supported() || (url.has_scheme() && !typed.exists());
+        let url = Url::new(typed.to_string_lossy());
+        let is_url = url.begins_with(&SCHEMES) || (url.has_scheme() && !typed.exists());
         if is_url { Self::Server(url) } else { Self::File(typed) }
     }
 }
@@ -121,35 +98,10 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Leaves out what stands between the user and the last `@`, and any parameter that may be a password: one of that name,
-/// or whose name is written in escapes.
-impl fmt::Display for Url {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once(":/").unwrap_or_default();
-        write!(f, "{scheme}:/")?;
-        let place = match rest.rsplit_once('@') {
-            Some((user, place)) => {
-                write!(f, "{}@", user.split(':').next().unwrap_or_default())?;
-                place
-            }
-            None => rest,
-        };
-        let (place, parameters) = place.split_once('?').unwrap_or((place, ""));
-        f.write_str(place)?;
-        let is_harmless = |one: &&str| {
-            let name = one.split('=').next().unwrap_or_default();
-            !name.contains('%') && !name.contains("password")
-        };
-        let shown: Vec<&str> = parameters.split('&').filter(is_harmless).collect();
-        let shown = shown.join("&");
-        if shown.is_empty() { Ok(()) } else { write!(f, "?{shown}") }
-    }
-}
-
 /// A text that quotes words of a command line, without the passwords of those that are URLs.
 pub fn without_passwords(text: String, words: impl Iterator<Item = OsString>) -> String {
     let hide = |text: String, word: OsString| match Database::from(PathBuf::from(word)) {
-        Database::Server(url) => text.replace(&url.0, &url.to_string()),
+        Database::Server(url) => text.replace(url.as_typed(), &url.to_string()),
         Database::File(_) => text,
     };
     words.fold(text, hide)

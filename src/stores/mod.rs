@@ -23,11 +23,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
+#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
+use shiftboss_actors::store::StoreError;
 pub use shiftboss_actors::store::answers::TaskStatus;
 use shiftboss_actors::store::{ReadError, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
-pub use database::{Database, Url, without_passwords};
+pub use crate::url::Url;
+pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{Durability, Joining, Options, Policy, Polls};
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
@@ -95,5 +98,18 @@ pub fn read_failure(error: ReadError) -> Failure {
         ReadError::Denied(text) => Failure::new(ExitCode::Denied, text),
         ReadError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
         ReadError::Failed(text) => Failure::new(ExitCode::StoreIo, text),
+    }
+}
+
+/// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.
+#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
+pub(crate) fn start_failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),
+        StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),
+        StoreError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
+        // Another daemon, or relay, has the name.
+        StoreError::Rejected(text) => Failure::new(ExitCode::AlreadyRunning, text),
+        StoreError::Fatal(text) => Failure::new(ExitCode::Configuration, text),
     }
 }

@@ -5,14 +5,14 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use shiftboss_actors::store::{Reader, StoreError, StoreResult};
+use shiftboss_actors::store::{Reader, StoreResult};
 use tokio::runtime::Builder;
 
 use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server};
 use super::sqlite::transfer as file;
 use super::transfer;
-use super::{Joining, Left, Opened, Options, Url};
+use super::{Joining, Left, Opened, Options, Url, start_failure};
 use crate::exit::{ExitCode, Failure};
 
 /// Whether a URL can be used; asks no server.
@@ -87,7 +87,7 @@ pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
-    runtime.block_on(asked).map_err(failure)
+    runtime.block_on(asked).map_err(start_failure)
 }
 
 /// The machine and the input directory, which no two living daemons share. Containers of one machine differ by their host
@@ -97,16 +97,4 @@ fn owner(joining: &Joining) -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     format!("{} {host} {}", id.trim(), joining.input.display())
-}
-
-/// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.
-pub(super) fn failure(error: StoreError) -> Failure {
-    match error {
-        StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),
-        StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),
-        StoreError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
-        // Another daemon has the name.
-        StoreError::Rejected(text) => Failure::new(ExitCode::AlreadyRunning, text),
-        StoreError::Fatal(text) => Failure::new(ExitCode::Configuration, text),
-    }
 }

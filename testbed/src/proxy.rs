@@ -1,4 +1,4 @@
-//! Stands between a daemon and its server, and holds back, or cuts off, what they say to each other. By TCP.
+//! Stands between a daemon or a relay and its server or broker, and holds back, or cuts off, what they say to each other. By TCP.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +21,7 @@ enum Held {
 
 /// Works on a thread of its own until it is dropped.
 pub struct Proxy {
-    /// The database, by way of this proxy.
+    /// The database or the broker, by way of this proxy.
     pub url: String,
     orders: Arc<Orders>,
 }
@@ -74,11 +74,30 @@ impl Proxy {
     pub fn new(url: &str) -> io::Result<Self> {
         let config: Config = url.parse().map_err(io::Error::other)?;
         let target = Target::of(&config).ok_or_else(|| io::Error::other("a URL without a host"))?;
+        Self::between(target, |address| proxied(&config, address))
+    }
+
+    /// To the broker of a URL that has a host and a port.
+    ///
+    /// # Errors
+    /// When it has not, or there is no port to listen at.
+    pub fn to_broker(url: &str) -> io::Result<Self> {
+        let place = url.rsplit_once('@').and_then(|(_, rest)| rest.split('/').next());
+        let (host, port) = place
+            .and_then(|place| place.split_once(':'))
+            .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+            .ok_or_else(|| io::Error::other("a URL without a port"))?;
+        let old = format!("@{host}:{port}");
+        let target = Target::Host(host.to_owned(), port);
+        Self::between(target, |address| url.replace(&old, &format!("@{address}")))
+    }
+
+    fn between(target: Target, proxied: impl FnOnce(SocketAddr) -> String) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let (held, cuts) = (watch::Sender::new(Held::Nothing), watch::Sender::new(0));
         let orders = Arc::new(Orders { held, cuts, rest: Mutex::default() });
-        let url = proxied(&config, listener.local_addr()?);
+        let url = proxied(listener.local_addr()?);
         let heard = Arc::clone(&orders);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::spawn(move || runtime.block_on(serve(listener, target, heard)));

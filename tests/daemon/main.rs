@@ -14,6 +14,8 @@ mod logging;
 mod observed;
 #[cfg(feature = "postgres")]
 mod on_server;
+#[cfg(feature = "rabbitmq")]
+mod over_broker;
 mod safety;
 mod serving;
 #[cfg(feature = "postgres")]

@@ -1,4 +1,4 @@
-//! The program that was built without PostgreSQL (`--no-default-features`): it refuses what it cannot do, with a word about why.
+//! The program that was built without PostgreSQL and RabbitMQ (`--no-default-features`): it refuses what it cannot do, with a word about why.
 
 use crate::common::Site;
 
@@ -23,4 +23,20 @@ fn a_url_is_refused() {
         assert!(error.contains("built without PostgreSQL") && !error.contains("secret"), "{error}");
     }
     assert!(!site.path("other.db").exists() && !site.path("other-socket").exists());
+}
+
+#[test]
+fn a_broker_is_refused() {
+    let site = Site::new();
+    let broker = "amqp://user:secret@host/";
+    for command in [
+        &["serve", "--broker", broker, "state.db", "input", "other-socket"][..],
+        &["relay", broker, "input", "other-socket"],
+    ] {
+        let refused = site.run(command);
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(78), "{command:?}: {error}");
+        assert!(error.contains("built without RabbitMQ") && !error.contains("secret"), "{error}");
+    }
+    assert!(!site.path("state.db").exists() && !site.path("other-socket").exists());
 }

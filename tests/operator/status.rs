@@ -95,7 +95,7 @@ fn the_json_object() {
             "started": null,
         },
         "daemon_unknown": null,
-        "schema_version": 9,
+        "schema_version": 10,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,

@@ -132,7 +132,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         2,
         "the operator's path; what is below it is distrusted",
     ),
-    ("src/commands/serve.rs", "create_dir", 1, "the operator's path"),
+    ("src/commands/serve/locks.rs", "create_dir", 1, "the operator's path"),
     ("src/fetch/claim.rs", "renameat", 1, "replaces whatever has the name"),
     (
         "src/safe_file.rs",

@@ -43,8 +43,8 @@ struct Asked {
 pub(super) struct Replies {
     /// With the number of operations of each.
     asked: Vec<(usize, Reply)>,
-    /// Those that may end a lease, by their place in the batch.
-    ends: Vec<(usize, Operation)>,
+    /// Those that may end a lease or bring one, by their place in the batch.
+    of_leases: Vec<(usize, Operation)>,
     /// Whether an operation may have brought work for those who wait.
     pub(super) makes_work: bool,
     pub(super) writes: bool,
@@ -84,9 +84,9 @@ impl Gathered {
         };
         let makes_work = batch.iter().any(Operation::may_bring_work);
         let writes = batch.iter().any(writes);
-        let ends = batch.iter().enumerate().filter(|(_, operation)| may_end_lease(operation));
-        let ends = ends.map(|(at, operation)| (at, operation.clone())).collect();
-        (batch, Replies { asked, ends, makes_work, writes })
+        let of_leases = batch.iter().enumerate().filter(|(_, operation)| is_of_leases(operation));
+        let of_leases = of_leases.map(|(at, operation)| (at, operation.clone())).collect();
+        (batch, Replies { asked, of_leases, makes_work, writes })
     }
 
     /// The next request of a batch that has so many operations, which change so many rows. The first one always fits.
@@ -114,10 +114,10 @@ impl Replies {
         ctx: &mut Context<StorageActor>,
         outcomes: StoreResult<Vec<Result<Outcome, Rejected>>>,
     ) {
-        for (at, operation) in &self.ends {
+        for (at, operation) in &self.of_leases {
             let outcome =
                 outcomes.as_ref().ok().and_then(|outcomes| outcomes.get(*at)?.as_ref().ok());
-            outcome.into_iter().for_each(|outcome| actor.note_end(operation, outcome));
+            outcome.into_iter().for_each(|outcome| actor.note_leases(operation, outcome));
         }
         let mut outcomes = outcomes.map(Vec::into_iter);
         for (operations, reply) in self.asked {
@@ -130,13 +130,16 @@ impl Replies {
     }
 }
 
-/// Whether an attempt may have ended with an operation. [`Operation::Expire`] is the StorageActor's own.
-fn may_end_lease(operation: &Operation) -> bool {
+/// Whether a lease may have ended, or begun to be this daemon's, with an operation. [`Operation::Expire`] is the StorageActor's
+/// own, and a dispatch is answered to it.
+fn is_of_leases(operation: &Operation) -> bool {
     matches!(
         operation,
         Operation::CompleteAttempt(_)
             | Operation::Release(_)
             | Operation::Undo(_)
             | Operation::Requeue(_)
+            | Operation::Heartbeat(_)
+            | Operation::LoseRelay(_)
     )
 }

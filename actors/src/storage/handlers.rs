@@ -8,7 +8,8 @@ use tracing::{debug, info};
 
 use super::StorageActor;
 use super::messages::{
-    HandOut, HowAreYou, Pause, Perform, Ping, RunsChanged, Shutdown, TakeJob, UndoHandOut, Work,
+    FollowWork, HandOut, HowAreYou, Pause, Perform, Ping, RunsChanged, Shutdown, TakeJob,
+    UndoHandOut, Work,
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
@@ -164,6 +165,14 @@ impl Handler<RunsChanged> for StorageActor {
         self.runs_changed.asked = Some(reply);
         self.runs_changed.tell();
         result
+    }
+}
+
+impl Handler<FollowWork> for StorageActor {
+    type Result = ();
+
+    fn handle(&mut self, FollowWork(notify): FollowWork, _: &mut Self::Context) {
+        self.work_followers.push(notify);
     }
 }
 

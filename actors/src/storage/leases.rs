@@ -81,8 +81,8 @@ impl LeaseClock {
 }
 
 impl StorageActor {
-    /// The lease of an attempt that has ended does not run on.
-    pub(super) fn note_end(&mut self, operation: &Operation, outcome: &Outcome) {
+    /// The lease of an attempt that has ended does not run on; and one that came from elsewhere is to run here.
+    pub(super) fn note_leases(&mut self, operation: &Operation, outcome: &Outcome) {
         let ended = match (operation, outcome) {
             (Operation::CompleteAttempt(it), Outcome::CompleteAttempt(Ack::Recorded)) => it.attempt,
             (Operation::Release(it), Outcome::Release(Ack::Recorded)) => it.0,
@@ -91,6 +91,14 @@ impl StorageActor {
                 let (key, attempt) = (&it.0, *attempt);
                 info!(%key, attempt = attempt.0, "An operator put a job back that was in flight.");
                 attempt
+            }
+            (Operation::Heartbeat(it), Outcome::Heartbeat(Ack::Recorded)) => {
+                self.leases.is_complete &= self.leases.running.contains_key(&it.0);
+                return;
+            }
+            (Operation::LoseRelay(_), Outcome::LoseRelay(Some(_))) => {
+                self.leases.is_complete = false;
+                return;
             }
             _ => return,
         };

@@ -2,11 +2,13 @@
 //!
 //! Most is an operation of the store, sent as [`Perform`]. The other messages need more of the StorageActor than
 //! the store's answer: those of connections ([`TakeJob`], [`Wait`], [`UndoHandOut`], [`Pause`], [`HowAreYou`]), of the
-//! watcher ([`RunsChanged`]), and of the tree ([`Ping`], [`Shutdown`]).
+//! watcher ([`RunsChanged`]), of services ([`FollowWork`]), and of the tree ([`Ping`], [`Shutdown`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use tokio::sync::Notify;
 
 use super::StorageActor;
 use crate::live::Health;
@@ -60,6 +62,11 @@ pub struct Wait {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct RunsChanged;
+
+/// Has `notify` woken whenever there may be work that was not there before, from now on.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct FollowWork(pub Arc<Notify>);
 
 /// Reads the database, and tells how storage is.
 #[derive(Debug, Message)]

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, InputDirectory,
-    LeaseHolder, Registered, Rejected, Requeued, RowBatch, SpoolEntry, StoreError, StoreResult,
-    StoredRun,
+    JoinedRelay, LeaseHolder, Registered, Rejected, Relay, RelayAnswer, Requeued, RowBatch,
+    SpoolEntry, StoreError, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
@@ -34,23 +36,25 @@ pub type Outcomes = std::vec::IntoIter<Result<Outcome, Rejected>>;
 macro_rules! operations {
     (@struct [$($doc:tt)*] $request:ident { $($fields:tt)* }) => {
         $($doc)*
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $request { $($fields)* }
     };
     (@struct [$($doc:tt)*] $request:ident $(($field:ty))?) => {
         $($doc)*
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $request $((pub $field))?;
     };
     ($($(#[$doc:meta])* $request:ident $({ $($fields:tt)* })? $(($field:ty))? => $answer:ty,)*) => {
         $(operations!(@struct [$(#[$doc])*] $request $({ $($fields)* })? $(($field))?);)*
 
         /// One step of a batch.
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
         pub enum Operation { $($request($request),)* }
 
         /// What came of an [`Operation`].
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
         pub enum Outcome { $($request($answer),)* }
 
         $(impl Request for $request {
@@ -192,6 +196,28 @@ operations! {
     /// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
     ForgetFetcher(Arc<str>) => (),
 
+    /// Lets a relay act on this queue, under a name of its own; under an earlier epoch of the name nothing is carried out
+    /// any more. What the relay of that name had before is its own still, but for leases that were taken from it.
+    JoinRelay {
+        pub name: Arc<str>,
+        /// Which process it is, so that it is known again.
+        pub process: Arc<str>,
+    } => JoinedRelay,
+
+    /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
+    /// carried out once: said again, it is answered as the first time. A batch that only reads has none.
+    Relayed {
+        /// The one that the relay joined with.
+        pub epoch: i64,
+        pub number: i64,
+        /// None of relays.
+        pub operations: Vec<Operation>,
+    } => RelayAnswer,
+
+    /// Takes a relay for dead: nothing is carried out in its name any more, and the jobs that are leased through it are this
+    /// daemon's. Says how many; `None`: it has another epoch by now.
+    LoseRelay { pub epoch: i64 } => Option<u64>,
+
     /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
     Probe => (),
 
@@ -215,43 +241,49 @@ operations! {
 
     /// All that is noted of managed fetchers, by name.
     FetcherRecords => Vec<FetcherRecord>,
+
+    /// The relays that have joined and were not lost since, by name.
+    Relays => Vec<Relay>,
 }
 
 impl Operation {
     /// It changes nothing: a batch of such ones needs no lock, so nobody's is in the way.
     pub fn only_reads(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Relayed(it) => it.operations.iter().all(Self::only_reads),
             Self::Heartbeat(_)
-                | Self::Runs(_)
-                | Self::Leases(_)
-                | Self::HasWork(_)
-                | Self::CountInFlight(_)
-                | Self::WhyIdle(_)
-                | Self::AcceptedEntries(_)
-                | Self::FetcherRecords(_)
-        )
+            | Self::Runs(_)
+            | Self::Leases(_)
+            | Self::HasWork(_)
+            | Self::CountInFlight(_)
+            | Self::WhyIdle(_)
+            | Self::AcceptedEntries(_)
+            | Self::FetcherRecords(_)
+            | Self::Relays(_) => true,
+            _ => false,
+        }
     }
 
     /// A job may be there because of it that was not there before. Of an end that is so where its key has more than this job.
     pub fn may_bring_work(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Relayed(it) => it.operations.iter().any(Self::may_bring_work),
             Self::Complete(_)
-                | Self::CompleteAttempt(_)
-                | Self::Release(_)
-                | Self::Expire(_)
-                | Self::Undo(_)
-                | Self::Retry(_)
-                | Self::Requeue(_)
-                | Self::SetPaused(_)
-                | Self::AddRows(_)
-                | Self::Prune(_)
-                | Self::DeleteRuns(_)
-                | Self::AddTask(_)
-                | Self::CancelTasks(_)
-                | Self::AcceptEntries(_)
-        )
+            | Self::CompleteAttempt(_)
+            | Self::Release(_)
+            | Self::Expire(_)
+            | Self::Undo(_)
+            | Self::Retry(_)
+            | Self::Requeue(_)
+            | Self::SetPaused(_)
+            | Self::AddRows(_)
+            | Self::Prune(_)
+            | Self::DeleteRuns(_)
+            | Self::AddTask(_)
+            | Self::CancelTasks(_)
+            | Self::AcceptEntries(_) => true,
+            _ => false,
+        }
     }
 
     /// Rows that it changes at the most, if it may be many: such a one costs least as the first of a transaction.
@@ -259,6 +291,7 @@ impl Operation {
         match self {
             Self::AddRows(AddRows(batch)) => batch.rows.len(),
             Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
+            Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
             _ => 0,
         }
     }

@@ -1,12 +1,16 @@
 //! Values of `serve`'s settings, as they are typed and as they stand in a file, and why some do not go together.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use crate::cli::absolute;
 use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
+use crate::exit::Failure;
 use crate::stores::{Database, Polls};
+use crate::url::Url;
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
@@ -21,6 +25,10 @@ pub(super) const CLASSIC_SERVER: &str = "the classic rules are those of a superv
 pub(super) const PROCESS_SERVER: &str =
     "with a database on a server, an answer always outlives a power cut: leave out durability";
 pub(super) const SERVER_ONLY: &str = "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL";
+pub(super) const CLASSIC_BROKER: &str =
+    "the classic rules know no relays: leave out broker or classic";
+pub(super) const SERVER_BROKER: &str =
+    "a queue on a server takes no relays yet: leave out broker, or give a database in a file";
 pub(super) const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
 
@@ -48,7 +56,7 @@ pub(super) fn expired_leases_of_file<'de, D: Deserializer<'de>>(
 }
 
 /// Permission bits.
-pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
+pub(in crate::cli) fn parse_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
@@ -63,6 +71,10 @@ pub(super) fn database_of_file<'de, D: Deserializer<'de>>(
     typed: D,
 ) -> Result<Option<Database>, D::Error> {
     Ok(path(typed)?.map(Database::from))
+}
+
+pub(super) fn url_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Url>, D::Error> {
+    Ok(Some(Url::new(String::deserialize(typed)?)))
 }
 
 pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
@@ -83,4 +95,27 @@ pub(super) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
 pub(super) fn polls(alone: Option<Duration>, notified: Option<Duration>) -> Polls {
     let usual = Polls::default();
     Polls { alone: alone.unwrap_or(usual.alone), notified: notified.unwrap_or(usual.notified) }
+}
+
+pub(super) fn absolute_database(said: Option<Database>) -> Result<Database, Failure> {
+    let database = said.ok_or_else(|| missing("DATABASE"))?;
+    database
+        .absolute()
+        .map_err(|error| Failure::usage(format!("the database cannot be used: {error}")))
+}
+
+pub(super) fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
+    absolute(path.ok_or_else(|| missing(what))?)
+}
+
+fn missing(what: &str) -> Failure {
+    let key = what.to_lowercase();
+    Failure::usage(format!(
+        "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
+    ))
+}
+
+/// The machine's.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -40,7 +40,7 @@ pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
     Ok(settings)
 }
 
-pub(super) struct Configuration {
+pub(in crate::commands) struct Configuration {
     typed: ServeArguments,
     in_force: ServeSettings,
     fetchers: watch::Sender<Vec<FetcherTable>>,

@@ -6,9 +6,9 @@ use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
 /// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is notified.
-pub(super) struct InitSystem<F> {
+pub(in crate::commands) struct InitSystem<F> {
     /// What else is to be done once workers can connect.
-    pub(super) at_ready: F,
+    pub(in crate::commands) at_ready: F,
 }
 
 impl<F: FnMut()> InitSystem<F> {

@@ -12,7 +12,6 @@ use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Resource, getrlimit};
 use tracing::warn;
 
-use crate::cli::ServeSettings;
 use crate::config::{DaemonFiles, FetcherTable};
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::RUNS_MAX;
@@ -131,8 +130,7 @@ fn nearest(path: &Path) -> &Path {
 
 /// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
 /// house must not keep the daemon from working.
-pub(super) fn connections_max(settings: &ServeSettings) -> usize {
-    let (wanted, fetchers) = (settings.connections_max, settings.fetchers.len());
+pub(in crate::commands) fn connections_max(wanted: usize, fetchers: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return wanted;
     };

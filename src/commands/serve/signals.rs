@@ -11,7 +11,7 @@ use crate::signals::{HANG_UP, SIGNAL_BASE, Signals};
 
 /// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
 #[allow(unsafe_code)]
-pub(super) fn ignore_hang_up() {
+pub(in crate::commands) fn ignore_hang_up() {
     // SAFETY: to ignore a signal installs no handler.
     let ignored = unsafe { nix::sys::signal::signal(StandardSignal::SIGHUP, SigHandler::SigIgn) };
     if let Err(error) = ignored {
@@ -20,13 +20,18 @@ pub(super) fn ignore_hang_up() {
 }
 
 /// Resolves at the first SIGTERM or SIGINT. A second one ends the process at once. SIGHUP
-/// reloads meanwhile.
-pub(super) async fn first(mut signals: Signals, configuration: Configuration) {
-    let configuration = Rc::new(Mutex::new(configuration));
+/// reloads meanwhile, if there is a configuration.
+pub(in crate::commands) async fn first(mut signals: Signals, configuration: Option<Configuration>) {
+    let configuration = configuration.map(|configuration| Rc::new(Mutex::new(configuration)));
     let number = loop {
         match signals.next().await {
             // One that comes while the file is being read has it read once more.
-            HANG_UP => _ = actix_rt::spawn(reload(Rc::clone(&configuration))),
+            HANG_UP => match &configuration {
+                Some(configuration) => _ = actix_rt::spawn(reload(Rc::clone(configuration))),
+                None => {
+                    info!("SIGHUP is ignored: there is no configuration file to be read again.")
+                }
+            },
             number => break number,
         }
     };

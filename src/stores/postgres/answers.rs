@@ -87,6 +87,9 @@ impl Answer {
             Op::ForgetAccepted(_) => Out::ForgetAccepted(()),
             Op::NoteFetcher(_) => Out::NoteFetcher(()),
             Op::ForgetFetcher(_) => Out::ForgetFetcher(()),
+            Op::JoinRelay(_) | Op::Relayed(_) | Op::LoseRelay(_) | Op::Relays(_) => {
+                return Ok(Err(Rejected("a queue on a server takes no relays".to_owned())));
+            }
             Op::Probe(_) => Out::Probe(()),
             Op::Runs(_) => {
                 let runs: Vec<RunRow> = self.detail()?;

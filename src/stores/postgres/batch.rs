@@ -179,6 +179,9 @@ fn step(operation: &Operation) -> Step<'_> {
             Step { name: Some(&it.0.name), ..with("note_fetcher", record) }
         }
         Op::ForgetFetcher(it) => Step { name: Some(&it.0), ..named("forget_fetcher") },
+        // Rejected with the answer.
+        Op::JoinRelay(_) | Op::Relayed(_) | Op::LoseRelay(_) => named("probe"),
+        Op::Relays(_) => named("has_work"),
         Op::Probe(_) => named("probe"),
         Op::Runs(_) => named("runs"),
         Op::Leases(_) => named("leases"),

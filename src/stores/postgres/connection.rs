@@ -6,10 +6,9 @@ use std::future::{Future, poll_fn};
 use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
-use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::model::jitter;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::config::{Config, Host};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -17,7 +16,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::error::{classify, in_words, unconnected};
 use super::{password, tls};
 use crate::exit::{ExitCode, Failure};
-use crate::stores::Url;
+use crate::stores::database::SCHEMES;
+use crate::url::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ impl Server {
     pub(crate) fn new(url: &Url) -> Result<Self, Failure> {
         let refused = |code, why| Failure::new(code, format!("{url} cannot be used: {why}"));
         let wrong = |why: String| refused(ExitCode::Usage, why);
-        if !url.is_supported() {
+        if !url.begins_with(&SCHEMES) {
             let how = "a database on a server is written postgres://USER@HOST/DATABASE, and one in a file as its path";
             return Err(wrong(how.to_owned()));
         }
@@ -187,38 +187,6 @@ pub(super) fn unanswered() -> StoreError {
 
 fn too_late(who_did: &str) -> StoreError {
     StoreError::Busy(format!("{who_did} not answer within {} s", CALL_MAX.as_secs()))
-}
-
-/// When a server that could not be reached is tried again; what is asked before is refused at once.
-pub(super) struct Reconnect {
-    backoff: Backoff,
-    refused: Option<(Instant, StoreError)>,
-}
-
-impl Default for Reconnect {
-    fn default() -> Self {
-        Self { backoff: Backoff::new(RECONNECT.0, RECONNECT.1), refused: None }
-    }
-}
-
-impl Reconnect {
-    /// # Errors
-    /// As the last try failed, while it is too early for another one.
-    pub(super) fn allowed(&self) -> Result<(), StoreError> {
-        match &self.refused {
-            Some((until, error)) if Instant::now() < *until => Err(error.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn failed(&mut self, error: StoreError) -> StoreError {
-        self.refused = Some((Instant::now() + self.backoff.next_delay(), error.clone()));
-        error
-    }
-
-    pub(super) fn succeeded(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //!
 //! Shared by [`store`](super::store) and [`companion`](super::companion). It calls nothing.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use shiftboss_actors::store::{Changed, StoreError, StoreResult};
+use shiftboss_protocol::backoff::shortened;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -224,10 +224,4 @@ impl Membership {
             self.tell_change(Changed::Leases);
         }
     }
-}
-
-/// A time between half of this one and all of it: daemons that began together do not ask together.
-fn shortened(time: Duration) -> Duration {
-    let share = RandomState::new().hash_one(0_u8) % 1_000;
-    time / 2 + time.mul_f64(share as f64 / 2_000.0)
 }

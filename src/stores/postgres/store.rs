@@ -25,11 +25,12 @@ use tracing::info;
 use super::answers::Answer;
 use super::batch::Batch;
 use super::companion::{accompany, boot_time};
-use super::connection::{CALL_MAX, Connection, Reconnect, Server, limited, unanswered};
+use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
 use super::membership::{Identity, Membership};
 use super::schema;
 use super::standstill::{Asked, wait_out};
+use crate::reconnect::Reconnect;
 use crate::stores::options::Options;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
@@ -103,7 +104,7 @@ impl PostgresStore {
             options,
             joined: None,
             companion: None,
-            reconnect: Reconnect::default(),
+            reconnect: Reconnect::new(RECONNECT),
             lost_call: None,
             calls: 0,
             drains: false,

@@ -19,7 +19,7 @@ use super::error::classify;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::mark::Mark;
-use crate::stores::server::failure;
+use crate::stores::start_failure;
 
 /// Whoever moves a queue holds this lock of the database, and a daemon that joins shares it (schema/daemons.sql).
 const LOCK: &str = "SELECT pg_try_advisory_lock(move_lock())";
@@ -66,12 +66,12 @@ impl Held {
             .await?;
             Ok((connection, watch))
         });
-        let (connection, watch) = held.map_err(failure)?;
+        let (connection, watch) = held.map_err(start_failure)?;
         Ok(Self { runtime, connection, watch, name: server.url().to_string() })
     }
 
     fn migrate(&self) -> Result<(), Failure> {
-        self.runtime.block_on(schema::migrate(self.client())).map_err(failure)
+        self.runtime.block_on(schema::migrate(self.client())).map_err(start_failure)
     }
 
     fn client(&self) -> &Client {
@@ -87,7 +87,7 @@ impl Held {
                 let text = format!("the move was broken off by {name}: {text}. Run it again");
                 Failure::new(ExitCode::Unavailable, text)
             }
-            error => failure(error),
+            error => start_failure(error),
         })
     }
 

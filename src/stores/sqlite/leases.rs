@@ -122,9 +122,15 @@ impl Session<'_> {
         self.set_last_started(key, Some(started))
     }
 
+    /// The attempt is the asker's from now on: its worker may have come from elsewhere.
     pub(super) fn heartbeat(&self, attempt: Attempt) -> Result<Ack> {
-        let leased = self.leased(attempt.0)?;
-        Ok(if leased.is_some() { Ack::Recorded } else { Ack::Stale })
+        if self.leased(attempt.0)?.is_none() {
+            return Ok(Ack::Stale);
+        }
+        if self.lease_of(attempt)? != self.relay {
+            self.take_lease(attempt)?;
+        }
+        Ok(Ack::Recorded)
     }
 
     pub(super) fn release_attempt(&mut self, attempt: Attempt, now: UnixSeconds) -> Result<Ack> {
@@ -163,7 +169,9 @@ impl Session<'_> {
         attempt: Attempt,
         now: UnixSeconds,
     ) -> Result<Option<ExpiredLease>> {
-        let Some((key, delivery)) = self.leased(attempt.0)? else {
+        // Who sees to it by now knows when it ends.
+        let is_own = self.lease_of(attempt)? == self.relay;
+        let Some((key, delivery)) = self.leased(attempt.0)?.filter(|_| is_own) else {
             return Ok(None);
         };
         let dead_letter = delivery.delivery_count >= self.queue.max_expired_leases;
@@ -210,13 +218,17 @@ impl Session<'_> {
 
     pub(super) fn all_leases(&self) -> Result<Vec<(Attempt, u32)>> {
         let sql = "SELECT attempt, lease FROM shiftboss_deliveries INDEXED BY shiftboss_leased
-            WHERE lease IS NOT NULL";
-        let leases = self.rows::<(i64, u32)>(sql, [])?;
+            WHERE lease IS NOT NULL AND (SELECT relay FROM shiftboss_relay_leases AS own
+                WHERE own.attempt = shiftboss_deliveries.attempt) IS ?1";
+        let leases = self.rows::<(i64, u32)>(sql, [self.relay])?;
         Ok(leases.into_iter().map(|(attempt, seconds)| (Attempt(attempt), seconds)).collect())
     }
 
-    /// Jobs that are out: leased ones, and classic ones whose lease lives.
+    /// Jobs that are out: leased ones, and classic ones whose lease lives. Of a relay, those that are leased through it.
     pub(super) fn count_in_flight(&self, now: UnixSeconds) -> Result<u64> {
+        if self.relay.is_some() {
+            return Ok(self.all_leases()?.len() as u64);
+        }
         let sql =
             "SELECT count(*) FROM shiftboss_in_flight WHERE lease IS NOT NULL OR started >= ?1";
         let since = self.queue.policy.expired(now);

@@ -5,9 +5,9 @@
 //! The schema is in `migrations/`, `triggers.sql` and [`schema`]; opening and refusing in [`open`], damage in
 //! [`damage`] and [`mod@recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
-//! memory between jobs in [`dispatch_cache`] and [`write_behind`]; runs and rows in [`runs`]; single tasks in
+//! memory between jobs in [`dispatch_cache`] and [`write_behind`]; runs and rows in [`runs`] and [`rowids`]; single tasks in
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
-//! daemon notes of itself in [`records`]; what triggers do for others in [`derived_state`]; the log under load in
+//! daemon notes of itself in [`records`], what relays have in [`relays`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
 //! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers have [`snapshot`] and [`views`].
 
@@ -34,6 +34,8 @@ mod partitions;
 mod query;
 mod records;
 mod recover;
+mod relays;
+mod rowids;
 mod rows;
 mod runs;
 mod schema;

@@ -27,7 +27,7 @@ use super::schema::TASKS_ID;
 use super::session::{Queue, Session};
 use super::store::SqliteStore;
 use super::write_behind::WriteBehindCounters;
-use super::{damage, file, listings, schema, transfer};
+use super::{damage, file, listings, relays, schema, transfer};
 use crate::exit::{ExitCode, Failure};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
@@ -110,6 +110,7 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
         paused: is_paused(connection)?,
         max_single_tasks: options.max_single_tasks.into(),
         max_expired_leases: options.max_expired_leases.into(),
+        has_relays: relays::are_any(connection)?,
     };
     // What triggers do for others is done by `derived_state` from here on.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;

@@ -67,6 +67,9 @@ impl Session<'_> {
     }
 
     pub(super) fn set_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> Result<()> {
+        if let Some(relay) = self.relay {
+            return self.set_relay_input(relay, input, now);
+        }
         match input {
             InputDirectory::There(identity) => {
                 set_state(self, "input_directory", &identity.to_string())?;
@@ -84,12 +87,22 @@ impl Session<'_> {
     }
 
     pub(super) fn note_rejected(&self, file: &RejectFile, now: UnixSeconds) -> Result<()> {
+        if let Some(relay) = self.relay {
+            let sql = "INSERT INTO shiftboss_relay_rejected_files (relay, name, reason, since)
+                VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT (relay, name) DO UPDATE SET reason = excluded.reason";
+            return self.run(sql, (relay, &file.name, &file.reason, now));
+        }
         let sql = "INSERT INTO shiftboss_rejected_files (name, reason, since) VALUES (?1, ?2, ?3)
             ON CONFLICT (name) DO UPDATE SET reason = excluded.reason";
         self.run(sql, (&file.name, &file.reason, now))
     }
 
     pub(super) fn forget_rejected(&self, name: &str) -> Result<()> {
+        if let Some(relay) = self.relay {
+            let sql = "DELETE FROM shiftboss_relay_rejected_files WHERE relay = ?1 AND name = ?2";
+            return self.run(sql, (relay, name));
+        }
         self.run("DELETE FROM shiftboss_rejected_files WHERE name = ?1", [name])
     }
 

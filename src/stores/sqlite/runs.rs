@@ -1,21 +1,17 @@
 //! Runs and their rows: registering, adding, deleting in steps (spec 4).
 
-use rusqlite::{Connection, OptionalExtension, Result, Row};
+use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_actors::file_identity::{FileTimes, Position};
-use shiftboss_actors::store::{Reading, RowBatch, StoredRun};
+use shiftboss_actors::store::{Reading, Registered, RowBatch, StoredRun};
 use shiftboss_protocol::model::{Row as Line, Run};
 
 use super::error::rejected;
 use super::partitions::partition_for;
 use super::query::Query;
+use super::rowids::RowidAllocator;
 use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
 use super::session::Session;
-
-/// Bits of a rowid below the jitter, so that rows of equal jitter have room.
-const SEQUENCE_BITS: u32 = 31;
-/// Tries of a row whose rowid is taken, which takes the same jitter and 2^31 rows in between.
-const TRIES_MAX: u32 = 1000;
 
 /// A run with its counts and position; the columns of [`read_run`].
 const RUNS: &str = "SELECT name, run.run_started, is_complete, rows, deleting,
@@ -62,20 +58,29 @@ fn read_position(row: &Row<'_>) -> Result<Option<Position>> {
 }
 
 impl Session<'_> {
-    /// All but those of single tasks, which may be very many.
+    /// The asker's own; none of single tasks, which may be very many.
     pub(super) fn all_runs(&self) -> Result<Vec<StoredRun>> {
-        let sql = format!("{RUNS} WHERE run.fetcher_id <> {TASKS_ID}");
-        self.connection.prepare_cached(&sql)?.query_map([], read_run)?.collect()
+        let sql = format!(
+            "{RUNS} WHERE run.fetcher_id <> {TASKS_ID} AND (SELECT relay
+                FROM shiftboss_relay_fetchers AS own WHERE own.name = fetchers.name) IS ?1"
+        );
+        self.connection.prepare_cached(&sql)?.query_map([self.relay], read_run)?.collect()
     }
 
-    /// `None`: its fetcher is not known.
+    /// `None`: its fetcher is not known, or somebody else's.
     pub(super) fn run_id(&self, run: &Run) -> Result<Option<RunId>> {
+        if !self.is_own(&run.fetcher)? {
+            return Ok(None);
+        }
         let sql = "SELECT fetcher_id FROM fetchers WHERE name = ?1";
         let fetcher_id = self.value(sql, [&*run.fetcher]).optional()?;
         Ok(fetcher_id.map(|fetcher_id| RunId { fetcher_id, started: run.started }))
     }
 
-    pub(super) fn register(&mut self, run: &Run) -> Result<StoredRun> {
+    pub(super) fn register(&mut self, run: &Run) -> Result<Registered> {
+        if let Some(why) = self.take_fetcher(&run.fetcher)? {
+            return Ok(Registered::Elsewhere(why));
+        }
         let fetcher = "INSERT INTO fetchers (name) SELECT ?1
             WHERE NOT EXISTS (SELECT 1 FROM fetchers WHERE name = ?1)";
         self.run(fetcher, [&*run.fetcher])?;
@@ -93,7 +98,7 @@ impl Session<'_> {
         if stored.deleting {
             return Err(rejected(format!("run {run} is being deleted")));
         }
-        Ok(stored)
+        Ok(Registered::Run(stored))
     }
 
     pub(super) fn add(&mut self, batch: &RowBatch) -> Result<()> {
@@ -315,86 +320,5 @@ impl Session<'_> {
         let sql = "DELETE FROM fetchers WHERE fetcher_id = ?1
             AND NOT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1)";
         self.run(sql, [run.fetcher_id])
-    }
-}
-
-/// Gives out rowids in the order in which new keys are dispatched. What is dispatched one after the other then shares
-/// pages, and a commit writes few of them: that counts for more than the number of statements. Loading scatters its
-/// rows instead. The order is only good, never needed: rows of an older database, or after a VACUUM, may lie anywhere.
-#[derive(Debug)]
-struct RowidAllocator {
-    /// Rows that were ever given a rowid.
-    sequence: i64,
-}
-
-impl RowidAllocator {
-    fn load(connection: &Connection) -> Result<Self> {
-        let sql = "SELECT value FROM shiftboss_counters WHERE name = 'row'";
-        let sequence = connection.value(sql, [])?;
-        Ok(Self { sequence })
-    }
-
-    fn store(&self, connection: &Connection) -> Result<()> {
-        let sql = "UPDATE shiftboss_counters SET value = ?1 WHERE name = 'row'";
-        connection.run(sql, [self.sequence])
-    }
-
-    /// Calls `insert` with a rowid for a key of that jitter, again if it is taken.
-    fn claim(
-        &mut self,
-        jitter: i32,
-        mut insert: impl FnMut(i64) -> Result<usize>,
-    ) -> Result<usize> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            match insert(self.next(jitter)) {
-                Err(error) if is_taken(&error) && tries < TRIES_MAX => {}
-                outcome => return outcome,
-            }
-        }
-    }
-
-    fn next(&mut self, jitter: i32) -> i64 {
-        self.sequence = self.sequence.wrapping_add(1);
-        rowid(jitter, self.sequence)
-    }
-}
-
-/// The place of a row in the file, by its key's jitter and the number of rows so far.
-pub(super) fn rowid(jitter: i32, sequence: i64) -> i64 {
-    let in_order = i64::from(jitter) - i64::from(i32::MIN);
-    (in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1))
-}
-
-fn is_taken(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Rowids follow the jitter, are positive, and fit.
-    #[test]
-    fn rowids_are_in_the_order_of_jitter() {
-        let mut rowids = RowidAllocator { sequence: (1 << SEQUENCE_BITS) - 2 };
-        let taken: Vec<i64> =
-            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| rowids.next(jitter)).to_vec();
-        assert!(taken.is_sorted() && taken[0] >= 0, "{taken:?}");
-    }
-
-    /// A rowid that is taken is not the end of it.
-    #[test]
-    fn a_taken_rowid_is_passed_over() {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch("CREATE TABLE t (name)").unwrap();
-        let sql = "INSERT INTO t (rowid, name) VALUES (?1, 'x')";
-        for _ in 0..3 {
-            let mut rowids = RowidAllocator { sequence: 0 };
-            let inserted = rowids.claim(7, |rowid| connection.execute(sql, [rowid]));
-            assert_eq!(inserted.unwrap(), 1);
-        }
     }
 }

@@ -27,12 +27,16 @@ pub(super) struct Queue {
     pub(super) max_single_tasks: i64,
     /// A job is a dead letter after so many expired leases.
     pub(super) max_expired_leases: i64,
+    /// Somebody else than the daemon may have lists and leases.
+    pub(super) has_relays: bool,
 }
 
 /// See the module's documentation.
 pub(super) struct Session<'c> {
     pub(super) connection: &'c Connection,
     pub(super) queue: &'c mut Queue,
+    /// In whose name it is asked; `None`: the daemon's own.
+    pub(super) relay: Option<i64>,
     /// Statements that were used, but for those in use: the connection's own cache, which hashes their texts, would
     /// take a tenth of all instructions.
     statements: RefCell<Vec<(&'static str, CachedStatement<'c>)>>,
@@ -40,7 +44,7 @@ pub(super) struct Session<'c> {
 
 impl<'c> Session<'c> {
     pub(super) fn new(connection: &'c Connection, queue: &'c mut Queue) -> Self {
-        Self { connection, queue, statements: RefCell::default() }
+        Self { connection, queue, relay: None, statements: RefCell::default() }
     }
 
     fn prepared(&self, sql: &'static str) -> Result<CachedStatement<'c>> {

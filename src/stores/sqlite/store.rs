@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use rusqlite::{Connection, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Changed, Checkpoint, Operation, Outcome, Registered, Rejected, Store, StoreError, StoreFuture,
-    StoreResult,
+    Changed, Checkpoint, Operation, Outcome, Rejected, RelayAnswer, Relayed, Store, StoreError,
+    StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -24,6 +24,7 @@ use super::options::Durability;
 use super::partitions::Partitions;
 use super::query::Query;
 use super::records::{is_paused, state};
+use super::relays::Standing;
 use super::session::{Queue, Session};
 use super::{damage, file};
 
@@ -59,6 +60,8 @@ impl SqliteStore {
 
 /// What came of each operation of a batch.
 type Outcomes = Vec<Result<Outcome, Rejected>>;
+/// Operations that were rejected half-way, by their place in the batch; those of a relay, by that of its batch first.
+type RejectedAt = BTreeMap<(Option<usize>, usize), Rejected>;
 
 impl Store for SqliteStore {
     fn apply(&mut self, now: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
@@ -97,7 +100,11 @@ impl SqliteStore {
     fn apply_synced(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
         if batch.iter().all(Operation::only_reads) {
             let mut session = self.session();
-            return batch.iter().map(|asked| Ok(Ok(session.perform(asked, now)?))).collect();
+            let mut rejected = RejectedAt::new();
+            let read = session.perform_each(now, None, batch, &mut rejected)?;
+            return read.ok_or_else(|| {
+                StoreError::Rejected(rejected.into_values().map(|why| why.0).collect())
+            });
         }
         if !batch.iter().any(|operation| matches!(operation, Operation::AcceptEntries(_))) {
             return self.transact(now, batch);
@@ -113,7 +120,7 @@ impl SqliteStore {
     /// is done again without that one. That is rare, and a savepoint for each operation would cost every
     /// one a copy of each page that it changes.
     fn transact(&mut self, now: UnixSeconds, batch: &[Operation]) -> StoreResult<Outcomes> {
-        let mut rejected = BTreeMap::new();
+        let mut rejected = RejectedAt::new();
         loop {
             self.lock_yielding.wait();
             self.connection.run("BEGIN IMMEDIATE", []).map_err(classify)?;
@@ -175,24 +182,44 @@ impl Session<'_> {
         &mut self,
         now: UnixSeconds,
         batch: &[Operation],
-        rejected: &mut BTreeMap<usize, Rejected>,
+        rejected: &mut RejectedAt,
     ) -> StoreResult<Option<Outcomes>> {
         self.notice_others().map_err(classify)?;
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for (at, operation) in batch.iter().enumerate() {
-            if let Some(why) = rejected.get(&at) {
+        self.perform_each(now, None, batch, rejected)
+    }
+
+    /// Operations of the batch itself, or of a relay's batch that is at a place in it.
+    fn perform_each(
+        &mut self,
+        now: UnixSeconds,
+        within: Option<usize>,
+        operations: &[Operation],
+        rejected: &mut RejectedAt,
+    ) -> StoreResult<Option<Outcomes>> {
+        let mut outcomes = Vec::with_capacity(operations.len());
+        for (at, operation) in operations.iter().enumerate() {
+            if let Some(why) = rejected.get(&(within, at)) {
                 outcomes.push(Err(why.clone()));
                 continue;
             }
             let changes = self.connection.total_changes();
-            match self.perform(operation, now) {
+            let performed = match operation {
+                Operation::Relayed(it) if within.is_none() => {
+                    match self.perform_relayed(now, at, it, rejected)? {
+                        Some(answer) => Ok(Outcome::Relayed(answer)),
+                        None => return Ok(None),
+                    }
+                }
+                operation => self.perform(operation, now),
+            };
+            match performed {
                 Ok(outcome) => outcomes.push(Ok(outcome)),
                 Err(StoreError::Rejected(why)) => {
                     let why = Rejected(why);
                     // SQLite may have ended the transaction by itself, with whatever was done before in it.
                     let is_whole = !self.connection.is_autocommit();
                     if !is_whole || self.connection.total_changes() != changes {
-                        rejected.insert(at, why);
+                        rejected.insert((within, at), why);
                         return Ok(None);
                     }
                     outcomes.push(Err(why));
@@ -201,6 +228,28 @@ impl Session<'_> {
             }
         }
         Ok(Some(outcomes))
+    }
+
+    /// A relay's batch, at a place in the daemon's. `None`: one more operation of it was rejected half-way.
+    fn perform_relayed(
+        &mut self,
+        now: UnixSeconds,
+        at: usize,
+        it: &Relayed,
+        rejected: &mut RejectedAt,
+    ) -> StoreResult<Option<RelayAnswer>> {
+        let is_numbered = !it.operations.iter().all(Operation::only_reads);
+        self.relay = match self.standing(it, is_numbered).map_err(classify)? {
+            Standing::Answered(answer) => return Ok(Some(answer)),
+            Standing::New(relay) => Some(relay),
+        };
+        let outcomes = self.perform_each(now, Some(at), &it.operations, rejected);
+        self.relay = None;
+        let Some(outcomes) = outcomes? else { return Ok(None) };
+        if is_numbered {
+            self.keep_answer(it, &outcomes).map_err(classify)?;
+        }
+        Ok(Some(RelayAnswer::Answered(outcomes)))
     }
 
     /// What is cached holds only as long as nobody else writes.
@@ -226,7 +275,11 @@ impl Session<'_> {
     fn carry_out(&mut self, operation: &Operation, now: UnixSeconds) -> Result<Outcome> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
-            Op::Dispatch(it) => Out::Dispatch(self.next_job(now, it.holder.as_ref())?),
+            Op::Dispatch(it) => {
+                let dispatched = self.next_job(now, it.holder.as_ref())?;
+                self.note_lease(&dispatched, it.holder.is_some())?;
+                Out::Dispatch(dispatched)
+            }
             Op::Complete(it) => {
                 self.end_job(it.key.as_str(), it.exit_code, now)?;
                 Out::Complete(())
@@ -240,7 +293,7 @@ impl Session<'_> {
             Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
             Op::Drain(_) => Out::Drain(self.pause(true, now)?),
             Op::SetPaused(it) => Out::SetPaused(self.pause(it.0, now)?),
-            Op::RegisterRun(it) => Out::RegisterRun(Registered::Run(self.register(&it.0)?)),
+            Op::RegisterRun(it) => Out::RegisterRun(self.register(&it.0)?),
             Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
             Op::Prune(it) => Out::Prune(self.prune_step(&it.run, it.limit)?),
             Op::BeginDeletion(it) => {
@@ -260,6 +313,11 @@ impl Session<'_> {
             Op::ForgetAccepted(it) => Out::ForgetAccepted(self.forget_entry(&it.0)?),
             Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),
             Op::ForgetFetcher(it) => Out::ForgetFetcher(self.forget_record(&it.0)?),
+            Op::JoinRelay(it) => Out::JoinRelay(self.join_relay(it, now)?),
+            // One within another is nobody's.
+            Op::Relayed(_) => Out::Relayed(RelayAnswer::Lost),
+            Op::LoseRelay(it) => Out::LoseRelay(self.lose_relay(it.epoch)?),
+            Op::Relays(_) => Out::Relays(self.relays()?),
             Op::Probe(_) => Out::Probe(()),
             Op::Runs(_) => Out::Runs(self.all_runs()?),
             Op::Leases(_) => Out::Leases(self.all_leases()?),

@@ -12,6 +12,7 @@ mod managed_fetchers;
 mod power_cuts;
 mod questions;
 mod refusals;
+mod relays;
 mod shapes;
 mod statements;
 mod support;

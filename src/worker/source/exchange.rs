@@ -1,10 +1,9 @@
 //! What a slot says to the daemon and what it makes of the answers: ends that are reported, jobs that are asked for,
 //! and a daemon that does not answer: what is logged, how long until the next try, and whether there is to be one.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_protocol::client::ClientError;
 use shiftboss_protocol::model::Idle;
 use shiftboss_protocol::wire::answers::Job;
@@ -185,7 +184,7 @@ impl Slot {
             (false, _) => {}
         }
         // Shortened by up to a half: a daemon that was restarted does not meet all workers at once.
-        trouble.backoff.next_delay().mul_f64(0.5 + random_share() / 2.0)
+        shortened(trouble.backoff.next_delay())
     }
 
     /// The daemon has said something.
@@ -210,9 +209,4 @@ impl Slot {
         });
         is_news
     }
-}
-
-/// From 0 to 1. The standard library seeds its hashes at random; nothing here has to be secret.
-fn random_share() -> f64 {
-    (RandomState::new().hash_one(0_u8) >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,6 +1,7 @@
-//! Databases of unreleased builds: versions 5 to 8 are upgraded in place, 3 and 4 are refused.
+//! Databases of unreleased builds: versions 5 to 9 are upgraded in place, 3 and 4 are refused.
 
 use rusqlite::Connection;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 use tempfile::TempDir;
 
 use super::support::{FAIR, Site, options, run};
@@ -203,4 +204,27 @@ fn dispatches_are_recovered() {
     site.check_kept();
     let ended = "SELECT attr_path, outcome, finished FROM shiftboss_attempts ORDER BY finished";
     assert_eq!(site.rows(ended), ["alpha|done|7", "bravo|done|8"]);
+}
+
+/// Version 9 knew no relays; all it had stays, also after the reference had the file.
+#[test]
+fn version_9_is_upgraded() {
+    for said in [9, 2] {
+        let mut site = Site::new(FAIR);
+        site.list(&run("f", 1), &["alpha", "bravo"]);
+        let site = site.restart(&options(FAIR), true);
+        let tables = "SELECT name FROM sqlite_schema WHERE name LIKE 'shiftboss!_relay%' ESCAPE '!' AND type = 'table'";
+        let relays: Vec<String> = site.rows(tables);
+        assert_eq!(relays.len(), 4);
+        site.outside.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+        for table in &relays {
+            site.outside.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+        }
+        site.outside.pragma_update(None, "user_version", said).unwrap();
+        let mut site = site.restart(&options(FAIR), false);
+        assert_eq!(site.rows("PRAGMA user_version"), [VERSION.to_string()]);
+        assert_eq!(site.rows(tables), relays);
+        assert_eq!(site.rows("SELECT attr_path FROM queue ORDER BY 1"), ["alpha", "bravo"]);
+        assert!(site.store.dispatch(1_000_000, None).is_ok());
+    }
 }

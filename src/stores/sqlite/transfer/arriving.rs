@@ -18,7 +18,7 @@ use crate::stores::options::Durability;
 use crate::stores::sqlite::file::{self, failed};
 use crate::stores::sqlite::records::set_state;
 use crate::stores::sqlite::recover::rebuild;
-use crate::stores::sqlite::runs::rowid;
+use crate::stores::sqlite::rowids::rowid;
 use crate::stores::transfer::{Intake, Source, Table, Target, Value, occupied, read_all};
 
 /// Pages kept in memory while it is filled, in KiB.

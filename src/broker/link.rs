@@ -1,0 +1,189 @@
+//! A broker by its URL, and a connection to it.
+//!
+//! Both sides make one, and make it anew when it fails. What flows over it is theirs.
+
+use std::fmt;
+use std::time::Duration;
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::uri::AMQPUri;
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind};
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::time::timeout;
+
+use super::message::VERSION;
+use super::topology::Topology;
+use crate::exit::{ExitCode, Failure};
+use crate::url::Url;
+
+/// The longest time for a connection, or for an answer of the broker itself.
+pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
+/// What a broker's URL begins with.
+const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
+/// Seconds without a word after which either side takes the connection for dead.
+const HEARTBEAT_SECONDS: u16 = 10;
+/// The header that every message has.
+const VERSION_HEADER: &str = "shiftboss-version";
+
+/// A broker, and what is an installation's on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broker {
+    url: Url,
+    pub(super) topology: Topology,
+}
+
+/// A connection with a channel on which what is published is confirmed.
+pub(super) struct Link {
+    connection: Connection,
+    pub(super) channel: Channel,
+}
+
+impl Broker {
+    /// # Errors
+    /// When the URL is none of a broker. It is shown without its password.
+    pub(crate) fn new(url: Url, prefix: &str) -> Result<Self, Failure> {
+        let broker = Self { url, topology: Topology::new(prefix) };
+        let wrong = |why: &str| {
+            let text = format!(
+                "the broker's URL {} cannot be used: {why}. Give one as amqp://user@host:5672/vhost",
+                broker.url
+            );
+            Failure::new(ExitCode::Configuration, text)
+        };
+        if !broker.url.begins_with(&SCHEMES) {
+            return Err(wrong("it does not begin with amqp:// or amqps://"));
+        }
+        broker.address().map_err(|why| wrong(&why))?;
+        Ok(broker)
+    }
+
+    fn address(&self) -> Result<AMQPUri, String> {
+        let mut address: AMQPUri = self.url.as_typed().parse()?;
+        address.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        Ok(address)
+    }
+
+    /// Connects, under a name that the broker shows.
+    ///
+    /// # Errors
+    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`.
+    pub(super) async fn connect(&self, name: &str) -> StoreResult<Link> {
+        let address = self.address().map_err(StoreError::Fatal)?;
+        let named = ConnectionProperties::default().with_connection_name(name.into());
+        let connected = async {
+            let connection = Connection::connect_uri(address, named).await?;
+            let channel = connection.create_channel().await?;
+            channel.confirm_select(ConfirmSelectOptions::default()).await?;
+            Ok(Link { connection, channel })
+        };
+        match timeout(CALL_MAX, connected).await {
+            Ok(connected) => connected.map_err(|error| self.classify(&error)),
+            Err(_) => {
+                let seconds = CALL_MAX.as_secs();
+                Err(StoreError::Busy(format!("{} did not answer within {seconds} s", self)))
+            }
+        }
+    }
+
+    pub(super) fn classify(&self, error: &lapin::Error) -> StoreError {
+        let text = format!("the connection to the broker {} failed: {error}", self);
+        match error.kind() {
+            ErrorKind::ProtocolError(refused) if is_lasting(refused.get_id()) => {
+                StoreError::Fatal(text)
+            }
+            _ => StoreError::Busy(text),
+        }
+    }
+}
+
+/// Without its password.
+impl fmt::Display for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.url.fmt(f)
+    }
+}
+
+/// Wrong user, password or rights; no such virtual host; a queue that is declared otherwise.
+fn is_lasting(code: u16) -> bool {
+    matches!(code, 403 | 406 | 530)
+}
+
+impl Link {
+    /// Another channel on the same connection.
+    pub(super) async fn channel(&self) -> lapin::Result<Channel> {
+        self.connection.create_channel().await
+    }
+
+    /// Ends the connection; the broker may be away.
+    pub(super) async fn close(&self) {
+        let _ = timeout(CALL_MAX, self.connection.close(200, "done".into())).await;
+    }
+}
+
+/// Publishes to a queue, and waits until the broker has it.
+///
+/// # Errors
+/// The broker's; and that there is no such queue, or no room in it.
+pub(super) async fn publish(
+    channel: &Channel,
+    queue: &str,
+    body: &[u8],
+    properties: BasicProperties,
+) -> Result<(), PublishError> {
+    let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let confirm =
+        channel.basic_publish("".into(), queue.into(), mandatory, body, properties).await?;
+    match confirm.await? {
+        lapin::Confirmation::Ack(None) | lapin::Confirmation::NotRequested => Ok(()),
+        lapin::Confirmation::Ack(Some(_)) => Err(PublishError::Unroutable),
+        lapin::Confirmation::Nack(_) => Err(PublishError::NoRoom),
+    }
+}
+
+/// Why the broker does not have a message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishError {
+    #[error("the broker has no such queue")]
+    Unroutable,
+    #[error("the queue on the broker has no room")]
+    NoRoom,
+    #[error(transparent)]
+    Broker(#[from] lapin::Error),
+}
+
+/// The properties that every message has.
+pub(super) fn properties() -> BasicProperties {
+    let mut headers = FieldTable::default();
+    headers.insert(ShortString::from(VERSION_HEADER), AMQPValue::LongLongInt(VERSION));
+    BasicProperties::default().with_headers(headers).with_content_type("application/json".into())
+}
+
+/// The version that a message has in its headers; 0: none.
+pub(super) fn version(properties: &BasicProperties) -> i64 {
+    let header =
+        properties.headers().as_ref().and_then(|headers| headers.inner().get(VERSION_HEADER));
+    match header {
+        Some(AMQPValue::LongLongInt(version)) => *version,
+        Some(AMQPValue::LongInt(version)) => i64::from(*version),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is no broker's URL is refused, and no password is shown.
+    #[test]
+    fn a_broker_s_url() {
+        for good in ["amqp://h", "amqps://u:secret@h:5671/%2f", "amqp://u@h/v?heartbeat=5"] {
+            assert!(Broker::new(Url::new(good), "p.").is_ok(), "{good}");
+        }
+        for wrong in ["http://h", "amqp:/h", "amqp://u:secret@h:port/v", "/tmp/x", ""] {
+            let failure = Broker::new(Url::new(wrong), "p.").unwrap_err();
+            assert_eq!(failure.code(), ExitCode::Configuration);
+            assert!(!failure.to_string().contains("secret"), "{failure}");
+        }
+    }
+}

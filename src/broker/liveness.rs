@@ -1,0 +1,100 @@
+//! Which relays live: those that were last_seen of within a few seconds.
+//!
+//! Kept by the daemon's [`server`](super::server), in memory and on the monotonic clock. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shiftboss_actors::store::Relay;
+use tokio::time::Instant;
+
+/// A relay that is not last_seen of for so long is taken for dead.
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(6);
+
+#[derive(Default)]
+pub(super) struct Liveness {
+    /// By epoch.
+    relays: HashMap<i64, Known>,
+}
+
+struct Known {
+    name: Arc<str>,
+    process: Arc<str>,
+    last_seen: Instant,
+}
+
+impl Liveness {
+    /// These have joined; each counts as last_seen of now. While a daemon hears nobody, nobody is silent.
+    pub(super) fn reset(&mut self, relays: Vec<Relay>, now: Instant) {
+        self.relays.clear();
+        for Relay { name, process, epoch } in relays {
+            self.relays.insert(epoch, Known { name, process, last_seen: now });
+        }
+    }
+
+    pub(super) fn join(&mut self, relay: Relay, now: Instant) {
+        self.relays.retain(|_, known| known.name != relay.name);
+        let Relay { name, process, epoch } = relay;
+        self.relays.insert(epoch, Known { name, process, last_seen: now });
+    }
+
+    pub(super) fn note_seen(&mut self, epoch: i64, now: Instant) {
+        if let Some(known) = self.relays.get_mut(&epoch) {
+            known.last_seen = now;
+        }
+    }
+
+    /// Whether another process that lives has a name.
+    pub(super) fn is_taken(&self, name: &str, process: &str, now: Instant) -> bool {
+        self.relays.values().any(|known| {
+            &*known.name == name
+                && &*known.process != process
+                && now < known.last_seen + SILENCE_MAX
+        })
+    }
+
+    /// The name of a relay that has joined.
+    pub(super) fn name(&self, epoch: i64) -> Option<&str> {
+        self.relays.get(&epoch).map(|known| &*known.name)
+    }
+
+    /// Those that are to be taken for dead, with their names. They stay until they are [forgotten](Self::forget).
+    pub(super) fn silent(&self, now: Instant) -> Vec<(i64, Arc<str>)> {
+        let silent = self.relays.iter().filter(|(_, known)| known.last_seen + SILENCE_MAX <= now);
+        silent.map(|(epoch, known)| (*epoch, known.name.clone())).collect()
+    }
+
+    pub(super) fn forget(&mut self, epoch: i64) {
+        self.relays.remove(&epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relay(name: &str, process: &str, epoch: i64) -> Relay {
+        Relay { name: name.into(), process: process.into(), epoch }
+    }
+
+    /// A name is its process's while that is last_seen of, and a silent one is told until it is forgotten.
+    #[test]
+    fn silence_is_death() {
+        let (start, mut liveness) = (Instant::now(), Liveness::default());
+        liveness.reset(vec![relay("a", "1", 7)], start);
+        assert!(liveness.is_taken("a", "2", start));
+        assert!(!liveness.is_taken("a", "1", start), "it joins anew");
+        assert!(!liveness.is_taken("b", "2", start));
+        liveness.note_seen(7, start + SILENCE_MAX / 2);
+        liveness.note_seen(8, start);
+        assert_eq!(liveness.silent(start + SILENCE_MAX), []);
+        let later = start + SILENCE_MAX * 2;
+        assert!(!liveness.is_taken("a", "2", later));
+        assert_eq!(liveness.silent(later), [(7, "a".into())]);
+        liveness.join(relay("a", "2", 9), later);
+        assert_eq!((liveness.name(7), liveness.name(9)), (None, Some("a")));
+        liveness.forget(9);
+        assert_eq!(liveness.silent(later + SILENCE_MAX), []);
+    }
+}

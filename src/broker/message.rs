@@ -1,0 +1,267 @@
+//! What relays and daemons say to each other, as docs/broker.md has it: JSON bodies, with a version and a kind in the headers.
+//!
+//! A body from a relay comes from another trust zone: it is checked here before storage sees it.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use shiftboss_actors::store::{
+    AddRows, AddTask, JoinedRelay, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
+};
+use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_protocol::task_line::LINE_MAX_BYTES;
+
+/// The version of the messages; another one is refused.
+pub(super) const VERSION: i64 = 1;
+/// The largest body.
+pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest name of a relay, and of a worker at one.
+const NAME_BYTES_MAX: usize = 255;
+/// Rows that one step of a deletion may take at the most.
+const LIMIT_MAX: usize = 100_000;
+
+/// What a relay asks. Each is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    /// To act on the queue under a name, as a process that no other relay is.
+    Join { name: Arc<str>, process: Arc<str> },
+    /// To carry operations out, once for each number; without any it says that the relay lives.
+    Batch { epoch: i64, number: i64, operations: Vec<Operation> },
+    /// That somebody else sees to its leases: it stops.
+    Leave { epoch: i64 },
+}
+
+/// What a daemon answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reply {
+    Joined(JoinedRelay),
+    Batch(RelayAnswer),
+    Left,
+    /// Nothing was done; it may be asked again.
+    Busy(String),
+    /// The same, because the database has no space.
+    Full(String),
+    /// It will not be done, however often it is asked.
+    Refused(String),
+}
+
+/// Why a message is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error(
+        "the message has the version {0}, and this shiftboss speaks {VERSION}: update the older side"
+    )]
+    Version(i64),
+    #[error("the message has {0} bytes, and {BODY_BYTES_MAX} may be")]
+    TooLarge(usize),
+    #[error("the message cannot be read: {0}")]
+    Garbled(String),
+    #[error("the message has what no relay may ask: {0}")]
+    Forbidden(String),
+}
+
+pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
+    // No body has a map with keys that are no texts, which is all that can fail.
+    serde_json::to_vec(body).unwrap_or_default()
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// When it is of another version, too large, or is not what it should be.
+pub(super) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T, Unfit> {
+    if version != VERSION {
+        return Err(Unfit::Version(version));
+    }
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Unfit::TooLarge(body.len()));
+    }
+    serde_json::from_slice(body).map_err(|error| Unfit::Garbled(error.to_string()))
+}
+
+impl Request {
+    /// Whether it may be asked, its operations apart.
+    pub(super) fn check(&self) -> Result<(), Unfit> {
+        match self {
+            Self::Join { name, process } => {
+                let is_short = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
+                let is_fit =
+                    is_short(name) && is_short(process) && !name.contains(char::is_control);
+                if is_fit { Ok(()) } else { forbidden("a name that is none") }
+            }
+            Self::Batch { operations, .. } if operations.len() > RELAYED_OPERATIONS_MAX => {
+                forbidden(format!("{} operations at once", operations.len()))
+            }
+            Self::Batch { .. } | Self::Leave { .. } => Ok(()),
+        }
+    }
+}
+
+fn forbidden<T>(what: impl Into<String>) -> Result<T, Unfit> {
+    Err(Unfit::Forbidden(what.into()))
+}
+
+/// Whether a relay may ask it, and its values are such as our own relay makes; `operators`: also what only operators may.
+pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
+    use Operation as Op;
+    match operation {
+        Op::Dispatch(it) => {
+            let worker = it.holder.as_ref().map_or("w", |holder| &*holder.worker);
+            let is_fit = worker.len() <= NAME_BYTES_MAX && !worker.contains(char::is_control);
+            if is_fit { Ok(()) } else { forbidden("a worker's name that is none") }
+        }
+        Op::RegisterRun(it) => check_run(&it.0),
+        Op::AddRows(AddRows(batch)) => {
+            check_run(&batch.run)?;
+            batch.rows.iter().try_for_each(check_row)
+        }
+        Op::Prune(it) => check_limit(it.limit),
+        Op::DeleteRuns(it) => check_limit(it.limit),
+        Op::Complete(_)
+        | Op::CompleteAttempt(_)
+        | Op::Release(_)
+        | Op::Heartbeat(_)
+        | Op::Expire(_)
+        | Op::Undo(_)
+        | Op::BeginDeletion(_)
+        | Op::RejectFile(_)
+        | Op::ForgetRejected(_)
+        | Op::NoteInput(_)
+        | Op::Probe(_)
+        | Op::Runs(_)
+        | Op::Leases(_)
+        | Op::HasWork(_)
+        | Op::CountInFlight(_)
+        | Op::WhyIdle(_) => Ok(()),
+        Op::AddTask(AddTask(row)) if operators => check_row(row),
+        Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) if operators => {
+            Ok(())
+        }
+        Op::AddTask(_) | Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) => {
+            forbidden("an operator's order; the daemon allows those with --relay-operators")
+        }
+        _ => forbidden("an operation that is a daemon's own"),
+    }
+}
+
+fn check_row(row: &Row) -> Result<(), Unfit> {
+    let Row { key, payload } = row;
+    if let Err(error) = Key::new(key.as_str()) {
+        return forbidden(error.to_string());
+    }
+    if payload.len() > LINE_MAX_BYTES {
+        return forbidden(format!("a payload of {} bytes", payload.len()));
+    }
+    if payload.contains('\n') { forbidden("a payload with a line end") } else { Ok(()) }
+}
+
+fn check_run(run: &Run) -> Result<(), Unfit> {
+    match FileName::parse(run.file_name(false).as_ref()) {
+        Named::Fetcher(name) if name.run == *run => Ok(()),
+        _ => forbidden("a list whose name is none"),
+    }
+}
+
+fn check_limit(limit: usize) -> Result<(), Unfit> {
+    if limit <= LIMIT_MAX { Ok(()) } else { forbidden(format!("a step of {limit} rows")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_actors::store::{
+        AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, LeaseHolder, Outcome, Prune,
+        RegisterRun, Rejected, RelayAnswer, Retry, RowBatch,
+    };
+    use shiftboss_protocol::model::Attempt;
+
+    use super::*;
+
+    /// The examples of docs/broker.md, byte for byte.
+    #[test]
+    fn messages_are_as_documented() {
+        let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 });
+        let operations = vec![
+            Operation::Dispatch(Dispatch { holder }),
+            Operation::Heartbeat(Heartbeat(Attempt(7))),
+            Operation::Runs(shiftboss_actors::store::Runs),
+        ];
+        let requests = [
+            (
+                Request::Join { name: "site-2".into(), process: "9f1c0a77d2e4b183".into() },
+                r#"{"join":{"name":"site-2","process":"9f1c0a77d2e4b183"}}"#,
+            ),
+            (
+                Request::Batch { epoch: 1_795_497_070_000, number: 1, operations },
+                r#"{"batch":{"epoch":1795497070000,"number":1,"operations":[{"dispatch":{"holder":{"worker":"w","lease_seconds":60}}},{"heartbeat":7},{"runs":null}]}}"#,
+            ),
+            (Request::Leave { epoch: 1_795_497_070_000 }, r#"{"leave":{"epoch":1795497070000}}"#),
+        ];
+        for (request, text) in requests {
+            assert_eq!(String::from_utf8(encode(&request)).unwrap(), text);
+            assert_eq!(decode(VERSION, text.as_bytes()), Ok(request));
+        }
+        let job = Row { key: Key::new("alpha").unwrap(), payload: "1".to_owned() };
+        let outcomes = vec![
+            Ok(Outcome::Dispatch(Dispatched::Job(Attempt(7), job))),
+            Err(Rejected("why".to_owned())),
+        ];
+        let joined = JoinedRelay { epoch: 5, is_paused: false, input_directory: None };
+        let replies = [
+            (
+                Reply::Joined(joined),
+                r#"{"joined":{"epoch":5,"is_paused":false,"input_directory":null}}"#,
+            ),
+            (
+                Reply::Batch(RelayAnswer::Answered(outcomes)),
+                r#"{"batch":{"answered":[{"Ok":{"dispatch":{"job":[7,{"key":"alpha","payload":"1"}]}}},{"Err":"why"}]}}"#,
+            ),
+            (Reply::Batch(RelayAnswer::Outdated), r#"{"batch":"outdated"}"#),
+            (Reply::Batch(RelayAnswer::Lost), r#"{"batch":"lost"}"#),
+            (Reply::Left, r#""left""#),
+            (Reply::Busy("why".to_owned()), r#"{"busy":"why"}"#),
+        ];
+        for (reply, text) in replies {
+            assert_eq!(String::from_utf8(encode(&reply)).unwrap(), text);
+            assert_eq!(decode(VERSION, text.as_bytes()), Ok(reply));
+        }
+    }
+
+    /// What would enter the queue is checked, and what is a daemon's own, or an operator's, is refused.
+    #[test]
+    fn what_a_relay_may_not_ask() {
+        let run = |fetcher: &str| Run { fetcher: fetcher.into(), started: 1 };
+        let rows = |key: &str, payload: &str| {
+            let rows = vec![Row { key: Key::stored(key), payload: payload.to_owned() }];
+            Operation::AddRows(AddRows(RowBatch {
+                run: run("f"),
+                rows,
+                skipped: 0,
+                position: Default::default(),
+                complete: true,
+                reading: Default::default(),
+            }))
+        };
+        let retry = Operation::Retry(Retry { key: Key::stored("a"), fetcher: None });
+        let holder = LeaseHolder { worker: "a\nb".into(), lease_seconds: 1 };
+        for (operation, operators) in [
+            (rows("a b", "1"), true),
+            (rows("", "1"), true),
+            (rows("a", "1\n2"), true),
+            (rows("a", &"p".repeat(LINE_MAX_BYTES + 1)), true),
+            (Operation::RegisterRun(RegisterRun(run("@tasks"))), true),
+            (Operation::RegisterRun(RegisterRun(run("a.b"))), true),
+            (Operation::Prune(Prune { run: run("f"), limit: usize::MAX }), true),
+            (Operation::Dispatch(Dispatch { holder: Some(holder) }), true),
+            (Operation::AcceptedEntries(AcceptedEntries), true),
+            (retry.clone(), false),
+        ] {
+            assert!(check(&operation, operators).is_err(), "{operation:?}");
+        }
+        assert_eq!(check(&rows("a", " 1 "), false), Ok(()));
+        assert_eq!(check(&retry, true), Ok(()));
+    }
+}

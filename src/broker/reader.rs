@@ -1,0 +1,42 @@
+//! What a relay answers operators who ask about the queue: that daemons know.
+//!
+//! Given to its connections in the place of a store's reader.
+
+use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
+use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, TasksWith};
+use shiftboss_protocol::model::{Key, UnixSeconds};
+
+/// See the module's documentation.
+pub(super) struct RelayReader;
+
+fn elsewhere<T>() -> ReadResult<T> {
+    Err(ReadError::Unavailable(
+        "a relay has no queue to look at: ask where the daemon runs that serves it".to_owned(),
+    ))
+}
+
+impl Reader for RelayReader {
+    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
+        elsewhere()
+    }
+
+    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+        elsewhere()
+    }
+
+    fn next_jobs(&self, _: UnixSeconds, _: usize) -> ReadResult<Queue> {
+        elsewhere()
+    }
+
+    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
+        elsewhere()
+    }
+
+    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        elsewhere()
+    }
+
+    fn turns(&self, _: UnixSeconds, _: &[Key]) -> ReadResult<Vec<Turn>> {
+        elsewhere()
+    }
+}

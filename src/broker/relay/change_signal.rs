@@ -1,0 +1,138 @@
+//! What a relay's store is told beside its calls: hints that there may be work, and that it was taken for dead.
+//!
+//! Rung by the tasks of its connection; the StorageActor polls it through the store.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use shiftboss_actors::store::Changed;
+use tokio::time::Instant;
+
+/// Hints that come closer together are taken for one.
+const HINTS_APART: Duration = Duration::from_millis(100);
+/// Daemons send a hint each half a minute, if nothing else: without one for longer, none arrives.
+const HINTS_TRUSTED: Duration = Duration::from_secs(70);
+/// How long waiting workers may wait without a look while hints arrive, and while they do not.
+const LOOK_HINTED: Duration = Duration::from_secs(30);
+const LOOK_ALONE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+pub(super) struct ChangeSignal(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    changed: Option<Changed>,
+    waker: Option<Waker>,
+    /// The epoch under which it was taken for dead.
+    lost: Option<i64>,
+    last_hint: Option<Instant>,
+    /// Rung for a hint last.
+    last_raised: Option<Instant>,
+    /// A ring is to come, for hints that came too close.
+    is_due: bool,
+}
+
+impl ChangeSignal {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn raise(&self, changed: Changed) {
+        let mut state = self.state();
+        state.changed = state.changed.max(Some(changed));
+        state.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// The relay was taken for dead under an epoch.
+    pub(super) fn lose(&self, epoch: i64) {
+        self.state().lost = Some(epoch);
+        self.raise(Changed::Leases);
+    }
+
+    pub(super) fn is_lost(&self, epoch: i64) -> bool {
+        self.state().lost == Some(epoch)
+    }
+
+    /// There may be work. However fast hints come, it is looked for: at once, or a little later for all that came meanwhile.
+    pub(super) fn note_hint(self: &std::sync::Arc<Self>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.last_hint = Some(now);
+        let next = state.last_raised.map_or(now, |last| last + HINTS_APART);
+        if state.is_due {
+            return;
+        }
+        if next <= now {
+            state.last_raised = Some(now);
+            drop(state);
+            return self.raise(Changed::Queue);
+        }
+        state.is_due = true;
+        drop(state);
+        let signal = std::sync::Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(next).await;
+            let mut state = signal.state();
+            (state.is_due, state.last_raised) = (false, Some(next));
+            drop(state);
+            signal.raise(Changed::Queue);
+        });
+    }
+
+    pub(super) fn poll(&self, task: &Context<'_>) -> Poll<Changed> {
+        let mut state = self.state();
+        match state.changed.take() {
+            Some(changed) => Poll::Ready(changed),
+            None => {
+                state.waker = Some(task.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(super) fn look_every(&self) -> Duration {
+        let is_hinted = self.state().last_hint.is_some_and(|last| last.elapsed() < HINTS_TRUSTED);
+        if is_hinted { LOOK_HINTED } else { LOOK_ALONE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Hints that never end starve nobody: at 20 a second for two seconds it is looked for work 4 to 25 times.
+    #[tokio::test(start_paused = true)]
+    async fn hints_without_end_are_looked_after() {
+        let signal = Arc::new(ChangeSignal::default());
+        assert_eq!(signal.look_every(), LOOK_ALONE);
+        let mut looks = 0;
+        for _ in 0..40 {
+            signal.note_hint();
+            for _ in 0..5 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                looks += u32::from(signal.poll(&Context::from_waker(Waker::noop())).is_ready());
+            }
+        }
+        assert!((4..=25).contains(&looks), "{looks}");
+        assert_eq!(signal.look_every(), LOOK_HINTED);
+        tokio::time::sleep(HINTS_TRUSTED).await;
+        assert_eq!(signal.look_every(), LOOK_ALONE);
+    }
+
+    /// One hint is last_seen at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_is_heard_at_once() {
+        let signal = Arc::new(ChangeSignal::default());
+        let context = Context::from_waker(Waker::noop());
+        assert!(signal.poll(&context).is_pending());
+        signal.note_hint();
+        assert_eq!(signal.poll(&context), Poll::Ready(Changed::Queue));
+        signal.lose(7);
+        assert!(signal.is_lost(7) && !signal.is_lost(8));
+        assert_eq!(signal.poll(&context), Poll::Ready(Changed::Leases));
+    }
+}

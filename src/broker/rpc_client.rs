@@ -1,0 +1,222 @@
+//! A relay's connection to its broker: requests go to any daemon, and each answer comes back to whoever waits for it.
+//!
+//! Made by the [relay's store](super::relay), and made anew when it fails. A request that is not answered in time may have been
+//! carried out all the same: what then is the store's to say.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Consumer};
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::link::{Broker, CALL_MAX, Link, PublishError, properties, publish, version};
+use super::message::{Reply, Request, decode, encode};
+
+/// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
+const EXPIRATION_MS: &str = "4000";
+
+/// See the module's documentation.
+pub(super) struct RpcClient {
+    broker: Broker,
+    link: Link,
+    /// The queue that answers come to.
+    reply_queue: String,
+    shared: Arc<Shared>,
+    readers: [JoinHandle<()>; 2],
+    last: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Who waits, by the request's number.
+    waiting: Mutex<HashMap<String, oneshot::Sender<Reply>>>,
+    is_broken: AtomicBool,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<Reply>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is answered any more.
+    fn break_off(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+        self.waiting().clear();
+    }
+}
+
+impl RpcClient {
+    /// Connects; `on_hint` is called with each hint that there may be work.
+    ///
+    /// # Errors
+    /// As the connection's; `Busy` where no daemon has declared the queues yet.
+    pub(super) async fn open(
+        broker: &Broker,
+        name: &str,
+        on_hint: impl FnMut() + Send + 'static,
+    ) -> StoreResult<Self> {
+        let link = broker.connect(&format!("shiftboss relay {name}")).await?;
+        let opened = async {
+            let (reply_queue, replies) = consume_replies(&link.channel).await?;
+            // Of another channel: without daemons there is no exchange yet, and that closes the channel.
+            let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
+            Ok((reply_queue, replies, hints))
+        };
+        let opened = timeout(CALL_MAX, opened).await;
+        let opened = opened.map_err(|_| late(broker))?;
+        let (reply_queue, replies, hints) = opened.map_err(|error| unready(broker, &error))?;
+        let shared = Arc::new(Shared::default());
+        let readers = [
+            tokio::spawn(read_replies(replies, Arc::clone(&shared))),
+            tokio::spawn(read_hints(hints, Arc::clone(&shared), on_hint)),
+        ];
+        let (broker, last) = (broker.clone(), AtomicU64::default());
+        Ok(Self { broker, link, reply_queue, shared, readers, last })
+    }
+
+    /// Whether only another one can help.
+    pub(super) fn is_broken(&self) -> bool {
+        self.shared.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Asks whichever daemon takes it.
+    ///
+    /// # Errors
+    /// `Busy`: whether it was carried out is not known, unless it is said that it was not taken.
+    pub(super) async fn ask(&self, request: &Request) -> StoreResult<Reply> {
+        let id = self.last.fetch_add(1, Ordering::Relaxed).to_string();
+        let (answer, answered) = oneshot::channel();
+        self.shared.waiting().insert(id.clone(), answer);
+        let properties = properties()
+            .with_message_id(id.as_str().into())
+            .with_reply_to(self.reply_queue.as_str().into())
+            .with_expiration(EXPIRATION_MS.into());
+        let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answered)).await;
+        self.shared.waiting().remove(&id);
+        asked.unwrap_or_else(|_| {
+            Err(StoreError::Busy(format!(
+                "no daemon answered over the broker {} within {} s",
+                self.broker,
+                CALL_MAX.as_secs()
+            )))
+        })
+    }
+
+    /// The answer may be here before the broker's word that it has the request.
+    async fn exchange(
+        &self,
+        body: Vec<u8>,
+        properties: BasicProperties,
+        answered: oneshot::Receiver<Reply>,
+    ) -> StoreResult<Reply> {
+        let queue = self.broker.topology.requests();
+        let published = publish(&self.link.channel, &queue, &body, properties);
+        tokio::pin!(published, answered);
+        let reply = tokio::select! {
+            biased;
+            reply = &mut answered => reply,
+            published = &mut published => {
+                published.map_err(|error| self.unpublished(&error))?;
+                answered.await
+            }
+        };
+        reply.map_err(|_| {
+            StoreError::Busy(format!("the connection to the broker {} is lost", self.broker))
+        })
+    }
+
+    fn unpublished(&self, error: &PublishError) -> StoreError {
+        if matches!(error, PublishError::Broker(_)) {
+            self.shared.break_off();
+        }
+        StoreError::Busy(format!("the broker {} did not take a request: {error}", self.broker))
+    }
+
+    pub(super) async fn close(&self) {
+        self.link.close().await;
+    }
+}
+
+impl Drop for RpcClient {
+    fn drop(&mut self) {
+        self.readers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn late(broker: &Broker) -> StoreError {
+    let seconds = CALL_MAX.as_secs();
+    StoreError::Busy(format!("the broker {broker} did not answer within {seconds} s"))
+}
+
+/// 404: a daemon declares what is missing.
+fn unready(broker: &Broker, error: &lapin::Error) -> StoreError {
+    match error.kind() {
+        lapin::ErrorKind::ProtocolError(refused) if refused.get_id() == 404 => StoreError::Busy(
+            format!("no daemon has used the broker {} yet: start one with --broker", broker),
+        ),
+        _ => broker.classify(error),
+    }
+}
+
+/// A queue of this connection alone, and what comes to it.
+async fn consume_replies(channel: &Channel) -> lapin::Result<(String, Consumer)> {
+    let queue = channel.queue_declare("".into(), own(), FieldTable::default()).await?;
+    let name = queue.name().to_string();
+    Ok((name.clone(), consume(channel, &name).await?))
+}
+
+/// The same for hints, of which one that waits is as good as many.
+async fn consume_hints(channel: &Channel, exchange: &str) -> lapin::Result<Consumer> {
+    let mut one = FieldTable::default();
+    one.insert("x-max-length".into(), AMQPValue::LongInt(1));
+    one.insert("x-overflow".into(), AMQPValue::LongString("drop-head".into()));
+    let queue = channel.queue_declare("".into(), own(), one).await?;
+    let name = queue.name().to_string();
+    let options = QueueBindOptions::default();
+    channel
+        .queue_bind(
+            name.as_str().into(),
+            exchange.into(),
+            "".into(),
+            options,
+            FieldTable::default(),
+        )
+        .await?;
+    consume(channel, &name).await
+}
+
+fn own() -> QueueDeclareOptions {
+    QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() }
+}
+
+async fn consume(channel: &Channel, queue: &str) -> lapin::Result<Consumer> {
+    let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+}
+
+async fn read_replies(mut replies: Consumer, shared: Arc<Shared>) {
+    while let Some(Ok(delivery)) = replies.next().await {
+        let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string);
+        let Some(waiting) = id.and_then(|id| shared.waiting().remove(&id)) else {
+            continue; // It was given up.
+        };
+        let reply = decode(version(&delivery.properties), &delivery.data);
+        // Whoever gave it up in this moment asks again.
+        let _ = waiting.send(reply.unwrap_or_else(|unfit| Reply::Refused(unfit.to_string())));
+    }
+    shared.break_off();
+}
+
+async fn read_hints(mut hints: Consumer, shared: Arc<Shared>, mut on_hint: impl FnMut()) {
+    while let Some(Ok(_)) = hints.next().await {
+        on_hint();
+    }
+    shared.break_off();
+}

@@ -1,0 +1,336 @@
+//! The daemon's side: takes what relays ask from the broker, has storage carry it out, and answers.
+//!
+//! [`Relays`] is a service of the supervision tree. A request is acknowledged when its answer is published, so a daemon that
+//! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
+//! letter, with the reason.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, BasicRejectOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Consumer};
+use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::service::{Service, ServiceLinks};
+use shiftboss_actors::storage::StorageActor;
+use shiftboss_actors::storage::messages::{FollowWork, Perform};
+use shiftboss_actors::store::{
+    JoinRelay, LoseRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
+    Relays as KnownRelays, Request as StoreRequest, StoreError, StoreResult,
+};
+use shiftboss_protocol::backoff::{Backoff, shortened};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
+
+use super::link::{Broker, CALL_MAX, Link, properties, publish, version};
+use super::liveness::Liveness;
+use super::message::{Reply, Request, Unfit, check, decode, encode};
+
+/// Requests that are taken before the first of them is answered.
+const PREFETCH: u16 = 256;
+/// How long storage may take for one.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked who is silent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Hints follow each other no faster, and no slower even if there is nothing to tell.
+const HINTS_APART: Duration = Duration::from_millis(10);
+const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
+/// Delays before a connection that failed is made again.
+const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The header of a dead letter that says why it is one.
+const REASON_HEADER: &str = "shiftboss-reason";
+
+/// The service that serves relays.
+pub(crate) struct Relays {
+    broker: Broker,
+    /// Relays whose workers may be operators.
+    operators: Vec<String>,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Relays {
+    pub(crate) fn new(broker: Broker, operators: Vec<String>) -> Self {
+        Self { broker, operators, running: None }
+    }
+}
+
+impl Service for Relays {
+    fn name(&self) -> &'static str {
+        "the service for relays"
+    }
+
+    fn start(&mut self, links: ServiceLinks, exit_notifier: ExitNotifier) {
+        let (stop, stopped) = oneshot::channel();
+        let server = Rc::new(Server {
+            broker: self.broker.clone(),
+            operators: self.operators.clone(),
+            storage: links.storage,
+            liveness: RefCell::default(),
+        });
+        let task = actix_rt::spawn(async move {
+            let _exit_notifier = exit_notifier;
+            tokio::select! {
+                _ = stopped => {}
+                () = server.run() => {}
+            }
+        });
+        self.running = Some((stop, task));
+    }
+
+    fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
+        let running = self.running.take();
+        Box::pin(async move {
+            if let Some((stop, task)) = running {
+                let _ = stop.send(());
+                let _ = task.await;
+            }
+        })
+    }
+}
+
+/// What serves them.
+struct Server {
+    broker: Broker,
+    operators: Vec<String>,
+    storage: Addr<StorageActor>,
+    liveness: RefCell<Liveness>,
+}
+
+impl Server {
+    /// Serves over one connection after the other.
+    async fn run(self: Rc<Self>) {
+        let work = Arc::new(Notify::new());
+        self.storage.do_send(FollowWork(Arc::clone(&work)));
+        let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
+        loop {
+            let begun = Instant::now();
+            let error = match self.serve(&work).await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            };
+            if begun.elapsed() > RECONNECT.1 {
+                backoff.reset();
+            }
+            let delay = shortened(backoff.next_delay());
+            warn!(%error, delay_ms = delay.as_millis(), "The broker cannot be used: relays wait.");
+            sleep(delay).await;
+        }
+    }
+
+    /// Serves until something fails.
+    async fn serve(self: &Rc<Self>, work: &Notify) -> StoreResult<std::convert::Infallible> {
+        let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
+        let requests = timeout(CALL_MAX, self.open(&link)).await;
+        let requests =
+            requests.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
+        let requests = requests.map_err(|error| self.broker.classify(&error))?;
+        let known = self.ask(KnownRelays).await?;
+        self.liveness.borrow_mut().reset(known, Instant::now());
+        info!(broker = %self.broker, "Relays are served.");
+        tokio::select! {
+            error = self.take(&link, requests) => Err(self.broker.classify(&error)),
+            error = self.hint(&link, work) => Err(self.broker.classify(&error)),
+            never = self.expire_silent() => match never {},
+        }
+    }
+
+    async fn open(&self, link: &Link) -> lapin::Result<Consumer> {
+        self.broker.topology.declare(&link.channel).await?;
+        link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+        let queue = self.broker.topology.requests();
+        let options = BasicConsumeOptions::default();
+        link.channel
+            .basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default())
+            .await
+    }
+
+    /// Takes requests; each is answered beside the others.
+    async fn take(self: &Rc<Self>, link: &Rc<Link>, mut requests: Consumer) -> lapin::Error {
+        loop {
+            match requests.next().await {
+                Some(Ok(delivery)) => {
+                    let (server, link) = (Rc::clone(self), Rc::clone(link));
+                    actix_rt::spawn(async move { server.handle(&link, delivery).await });
+                }
+                Some(Err(error)) => return error,
+                None => return ended(),
+            }
+        }
+    }
+
+    /// Answers one request. What fails on the way leaves it on the broker.
+    async fn handle(&self, link: &Link, delivery: Delivery) {
+        let read = decode(version(&delivery.properties), &delivery.data);
+        let read = read.and_then(|request: Request| request.check().map(|()| request));
+        let handled = match read {
+            Ok(request) => self.answer(link, &delivery, self.carry_out(request).await).await,
+            Err(unfit) => self.refuse(link, &delivery, &unfit).await,
+        };
+        let settled = match handled {
+            Ok(()) => delivery.acker.ack(BasicAckOptions::default()).await,
+            Err(error) => {
+                warn!(%error, "A relay's request could not be answered; it is tried again.");
+                delivery.acker.reject(BasicRejectOptions { requeue: true }).await
+            }
+        };
+        // Without the connection the broker gives it to somebody else.
+        settled.map(drop).unwrap_or_default();
+    }
+
+    async fn answer(&self, link: &Link, delivery: &Delivery, reply: Reply) -> Result<(), String> {
+        let asked = &delivery.properties;
+        let (Some(to), Some(id)) = (asked.reply_to(), asked.message_id()) else {
+            return Ok(()); // Nobody waits.
+        };
+        let properties = properties().with_correlation_id(id.clone());
+        let options = BasicPublishOptions::default();
+        // A relay that is gone has no queue any more.
+        link.channel
+            .basic_publish("".into(), to.clone(), options, &encode(&reply), properties)
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Makes a dead letter of it, and says so.
+    async fn refuse(&self, link: &Link, delivery: &Delivery, unfit: &Unfit) -> Result<(), String> {
+        warn!(%unfit, "A message was refused, and is a dead letter.");
+        let mut headers = FieldTable::default();
+        headers.insert(REASON_HEADER.into(), AMQPValue::LongString(unfit.to_string().into()));
+        let durable = BasicProperties::default().with_headers(headers).with_delivery_mode(2);
+        let dead = self.broker.topology.dead();
+        let published = publish(&link.channel, &dead, &delivery.data, durable).await;
+        published.map_err(|error| error.to_string())?;
+        self.answer(link, delivery, Reply::Refused(unfit.to_string())).await
+    }
+
+    async fn carry_out(&self, request: Request) -> Reply {
+        let carried_out = match request {
+            Request::Join { name, process } => self.join(name, process).await,
+            Request::Leave { epoch } => self.expire(epoch).await.map(|_| Reply::Left),
+            Request::Batch { epoch, number, operations } => {
+                self.liveness.borrow_mut().note_seen(epoch, Instant::now());
+                self.perform(epoch, number, operations).await.map(Reply::Batch)
+            }
+        };
+        carried_out.unwrap_or_else(|error| match error {
+            StoreError::Full(text) => Reply::Full(text),
+            StoreError::Rejected(text) => Reply::Refused(text),
+            // Of what ends this daemon the next one will know more.
+            error => Reply::Busy(error.to_string()),
+        })
+    }
+
+    async fn join(&self, name: Arc<str>, process: Arc<str>) -> StoreResult<Reply> {
+        if self.liveness.borrow().is_taken(&name, &process, Instant::now()) {
+            return Err(StoreError::Rejected(format!(
+                "another relay has the name {name}: give this one another with --name"
+            )));
+        }
+        let asked = JoinRelay { name: Arc::clone(&name), process: Arc::clone(&process) };
+        let joined = self.ask(asked).await?;
+        info!(relay = &*name, "A relay has joined.");
+        self.liveness
+            .borrow_mut()
+            .join(Relay { name, process, epoch: joined.epoch }, Instant::now());
+        Ok(Reply::Joined(joined))
+    }
+
+    /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place.
+    async fn perform(
+        &self,
+        epoch: i64,
+        number: i64,
+        operations: Vec<Operation>,
+    ) -> StoreResult<RelayAnswer> {
+        let operators = self.may_operate(epoch);
+        let refused: Vec<Option<Rejected>> = operations
+            .iter()
+            .map(|operation| check(operation, operators).err().map(|why| Rejected(why.to_string())))
+            .collect();
+        let allowed = operations.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
+        let operations = allowed.map(|(operation, _)| operation).collect();
+        match self.ask(Relayed { epoch, number, operations }).await? {
+            RelayAnswer::Answered(outcomes) => {
+                let mut outcomes = outcomes.into_iter();
+                let merged = refused.into_iter().map(|refused| match refused {
+                    Some(why) => Some(Err(why)),
+                    None => outcomes.next(),
+                });
+                let merged: Option<Vec<Result<Outcome, Rejected>>> = merged.collect();
+                // The number was another batch's.
+                Ok(merged.map_or(RelayAnswer::Outdated, RelayAnswer::Answered))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    fn may_operate(&self, epoch: i64) -> bool {
+        let liveness = self.liveness.borrow();
+        liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name))
+    }
+
+    /// A relay is taken for dead: what it had leased is this daemon's.
+    async fn expire(&self, epoch: i64) -> StoreResult<Option<u64>> {
+        let jobs = self.ask(LoseRelay { epoch }).await?;
+        self.liveness.borrow_mut().forget(epoch);
+        Ok(jobs)
+    }
+
+    async fn expire_silent(&self) -> std::convert::Infallible {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let silent = self.liveness.borrow().silent(Instant::now());
+            for (epoch, name) in silent {
+                // What cannot be written now is tried again.
+                if let Ok(Some(jobs)) = self.expire(epoch).await {
+                    warn!(
+                        relay = &*name,
+                        jobs, "A relay is silent: its leased jobs are this daemon's."
+                    );
+                }
+            }
+        }
+    }
+
+    /// Says that there may be work.
+    async fn hint(&self, link: &Link, work: &Notify) -> lapin::Error {
+        let exchange = self.broker.topology.hints();
+        loop {
+            // None to tell is told, too: that hints arrive.
+            let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
+            let options = BasicPublishOptions::default();
+            let published = link
+                .channel
+                .basic_publish(exchange.as_str().into(), "".into(), options, b"", properties())
+                .await;
+            if let Err(error) = published {
+                return error;
+            }
+            sleep(HINTS_APART).await;
+        }
+    }
+
+    async fn ask<R: StoreRequest>(&self, request: R) -> StoreResult<R::Answer> {
+        let answer = self.storage.send(Perform(request)).timeout(STORE_PATIENCE);
+        answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())))
+    }
+}
+
+/// The broker cancelled the consumer.
+fn ended() -> lapin::Error {
+    std::io::Error::other("the broker ended the taking of requests").into()
+}

@@ -1,0 +1,45 @@
+//! In a build without the feature `rabbitmq`: each URL of a broker is refused. In place of `broker/`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use shiftboss_actors::service::Service;
+use shiftboss_actors::store::{JoinedRelay, Reader, Store};
+
+use crate::exit::{ExitCode, Failure};
+use crate::url::Url;
+
+pub(crate) const BROKER_PREFIX: &str = "shiftboss.";
+
+/// None is ever made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broker(Url);
+
+pub(crate) type Opened = (Box<dyn Store + Send>, JoinedRelay, Arc<dyn Reader>);
+
+fn refused<T>(url: &Url) -> Result<T, Failure> {
+    let text = format!(
+        "this shiftboss was built without RabbitMQ, and cannot use {url}: build it with the feature `rabbitmq`"
+    );
+    Err(Failure::new(ExitCode::Configuration, text))
+}
+
+impl Broker {
+    pub(crate) fn new(url: Url, _: &str) -> Result<Self, Failure> {
+        refused(&url)
+    }
+}
+
+impl fmt::Display for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+pub(crate) fn service(broker: Broker, _: Vec<String>) -> Result<Box<dyn Service>, Failure> {
+    refused(&broker.0)
+}
+
+pub(crate) fn open(broker: Broker, _: &str) -> Result<Opened, Failure> {
+    refused(&broker.0)
+}

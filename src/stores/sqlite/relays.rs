@@ -1,0 +1,219 @@
+//! Relays: who acts on this queue through the daemon, from a machine that reaches a broker only. What is a daemon's own in a
+//! shared queue is a relay's own here: fetchers and their lists, leased attempts, rejected files, an input directory.
+//!
+//! Called by the store's operations. [`Session::relay`] says in whose name an operation is carried out. It knows no broker.
+
+use rusqlite::{Connection, OptionalExtension, Result};
+use shiftboss_actors::file_identity::DirectoryIdentity;
+use shiftboss_actors::store::{
+    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Rejected, Relay, RelayAnswer, Relayed,
+};
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
+
+use super::error::failure;
+use super::query::Query;
+use super::session::Session;
+
+/// What came of each operation of a relay's batch.
+type Answers = Vec<std::result::Result<shiftboss_actors::store::Outcome, Rejected>>;
+
+/// How a relay's batch is to be treated.
+pub(super) enum Standing {
+    /// It is carried out in the name of this relay.
+    New(i64),
+    /// It is answered so, without being carried out.
+    Answered(RelayAnswer),
+}
+
+pub(super) fn are_any(connection: &Connection) -> Result<bool> {
+    connection.value("SELECT EXISTS (SELECT 1 FROM shiftboss_relays)", [])
+}
+
+impl Session<'_> {
+    pub(super) fn join_relay(&mut self, it: &JoinRelay, now: UnixSeconds) -> Result<JoinedRelay> {
+        self.queue.has_relays = true;
+        // Times begin a new count where the table was lost.
+        let join = "INSERT INTO shiftboss_relays (name, process, epoch, joined)
+            SELECT ?1, ?2, max(?3 * 1000, coalesce(max(epoch), 0) + 1), ?3 FROM shiftboss_relays WHERE true
+            ON CONFLICT (name) DO UPDATE SET process = excluded.process, epoch = excluded.epoch,
+                joined = excluded.joined, lost = 0,
+                number = iif(process = excluded.process, number, 0),
+                answer = iif(process = excluded.process, answer, NULL)
+            RETURNING epoch, input_directory";
+        let (epoch, input): (i64, Option<String>) =
+            self.row(join, (&*it.name, &*it.process, now))?;
+        // What an earlier process of it rejected may not be there any more.
+        let forget = "DELETE FROM shiftboss_relay_rejected_files WHERE relay = (
+            SELECT relay FROM shiftboss_relays WHERE epoch = ?1)";
+        self.run(forget, [epoch])?;
+        self.forget_ended_leases()?;
+        let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
+        Ok(JoinedRelay { epoch, is_paused: self.queue.paused, input_directory })
+    }
+
+    /// Its leases are the daemon's from now on.
+    pub(super) fn lose_relay(&mut self, epoch: i64) -> Result<Option<u64>> {
+        let lose =
+            "UPDATE shiftboss_relays SET lost = 1 WHERE epoch = ?1 AND lost = 0 RETURNING relay";
+        let Some(relay) = self.value::<i64>(lose, [epoch]).optional()? else {
+            return Ok(None);
+        };
+        self.forget_ended_leases()?;
+        let adopted =
+            self.change("DELETE FROM shiftboss_relay_leases WHERE relay = ?1", [relay])?;
+        Ok(Some(adopted as u64))
+    }
+
+    pub(super) fn relays(&self) -> Result<Vec<Relay>> {
+        let sql = "SELECT name, process, epoch FROM shiftboss_relays WHERE lost = 0 ORDER BY name";
+        let relays: Vec<(String, String, i64)> = self.rows(sql, [])?;
+        let relay = |(name, process, epoch): (String, String, i64)| Relay {
+            name: name.into(),
+            process: process.into(),
+            epoch,
+        };
+        Ok(relays.into_iter().map(relay).collect())
+    }
+
+    /// Whether a relay's batch is to be carried out. One that only reads has no number.
+    pub(super) fn standing(&self, it: &Relayed, is_numbered: bool) -> Result<Standing> {
+        let sql = "SELECT relay, number, iif(number = ?2, answer, NULL) FROM shiftboss_relays
+            WHERE epoch = ?1 AND lost = 0";
+        let known: Option<(i64, i64, Option<String>)> =
+            self.row(sql, (it.epoch, it.number)).optional()?;
+        let Some((relay, last, answer)) = known else {
+            return Ok(Standing::Answered(RelayAnswer::Lost));
+        };
+        Ok(match answer {
+            _ if !is_numbered || it.number > last => Standing::New(relay),
+            Some(answer) if it.number == last => {
+                Standing::Answered(RelayAnswer::Answered(decoded(&answer)?))
+            }
+            _ => Standing::Answered(RelayAnswer::Outdated),
+        })
+    }
+
+    /// A batch was carried out, and is answered so from now on.
+    pub(super) fn keep_answer(&self, it: &Relayed, answers: &Answers) -> Result<()> {
+        let sql = "UPDATE shiftboss_relays SET number = ?2, answer = ?3 WHERE epoch = ?1";
+        let answers = serde_json::to_string(answers).map_err(unreadable)?;
+        self.run(sql, (it.epoch, it.number, answers))
+    }
+
+    /// A job that was handed out with a lease is the relay's to see to, if one asked for it.
+    pub(super) fn note_lease(&self, dispatched: &Dispatched, is_leased: bool) -> Result<()> {
+        match dispatched {
+            Dispatched::Job(attempt, _) if is_leased && self.relay.is_some() => {
+                self.take_lease(*attempt)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A leased attempt is seen to by whoever asks, from now on.
+    pub(super) fn take_lease(&self, attempt: Attempt) -> Result<()> {
+        match self.relay {
+            Some(relay) => {
+                let sql = "INSERT OR REPLACE INTO shiftboss_relay_leases (attempt, relay) VALUES (?1, ?2)";
+                self.run(sql, (attempt.0, relay))
+            }
+            None => self.run("DELETE FROM shiftboss_relay_leases WHERE attempt = ?1", [attempt.0]),
+        }
+    }
+
+    /// Who sees to a leased attempt; `None`: the daemon.
+    pub(super) fn lease_of(&self, attempt: Attempt) -> Result<Option<i64>> {
+        if !self.queue.has_relays {
+            return Ok(None);
+        }
+        let sql = "SELECT relay FROM shiftboss_relay_leases WHERE attempt = ?1";
+        self.value(sql, [attempt.0]).optional()
+    }
+
+    fn forget_ended_leases(&self) -> Result<()> {
+        let sql = "DELETE FROM shiftboss_relay_leases WHERE NOT EXISTS (
+            SELECT 1 FROM shiftboss_deliveries AS held
+            WHERE held.attempt = shiftboss_relay_leases.attempt AND held.lease IS NOT NULL)";
+        self.run(sql, [])
+    }
+
+    /// Takes a fetcher that is nobody's, or is the asker's own. Else it says whose it is, for people.
+    pub(super) fn take_fetcher(&self, fetcher: &str) -> Result<Option<String>> {
+        if !self.queue.has_relays {
+            return Ok(None);
+        }
+        let (owner, name) = self.fetcher_owner(fetcher)?;
+        if owner == self.relay {
+            return Ok(None);
+        }
+        if !self.has_runs(fetcher)? {
+            self.set_owner(fetcher)?;
+            return Ok(None);
+        }
+        let whose =
+            name.map_or_else(|| "the daemon".to_owned(), |name| format!("the relay {name}"));
+        Ok(Some(format!(
+            "the fetcher {fetcher} is {whose}'s: remove its lists there, or give this one another name"
+        )))
+    }
+
+    /// Whose a fetcher is, with the relay's name; neither: the daemon's, or nobody's.
+    fn fetcher_owner(&self, fetcher: &str) -> Result<(Option<i64>, Option<String>)> {
+        let sql = "SELECT relay, shiftboss_relays.name
+            FROM shiftboss_relay_fetchers JOIN shiftboss_relays USING (relay)
+            WHERE shiftboss_relay_fetchers.name = ?1";
+        let owner: Option<(i64, String)> = self.row(sql, [fetcher]).optional()?;
+        Ok(owner.unzip())
+    }
+
+    fn has_runs(&self, fetcher: &str) -> Result<bool> {
+        let sql = "SELECT EXISTS (
+            SELECT 1 FROM fetchers JOIN fetcher_runs USING (fetcher_id) WHERE name = ?1)";
+        self.value(sql, [fetcher])
+    }
+
+    fn set_owner(&self, fetcher: &str) -> Result<()> {
+        match self.relay {
+            Some(relay) => {
+                let sql =
+                    "INSERT OR REPLACE INTO shiftboss_relay_fetchers (name, relay) VALUES (?1, ?2)";
+                self.run(sql, (fetcher, relay))
+            }
+            None => self.run("DELETE FROM shiftboss_relay_fetchers WHERE name = ?1", [fetcher]),
+        }
+    }
+
+    /// Whether a fetcher's lists are the asker's own.
+    pub(super) fn is_own(&self, fetcher: &str) -> Result<bool> {
+        Ok(!self.queue.has_relays || self.fetcher_owner(fetcher)?.0 == self.relay)
+    }
+
+    pub(super) fn set_relay_input(
+        &self,
+        relay: i64,
+        input: &InputDirectory,
+        now: UnixSeconds,
+    ) -> Result<()> {
+        match input {
+            InputDirectory::There(identity) => {
+                let sql = "UPDATE shiftboss_relays
+                    SET input_directory = ?2, lost_since = NULL, lost_reason = NULL WHERE relay = ?1";
+                self.run(sql, (relay, identity.to_string()))
+            }
+            InputDirectory::Lost(reason) => {
+                let sql = "UPDATE shiftboss_relays
+                    SET lost_since = coalesce(lost_since, ?3), lost_reason = ?2 WHERE relay = ?1";
+                self.run(sql, (relay, reason, now))
+            }
+        }
+    }
+}
+
+/// What was kept of an answer. Somebody may have edited it.
+fn decoded(answer: &str) -> Result<Answers> {
+    serde_json::from_str(answer).map_err(unreadable)
+}
+
+fn unreadable(error: serde_json::Error) -> rusqlite::Error {
+    failure(rusqlite::ffi::SQLITE_MISMATCH, format!("a relay's answer: {error}"))
+}

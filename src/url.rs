@@ -1,0 +1,62 @@
+//! URLs of servers, which may have a password in them: as they were typed, and as they are shown.
+//!
+//! For databases ([`crate::stores`]) and brokers. What is wrong with one is said by whoever uses it.
+
+use std::fmt;
+
+/// A URL of a server, as it was typed. It is shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url(String);
+
+impl Url {
+    pub fn new(typed: impl Into<String>) -> Self {
+        Self(typed.into())
+    }
+
+    pub(crate) fn begins_with(&self, schemes: &[&str]) -> bool {
+        schemes.iter().any(|scheme| self.0.starts_with(scheme))
+    }
+
+    /// `word:/`, whatever the word.
+    pub(crate) fn has_scheme(&self) -> bool {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        let scheme = self.0.split_once(":/").map_or("", |(scheme, _)| scheme);
+        !scheme.is_empty() && scheme.chars().all(is_part)
+    }
+
+    /// With its password.
+    pub(crate) fn as_typed(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// Leaves out what stands between the user and the last `@`, and any parameter that may be a password: one of that name,
+/// or whose name is written in escapes.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once(":/").unwrap_or_default();
+        write!(f, "{scheme}:/")?;
+        let place = match rest.rsplit_once('@') {
+            Some((user, place)) => {
+                write!(f, "{}@", user.split(':').next().unwrap_or_default())?;
+                place
+            }
+            None => rest,
+        };
+        let (place, parameters) = place.split_once('?').unwrap_or((place, ""));
+        f.write_str(place)?;
+        let is_harmless = |one: &&str| {
+            let name = one.split('=').next().unwrap_or_default();
+            !name.contains('%') && !name.contains("password")
+        };
+        let shown: Vec<&str> = parameters.split('&').filter(is_harmless).collect();
+        let shown = shown.join("&");
+        if shown.is_empty() { Ok(()) } else { write!(f, "?{shown}") }
+    }
+}

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs the tests of relays on a broker: `make test-broker` calls it. Arguments go to nextest.
+#
+# Environment: SHIFTBOSS_TEST_BROKER as for broker-server.sh, which starts a broker where it is not set.
+set -eu
+cd "$(dirname "$0")/.."
+[ -n "${SHIFTBOSS_TEST_BROKER:-}" ] || exec sh tests/broker-server.sh sh "tests/$(basename "$0")" "$@"
+
+if ! cargo nextest --version >/dev/null 2>&1; then
+    echo "broker.sh: cargo-nextest is not installed: cargo install --locked cargo-nextest" >&2
+    exit 1
+fi
+cargo nextest run --locked -p shiftboss --run-ignored only -E 'test(over_broker::)' "$@"

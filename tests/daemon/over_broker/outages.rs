@@ -1,0 +1,139 @@
+//! A relay, the daemon, or what is between them, fails.
+
+use std::time::Duration;
+
+use shiftboss_testbed::proxy::Proxy;
+
+use super::{Installation, attempt, broker, worker};
+use crate::common::{Client, wait_until, wait_within};
+
+/// A relay that is silent is taken for dead after six seconds.
+const DEAD: Duration = Duration::from_secs(20);
+
+/// A claim whose answer is lost is no job: it goes back to its place, and nobody waits for a lease.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_claim_whose_answer_is_lost_is_undone() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let relay = installation.relay_by(&proxy.url, "r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut worker = worker(&relay.site, 60);
+    proxy.hold_answers();
+    worker.write(b"READY\n");
+    let leased = "SELECT count(*) FROM shiftboss_deliveries";
+    wait_until("it is handed out", || installation.site.number(leased) == 1);
+    assert!(!worker.line().starts_with("JOB"));
+    proxy.release();
+    wait_within(DEAD, "it is undone", || installation.site.number(leased) == 0);
+    assert_eq!(installation.site.ask("READY"), "JOB alpha 1\n");
+    let attempts = "SELECT outcome FROM shiftboss_attempts";
+    assert_eq!(installation.site.sql(attempts), ["undone"]);
+}
+
+/// While a relay is cut off its workers' jobs may be others': no beat is answered with OK; and it is as before afterwards.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_that_is_cut_off() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let relay = installation.relay_by(&proxy.url, "r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut worker = worker(&relay.site, 60);
+    let (taken, _) = attempt(&worker.ask("READY"));
+    proxy.refuse();
+    let beat = worker.ask(&format!("BEAT {taken}"));
+    assert!(beat.starts_with("ERROR busy"), "{beat}");
+    proxy.release();
+    let mut done = String::new();
+    wait_within(DEAD, "it is recorded", || {
+        done = worker.ask(&format!("DONE {taken} 0"));
+        !done.starts_with("ERROR busy")
+    });
+    assert_eq!(done, "OK\n");
+    relay.site.append("g.1.txt.part", "bravo 1\n");
+    wait_within(DEAD, "lists go on", || relay.site.ask("READY") == "JOB bravo 1\n");
+}
+
+/// A relay that was killed leaves its leases to the daemon, and its lists to its next process, which goes on where they stand.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_is_killed() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.append("f.1.txt.part", "alpha 1\nbravo 1\n");
+    installation.site.wait_count(2);
+    let mut taker = worker(&relay.site, 3);
+    let (_, job) = attempt(&taker.ask("READY"));
+    let super::Relay { daemon, site } = relay;
+    daemon.kill();
+    let died = |log: String| log.contains("A relay is silent: its leased jobs are this daemon's.");
+    wait_within(DEAD, "it is taken for dead", || died(installation.daemon.log()));
+    let back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'expired'";
+    wait_within(DEAD, "the job is back", || installation.site.number(back) == 1);
+    assert_eq!(installation.site.ask("READY"), format!("JOB {job}"));
+    site.append("f.1.txt.part", "charlie 1\n");
+    let again = installation.start_relay(&site, &broker(), "r").ready();
+    installation.site.wait_count(3);
+    assert!(!again.log().contains("WARN"), "{}", again.log());
+}
+
+/// A relay that is stopped leaves its leases at once, and its worker may end the job anywhere.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_is_stopped() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let (taken, _) = attempt(&worker(&relay.site, 60).ask("READY"));
+    let own = "SELECT count(*) FROM shiftboss_relay_leases";
+    assert_eq!(installation.site.number(own), 1);
+    relay.daemon.stop();
+    assert_eq!(installation.site.number(own), 0);
+    assert_eq!(worker(&installation.site, 60).ask(&format!("DONE {taken} 0")), "OK\n");
+}
+
+/// The daemon is killed with a job out at a relay and a list half read: the relay joins the next one, and nothing is lost.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn the_daemon_is_killed() {
+    let mut installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.append("f.1.txt.part", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut worker = worker(&relay.site, 60);
+    for round in 0..3 {
+        let (taken, _) = attempt(&worker.ask("READY 20"));
+        relay.site.append("f.1.txt.part", format!("key-{round} 1\n"));
+        installation = installation.restart();
+        installation.site.wait_count(round + 2);
+        assert_eq!(worker.ask(&format!("DONE {taken} 0")), "OK\n");
+    }
+    let outcomes = "SELECT DISTINCT outcome FROM shiftboss_attempts";
+    assert_eq!(installation.site.sql(outcomes), ["done"]);
+}
+
+/// A relay that stood still for longer than it is waited for finds out, and joins anew: what it held is told apart.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_is_frozen() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut far = worker(&relay.site, 3);
+    let (first, _) = attempt(&far.ask("READY"));
+    relay.daemon.freeze();
+    let (second, _) = attempt(&worker(&installation.site, 60).ask("READY 30"));
+    relay.daemon.thaw();
+    assert_ne!(first, second);
+    wait_within(DEAD, "it knows", || {
+        let mut asking = Client::connect(&relay.site);
+        assert!(asking.ask("HELLO 2 worker 3").starts_with("HELLO 2 "));
+        asking.ask(&format!("DONE {first} 0")).starts_with("ERROR stale")
+    });
+    assert_eq!(worker(&relay.site, 60).ask(&format!("DONE {second} 0")), "OK\n");
+}

@@ -1,0 +1,163 @@
+//! What a relay or a daemon refuses: wrong brokers, taken names, others' fetchers, messages that are none.
+
+use lapin::options::{BasicGetOptions, BasicPublishOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Connection, ConnectionProperties};
+
+use super::{Installation, broker, prefix};
+use crate::common::{Site, wait_until};
+
+/// The exit code and the message of a relay that cannot start.
+fn refused(url: &str, prefix: &str) -> (i32, String) {
+    let site = Site::bare();
+    let mut command = site.program();
+    command.args(["relay", "--broker-prefix", prefix, url]).args([site.input(), site.socket()]);
+    let refused = site.refused(command);
+    assert!(!site.socket().exists() && !site.input().exists());
+    refused
+}
+
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn wrong_brokers() {
+    let good = broker();
+    let user = good.replace("guest:guest", "guest:wrong-secret");
+    let virtual_host = good.replace("%2f", "nobodys");
+    for (url, code, why) in [
+        ("http://h/", 78, "amqp://"),
+        ("amqp://guest:wrong-secret@127.0.0.1:1/", 69, "refused"),
+        (&*user, 78, "ACCESS_REFUSED"),
+        (&*virtual_host, 78, "nobodys"),
+        (&*good, 69, "start one with --broker"),
+    ] {
+        let (found, error) = refused(url, &prefix());
+        assert!(found == code && error.contains(why), "{url}: {found} {error}");
+        assert!(!error.contains("wrong-secret"), "{error}");
+    }
+}
+
+/// A daemon whose broker is wrong, or away, goes on for its own workers, and says so.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_daemon_without_its_broker_serves() {
+    let site = Site::bare();
+    let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
+    wait_until("it is said", || daemon.log().contains("The broker cannot be used: relays wait."));
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert!(!daemon.log().contains("wrong-secret"), "{}", daemon.log());
+}
+
+/// A queue that somebody declared otherwise is named.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn another_topology_is_named() {
+    let prefix = prefix();
+    let queue = format!("{prefix}request");
+    with_channel(async |channel| {
+        let (options, none) = (Default::default(), FieldTable::default());
+        channel.queue_declare(queue.as_str().into(), options, none).await.unwrap();
+    });
+    let site = Site::bare();
+    let broker = broker();
+    let daemon = site.start_with(&["--broker", &broker, "--broker-prefix", &prefix]);
+    wait_until("it is named", || {
+        let log = daemon.log();
+        log.contains("PRECONDITION_FAILED") && log.contains(&queue)
+    });
+}
+
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_name_is_one_relay_s() {
+    let installation = Installation::start();
+    let mut first = installation.relay("twin");
+    let second = Site::bare();
+    let mut refused = installation.start_relay(&second, &broker(), "twin");
+    assert_eq!(refused.exit().code(), Some(75));
+    assert!(refused.log().contains("another relay has the name twin"), "{}", refused.log());
+    assert!(first.daemon.is_running());
+    assert_eq!(first.site.ask("READY"), "NOJOBS\n");
+}
+
+/// A list of a fetcher that the daemon has waits at the relay, which says whose it is; its other lists are taken in.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_fetcher_is_one_side_s() {
+    let installation = Installation::start();
+    installation.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    let relay = installation.relay("r");
+    relay.site.write("f.2.txt", "bravo 1\n");
+    relay.site.write("g.1.txt", "charlie 1\n");
+    installation.site.wait_count(2);
+    wait_until("it is said", || relay.daemon.log().contains("the fetcher f is the daemon's"));
+    let runs =
+        "SELECT name, run_started FROM fetchers JOIN fetcher_runs USING (fetcher_id) ORDER BY 1";
+    assert_eq!(installation.site.sql(runs), ["f|1", "g|1"]);
+    assert!(relay.site.file("f.2.txt").exists());
+}
+
+/// Calls with a channel to the broker.
+fn with_channel<T>(work: impl AsyncFnOnce(lapin::Channel) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = broker();
+        let connection = Connection::connect(&url, ConnectionProperties::default());
+        let connection = connection.await.unwrap();
+        work(connection.create_channel().await.unwrap()).await
+    })
+}
+
+/// What is no request is a dead letter with its reason, and the next request is answered all the same.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn messages_that_are_none_are_dead_letters() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    let (queue, dead) =
+        (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
+    let ours = |version| {
+        let mut headers = FieldTable::default();
+        headers.insert("shiftboss-version".into(), AMQPValue::LongLongInt(version));
+        BasicProperties::default().with_headers(headers)
+    };
+    let many = format!(
+        r#"{{"batch":{{"epoch":1,"number":1,"operations":[{}]}}}}"#,
+        [r#"{"probe":null}"#; 600].join(",")
+    );
+    let nested = "[".repeat(100_000);
+    let large = vec![b' '; 17 * 1024 * 1024];
+    let messages: [(BasicProperties, &[u8], &str); 6] = [
+        (BasicProperties::default(), b"{}", "version 0"),
+        (ours(2), b"{}", "version 2"),
+        (ours(1), b"\xff{", "cannot be read"),
+        (ours(1), nested.as_bytes(), "cannot be read"),
+        (ours(1), many.as_bytes(), "600 operations at once"),
+        (ours(1), &large, "bytes"),
+    ];
+    with_channel(async |channel| {
+        for (properties, body, why) in messages {
+            let options = BasicPublishOptions::default();
+            let published =
+                channel.basic_publish("".into(), queue.as_str().into(), options, body, properties);
+            published.await.unwrap().await.unwrap();
+            let refused = loop {
+                let got = channel.basic_get(dead.as_str().into(), BasicGetOptions { no_ack: true });
+                if let Some(message) = got.await.unwrap() {
+                    break message;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            };
+            let headers = refused.properties.headers().clone().unwrap();
+            let Some(AMQPValue::LongString(reason)) = headers.inner().get("shiftboss-reason")
+            else {
+                panic!("{headers:?}")
+            };
+            let reason = reason.to_string();
+            assert!(reason.contains(why), "{why}: {reason}");
+            assert_eq!(refused.data, body);
+        }
+    });
+    relay.site.write("f.1.txt", "alpha 1\n");
+    wait_until("it is listed", || relay.site.ask("READY") == "JOB alpha 1\n");
+}
