@@ -27,7 +27,7 @@ const LIMIT_MAX: usize = 100_000;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
     /// To act on the queue under a name, as a process that no other relay is.
-    Join { name: Arc<str>, process: Arc<str> },
+    Join { name: Arc<str>, process: Arc<str>, installation: Option<Arc<str>> },
     /// To carry operations out, once for each number; without any it says that the relay lives.
     Batch { epoch: i64, number: i64, operations: Vec<Operation> },
     /// That somebody else sees to its leases: it stops.
@@ -87,7 +87,7 @@ impl Request {
     /// Whether it may be asked, its operations apart.
     pub(super) fn check(&self) -> Result<(), Unfit> {
         match self {
-            Self::Join { name, process } => {
+            Self::Join { name, process, .. } => {
                 let is_short = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
                 let is_fit =
                     is_short(name) && is_short(process) && !name.contains(char::is_control);
@@ -191,8 +191,12 @@ mod tests {
         ];
         let requests = [
             (
-                Request::Join { name: "site-2".into(), process: "9f1c0a77d2e4b183".into() },
-                r#"{"join":{"name":"site-2","process":"9f1c0a77d2e4b183"}}"#,
+                Request::Join {
+                    name: "site-2".into(),
+                    process: "9f1c0a77d2e4b183".into(),
+                    installation: None,
+                },
+                r#"{"join":{"name":"site-2","process":"9f1c0a77d2e4b183","installation":null}}"#,
             ),
             (
                 Request::Batch { epoch: 1_795_497_070_000, number: 1, operations },
@@ -209,11 +213,13 @@ mod tests {
             Ok(Outcome::Dispatch(Dispatched::Job(Attempt(7), job))),
             Err(Rejected("why".to_owned())),
         ];
-        let joined = JoinedRelay { epoch: 5, is_paused: false, input_directory: None };
+        let installation = "5b0c".into();
+        let joined =
+            JoinedRelay { epoch: 5, installation, is_paused: false, input_directory: None };
         let replies = [
             (
                 Reply::Joined(joined),
-                r#"{"joined":{"epoch":5,"is_paused":false,"input_directory":null}}"#,
+                r#"{"joined":{"epoch":5,"installation":"5b0c","is_paused":false,"input_directory":null}}"#,
             ),
             (
                 Reply::Batch(RelayAnswer::Answered(outcomes)),

@@ -88,7 +88,7 @@ impl RelayStore {
         let client = RpcClient::open(&settings.broker, &settings.name, || {}).await?;
         let deadline = Instant::now() + NAME_PATIENCE;
         let found = loop {
-            match join(&client, &settings.name, &process).await {
+            match join(&client, &settings.name, &process, None).await {
                 Err(StoreError::Rejected(_)) if Instant::now() < deadline => sleep(NAME_LOOK).await,
                 joined => break joined?,
             }
@@ -124,6 +124,7 @@ impl RelayStore {
         self.reconnect.allowed()?;
         let joined = match self.join_anew().await {
             Ok(joined) => joined,
+            Err(StoreError::Rejected(text)) => return Err(StoreError::Fatal(text)),
             Err(error) => return Err(self.reconnect.failed(later(error))),
         };
         self.reconnect.succeeded();
@@ -138,7 +139,8 @@ impl RelayStore {
         let Settings { broker, name } = &self.settings;
         let signal = Arc::clone(&self.signal);
         let client = Arc::new(RpcClient::open(broker, name, move || signal.note_hint()).await?);
-        let epoch = join(&client, name, &self.process).await?.epoch;
+        let installation = Some(&self.found.installation);
+        let epoch = join(&client, name, &self.process, installation).await?.epoch;
         let beats = tokio::spawn(beat(Arc::clone(&client), epoch, Arc::clone(&self.signal)));
         Ok(Joined { client, epoch, beats })
     }
@@ -165,11 +167,14 @@ impl RelayStore {
         let Some(operations) = self.unanswered.clone() else {
             return Ok(());
         };
-        let answer = self.send(client, epoch, operations).await?;
-        self.unanswered = None;
-        if let RelayAnswer::Answered(outcomes) = answer {
-            self.to_undo.extend(outcomes.into_iter().filter_map(handed_out));
+        match self.send(client, epoch, operations).await? {
+            RelayAnswer::Answered(outcomes) => {
+                self.to_undo.extend(outcomes.into_iter().filter_map(handed_out));
+            }
+            RelayAnswer::Outdated => {}
+            RelayAnswer::Lost => return Err(self.lost()),
         }
+        self.unanswered = None;
         Ok(())
     }
 
@@ -193,14 +198,18 @@ impl RelayStore {
                 Ok(outcomes)
             }
             RelayAnswer::Outdated => Err(misunderstood()),
-            RelayAnswer::Lost => {
-                self.joined = None;
-                Err(StoreError::Busy("this relay was taken for dead: it joins anew".to_owned()))
-            }
+            RelayAnswer::Lost => Err(self.lost()),
         }
     }
 
-    /// Sends a batch under the last number. What a daemon says that it did not do can be forgotten.
+    /// It was taken for dead, and asks again once it has joined anew.
+    fn lost(&mut self) -> StoreError {
+        self.joined = None;
+        StoreError::Busy("this relay was taken for dead: it joins anew".to_owned())
+    }
+
+    /// Sends a batch under the last number, which stays the last one until it is answered: what a daemon says that it could not
+    /// do may be on its way to storage all the same.
     async fn send(
         &mut self,
         client: &RpcClient,
@@ -208,15 +217,17 @@ impl RelayStore {
         operations: Vec<Operation>,
     ) -> StoreResult<RelayAnswer> {
         let request = Request::Batch { epoch, number: self.number, operations };
-        let refused = match client.ask(&request).await? {
-            Reply::Batch(answer) => return Ok(answer),
-            Reply::Busy(text) => StoreError::Busy(text),
-            Reply::Full(text) => StoreError::Full(text),
-            Reply::Refused(text) => StoreError::Rejected(text),
-            Reply::Joined(_) | Reply::Left => misunderstood(),
-        };
-        self.unanswered = None;
-        Err(refused)
+        match client.ask(&request).await? {
+            Reply::Batch(answer) => Ok(answer),
+            Reply::Busy(text) => Err(StoreError::Busy(text)),
+            Reply::Full(text) => Err(StoreError::Full(text)),
+            Reply::Refused(text) => {
+                self.unanswered = None;
+                // One request of the batch is too much; the others are asked again without it.
+                Err(StoreError::Busy(text))
+            }
+            Reply::Joined(_) | Reply::Left => Err(misunderstood()),
+        }
     }
 
     /// Adds an operation to those that are asked, unless it is answered here.
@@ -241,6 +252,9 @@ impl RelayStore {
     }
 
     async fn leave(&mut self) -> StoreResult<()> {
+        if self.unanswered.is_some() || !self.to_undo.is_empty() {
+            let _ = timeout(CALL_MAX, self.apply_now(Vec::new())).await;
+        }
         if let Some(joined) = self.joined.take() {
             // Else a daemon finds out by itself.
             let leave = Request::Leave { epoch: joined.epoch };
@@ -285,8 +299,14 @@ fn handed_out(outcome: Result<Outcome, Rejected>) -> Option<Undo> {
     }
 }
 
-async fn join(client: &RpcClient, name: &str, process: &Arc<str>) -> StoreResult<JoinedRelay> {
-    let request = Request::Join { name: name.into(), process: Arc::clone(process) };
+async fn join(
+    client: &RpcClient,
+    name: &str,
+    process: &Arc<str>,
+    installation: Option<&Arc<str>>,
+) -> StoreResult<JoinedRelay> {
+    let (process, installation) = (Arc::clone(process), installation.cloned());
+    let request = Request::Join { name: name.into(), process, installation };
     match client.ask(&request).await? {
         Reply::Joined(joined) => Ok(joined),
         Reply::Busy(text) => Err(StoreError::Busy(text)),
@@ -296,10 +316,10 @@ async fn join(client: &RpcClient, name: &str, process: &Arc<str>) -> StoreResult
     }
 }
 
-/// A relay that has lived goes on trying, whatever was refused.
+/// A relay that has lived goes on trying, whatever the broker refuses.
 fn later(error: StoreError) -> StoreError {
     match error {
-        StoreError::Fatal(text) | StoreError::Rejected(text) => StoreError::Busy(text),
+        StoreError::Fatal(text) => StoreError::Busy(text),
         error => error,
     }
 }

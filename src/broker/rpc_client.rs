@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX, Link, PublishError, properties, publish, version};
 use super::message::{Reply, Request, decode, encode};
+use crate::boot_time::boot_time;
 
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
 const EXPIRATION_MS: &str = "4000";
@@ -98,9 +99,12 @@ impl RpcClient {
             .with_message_id(id.as_str().into())
             .with_reply_to(self.reply_queue.as_str().into())
             .with_expiration(EXPIRATION_MS.into());
+        let sent = boot_time();
         let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answered)).await;
         self.shared.waiting().remove(&id);
-        asked.unwrap_or_else(|_| {
+        // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
+        let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
+        asked.ok().filter(|answer| answer.is_err() || !is_late).unwrap_or_else(|| {
             Err(StoreError::Busy(format!(
                 "no daemon answered over the broker {} within {} s",
                 self.broker,

@@ -149,7 +149,8 @@ impl Server {
         self.broker.topology.declare(&link.channel).await?;
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
-        let options = BasicConsumeOptions::default();
+        // A second daemon with another queue would split the relays between them.
+        let options = BasicConsumeOptions { exclusive: true, ..BasicConsumeOptions::default() };
         link.channel
             .basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default())
             .await
@@ -217,7 +218,9 @@ impl Server {
 
     async fn carry_out(&self, request: Request) -> Reply {
         let carried_out = match request {
-            Request::Join { name, process } => self.join(name, process).await,
+            Request::Join { name, process, installation } => {
+                self.join(JoinRelay { name, process, installation }).await
+            }
             Request::Leave { epoch } => self.expire(epoch).await.map(|_| Reply::Left),
             Request::Batch { epoch, number, operations } => {
                 self.liveness.borrow_mut().note_seen(epoch, Instant::now());
@@ -232,13 +235,13 @@ impl Server {
         })
     }
 
-    async fn join(&self, name: Arc<str>, process: Arc<str>) -> StoreResult<Reply> {
+    async fn join(&self, asked: JoinRelay) -> StoreResult<Reply> {
+        let (name, process) = (Arc::clone(&asked.name), Arc::clone(&asked.process));
         if self.liveness.borrow().is_taken(&name, &process, Instant::now()) {
             return Err(StoreError::Rejected(format!(
                 "another relay has the name {name}: give this one another with --name"
             )));
         }
-        let asked = JoinRelay { name: Arc::clone(&name), process: Arc::clone(&process) };
         let joined = self.ask(asked).await?;
         info!(relay = &*name, "A relay has joined.");
         self.liveness

@@ -1,6 +1,7 @@
 //! Relays: what fetchers and workers of machines without a database have of a daemon's queue. `make test-broker` runs these,
 //! on its broker.
 
+mod chaos;
 mod outages;
 mod refusals;
 

@@ -202,6 +202,8 @@ operations! {
         pub name: Arc<str>,
         /// Which process it is, so that it is known again.
         pub process: Arc<str>,
+        /// The queue that it has used so far: it is rejected by another one.
+        pub installation: Option<Arc<str>>,
     } => JoinedRelay,
 
     /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is

@@ -27,6 +27,8 @@ pub struct Relay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinedRelay {
     pub epoch: i64,
+    /// Which queue it is: no other one has the same, wherever it is moved to.
+    pub installation: Arc<str>,
     /// Nothing is handed out until an operator says so.
     pub is_paused: bool,
     /// Which directory its input directory was; `None`: it has told none.

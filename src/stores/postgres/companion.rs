@@ -9,7 +9,6 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use shiftboss_actors::store::{Changed, StoreError};
 use shiftboss_protocol::backoff::Backoff;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -21,6 +20,7 @@ use super::error::{FENCED, classify};
 use super::membership::Membership;
 use super::notices::CHANNEL;
 use super::peers::{Peer, Peers};
+use crate::boot_time::boot_time;
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
@@ -222,10 +222,4 @@ async fn adopt(
         membership.tell_change(Changed::Leases);
     }
     Ok(())
-}
-
-/// Goes on while the machine sleeps.
-pub(super) fn boot_time() -> Duration {
-    let now = clock_gettime(ClockId::Boottime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }

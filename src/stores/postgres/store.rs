@@ -24,12 +24,13 @@ use tracing::info;
 
 use super::answers::Answer;
 use super::batch::Batch;
-use super::companion::{accompany, boot_time};
+use super::companion::accompany;
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
 use super::membership::{Identity, Membership};
 use super::schema;
 use super::standstill::{Asked, wait_out};
+use crate::boot_time::boot_time;
 use crate::reconnect::Reconnect;
 use crate::stores::options::Options;
 

@@ -3,15 +3,19 @@
 //!
 //! Called by the store's operations. [`Session::relay`] says in whose name an operation is carried out. It knows no broker.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
     Dispatched, InputDirectory, JoinRelay, JoinedRelay, Rejected, Relay, RelayAnswer, Relayed,
 };
+use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
-use super::error::failure;
+use super::error::{failure, rejected};
 use super::query::Query;
+use super::records::{set_state, state};
 use super::session::Session;
 
 /// What came of each operation of a relay's batch.
@@ -31,6 +35,12 @@ pub(super) fn are_any(connection: &Connection) -> Result<bool> {
 
 impl Session<'_> {
     pub(super) fn join_relay(&mut self, it: &JoinRelay, now: UnixSeconds) -> Result<JoinedRelay> {
+        let installation = self.installation()?;
+        if it.installation.as_ref().is_some_and(|known| *known != installation) {
+            let why =
+                "the daemon has another queue by now: this relay's lists and jobs are not its";
+            return Err(rejected(why.to_owned()));
+        }
         self.queue.has_relays = true;
         // Times begin a new count where the table was lost.
         let join = "INSERT INTO shiftboss_relays (name, process, epoch, joined)
@@ -48,7 +58,17 @@ impl Session<'_> {
         self.run(forget, [epoch])?;
         self.forget_ended_leases()?;
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
-        Ok(JoinedRelay { epoch, is_paused: self.queue.paused, input_directory })
+        Ok(JoinedRelay { epoch, installation, is_paused: self.queue.paused, input_directory })
+    }
+
+    /// Made when the first relay joins.
+    fn installation(&self) -> Result<Arc<str>> {
+        if let Some(known) = state(self.connection, "installation")? {
+            return Ok(known.into());
+        }
+        let made = format!("{:016x}", random());
+        set_state(self, "installation", &made)?;
+        Ok(made.into())
     }
 
     /// Its leases are the daemon's from now on.

@@ -79,6 +79,27 @@ fn a_name_is_one_relay_s() {
     assert_eq!(first.site.ask("READY"), "NOJOBS\n");
 }
 
+/// Two queues on one prefix would split the relays: the second daemon serves its own workers only. And a relay does not go
+/// over to another queue.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_prefix_is_one_queue_s() {
+    let installation = Installation::start();
+    let mut relay = installation.relay("r");
+    let other = Site::bare();
+    let broker = broker();
+    let options = ["--broker", &*broker, "--broker-prefix", &*installation.prefix];
+    let second = other.start_with(&options);
+    wait_until("it is named", || second.log().contains("in exclusive use"));
+    relay.site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    assert_eq!(other.ask("READY"), "NOJOBS\n");
+    installation.daemon.stop();
+    assert_eq!(relay.daemon.exit_within(std::time::Duration::from_secs(30)).code(), Some(74));
+    assert!(relay.daemon.log().contains("has another queue by now"), "{}", relay.daemon.log());
+    assert!(other.sql("SELECT name FROM shiftboss_relays").is_empty());
+}
+
 /// A list of a fetcher that the daemon has waits at the relay, which says whose it is; its other lists are taken in.
 #[test]
 #[ignore = "needs a broker: make test-broker"]

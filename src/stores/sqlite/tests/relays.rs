@@ -24,7 +24,10 @@ struct Sender {
 impl Sender {
     fn join(site: &mut Site, name: &str) -> Self {
         let process = Arc::from("p1");
-        let joined = site.store.ask(NOW, JoinRelay { name: name.into(), process }).unwrap();
+        let joined = site
+            .store
+            .ask(NOW, JoinRelay { name: name.into(), process, installation: None })
+            .unwrap();
         Self { epoch: joined.epoch, number: 0 }
     }
 
@@ -111,7 +114,8 @@ fn a_process_that_joins_anew_asks_again() {
     relay.epoch = Sender::join(&mut site, "r").epoch;
     assert_eq!(relay.send_again(&mut site, &claim), first);
     let (name, process) = ("r".into(), "p2".into());
-    relay.epoch = site.store.ask(NOW, JoinRelay { name, process }).unwrap().epoch;
+    relay.epoch =
+        site.store.ask(NOW, JoinRelay { name, process, installation: None }).unwrap().epoch;
     assert_ne!(relay.send_again(&mut site, &claim), first);
 }
 
@@ -189,6 +193,20 @@ fn a_name_is_one_process_s() {
     assert_eq!(site.store.ask(NOW, Relays).unwrap(), [Relay { name, process, epoch }]);
 }
 
+/// A relay that has used another queue is refused.
+#[test]
+fn a_relay_is_one_queue_s() {
+    let mut site = site(&[]);
+    let join = |site: &mut Site, installation| {
+        let (name, process) = ("r".into(), "p1".into());
+        site.store.ask(NOW, JoinRelay { name, process, installation })
+    };
+    let known = join(&mut site, None).unwrap().installation;
+    assert!(join(&mut site, Some("another".into())).is_err());
+    site = site.restart(&options(FAIR), false);
+    assert_eq!(join(&mut site, Some(known.clone())).unwrap().installation, known);
+}
+
 /// The jobs of a relay that is taken for dead are the daemon's; one that is done all the same still counts.
 #[test]
 fn a_lost_relay_s_leases_are_the_daemon_s() {
@@ -242,7 +260,7 @@ fn notes_are_apart() {
         site.rows("SELECT value FROM shiftboss_state WHERE name = 'input_directory'").is_empty()
     );
     let (name, process) = ("r".into(), "p2".into());
-    let joined = site.store.ask(NOW, JoinRelay { name, process }).unwrap();
+    let joined = site.store.ask(NOW, JoinRelay { name, process, installation: None }).unwrap();
     assert_eq!(joined.input_directory, Some(identity));
     assert!(site.rows("SELECT name FROM shiftboss_relay_rejected_files").is_empty());
 }
