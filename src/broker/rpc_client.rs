@@ -113,7 +113,8 @@ impl RpcClient {
         })
     }
 
-    /// The answer may be here before the broker's word that it has the request.
+    /// The broker's word that it has the request is awaited even if the answer is here before: the client keeps those for ever that
+    /// nobody awaits.
     async fn exchange(
         &self,
         body: Vec<u8>,
@@ -121,17 +122,9 @@ impl RpcClient {
         answered: oneshot::Receiver<Reply>,
     ) -> StoreResult<Reply> {
         let queue = self.broker.topology.requests();
-        let published = publish(&self.link.channel, &queue, &body, properties);
-        tokio::pin!(published, answered);
-        let reply = tokio::select! {
-            biased;
-            reply = &mut answered => reply,
-            published = &mut published => {
-                published.map_err(|error| self.unpublished(&error))?;
-                answered.await
-            }
-        };
-        reply.map_err(|_| {
+        let published = publish(&self.link.channel, &queue, &body, properties).await;
+        published.map_err(|error| self.unpublished(&error))?;
+        answered.await.map_err(|_| {
             StoreError::Busy(format!("the connection to the broker {} is lost", self.broker))
         })
     }

@@ -196,12 +196,14 @@ impl Server {
         };
         let properties = properties().with_correlation_id(id.clone());
         let options = BasicPublishOptions::default();
-        // A relay that is gone has no queue any more.
-        link.channel
-            .basic_publish("".into(), to.clone(), options, &encode(&reply), properties)
-            .await
-            .map(drop)
-            .map_err(|error| error.to_string())
+        // A relay that is gone has no queue any more. A confirm that nobody awaits is kept for ever by the client.
+        let published = async {
+            let body = encode(&reply);
+            let sent =
+                link.channel.basic_publish("".into(), to.clone(), options, &body, properties);
+            sent.await?.await
+        };
+        published.await.map(drop).map_err(|error: lapin::Error| error.to_string())
     }
 
     /// Makes a dead letter of it, and says so.
@@ -316,11 +318,13 @@ impl Server {
             // None to tell is told, too: that hints arrive.
             let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
             let options = BasicPublishOptions::default();
-            let published = link
-                .channel
-                .basic_publish(exchange.as_str().into(), "".into(), options, b"", properties())
-                .await;
-            if let Err(error) = published {
+            let published = async {
+                let exchange = exchange.as_str().into();
+                let sent =
+                    link.channel.basic_publish(exchange, "".into(), options, b"", properties());
+                sent.await?.await
+            };
+            if let Err(error) = published.await {
                 return error;
             }
             sleep(HINTS_APART).await;
