@@ -9,15 +9,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 [ -n "${SHIFTBOSS_TEST_POSTGRES:-}" ] || exec sh "$root/tests/postgres-server.sh" sh "$here/run-postgres.sh"
 
-build() {
-    (cd "$root" && cargo build --release --locked --bin shiftboss) >&2
-    target=${CARGO_TARGET_DIR:-target}
-    case $target in
-    /*) echo "$target/release/shiftboss" ;;
-    *) echo "$root/$target/release/shiftboss" ;;
-    esac
-}
-
 # Ends what was started, by its process id, whatever the reason for the end is.
 clean_up() {
     code=$?
@@ -58,7 +49,7 @@ work() {
     started=$!
 }
 
-shiftboss=${SHIFTBOSS:-$(build)}
+shiftboss=${SHIFTBOSS:-$(sh "$here/build.sh")}
 place=$(mktemp -d)
 database=$SHIFTBOSS_TEST_POSTGRES/postgres
 daemon_one= daemon_two= worker_one= worker_two=

@@ -9,15 +9,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 [ -n "${SHIFTBOSS_TEST_BROKER:-}" ] || exec sh "$root/tests/broker-server.sh" sh "$here/run-relay.sh"
 
-build() {
-    (cd "$root" && cargo build --release --locked --bin shiftboss) >&2
-    target=${CARGO_TARGET_DIR:-target}
-    case $target in
-    /*) echo "$target/release/shiftboss" ;;
-    *) echo "$root/$target/release/shiftboss" ;;
-    esac
-}
-
 # Ends what was started, by its process id, whatever the reason for the end is.
 clean_up() {
     code=$?
@@ -66,7 +57,7 @@ done_so_far() {
     cat "$place"/*.results | wc -l
 }
 
-shiftboss=${SHIFTBOSS:-$(build)}
+shiftboss=${SHIFTBOSS:-$(sh "$here/build.sh")}
 broker=$SHIFTBOSS_TEST_BROKER prefix=run-relay-$$.
 place=$(mktemp -d)
 daemon= relays= workers=

@@ -7,16 +7,6 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 directory=${AUDIT_DIRECTORY:-/usr/bin}
 
-build() {
-    root=$(cd "$here/../.." && pwd)
-    (cd "$root" && cargo build --release --locked --bin shiftboss) >&2
-    target=${CARGO_TARGET_DIR:-target}
-    case $target in
-    /*) echo "$target/release/shiftboss" ;;
-    *) echo "$root/$target/release/shiftboss" ;;
-    esac
-}
-
 # Ends what was started, by its process id, whatever the reason for the end is.
 clean_up() {
     code=$?
@@ -42,7 +32,7 @@ daemon_lives() {
     kill -0 "$daemon" 2>/dev/null || fail "the daemon has ended"
 }
 
-shiftboss=${SHIFTBOSS:-$(build)}
+shiftboss=${SHIFTBOSS:-$(sh "$here/build.sh")}
 place=$(mktemp -d)
 socket=$place/worker.sock
 daemon=
