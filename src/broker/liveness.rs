@@ -1,4 +1,4 @@
-//! Which relays live: those that were last_seen of within a few seconds.
+//! Which relays live: those that were heard of within a few seconds.
 //!
 //! Kept by the daemon's [`server`](super::server), in memory and on the monotonic clock. Pure.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use shiftboss_actors::store::Relay;
 use tokio::time::Instant;
 
-/// A relay that is not last_seen of for so long is taken for dead.
+/// A relay that is not heard of for so long is taken for dead.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(6);
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl Liveness {
-    /// These have joined; each counts as last_seen of now. While a daemon hears nobody, nobody is silent.
+    /// These have joined; each counts as heard of now. While a daemon hears nobody, nobody is silent.
     pub(super) fn reset(&mut self, relays: Vec<Relay>, now: Instant) {
         self.relays.clear();
         for Relay { name, process, epoch } in relays {
@@ -78,7 +78,7 @@ mod tests {
         Relay { name: name.into(), process: process.into(), epoch }
     }
 
-    /// A name is its process's while that is last_seen of, and a silent one is told until it is forgotten.
+    /// A name is its process's while that is heard of, and a silent one is told until it is forgotten.
     #[test]
     fn silence_is_death() {
         let (start, mut liveness) = (Instant::now(), Liveness::default());

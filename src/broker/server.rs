@@ -14,9 +14,7 @@ use std::time::Duration;
 use actix::Addr;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, BasicRejectOptions,
-};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Consumer};
 use shiftboss_actors::exit_notifier::ExitNotifier;
@@ -170,7 +168,8 @@ impl Server {
         }
     }
 
-    /// Answers one request. What fails on the way leaves it on the broker.
+    /// Answers one request. What fails on the way leaves it on the broker, and ends the connection: the next one comes after a
+    /// pause, and makes the queues that are missing.
     async fn handle(&self, link: &Link, delivery: Delivery) {
         let read = decode(version(&delivery.properties), &delivery.data);
         let read = read.and_then(|request: Request| request.check().map(|()| request));
@@ -178,15 +177,14 @@ impl Server {
             Ok(request) => self.answer(link, &delivery, self.carry_out(request).await).await,
             Err(unfit) => self.refuse(link, &delivery, &unfit).await,
         };
-        let settled = match handled {
-            Ok(()) => delivery.acker.ack(BasicAckOptions::default()).await,
+        match handled {
+            // Without the connection the broker gives it to somebody else.
+            Ok(()) => drop(delivery.acker.ack(BasicAckOptions::default()).await),
             Err(error) => {
                 warn!(%error, "A relay's request could not be answered; it is tried again.");
-                delivery.acker.reject(BasicRejectOptions { requeue: true }).await
+                link.close().await;
             }
-        };
-        // Without the connection the broker gives it to somebody else.
-        settled.map(drop).unwrap_or_default();
+        }
     }
 
     async fn answer(&self, link: &Link, delivery: &Delivery, reply: Reply) -> Result<(), String> {

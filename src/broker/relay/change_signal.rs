@@ -1,6 +1,6 @@
 //! What a relay's store is told beside its calls: hints that there may be work, and that it was taken for dead.
 //!
-//! Rung by the tasks of its connection; the StorageActor polls it through the store.
+//! Raised by the tasks of its connection; the StorageActor polls it through the store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -27,9 +27,9 @@ struct State {
     /// The epoch under which it was taken for dead.
     lost: Option<i64>,
     last_hint: Option<Instant>,
-    /// Rung for a hint last.
+    /// Raised for a hint last.
     last_raised: Option<Instant>,
-    /// A ring is to come, for hints that came too close.
+    /// It is to be raised for hints that came too close.
     is_due: bool,
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(signal.look_every(), LOOK_ALONE);
     }
 
-    /// One hint is last_seen at once.
+    /// One hint is told at once.
     #[tokio::test(start_paused = true)]
     async fn a_hint_is_heard_at_once() {
         let signal = Arc::new(ChangeSignal::default());

@@ -129,6 +129,13 @@ fn with_channel<T>(work: impl AsyncFnOnce(lapin::Channel) -> T) -> T {
     })
 }
 
+/// The properties of a message of a version.
+fn ours(version: i64) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    headers.insert("shiftboss-version".into(), AMQPValue::LongLongInt(version));
+    BasicProperties::default().with_headers(headers)
+}
+
 /// What is no request is a dead letter with its reason, and the next request is answered all the same.
 #[test]
 #[ignore = "needs a broker: make test-broker"]
@@ -137,11 +144,6 @@ fn messages_that_are_none_are_dead_letters() {
     let relay = installation.relay("r");
     let (queue, dead) =
         (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
-    let ours = |version| {
-        let mut headers = FieldTable::default();
-        headers.insert("shiftboss-version".into(), AMQPValue::LongLongInt(version));
-        BasicProperties::default().with_headers(headers)
-    };
     let many = format!(
         r#"{{"batch":{{"epoch":1,"number":1,"operations":[{}]}}}}"#,
         [r#"{"probe":null}"#; 600].join(",")
@@ -181,4 +183,31 @@ fn messages_that_are_none_are_dead_letters() {
     });
     relay.site.write("f.1.txt", "alpha 1\n");
     wait_until("it is listed", || relay.site.ask("READY") == "JOB alpha 1\n");
+}
+
+/// Somebody deletes the queue of dead letters: what cannot be refused is not tried in a hot loop, and the queue is made again.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_queue_that_is_gone_is_made_again() {
+    let installation = Installation::start();
+    let (queue, dead) =
+        (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
+    with_channel(async |channel| {
+        channel.queue_delete(dead.as_str().into(), Default::default()).await.unwrap();
+        let (options, body) = (BasicPublishOptions::default(), b"garbage");
+        let published =
+            channel.basic_publish("".into(), queue.as_str().into(), options, body, ours(1));
+        published.await.unwrap().await.unwrap();
+    });
+    // A channel on which a missing queue is asked for is closed.
+    wait_until("it is a dead letter", || {
+        with_channel(async |channel| {
+            let options = BasicGetOptions { no_ack: true };
+            matches!(channel.basic_get(dead.as_str().into(), options).await, Ok(Some(_)))
+        })
+    });
+    let tries = installation.daemon.log().matches("could not be answered").count();
+    assert!((1..=3).contains(&tries), "{}", installation.daemon.log());
+    let relay = installation.relay("r");
+    assert_eq!(relay.site.ask("READY"), "NOJOBS\n");
 }
