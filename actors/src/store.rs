@@ -28,7 +28,7 @@ use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
 /// a run counts as a row of its own.
-pub const STEP_ROWS: usize = 250;
+pub const STEP_ROWS: usize = 150;
 
 /// A queue with one owner. It is opened for one daemon, so nothing here names one: [`Runs`], [`Leases`],
 /// [`CountInFlight`], [`AcceptedEntries`] and [`FetcherRecords`] answer what is that daemon's, and rejected files and

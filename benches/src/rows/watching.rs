@@ -82,6 +82,8 @@ impl Watcher {
                 fs::create_dir_all(path.join(inner.to_string()))?;
             }
         }
+        // The kernel writes so many new directories out half a minute later, in the middle of the tries.
+        rustix::fs::syncfs(File::open(home.path())?)?;
         fs::create_dir(home.path().join("runtime"))?;
         let log = File::create(home.path().join("log"))?;
         let begun = Instant::now();

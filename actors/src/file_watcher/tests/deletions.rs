@@ -6,7 +6,7 @@ use tokio::time::{Instant, pause};
 
 use super::{Site, real};
 use crate::storage::messages::{TakeJob, Work};
-use crate::store::StoreError;
+use crate::store::{STEP_ROWS, StoreError};
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
 
@@ -18,9 +18,9 @@ fn full() -> Trouble {
     Trouble::Error(StoreError::Full("disk".to_owned()))
 }
 
-/// A watcher that finds nothing of the one run of 600 rows that the store knows.
+/// A watcher that finds nothing of the one run that the store knows, which goes in three steps.
 async fn without_its_file(mock: MockStore) -> Site {
-    mock.add_run(&run(1), 600);
+    mock.add_run(&run(1), (2 * STEP_ROWS + STEP_ROWS / 2) as u64);
     Site::started(mock, real()).await
 }
 
