@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::store::{
-    AddRows, AddTask, JoinedRelay, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
+    AddRows, AddTask, JoinedRelay, Lane, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
 };
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
@@ -29,7 +29,7 @@ pub(super) enum Request {
     /// To act on the queue under a name, as a process that no other relay is.
     Join { name: Arc<str>, process: Arc<str>, installation: Option<Arc<str>> },
     /// To carry operations out, once for each number; without any it says that the relay lives.
-    Batch { epoch: i64, number: i64, operations: Vec<Operation> },
+    Batch { epoch: i64, lane: Lane, number: i64, operations: Vec<Operation> },
     /// That somebody else sees to its leases: it stops.
     Leave { epoch: i64 },
 }
@@ -199,8 +199,13 @@ mod tests {
                 r#"{"join":{"name":"site-2","process":"9f1c0a77d2e4b183","installation":null}}"#,
             ),
             (
-                Request::Batch { epoch: 1_795_497_070_000, number: 1, operations },
-                r#"{"batch":{"epoch":1795497070000,"number":1,"operations":[{"dispatch":{"holder":{"worker":"w","lease_seconds":60}}},{"heartbeat":7},{"runs":null}]}}"#,
+                Request::Batch {
+                    epoch: 1_795_497_070_000,
+                    lane: Lane::Jobs,
+                    number: 1,
+                    operations,
+                },
+                r#"{"batch":{"epoch":1795497070000,"lane":"jobs","number":1,"operations":[{"dispatch":{"holder":{"worker":"w","lease_seconds":60}}},{"heartbeat":7},{"runs":null}]}}"#,
             ),
             (Request::Leave { epoch: 1_795_497_070_000 }, r#"{"leave":{"epoch":1795497070000}}"#),
         ];

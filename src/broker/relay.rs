@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use shiftboss_actors::store::{
-    Changed, Checkpoint, CountInFlight, Dispatched, JoinedRelay, Operation, Outcome, Rejected,
-    RelayAnswer, SetPaused, Store, StoreError, StoreFuture, StoreResult, Undo,
+    Changed, Checkpoint, CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome,
+    Rejected, RelayAnswer, SetPaused, Store, StoreError, StoreFuture, StoreResult, Undo,
 };
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::UnixSeconds;
@@ -216,7 +216,7 @@ impl RelayStore {
         epoch: i64,
         operations: Vec<Operation>,
     ) -> StoreResult<RelayAnswer> {
-        let request = Request::Batch { epoch, number: self.number, operations };
+        let request = Request::Batch { epoch, lane: Lane::Jobs, number: self.number, operations };
         match client.ask(&request).await? {
             Reply::Batch(answer) => Ok(answer),
             Reply::Busy(text) => Err(StoreError::Busy(text)),
@@ -332,7 +332,7 @@ fn misunderstood() -> StoreError {
 
 /// Says that the relay lives, until it is taken for dead.
 async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
-    let alive = Request::Batch { epoch, number: 0, operations: Vec::new() };
+    let alive = Request::Batch { epoch, lane: Lane::Jobs, number: 0, operations: Vec::new() };
     loop {
         sleep(BEAT).await;
         match client.ask(&alive).await {

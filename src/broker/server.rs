@@ -22,8 +22,8 @@ use shiftboss_actors::service::{Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
-    JoinRelay, LoseRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
-    Relays as KnownRelays, Request as StoreRequest, StoreError, StoreResult,
+    JoinRelay, LoseRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed, Relays as KnownRelays,
+    Request as StoreRequest, StoreError, StoreResult,
 };
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
@@ -222,9 +222,10 @@ impl Server {
                 self.join(JoinRelay { name, process, installation }).await
             }
             Request::Leave { epoch } => self.expire(epoch).await.map(|_| Reply::Left),
-            Request::Batch { epoch, number, operations } => {
+            Request::Batch { epoch, lane, number, operations } => {
                 self.liveness.borrow_mut().note_seen(epoch, Instant::now());
-                self.perform(epoch, number, operations).await.map(Reply::Batch)
+                let batch = Relayed { epoch, lane, number, operations };
+                self.perform(batch).await.map(Reply::Batch)
             }
         };
         carried_out.unwrap_or_else(|error| match error {
@@ -251,12 +252,8 @@ impl Server {
     }
 
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place.
-    async fn perform(
-        &self,
-        epoch: i64,
-        number: i64,
-        operations: Vec<Operation>,
-    ) -> StoreResult<RelayAnswer> {
+    async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
+        let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch);
         let refused: Vec<Option<Rejected>> = operations
             .iter()
@@ -264,7 +261,7 @@ impl Server {
             .collect();
         let allowed = operations.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
         let operations = allowed.map(|(operation, _)| operation).collect();
-        match self.ask(Relayed { epoch, number, operations }).await? {
+        match self.ask(Relayed { epoch, lane, number, operations }).await? {
             RelayAnswer::Answered(outcomes) => {
                 let mut outcomes = outcomes.into_iter();
                 let merged = refused.into_iter().map(|refused| match refused {

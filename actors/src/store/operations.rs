@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, InputDirectory,
-    JoinedRelay, LeaseHolder, Registered, Rejected, Relay, RelayAnswer, Requeued, RowBatch,
-    SpoolEntry, StoreError, StoreResult, StoredRun,
+    JoinedRelay, Lane, LeaseHolder, Registered, Rejected, Relay, RelayAnswer, RelayedRows,
+    Requeued, RowBatch, RowsAnswer, SpoolEntry, StoreError, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
@@ -211,10 +211,16 @@ operations! {
     Relayed {
         /// The one that the relay joined with.
         pub epoch: i64,
+        pub lane: Lane,
+        /// Of its lane.
         pub number: i64,
         /// None of relays.
         pub operations: Vec<Operation>,
     } => RelayAnswer,
+
+    /// Adds rows of relays' lists, in order, and moves no run's position. Each number is carried out once, and only after the
+    /// one before.
+    AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
 
     /// Takes a relay for dead: nothing is carried out in its name any more, and the jobs that are leased through it are this
     /// daemon's. Says how many; `None`: it has another epoch by now.
@@ -279,6 +285,7 @@ impl Operation {
             | Self::Requeue(_)
             | Self::SetPaused(_)
             | Self::AddRows(_)
+            | Self::AddRelayedRows(_)
             | Self::Prune(_)
             | Self::DeleteRuns(_)
             | Self::AddTask(_)
@@ -292,6 +299,7 @@ impl Operation {
     pub fn bulk_rows(&self) -> usize {
         match self {
             Self::AddRows(AddRows(batch)) => batch.rows.len(),
+            Self::AddRelayedRows(it) => it.0.iter().map(|relayed| relayed.rows.len()).sum(),
             Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
             Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
             _ => 0,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Outcome, Rejected};
 use crate::file_identity::DirectoryIdentity;
+use shiftboss_protocol::model::{Row, Run};
 
 /// Operations that one batch of a relay has at the most.
 pub const RELAYED_OPERATIONS_MAX: usize = 512;
@@ -33,6 +34,47 @@ pub struct JoinedRelay {
     pub is_paused: bool,
     /// Which directory its input directory was; `None`: it has told none.
     pub input_directory: Option<DirectoryIdentity>,
+}
+
+/// What a relay asks one batch after the other: batches of one lane never wait for those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// For workers and operators.
+    Jobs,
+    /// For lists and the input directory.
+    Lists,
+}
+
+/// Rows of a relay's list whose keys are of one range.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayedRows {
+    /// The one that the relay joined with.
+    pub epoch: i64,
+    /// Keys are of one of [`RANGES`] by what the broker's messages say; a store only counts by it.
+    pub range: u8,
+    /// The first of an epoch and a range is 1, and the next one is larger by one.
+    pub number: i64,
+    pub run: Run,
+    /// In the order in which they are to be added. None: only the number moves.
+    pub rows: Vec<Row>,
+}
+
+/// How many ranges there are, for the life of an installation.
+pub const RANGES: u8 = 16;
+
+/// What came of [`RelayedRows`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowsAnswer {
+    /// They are in the queue, now or since the number came first.
+    Stored,
+    /// The run is not known, or under deletion.
+    Rejected(String),
+    /// Rows with lower numbers are missing: nothing was done, and all from those on are to be sent again.
+    Gap,
+    /// The relay was taken for dead, or joined anew: nothing was done.
+    Lost,
 }
 
 /// What came of a relay's batch.

@@ -87,7 +87,11 @@ impl Answer {
             Op::ForgetAccepted(_) => Out::ForgetAccepted(()),
             Op::NoteFetcher(_) => Out::NoteFetcher(()),
             Op::ForgetFetcher(_) => Out::ForgetFetcher(()),
-            Op::JoinRelay(_) | Op::Relayed(_) | Op::LoseRelay(_) | Op::Relays(_) => {
+            Op::JoinRelay(_)
+            | Op::Relayed(_)
+            | Op::AddRelayedRows(_)
+            | Op::LoseRelay(_)
+            | Op::Relays(_) => {
                 return Ok(Err(Rejected("a queue on a server takes no relays".to_owned())));
             }
             Op::Probe(_) => Out::Probe(()),

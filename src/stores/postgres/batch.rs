@@ -180,7 +180,9 @@ fn step(operation: &Operation) -> Step<'_> {
         }
         Op::ForgetFetcher(it) => Step { name: Some(&it.0), ..named("forget_fetcher") },
         // Rejected with the answer.
-        Op::JoinRelay(_) | Op::Relayed(_) | Op::LoseRelay(_) => named("probe"),
+        Op::JoinRelay(_) | Op::Relayed(_) | Op::AddRelayedRows(_) | Op::LoseRelay(_) => {
+            named("probe")
+        }
         Op::Relays(_) => named("has_work"),
         Op::Probe(_) => named("probe"),
         Op::Runs(_) => named("runs"),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Rejected, Relay, RelayAnswer, Relayed,
+    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Lane, Rejected, Relay, RelayAnswer,
+    Relayed, RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
@@ -17,6 +18,16 @@ use super::error::rejected;
 use super::query::Query;
 use super::records::{set_state, state};
 use super::session::Session;
+
+/// The number of the first range's lane; those of [`Lane`]s are below.
+const LANE_OF_RANGE_0: i64 = 16;
+
+fn number_of(lane: Lane) -> i64 {
+    match lane {
+        Lane::Jobs => 0,
+        Lane::Lists => 1,
+    }
+}
 
 /// What came of each operation of a relay's batch.
 type Answers = Vec<std::result::Result<shiftboss_actors::store::Outcome, Rejected>>;
@@ -46,16 +57,20 @@ impl Session<'_> {
         let join = "INSERT INTO shiftboss_relays (name, process, epoch, joined)
             SELECT ?1, ?2, max(?3 * 1000, coalesce(max(epoch), 0) + 1), ?3 FROM shiftboss_relays WHERE true
             ON CONFLICT (name) DO UPDATE SET process = excluded.process, epoch = excluded.epoch,
-                joined = excluded.joined, lost = 0,
-                number = iif(process = excluded.process, number, 0),
-                answer = iif(process = excluded.process, answer, NULL)
-            RETURNING epoch, input_directory";
-        let (epoch, input): (i64, Option<String>) =
+                joined = excluded.joined, lost = 0
+            RETURNING relay, epoch, input_directory";
+        let is_known =
+            "SELECT EXISTS (SELECT 1 FROM shiftboss_relays WHERE name = ?1 AND process = ?2)";
+        let is_known: bool = self.value(is_known, (&*it.name, &*it.process))?;
+        let (relay, epoch, input): (i64, i64, Option<String>) =
             self.row(join, (&*it.name, &*it.process, now))?;
+        // Another process counts its batches anew, and each one its rows with each epoch.
+        let forget =
+            "DELETE FROM shiftboss_relay_lanes WHERE relay = ?1 AND (lane >= ?2 OR NOT ?3)";
+        self.run(forget, (relay, LANE_OF_RANGE_0, is_known))?;
         // What an earlier process of it rejected may not be there any more.
-        let forget = "DELETE FROM shiftboss_relay_rejected_files WHERE relay = (
-            SELECT relay FROM shiftboss_relays WHERE epoch = ?1)";
-        self.run(forget, [epoch])?;
+        let forget = "DELETE FROM shiftboss_relay_rejected_files WHERE relay = ?1";
+        self.run(forget, [relay])?;
         self.forget_ended_leases()?;
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
         Ok(JoinedRelay { epoch, installation, is_paused: self.queue.paused, input_directory })
@@ -95,29 +110,75 @@ impl Session<'_> {
         Ok(relays.into_iter().map(relay).collect())
     }
 
+    /// The relay that acts under an epoch.
+    fn relay_of(&self, epoch: i64) -> Result<Option<i64>> {
+        let sql = "SELECT relay FROM shiftboss_relays WHERE epoch = ?1 AND lost = 0";
+        self.value(sql, [epoch]).optional()
+    }
+
+    /// The last number in a lane, and what it was answered; 0: there was none.
+    fn last_in_lane(&self, relay: i64, lane: i64) -> Result<(i64, Option<String>)> {
+        let sql = "SELECT number, answer FROM shiftboss_relay_lanes WHERE relay = ?1 AND lane = ?2";
+        Ok(self.row(sql, (relay, lane)).optional()?.unwrap_or_default())
+    }
+
+    fn set_last_in_lane(
+        &self,
+        relay: i64,
+        lane: i64,
+        number: i64,
+        answer: Option<&str>,
+    ) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO shiftboss_relay_lanes (relay, lane, number, answer)
+            VALUES (?1, ?2, ?3, ?4)";
+        self.run(sql, (relay, lane, number, answer))
+    }
+
     /// Whether a relay's batch is to be carried out. One that only reads has no number.
     pub(super) fn standing(&self, it: &Relayed, is_numbered: bool) -> Result<Standing> {
-        let sql = "SELECT relay, number, iif(number = ?2, answer, NULL) FROM shiftboss_relays
-            WHERE epoch = ?1 AND lost = 0";
-        let known: Option<(i64, i64, Option<String>)> =
-            self.row(sql, (it.epoch, it.number)).optional()?;
-        let Some((relay, last, answer)) = known else {
+        let Some(relay) = self.relay_of(it.epoch)? else {
             return Ok(Standing::Answered(RelayAnswer::Lost));
         };
-        if !is_numbered || it.number > last {
+        if !is_numbered {
             return Ok(Standing::New(relay));
         }
+        let (last, answer) = self.last_in_lane(relay, number_of(it.lane))?;
+        if it.number > last {
+            return Ok(Standing::New(relay));
+        }
+        let answer = answer.filter(|_| it.number == last);
         // What is no answer was edited by hand.
         let answers = answer.and_then(|answer| serde_json::from_str(&answer).ok());
         Ok(Standing::Answered(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered)))
     }
 
     /// A batch was carried out, and is answered so from now on.
-    pub(super) fn keep_answer(&self, it: &Relayed, answers: &Answers) -> Result<()> {
-        let sql = "UPDATE shiftboss_relays SET number = ?2, answer = ?3 WHERE epoch = ?1";
+    pub(super) fn keep_answer(&self, relay: i64, it: &Relayed, answers: &Answers) -> Result<()> {
         // No answer has a map with keys that are no texts, which is all that can fail.
         let answers = serde_json::to_string(answers).unwrap_or_default();
-        self.run(sql, (it.epoch, it.number, answers))
+        self.set_last_in_lane(relay, number_of(it.lane), it.number, Some(&answers))
+    }
+
+    pub(super) fn add_relayed_rows(&mut self, it: &RelayedRows) -> Result<RowsAnswer> {
+        let Some(relay) = self.relay_of(it.epoch)? else {
+            return Ok(RowsAnswer::Lost);
+        };
+        let lane = LANE_OF_RANGE_0 + i64::from(it.range);
+        let (last, _) = self.last_in_lane(relay, lane)?;
+        if it.number <= last {
+            return Ok(RowsAnswer::Stored);
+        }
+        if it.number > last + 1 {
+            return Ok(RowsAnswer::Gap);
+        }
+        self.set_last_in_lane(relay, lane, it.number, None)?;
+        self.relay = Some(relay);
+        let added = self.add_further_rows(&it.run, &it.rows);
+        self.relay = None;
+        Ok(match added? {
+            true => RowsAnswer::Stored,
+            false => RowsAnswer::Rejected(format!("run {} is not known", it.run)),
+        })
     }
 
     /// A job that was handed out with a lease is the relay's to see to, if one asked for it.

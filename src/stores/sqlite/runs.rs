@@ -107,11 +107,32 @@ impl Session<'_> {
             return Err(rejected(format!("run {} is not known", batch.run)));
         };
         self.add_position(run, batch)?;
-        let listing = self.note_reading(run, batch.reading)?;
+        self.add_as_read(run, batch.reading, &batch.rows)
+    }
+
+    /// Adds rows that are read on, and leaves the run's position where it is. False: the run is not known, or under deletion.
+    pub(super) fn add_further_rows(&mut self, run: &Run, rows: &[Line]) -> Result<bool> {
+        let Some(run) = self.run_id(run)?.filter(|run| self.queue.partitions.allow(*run)) else {
+            return Ok(false);
+        };
+        if !self.is_registered(run)? {
+            return Ok(false);
+        }
+        self.add_as_read(run, Reading::Onward, rows).map(|()| true)
+    }
+
+    fn is_registered(&self, run: RunId) -> Result<bool> {
+        let sql =
+            "SELECT EXISTS (SELECT 1 FROM fetcher_runs WHERE fetcher_id = ?1 AND run_started = ?2)";
+        self.value(sql, run.pair())
+    }
+
+    fn add_as_read(&mut self, run: RunId, reading: Reading, rows: &[Line]) -> Result<()> {
+        let listing = self.note_reading(run, reading)?;
         let partition = partition_for(self.connection, run)?;
-        self.add_rows(run, partition, &batch.rows)?;
+        self.add_rows(run, partition, rows)?;
         if let Some(listing) = listing {
-            let mut keys = batch.rows.iter().map(|row| row.key.as_str());
+            let mut keys = rows.iter().map(|row| row.key.as_str());
             keys.try_for_each(|key| self.note_listed(listing, key))?;
         }
         self.queue.partitions.open(partition);

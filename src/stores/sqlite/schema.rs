@@ -2,8 +2,8 @@
 //!
 //! `user_version` says which migrations a file has had. The steps are in `migrations/`, the
 //! triggers in `triggers.sql`. A file that the Python supervisor took back in between says version
-//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 9 were those of
-//! unreleased builds; 5 to 9 are upgraded, 3 and 4 are refused.
+//! 2 but has what a later version added: the last step finds what is there. Versions 3 to 10 were those of
+//! unreleased builds; 5 to 10 are upgraded, 3 and 4 are refused.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub(super) const VERSION: i64 = 10;
+pub(super) const VERSION: i64 = 11;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
@@ -29,6 +29,7 @@ const FROM_6: &str = include_str!("migrations/0007_from_6.sql");
 const FROM_7: &str = include_str!("migrations/0008_from_7.sql");
 const FROM_8: &str = include_str!("migrations/0009_from_8.sql");
 const RELAYS: &str = include_str!("migrations/0010_relays.sql");
+const LANES: &str = include_str!("migrations/0011_lanes.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
@@ -141,6 +142,9 @@ fn add_ours(connection: &Connection) -> Result<()> {
     }
     if !connection.table_exists(None, "shiftboss_relays")? {
         connection.execute_batch(RELAYS)?;
+    }
+    if !connection.table_exists(None, "shiftboss_relay_lanes")? {
+        connection.execute_batch(LANES)?;
     }
     connection.execute_batch(&completed(REBUILD))?;
     connection.execute_batch(&completed(TRIGGERS))

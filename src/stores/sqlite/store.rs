@@ -239,15 +239,16 @@ impl Session<'_> {
         rejected: &mut RejectedAt,
     ) -> StoreResult<Option<RelayAnswer>> {
         let is_numbered = !it.operations.iter().all(Operation::only_reads);
-        self.relay = match self.standing(it, is_numbered).map_err(classify)? {
+        let relay = match self.standing(it, is_numbered).map_err(classify)? {
             Standing::Answered(answer) => return Ok(Some(answer)),
-            Standing::New(relay) => Some(relay),
+            Standing::New(relay) => relay,
         };
+        self.relay = Some(relay);
         let outcomes = self.perform_each(now, Some(at), &it.operations, rejected);
         self.relay = None;
         let Some(outcomes) = outcomes? else { return Ok(None) };
         if is_numbered {
-            self.keep_answer(it, &outcomes).map_err(classify)?;
+            self.keep_answer(relay, it, &outcomes).map_err(classify)?;
         }
         Ok(Some(RelayAnswer::Answered(outcomes)))
     }
@@ -316,6 +317,10 @@ impl Session<'_> {
             Op::JoinRelay(it) => Out::JoinRelay(self.join_relay(it, now)?),
             // One within another is nobody's.
             Op::Relayed(_) => Out::Relayed(RelayAnswer::Lost),
+            Op::AddRelayedRows(it) => {
+                let add = |rows| self.add_relayed_rows(rows);
+                Out::AddRelayedRows(it.0.iter().map(add).collect::<Result<_>>()?)
+            }
             Op::LoseRelay(it) => Out::LoseRelay(self.lose_relay(it.epoch)?),
             Op::Relays(_) => Out::Relays(self.relays()?),
             Op::Probe(_) => Out::Probe(()),

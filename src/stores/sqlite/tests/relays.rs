@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
-    Ack, AddRows, CompleteAttempt, Dispatch, Dispatched, Expire, Heartbeat, JoinRelay, Leases,
-    LoseRelay, NoteInput, Operation, Outcome, RegisterRun, Registered, RejectFile, Rejected, Relay,
-    RelayAnswer, Relayed, Relays, Request, Runs,
+    Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Expire, Heartbeat,
+    JoinRelay, Lane, Leases, LoseRelay, NoteInput, Operation, Outcome, RegisterRun, Registered,
+    RejectFile, Rejected, Relay, RelayAnswer, Relayed, RelayedRows, Relays, Request, RowsAnswer,
+    Runs,
 };
-use shiftboss_actors::store::{InputDirectory, Outcomes};
+use shiftboss_actors::store::{InputDirectory, Outcomes, Prune, Reading, RowBatch};
 use shiftboss_actors::testing::one_by_one::OneByOne;
-use shiftboss_protocol::model::{Attempt, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 use super::support::{FAIR, Site, batch, holder, options, run};
 
@@ -34,7 +36,8 @@ impl Sender {
     /// The same batch as the last one.
     fn send_again(&self, site: &mut Site, operations: &[Operation]) -> RelayAnswer {
         let operations = operations.to_vec();
-        let relayed = Relayed { epoch: self.epoch, number: self.number, operations };
+        let relayed =
+            Relayed { epoch: self.epoch, lane: Lane::Jobs, number: self.number, operations };
         site.store.ask(NOW, relayed).unwrap()
     }
 
@@ -61,6 +64,17 @@ impl Sender {
             Dispatched::Job(attempt, _) => attempt,
             answer => panic!("{answer:?}"),
         }
+    }
+
+    /// Adds rows of the list g by a range.
+    fn add(&self, site: &mut Site, number: i64, keys: &[&str]) {
+        let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: String::new() };
+        let (epoch, run, rows) = (self.epoch, run("g", 1), keys.iter().map(row).collect());
+        let relayed = RelayedRows { epoch, range: 0, number, run, rows };
+        assert_eq!(
+            site.store.ask(NOW, AddRelayedRows(vec![relayed])),
+            Ok(vec![RowsAnswer::Stored])
+        );
     }
 
     fn register(&mut self, site: &mut Site, run: &Run) -> Registered {
@@ -119,6 +133,98 @@ fn a_process_that_joins_anew_asks_again() {
     assert_ne!(relay.send_again(&mut site, &claim), first);
 }
 
+/// Lanes have numbers of their own: an older one of lists is not hidden by one of jobs.
+#[test]
+fn lanes_are_numbered_apart() {
+    let mut site = site(&["alpha"]);
+    let relay = Sender::join(&mut site, "r");
+    let ask = |site: &mut Site, lane, number| {
+        let operations = vec![Operation::RegisterRun(RegisterRun(run("g", number)))];
+        site.store.ask(NOW, Relayed { epoch: relay.epoch, lane, number, operations }).unwrap()
+    };
+    let first = ask(&mut site, Lane::Jobs, 5);
+    assert!(matches!(first, RelayAnswer::Answered(_)));
+    assert!(matches!(ask(&mut site, Lane::Lists, 1), RelayAnswer::Answered(_)));
+    assert_eq!(ask(&mut site, Lane::Jobs, 5), first);
+    assert_eq!(ask(&mut site, Lane::Jobs, 4), RelayAnswer::Outdated);
+}
+
+/// Rows of a range are added in the order of their numbers, each once, and not across a gap; the position stays.
+#[test]
+fn rows_of_a_range_have_no_gaps() {
+    let mut site = site(&[]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.register(&mut site, &run("g", 1));
+    let mut add = |range, number, rows: &[(&str, &str)]| {
+        let rows = rows.iter().map(|(key, payload)| Row {
+            key: Key::new(key).unwrap(),
+            payload: (*payload).to_owned(),
+        });
+        let (epoch, run, rows) = (relay.epoch, run("g", 1), rows.collect());
+        let relayed = RelayedRows { epoch, range, number, run, rows };
+        site.store.ask(NOW, AddRelayedRows(vec![relayed])).unwrap().remove(0)
+    };
+    assert_eq!(add(3, 2, &[("bravo", "1")]), RowsAnswer::Gap);
+    assert_eq!(add(3, 1, &[("alpha", "old")]), RowsAnswer::Stored);
+    assert_eq!(add(3, 2, &[("alpha", "new"), ("bravo", "1")]), RowsAnswer::Stored);
+    assert_eq!(
+        add(3, 1, &[("alpha", "old")]),
+        RowsAnswer::Stored,
+        "said again, and not done again"
+    );
+    assert_eq!(add(15, 1, &[("charlie", "1")]), RowsAnswer::Stored, "another range");
+    assert_eq!(add(3, 4, &[]), RowsAnswer::Gap);
+    assert_eq!(add(3, 3, &[]), RowsAnswer::Stored, "none: only the number moves");
+    let queued = site.rows("SELECT attr_path, payload FROM queue ORDER BY 1");
+    assert_eq!(queued, ["alpha|new", "bravo|1", "charlie|1"]);
+    assert_eq!(site.rows("SELECT offset FROM shiftboss_runs WHERE fetcher_id = 2"), ["-"]);
+    site.check_kept();
+}
+
+/// Numbers of ranges begin anew with each epoch, under an older one nothing is added, and what is not registered takes none.
+#[test]
+fn rows_of_an_earlier_epoch_are_lost() {
+    let mut site = site(&[]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.register(&mut site, &run("g", 1));
+    let add = |site: &mut Site, epoch, number, key: &str, started| {
+        let rows = vec![Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }];
+        let relayed = RelayedRows { epoch, range: 0, number, run: run("g", started), rows };
+        site.store.ask(NOW, AddRelayedRows(vec![relayed])).unwrap().remove(0)
+    };
+    assert_eq!(add(&mut site, relay.epoch, 1, "alpha", 1), RowsAnswer::Stored);
+    let old = relay.epoch;
+    relay.epoch = Sender::join(&mut site, "r").epoch;
+    assert_eq!(add(&mut site, old, 2, "bravo", 1), RowsAnswer::Lost);
+    assert_eq!(add(&mut site, relay.epoch, 1, "charlie", 1), RowsAnswer::Stored);
+    let unknown = add(&mut site, relay.epoch, 2, "delta", 2);
+    assert!(matches!(unknown, RowsAnswer::Rejected(_)), "{unknown:?}");
+    assert_eq!(add(&mut site, relay.epoch, 3, "echo", 1), RowsAnswer::Stored, "nothing is missing");
+    let lose = LoseRelay { epoch: relay.epoch };
+    site.store.ask(NOW, lose).unwrap();
+    assert_eq!(add(&mut site, relay.epoch, 4, "foxtrot", 1), RowsAnswer::Lost);
+    let queued = site.rows("SELECT attr_path FROM queue ORDER BY 1");
+    assert_eq!(queued, ["alpha", "charlie", "echo"]);
+}
+
+/// Rows that come by ranges count as listed, as others do.
+#[test]
+fn a_listing_takes_rows_of_ranges() {
+    let mut site = site(&[]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.register(&mut site, &run("g", 1));
+    relay.add(&mut site, 1, &["alpha", "bravo", "charlie"]);
+    let note = |reading| {
+        let (run, position) = (run("g", 1), Position::default());
+        AddRows(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: false, reading })
+    };
+    relay.ask(&mut site, note(Reading::Listing)).unwrap();
+    relay.add(&mut site, 2, &["bravo", "delta"]);
+    relay.ask(&mut site, note(Reading::Onward)).unwrap();
+    assert_eq!(relay.ask(&mut site, Prune { run: run("g", 1), limit: 100 }), Ok(false));
+    assert_eq!(site.rows("SELECT attr_path FROM queue ORDER BY 1"), ["bravo", "delta"]);
+}
+
 /// An operation that is rejected leaves its neighbours alone, within a relay's batch and beside it.
 #[test]
 fn a_rejected_operation_spoils_no_other() {
@@ -126,7 +232,7 @@ fn a_rejected_operation_spoils_no_other() {
     let relay = Sender::join(&mut site, "r");
     let unknown = Operation::AddRows(AddRows(batch(&run("x", 1), &[("bravo", "1")], true)));
     let operations = vec![unknown.clone(), Operation::Dispatch(dispatch())];
-    let relayed = Relayed { epoch: relay.epoch, number: 1, operations };
+    let relayed = Relayed { epoch: relay.epoch, lane: Lane::Jobs, number: 1, operations };
     let whole = vec![unknown, Operation::Relayed(relayed), Operation::Dispatch(dispatch())];
     let outcomes = site.store.apply_at_once(NOW, whole).unwrap();
     let is_unknown = |outcome: &Result<Outcome, Rejected>| {
@@ -270,6 +376,11 @@ fn notes_are_apart() {
 fn a_batch_within_a_batch_is_nobody_s() {
     let mut site = site(&["alpha"]);
     let mut relay = Sender::join(&mut site, "r");
-    let inner = Relayed { epoch: relay.epoch, number: 9, operations: vec![Operation::Runs(Runs)] };
+    let inner = Relayed {
+        epoch: relay.epoch,
+        lane: Lane::Jobs,
+        number: 9,
+        operations: vec![Operation::Runs(Runs)],
+    };
     assert_eq!(relay.ask(&mut site, inner), Ok(RelayAnswer::Lost));
 }

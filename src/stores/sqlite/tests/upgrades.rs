@@ -139,6 +139,22 @@ fn an_upgraded_schema_is_that_of_a_new_database() {
     }
 }
 
+/// What a relay was answered last by version 10 is answered still.
+#[test]
+fn version_10_is_upgraded() {
+    let site = Site::new(FAIR);
+    let back = "DROP TABLE shiftboss_relay_lanes;
+        ALTER TABLE shiftboss_relays ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE shiftboss_relays ADD COLUMN answer TEXT;
+        INSERT INTO shiftboss_relays (name, process, epoch, joined, number, answer)
+            VALUES ('r', 'p', 7, 1, 3, '[]');
+        PRAGMA user_version = 10";
+    site.outside.execute_batch(back).unwrap();
+    let site = site.restart(&options(FAIR), true);
+    let kept = site.rows("SELECT relay, lane, number, answer FROM shiftboss_relay_lanes");
+    assert_eq!(kept, ["1|0|3|[]"]);
+}
+
 /// Versions 3 and 4 are refused and left as they are, whatever number they say.
 #[test]
 fn versions_3_and_4_are_refused() {
@@ -215,7 +231,7 @@ fn version_9_is_upgraded() {
         let site = site.restart(&options(FAIR), true);
         let tables = "SELECT name FROM sqlite_schema WHERE name LIKE 'shiftboss!_relay%' ESCAPE '!' AND type = 'table'";
         let relays: Vec<String> = site.rows(tables);
-        assert_eq!(relays.len(), 4);
+        assert_eq!(relays.len(), 5);
         site.outside.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
         for table in &relays {
             site.outside.execute_batch(&format!("DROP TABLE {table}")).unwrap();
