@@ -15,7 +15,25 @@ pub(crate) const BROKER_PREFIX: &str = "shiftboss.";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broker(Url);
 
-pub(crate) type Opened = (Box<dyn Store + Send>, JoinedRelay, Arc<dyn Reader>);
+#[derive(Debug, Clone)]
+pub struct RelayLink {
+    pub(crate) broker: Broker,
+    pub(crate) name: String,
+    pub(crate) message: MessageSize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageSize {
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+pub(crate) struct Opened {
+    pub(crate) store: Box<dyn Store + Send>,
+    pub(crate) list_store: Box<dyn Store + Send>,
+    pub(crate) found: JoinedRelay,
+    pub(crate) reader: Arc<dyn Reader>,
+}
 
 fn refused<T>(url: &Url) -> Result<T, Failure> {
     let text = format!(
@@ -40,6 +58,6 @@ pub(crate) fn service(broker: Broker, _: Vec<String>) -> Result<Box<dyn Service>
     refused(&broker.0)
 }
 
-pub(crate) fn open(broker: Broker, _: &str) -> Result<Opened, Failure> {
-    refused(&broker.0)
+pub(crate) fn open(link: RelayLink) -> Result<Opened, Failure> {
+    refused(&link.broker.0)
 }

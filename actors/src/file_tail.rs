@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::directory::FileState;
-use crate::run_reader::{BATCH_ROWS_MAX, Portion, RunReader, Target};
+use crate::run_reader::{Portion, RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
 use crate::store::{AddRows, Prune, Request, STEP_ROWS, StoreError};
@@ -111,12 +111,19 @@ impl TailLink {
 }
 
 /// What all tails share.
-#[derive(Default)]
 pub struct Shared {
+    /// Rows that are stored at once.
+    step_rows: usize,
     /// Others wait for a place: a tail is to end when it has nothing to read.
     pub(crate) crowded: Cell<bool>,
     /// Bytes in memory that were read and are not stored yet.
     gathered: Cell<usize>,
+}
+
+impl Shared {
+    pub fn new(step_rows: usize) -> Self {
+        Self { step_rows, crowded: Cell::default(), gathered: Cell::default() }
+    }
 }
 
 /// A part of [`Shared::gathered`].
@@ -260,7 +267,7 @@ impl Tail {
         let Some((portion, _room)) = self.gathered.take() else {
             return Ok(());
         };
-        let mut steps = portion.into_steps(BATCH_ROWS_MAX).peekable();
+        let mut steps = portion.into_steps(self.shared.step_rows).peekable();
         while let Some(batch) = steps.next() {
             self.ask_until_done(AddRows(batch), true).await?;
             self.progress = true;

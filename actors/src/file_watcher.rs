@@ -127,6 +127,7 @@ impl FileWatcherActor {
     pub fn new(
         input: Input,
         storage: Addr<StorageActor>,
+        step_rows: usize,
         start_tail: StartTail,
         exit_notifier: ExitNotifier,
     ) -> Self {
@@ -144,7 +145,7 @@ impl FileWatcherActor {
             barriers: barrier::Barriers::default(),
             lost: false,
             overflow: false,
-            shared: Rc::default(),
+            shared: Rc::new(Shared::new(step_rows)),
             warnings: Throttle::new(1, WARNINGS_SECONDS),
             _exit_notifier: exit_notifier,
         }

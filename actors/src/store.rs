@@ -30,6 +30,9 @@ use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 /// a run counts as a row of its own.
 pub const STEP_ROWS: usize = 150;
 
+/// Rows that are added by one operation, for the same reason, unless the [store](Store::step_rows) wants more.
+pub const ADDED_ROWS: usize = 250;
+
 /// A queue with one owner. It is opened for one daemon, so nothing here names one: [`Runs`], [`Leases`],
 /// [`CountInFlight`], [`AcceptedEntries`] and [`FetcherRecords`] answer what is that daemon's, and rejected files and
 /// the input directory are noted of it. All else is the whole queue's. It is not called while a call is under way.
@@ -63,6 +66,11 @@ pub trait Store {
     /// of all else. Zero, or less than the actor's tick: it looks at each.
     fn look_every(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Rows of a list that are best added at once, when there are so many.
+    fn step_rows(&self) -> usize {
+        ADDED_ROWS
     }
 
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_rt::Arbiter;
+use futures_util::future::select_all;
 use thiserror::Error;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::connection::{Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, Input, Start, StartError, StopWatching, start_tail};
@@ -39,6 +40,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 /// What the tree is made of.
 pub struct Parts {
     pub store: Box<dyn Store + Send>,
+    /// Another way to the same queue, on which lists hold up no worker; `None`: they go by `store`.
+    pub list_store: Option<Box<dyn Store + Send>>,
     /// What tells storage the time.
     pub clock: Box<dyn Clock>,
     pub input: Input,
@@ -88,14 +91,76 @@ pub enum TreeError {
 }
 
 struct Tree {
-    storage: Addr<StorageActor>,
-    /// Storage's own thread; `None`: it is here.
-    storage_arbiter: Option<Arbiter>,
+    storage: Storage,
+    /// For lists alone; `None`: they go by `storage`.
+    list_storage: Option<Storage>,
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
     services: Vec<Box<dyn Service>>,
     /// Where the actors tell their ends without which the tree cannot go on.
     exits: UnboundedSender<&'static str>,
+}
+
+/// A StorageActor. One whose store blocks has a thread of its own; one that waits for a server is here, where no thread has to
+/// wake another one for a message.
+struct Storage {
+    address: Addr<StorageActor>,
+    /// Its thread; `None`: it is here.
+    arbiter: Option<Arbiter>,
+    step_rows: usize,
+}
+
+/// How a StorageActor ended.
+type End = oneshot::Receiver<StoreResult<()>>;
+
+impl Storage {
+    fn start(store: Box<dyn Store + Send>, clock: Box<dyn Clock>) -> (Self, End) {
+        let (step_rows, is_remote) = (store.step_rows(), store.is_remote());
+        let arbiter = (!is_remote).then(Arbiter::new);
+        let handle = arbiter.as_ref().map_or_else(Arbiter::current, Arbiter::handle);
+        let (tell_end, end) = oneshot::channel();
+        let address = StorageActor::start_in_arbiter(&handle, move |_| {
+            StorageActor::new(store, clock, tell_end)
+        });
+        (Self { address, arbiter, step_rows }, end)
+    }
+
+    /// Commits and closes, within its deadline.
+    async fn close(self) -> Result<(), TreeError> {
+        let closed = timeout(SHUTDOWN_TIMEOUT, self.address.send(Shutdown)).await;
+        if let Some(arbiter) = &self.arbiter {
+            arbiter.stop();
+        }
+        match closed {
+            Ok(Ok(closed)) => closed.map_err(TreeError::Storage)?,
+            Ok(Err(_)) => return Err(TreeError::Panicked("the StorageActor")),
+            // In a system call: its thread is not waited for.
+            Err(_) => return Err(TreeError::Hangs),
+        }
+        if self.arbiter.is_some_and(|arbiter| arbiter.join().is_err()) {
+            warn!("The storage thread ended with a panic.");
+        }
+        Ok(())
+    }
+}
+
+/// The ends of all StorageActors.
+struct Ends(Vec<End>);
+
+impl Ends {
+    /// The first of them.
+    async fn next(&mut self) -> Result<(), TreeError> {
+        match select_all(&mut self.0).await.0 {
+            Ok(end) => end.map_err(TreeError::Storage),
+            Err(_) => Err(TreeError::Panicked("the StorageActor")),
+        }
+    }
+
+    /// An error that one of them has ended with meanwhile.
+    fn failure(&mut self) -> Option<TreeError> {
+        let mut ended = self.0.iter_mut().filter_map(|end| end.try_recv().ok()?.err());
+        ended.next().map(TreeError::Storage)
+    }
 }
 
 /// Runs the tree until `stop` resolves or a central actor ends. Must be called on an actix system.
@@ -104,51 +169,44 @@ pub async fn run(
     lifecycle: &mut dyn Lifecycle,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TreeError> {
-    let Parts { store, clock, input, binder, connections_max, operators, services } = parts;
+    let Parts { store, list_store, clock, input, binder, connections_max, operators, services } =
+        parts;
     let path = input.path.clone();
     let (exits, mut exited) = mpsc::unbounded_channel();
-    let (mut tree, mut storage_end) = Tree::start(store, clock, input, services, exits);
+    let (storage, end) = Storage::start(store, clock);
+    let (list_storage, list_end) =
+        list_store.map(|store| Storage::start(store, Box::new(SystemClock))).unzip();
+    let mut ends = Ends(std::iter::once(end).chain(list_end).collect());
+    let mut tree = Tree::start(storage, list_storage, input, services, exits);
     let ended = tokio::select! {
-        end = &mut storage_end => match end {
-            Ok(end) => end.map_err(TreeError::Storage),
-            Err(_) => Err(TreeError::Panicked("the StorageActor")),
-        },
+        ended = ends.next() => ended,
         Some(name) = exited.recv() => Err(TreeError::Panicked(name)),
         ended = tree.live(path, binder, connections_max, operators, lifecycle) => ended,
         () = stop => Ok(()),
     };
     // What failed for want of storage failed because of storage.
-    let ended = match storage_end.try_recv() {
-        Ok(Err(error)) if ended.is_err() => Err(TreeError::Storage(error)),
-        _ => ended,
-    };
+    let ended = ended.map_err(|error| ends.failure().unwrap_or(error));
     lifecycle.stopping();
     let shut_down = tree.shutdown().await;
     ended.and(shut_down)
 }
 
 impl Tree {
-    /// Starts storage and the watcher. A store that blocks has a thread of its own; one that waits for a server is here, where
-    /// no thread has to wake another one for a message. Tells the end of storage, too.
+    /// Starts the watcher.
     fn start(
-        store: Box<dyn Store + Send>,
-        clock: Box<dyn Clock>,
+        storage: Storage,
+        list_storage: Option<Storage>,
         input: Input,
         services: Vec<Box<dyn Service>>,
         exits: UnboundedSender<&'static str>,
-    ) -> (Self, oneshot::Receiver<StoreResult<()>>) {
-        let storage_arbiter = (!store.is_remote()).then(Arbiter::new);
-        let arbiter = storage_arbiter.as_ref().map_or_else(Arbiter::current, Arbiter::handle);
-        let (tell_end, storage_end) = oneshot::channel();
-        let storage = StorageActor::start_in_arbiter(&arbiter, move |_| {
-            StorageActor::new(store, clock, tell_end)
-        });
+    ) -> Self {
         let exit_notifier = ExitNotifier { name: "the FileWatcherActor", exits: exits.clone() };
+        let Storage { address, step_rows, .. } = list_storage.as_ref().unwrap_or(&storage);
+        let start_tail = Box::new(start_tail);
         let watcher =
-            FileWatcherActor::new(input, storage.clone(), Box::new(start_tail), exit_notifier)
+            FileWatcherActor::new(input, address.clone(), *step_rows, start_tail, exit_notifier)
                 .start();
-        let tree = Self { storage, storage_arbiter, watcher, listener: None, services, exits };
-        (tree, storage_end)
+        Self { storage, list_storage, watcher, listener: None, services, exits }
     }
 
     /// Registers every run, lets workers in, and goes on until something fails.
@@ -169,7 +227,7 @@ impl Tree {
         let listener = binder.open().map_err(TreeError::Socket)?;
         let exit_notifier = |name| ExitNotifier { name, exits: self.exits.clone() };
         for service in &mut self.services {
-            let links = ServiceLinks::to(&self.storage, &self.watcher);
+            let links = ServiceLinks::to(&self.storage.address, &self.watcher);
             service.start(links, exit_notifier(service.name()));
         }
         let links = self.work_links(operators);
@@ -177,20 +235,21 @@ impl Tree {
         self.listener =
             Some(ListenerActor::start(listener, binder, links, connections_max, notifier));
         lifecycle.ready();
-        keep_alive(&self.storage, lifecycle).await;
+        keep_alive(&self.storage.address, lifecycle).await;
         Ok(())
     }
 
     fn work_links(&self, operators: Option<Operators>) -> WorkLinks {
         let session = operators.map(|operators| {
-            let (storage, watcher) = (self.storage.clone(), self.watcher.clone().recipient());
+            let (storage, watcher) =
+                (self.storage.address.clone(), self.watcher.clone().recipient());
             let run_fetcher = self.services.iter().find_map(|service| service.run_fetcher());
             let spool = self.services.iter().find_map(|service| service.spool());
             Rc::new(SessionLinks::new(storage, watcher, run_fetcher, spool, operators))
         });
         WorkLinks {
-            dispatch: self.storage.clone().recipient(),
-            finish: self.storage.clone().recipient(),
+            dispatch: self.storage.address.clone().recipient(),
+            finish: self.storage.address.clone().recipient(),
             barrier: self.watcher.clone().recipient(),
             session,
         }
@@ -211,20 +270,13 @@ impl Tree {
                 }
             }
         }
-        let closed = timeout(SHUTDOWN_TIMEOUT, self.storage.send(Shutdown)).await;
-        if let Some(arbiter) = &self.storage_arbiter {
-            arbiter.stop();
-        }
-        match closed {
-            Ok(Ok(closed)) => closed.map_err(TreeError::Storage)?,
-            Ok(Err(_)) => return Err(TreeError::Panicked("the StorageActor")),
-            // In a system call: its thread is not waited for.
-            Err(_) => return Err(TreeError::Hangs),
-        }
+        // Lists have no jobs to give back.
+        let lists_closed = match self.list_storage {
+            Some(lists) => lists.close().await,
+            None => Ok(()),
+        };
+        self.storage.close().await.and(lists_closed)?;
         info!("The database is closed.");
-        if self.storage_arbiter.is_some_and(|arbiter| arbiter.join().is_err()) {
-            warn!("The storage thread ended with a panic.");
-        }
         Ok(())
     }
 }

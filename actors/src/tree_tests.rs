@@ -128,6 +128,7 @@ impl Site {
     fn parts(&self) -> Parts {
         Parts {
             store: Box::new(self.mock.clone()),
+            list_store: None,
             clock: Box::new(ManualClock::at(100)),
             input: Input {
                 path: self.directory.path().join("input"),

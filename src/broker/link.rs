@@ -3,12 +3,13 @@
 //! Both sides make one, and make it anew when it fails. What flows over it is theirs.
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
@@ -23,6 +24,8 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// Seconds without a word after which either side takes the connection for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
+/// The delivery mode of a message that is to outlive the broker.
+pub(super) const PERSISTENT: u8 = 2;
 /// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
 
@@ -33,10 +36,12 @@ pub struct Broker {
     pub(super) topology: Topology,
 }
 
-/// A connection with a channel on which what is published is confirmed.
+/// A connection with a channel on which what is published is confirmed, and one on which it is not.
 pub(super) struct Link {
     connection: Connection,
     pub(super) channel: Channel,
+    /// For what is asked again if it is lost.
+    pub(super) unconfirmed: Channel,
 }
 
 impl Broker {
@@ -75,7 +80,8 @@ impl Broker {
             let connection = Connection::connect_uri(address, named).await?;
             let channel = connection.create_channel().await?;
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
-            Ok(Link { connection, channel })
+            let unconfirmed = connection.create_channel().await?;
+            Ok(Link { connection, channel, unconfirmed })
         };
         match timeout(CALL_MAX, connected).await {
             Ok(connected) => connected.map_err(|error| self.classify(&error)),
@@ -110,9 +116,16 @@ fn is_lasting(code: u16) -> bool {
 }
 
 impl Link {
-    /// Another channel on the same connection.
+    /// Another channel on the same connection, on which nothing is confirmed.
     pub(super) async fn channel(&self) -> lapin::Result<Channel> {
         self.connection.create_channel().await
+    }
+
+    /// Another channel on which what is published is confirmed.
+    pub(super) async fn confirming_channel(&self) -> lapin::Result<Channel> {
+        let channel = self.channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(channel)
     }
 
     /// Ends the connection; the broker may be away.
@@ -121,24 +134,36 @@ impl Link {
     }
 }
 
-/// Publishes to a queue, and waits until the broker has it.
+/// Publishes to an exchange (`""`: to the queue that the key names), and waits until the broker has it.
 ///
 /// # Errors
 /// The broker's; and that there is no such queue, or no room in it.
 pub(super) async fn publish(
     channel: &Channel,
-    queue: &str,
+    (exchange, key): (&str, &str),
     body: &[u8],
     properties: BasicProperties,
 ) -> Result<(), PublishError> {
+    begin_publish(channel, (exchange, key), body, properties).await?.await
+}
+
+/// The same in two steps: what is published first is there first, and the broker's word on it is awaited by what this returns.
+pub(super) async fn begin_publish(
+    channel: &Channel,
+    (exchange, key): (&str, &str),
+    body: &[u8],
+    properties: BasicProperties,
+) -> Result<impl Future<Output = Result<(), PublishError>> + Send + use<>, PublishError> {
     let mandatory = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-    let confirm =
-        channel.basic_publish("".into(), queue.into(), mandatory, body, properties).await?;
-    match confirm.await? {
-        lapin::Confirmation::Ack(None) | lapin::Confirmation::NotRequested => Ok(()),
-        lapin::Confirmation::Ack(Some(_)) => Err(PublishError::Unroutable),
-        lapin::Confirmation::Nack(_) => Err(PublishError::NoRoom),
-    }
+    let (exchange, key) = (exchange.into(), key.into());
+    let confirm = channel.basic_publish(exchange, key, mandatory, body, properties).await?;
+    Ok(async {
+        match confirm.await? {
+            Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
+            Confirmation::Ack(Some(_)) => Err(PublishError::Unroutable),
+            Confirmation::Nack(_) => Err(PublishError::NoRoom),
+        }
+    })
 }
 
 /// Why the broker does not have a message.
@@ -148,6 +173,8 @@ pub(super) enum PublishError {
     Unroutable,
     #[error("the queue on the broker has no room")]
     NoRoom,
+    #[error("the connection is lost, and the answer with it")]
+    NoAnswer,
     #[error(transparent)]
     Broker(#[from] lapin::Error),
 }

@@ -8,10 +8,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::store::{
     AddRows, AddTask, JoinedRelay, Lane, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
+    RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
+
+use super::range::range_of;
 
 /// The version of the messages; another one is refused.
 pub(super) const VERSION: i64 = 1;
@@ -34,12 +37,17 @@ pub(super) enum Request {
     Leave { epoch: i64 },
 }
 
+/// The longest that one message with rows may be of.
+pub(super) const MESSAGE_ROWS_MAX: usize = 1_000;
+
 /// What a daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Reply {
     Joined(JoinedRelay),
     Batch(RelayAnswer),
+    /// To rows, which come by their range's queue.
+    Rows(RowsAnswer),
     Left,
     /// Nothing was done; it may be asked again.
     Busy(String),
@@ -146,6 +154,26 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         }
         _ => forbidden("an operation that is a daemon's own"),
     }
+}
+
+/// Whether rows may come by a range's queue.
+pub(super) fn check_rows(relayed: &RelayedRows, range: u8) -> Result<(), Unfit> {
+    if relayed.range != range {
+        return forbidden(format!("rows of the range {} by the queue of {range}", relayed.range));
+    }
+    if relayed.rows.len() > MESSAGE_ROWS_MAX {
+        return forbidden(format!("{} rows at once", relayed.rows.len()));
+    }
+    check_run(&relayed.run)?;
+    relayed.rows.iter().try_for_each(|row| {
+        check_row(row)?;
+        let own = range_of(&row.key);
+        if own == range {
+            Ok(())
+        } else {
+            forbidden(format!("a key of the range {own} by the queue of {range}"))
+        }
+    })
 }
 
 fn check_row(row: &Row) -> Result<(), Unfit> {

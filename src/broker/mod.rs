@@ -9,6 +9,7 @@
 mod link;
 mod liveness;
 mod message;
+mod range;
 mod reader;
 mod relay;
 mod rpc_client;
@@ -24,24 +25,34 @@ use tokio::runtime::Builder;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::start_failure;
 pub use link::Broker;
+pub use relay::MessageSize;
+pub use relay::Settings as RelayLink;
 
 /// What the names on the broker begin with, unless another installation shares it.
 pub(crate) const BROKER_PREFIX: &str = "shiftboss.";
 
-/// A relay's store, what it found, and what answers operators who ask about the queue.
-pub(crate) type Opened = (Box<dyn Store + Send>, JoinedRelay, Arc<dyn Reader>);
+/// A relay that has joined.
+pub(crate) struct Opened {
+    /// For workers and operators.
+    pub(crate) store: Box<dyn Store + Send>,
+    /// For files.
+    pub(crate) list_store: Box<dyn Store + Send>,
+    pub(crate) found: JoinedRelay,
+    /// What answers operators who ask about the queue.
+    pub(crate) reader: Arc<dyn Reader>,
+}
 
 /// What has a daemon serve relays; operators' orders are taken from those that are named.
 pub(crate) fn service(broker: Broker, operators: Vec<String>) -> Result<Box<dyn Service>, Failure> {
     Ok(Box::new(server::Relays::new(broker, operators)))
 }
 
-/// Begins a relay of that name.
-pub(crate) fn open(broker: Broker, name: &str) -> Result<Opened, Failure> {
+/// Begins a relay.
+pub(crate) fn open(settings: RelayLink) -> Result<Opened, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
-    let settings = relay::Settings { broker, name: name.to_owned() };
-    let store = runtime.block_on(relay::RelayStore::open(settings)).map_err(start_failure)?;
-    let found = store.found().clone();
-    Ok((Box::new(store), found, Arc::new(reader::RelayReader)))
+    let opened = runtime.block_on(relay::open(settings)).map_err(start_failure)?;
+    let (store, lists, found) = opened;
+    let (store, list_store) = (Box::new(store), Box::new(lists));
+    Ok(Opened { store, list_store, found, reader: Arc::new(reader::RelayReader) })
 }

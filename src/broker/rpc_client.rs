@@ -1,9 +1,10 @@
-//! A relay's connection to its broker: requests go to any daemon, and each answer comes back to whoever waits for it.
+//! A relay's connection to its broker: requests and rows go to any daemon, and each answer comes back to whoever waits for it.
 //!
-//! Made by the [relay's store](super::relay), and made anew when it fails. A request that is not answered in time may have been
+//! Made by the relay's [membership](super::relay::membership), and made anew when it fails. A request that is not answered in time may have been
 //! carried out all the same: what then is the store's to say.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +12,16 @@ use futures_util::StreamExt;
 use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Consumer};
-use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_actors::store::{RelayedRows, RowsAnswer, StoreError, StoreResult};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::link::{Broker, CALL_MAX, Link, PublishError, properties, publish, version};
+use super::link::{
+    Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
+};
 use super::message::{Reply, Request, decode, encode};
+use super::topology::Topology;
 use crate::boot_time::boot_time;
 
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
@@ -27,6 +31,8 @@ const EXPIRATION_MS: &str = "4000";
 pub(super) struct RpcClient {
     broker: Broker,
     link: Link,
+    /// Rows have a channel of their own: what waits for room there holds up no request.
+    rows: Channel,
     /// The queue that answers come to.
     reply_queue: String,
     shared: Arc<Shared>,
@@ -68,18 +74,20 @@ impl RpcClient {
             let (reply_queue, replies) = consume_replies(&link.channel).await?;
             // Of another channel: without daemons there is no exchange yet, and that closes the channel.
             let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
-            Ok((reply_queue, replies, hints))
+            let rows = link.confirming_channel().await?;
+            Ok((reply_queue, replies, hints, rows))
         };
         let opened = timeout(CALL_MAX, opened).await;
         let opened = opened.map_err(|_| late(broker))?;
-        let (reply_queue, replies, hints) = opened.map_err(|error| unready(broker, &error))?;
+        let (reply_queue, replies, hints, rows) =
+            opened.map_err(|error| unready(broker, &error))?;
         let shared = Arc::new(Shared::default());
         let readers = [
             tokio::spawn(read_replies(replies, Arc::clone(&shared))),
             tokio::spawn(read_hints(hints, Arc::clone(&shared), on_hint)),
         ];
         let (broker, last) = (broker.clone(), AtomicU64::default());
-        Ok(Self { broker, link, reply_queue, shared, readers, last })
+        Ok(Self { broker, link, rows, reply_queue, shared, readers, last })
     }
 
     /// Whether only another one can help.
@@ -92,16 +100,10 @@ impl RpcClient {
     /// # Errors
     /// `Busy`: whether it was carried out is not known, unless it is said that it was not taken.
     pub(super) async fn ask(&self, request: &Request) -> StoreResult<Reply> {
-        let id = self.last.fetch_add(1, Ordering::Relaxed).to_string();
-        let (answer, answered) = oneshot::channel();
-        self.shared.waiting().insert(id.clone(), answer);
-        let properties = properties()
-            .with_message_id(id.as_str().into())
-            .with_reply_to(self.reply_queue.as_str().into())
-            .with_expiration(EXPIRATION_MS.into());
+        let (answer, properties) = self.expect_answer();
+        let properties = properties.with_expiration(EXPIRATION_MS.into());
         let sent = boot_time();
-        let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answered)).await;
-        self.shared.waiting().remove(&id);
+        let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answer)).await;
         // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
         let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
         asked.ok().filter(|answer| answer.is_err() || !is_late).unwrap_or_else(|| {
@@ -119,25 +121,80 @@ impl RpcClient {
         &self,
         body: Vec<u8>,
         properties: BasicProperties,
-        answered: oneshot::Receiver<Reply>,
+        answer: Answer,
     ) -> StoreResult<Reply> {
         let queue = self.broker.topology.requests();
-        let published = publish(&self.link.channel, &queue, &body, properties).await;
+        let published = publish(&self.link.channel, ("", &queue), &body, properties).await;
         published.map_err(|error| self.unpublished(&error))?;
-        answered.await.map_err(|_| {
-            StoreError::Busy(format!("the connection to the broker {} is lost", self.broker))
+        answer.wait().await.map_err(|error| self.unpublished(&error))
+    }
+
+    /// Sends rows by their range's queue; those that are sent first are there first. What this returns has the daemon's answer,
+    /// however long that takes.
+    ///
+    /// # Errors
+    /// `Busy`, as what is returned may fail: whether they are stored is not known.
+    pub(super) async fn send_rows(
+        &self,
+        rows: &RelayedRows,
+    ) -> Result<impl Future<Output = Result<RowsAnswer, PublishError>> + Send + use<>, PublishError>
+    {
+        let (answer, properties) = self.expect_answer();
+        let exchange = self.broker.topology.rows();
+        let route = (&*exchange, &*Topology::range_key(rows.range));
+        let properties = properties.with_delivery_mode(PERSISTENT);
+        let confirmed = begin_publish(&self.rows, route, &encode(rows), properties).await?;
+        Ok(async {
+            confirmed.await?;
+            match answer.wait().await? {
+                Reply::Rows(answer) => Ok(answer),
+                Reply::Refused(why) => Ok(RowsAnswer::Rejected(why)),
+                _ => Err(PublishError::NoAnswer),
+            }
         })
     }
 
-    fn unpublished(&self, error: &PublishError) -> StoreError {
+    /// Has what comes back for a message go to whoever holds what this returns.
+    fn expect_answer(&self) -> (Answer, BasicProperties) {
+        let id = self.last.fetch_add(1, Ordering::Relaxed).to_string();
+        let (answer, received) = oneshot::channel();
+        self.shared.waiting().insert(id.clone(), answer);
+        let properties = properties()
+            .with_message_id(id.as_str().into())
+            .with_reply_to(self.reply_queue.as_str().into());
+        (Answer { id, received, shared: Arc::clone(&self.shared) }, properties)
+    }
+
+    /// What that a message was not answered means.
+    pub(super) fn unpublished(&self, error: &PublishError) -> StoreError {
         if matches!(error, PublishError::Broker(_)) {
             self.shared.break_off();
         }
-        StoreError::Busy(format!("the broker {} did not take a request: {error}", self.broker))
+        StoreError::Busy(format!("a message to the broker {} failed: {error}", self.broker))
     }
 
     pub(super) async fn close(&self) {
         self.link.close().await;
+    }
+}
+
+/// An answer that is to come.
+struct Answer {
+    id: String,
+    received: oneshot::Receiver<Reply>,
+    shared: Arc<Shared>,
+}
+
+impl Answer {
+    async fn wait(mut self) -> Result<Reply, PublishError> {
+        (&mut self.received).await.map_err(|_| PublishError::NoAnswer)
+    }
+}
+
+/// Nobody waits any more.
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.shared.waiting().remove(&self.id);
     }
 }
 

@@ -4,6 +4,8 @@
 //! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
 //! letter, with the reason.
 
+mod rows;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -129,15 +131,18 @@ impl Server {
     /// Serves until something fails.
     async fn serve(self: &Rc<Self>, work: &Notify) -> StoreResult<std::convert::Infallible> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
-        let requests = timeout(CALL_MAX, self.open(&link)).await;
-        let requests =
-            requests.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
-        let requests = requests.map_err(|error| self.broker.classify(&error))?;
+        let opened = timeout(CALL_MAX, async {
+            Ok((self.open(&link).await?, rows::open(self, &link).await?))
+        });
+        let opened =
+            opened.await.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
+        let (requests, rows) = opened.map_err(|error| self.broker.classify(&error))?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         info!(broker = %self.broker, "Relays are served.");
         tokio::select! {
             error = self.take(&link, requests) => Err(self.broker.classify(&error)),
+            error = rows::take(self, &link, rows) => Err(self.broker.classify(&error)),
             error = self.hint(&link, work) => Err(self.broker.classify(&error)),
             never = self.expire_silent() => match never {},
         }
@@ -177,11 +182,16 @@ impl Server {
             Ok(request) => self.answer(link, &delivery, self.carry_out(request).await).await,
             Err(unfit) => self.refuse(link, &delivery, &unfit).await,
         };
+        self.settle(link, &delivery, handled).await;
+    }
+
+    /// Acknowledges what was answered.
+    async fn settle(&self, link: &Link, delivery: &Delivery, handled: Result<(), String>) {
         match handled {
             // Without the connection the broker gives it to somebody else.
             Ok(()) => drop(delivery.acker.ack(BasicAckOptions::default()).await),
             Err(error) => {
-                warn!(%error, "A relay's request could not be answered; it is tried again.");
+                warn!(%error, "A relay's message could not be answered; it is tried again.");
                 link.close().await;
             }
         }
@@ -192,16 +202,12 @@ impl Server {
         let (Some(to), Some(id)) = (asked.reply_to(), asked.message_id()) else {
             return Ok(()); // Nobody waits.
         };
-        let properties = properties().with_correlation_id(id.clone());
+        let (properties, body) = (properties().with_correlation_id(id.clone()), encode(&reply));
         let options = BasicPublishOptions::default();
-        // A relay that is gone has no queue any more. A confirm that nobody awaits is kept for ever by the client.
-        let published = async {
-            let body = encode(&reply);
-            let sent =
-                link.channel.basic_publish("".into(), to.clone(), options, &body, properties);
-            sent.await?.await
-        };
-        published.await.map(drop).map_err(|error: lapin::Error| error.to_string())
+        // A relay that is gone has no queue any more.
+        let sent =
+            link.unconfirmed.basic_publish("".into(), to.clone(), options, &body, properties);
+        sent.await.map(drop).map_err(|error| error.to_string())
     }
 
     /// Makes a dead letter of it, and says so.
@@ -211,7 +217,7 @@ impl Server {
         headers.insert(REASON_HEADER.into(), AMQPValue::LongString(unfit.to_string().into()));
         let durable = BasicProperties::default().with_headers(headers).with_delivery_mode(2);
         let dead = self.broker.topology.dead();
-        let published = publish(&link.channel, &dead, &delivery.data, durable).await;
+        let published = publish(&link.channel, ("", &dead), &delivery.data, durable).await;
         published.map_err(|error| error.to_string())?;
         self.answer(link, delivery, Reply::Refused(unfit.to_string())).await
     }
@@ -313,13 +319,10 @@ impl Server {
             // None to tell is told, too: that hints arrive.
             let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
             let options = BasicPublishOptions::default();
-            let published = async {
-                let exchange = exchange.as_str().into();
-                let sent =
-                    link.channel.basic_publish(exchange, "".into(), options, b"", properties());
-                sent.await?.await
-            };
-            if let Err(error) = published.await {
+            let exchange = exchange.as_str().into();
+            let sent =
+                link.unconfirmed.basic_publish(exchange, "".into(), options, b"", properties());
+            if let Err(error) = sent.await {
                 return error;
             }
             sleep(HINTS_APART).await;

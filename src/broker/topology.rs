@@ -2,12 +2,14 @@
 //!
 //! A daemon declares them; a relay needs them. Both do so at each new connection.
 
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind};
+use shiftboss_actors::store::RANGES;
 
-/// Requests that wait at the most; a relay is told at once when there are more.
+/// Messages that wait in a queue at the most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
+const ROWS_MAX: i32 = 20_000;
 
 /// What belongs to one installation; several may share a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,26 +37,68 @@ impl Topology {
         format!("{}dead", self.prefix)
     }
 
+    /// The exchange to which relays send rows of lists, under their [range](Self::range_key).
+    pub(super) fn rows(&self) -> String {
+        format!("{}write", self.prefix)
+    }
+
+    /// What rows of a range are sent under: two hexadecimal digits.
+    pub(super) fn range_key(range: u8) -> String {
+        format!("{range:02x}")
+    }
+
+    /// The range of a message that was sent under a key, or to the range's queue itself.
+    pub(super) fn range_of_key(key: &str) -> u8 {
+        let digits = key.len().checked_sub(2).and_then(|at| key.get(at..));
+        digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(RANGES)
+    }
+
+    /// The queue of a range's rows.
+    pub(super) fn rows_of(&self, range: u8) -> String {
+        format!("{}.{}", self.rows(), Self::range_key(range))
+    }
+
+    /// All queues, with their arguments.
+    pub(super) fn queues(&self) -> Vec<(String, FieldTable)> {
+        let rows = (0..RANGES).map(|range| {
+            let mut arguments = limited(ROWS_MAX);
+            arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
+            (self.rows_of(range), arguments)
+        });
+        let others =
+            [(self.requests(), limited(REQUESTS_MAX)), (self.dead(), FieldTable::default())];
+        others.into_iter().chain(rows).collect()
+    }
+
     /// Makes what is missing.
     ///
     /// # Errors
     /// The broker's, also when something of another kind has a name: it says what differs.
     pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
         let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let mut limited = FieldTable::default();
-        limited.insert("x-max-length".into(), AMQPValue::LongInt(REQUESTS_MAX));
-        limited.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
-        channel.queue_declare(self.requests().into(), durable, limited).await?;
-        channel.queue_declare(self.dead().into(), durable, FieldTable::default()).await?;
-        let exchange =
-            ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-        channel
-            .exchange_declare(
-                self.hints().into(),
-                ExchangeKind::Fanout,
-                exchange,
-                FieldTable::default(),
-            )
-            .await
+        for (name, arguments) in self.queues() {
+            channel.queue_declare(name.into(), durable, arguments).await?;
+        }
+        let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        for (name, kind) in
+            [(self.hints(), ExchangeKind::Fanout), (self.rows(), ExchangeKind::Direct)]
+        {
+            channel.exchange_declare(name.into(), kind, durable, FieldTable::default()).await?;
+        }
+        for range in 0..RANGES {
+            let (queue, key) = (self.rows_of(range), Self::range_key(range));
+            let (exchange, options) = (self.rows(), QueueBindOptions::default());
+            let none = FieldTable::default();
+            channel.queue_bind(queue.into(), exchange.into(), key.into(), options, none).await?;
+        }
+        Ok(())
     }
+}
+
+/// Of a queue with a limit: what is too much is refused, not dropped.
+fn limited(messages: i32) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), AMQPValue::LongInt(messages));
+    arguments.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+    arguments
 }

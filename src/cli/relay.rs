@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::serve::{host_name, parse_daemon_name, parse_mode};
 use super::{absolute, broker, url};
-use crate::broker::Broker;
+use crate::broker::{MessageSize, RelayLink};
 use crate::config::values::parse_interval;
 use crate::exit::Failure;
 use crate::logging::LogFormat;
@@ -37,6 +37,24 @@ pub struct RelayArguments {
     /// What the names of the daemon's queues on the broker begin with [default: shiftboss.]
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     broker_prefix: Option<String>,
+    /// Rows of a list that one message has at the most
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SHIFTBOSS_MESSAGE_ROWS",
+        default_value = "100",
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    message_rows: u16,
+    /// Bytes of keys and payloads that one message has at the most, unless one row has more
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SHIFTBOSS_MESSAGE_BYTES",
+        default_value = "262144",
+        value_parser = clap::value_parser!(u32).range(1024..=1_048_576)
+    )]
+    message_bytes: u32,
     /// Accept the directory at INPUT_DIR at this start, even if it is another one than before
     #[arg(long, env = "SHIFTBOSS_ACCEPT_INPUT")]
     accept_input: bool,
@@ -72,8 +90,7 @@ pub struct RelayArguments {
 /// What was said, checked.
 #[derive(Debug)]
 pub struct RelaySettings {
-    pub broker: Broker,
-    pub name: String,
+    pub link: RelayLink,
     pub input: PathBuf,
     pub accept_input: bool,
     pub accept_input_after: Duration,
@@ -91,8 +108,14 @@ impl TryFrom<RelayArguments> for RelaySettings {
         let operators = typed.operator_group.as_deref();
         let broker = broker(Some(typed.broker), typed.broker_prefix)?;
         Ok(Self {
-            broker: broker.ok_or_else(|| Failure::usage("BROKER is missing"))?,
-            name: typed.name.unwrap_or_else(host_name),
+            link: RelayLink {
+                broker: broker.ok_or_else(|| Failure::usage("BROKER is missing"))?,
+                name: typed.name.unwrap_or_else(host_name),
+                message: MessageSize {
+                    rows: typed.message_rows.into(),
+                    bytes: typed.message_bytes as usize,
+                },
+            },
             input: absolute(typed.input_dir)?,
             accept_input: typed.accept_input,
             accept_input_after: typed.accept_input_after,

@@ -34,18 +34,19 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     needs::faults(&files).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&settings.socket)?;
     let daemon = lock::this_process(
-        settings.broker.to_string().as_ref(),
+        settings.link.broker.to_string().as_ref(),
         &settings.input,
         &settings.socket.path,
     );
     let mut locks = Locks::take(daemon, None)?;
     binder.require_free()?;
-    let (store, found, reader) = broker::open(settings.broker.clone(), &settings.name)?;
+    let broker::Opened { store, list_store, found, reader } = broker::open(settings.link.clone())?;
     if found.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
     let parts = Parts {
         store,
+        list_store: Some(list_store),
         clock: Box::new(SystemClock),
         input: Input {
             path: settings.input.clone(),
@@ -65,8 +66,8 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         services: Vec::new(),
     };
     info!(
-        broker = %settings.broker,
-        relay = settings.name,
+        broker = %settings.link.broker,
+        relay = settings.link.name,
         input = %settings.input.display(),
         socket = %settings.socket.path.display(),
         pid = std::process::id(),

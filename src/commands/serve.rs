@@ -75,6 +75,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         retry_elsewhere: (settings.joining.takeover / 2).max(TAKEOVER_LOOK_MIN),
     };
     let parts = Parts {
+        list_store: None,
         store: opened.store,
         clock: Box::new(SystemClock),
         input,

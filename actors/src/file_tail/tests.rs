@@ -25,7 +25,7 @@ async fn a_file_that_is_replaced_is_another_portion() {
     let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
     let directory = Rc::new(Directory::open(home.path()).unwrap());
     let reader = RunReader::new(directory, mock.inside().kept.runs[&run].clone());
-    let shared = Rc::new(Shared::default());
+    let shared = Rc::new(Shared::new(crate::store::ADDED_ROWS));
     let link = TailLink::new(Target { growing_name: false, complete: true });
     let tail = Tail::new(reader, storage, Rc::clone(&shared), link);
     let ended = actix::spawn(tail.follow());

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::{CatchUpBarrier, FileWatcherActor, Input, Start, StartTail, start_tail};
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
-use crate::store::StoreError;
+use crate::store::{ADDED_ROWS, StoreError};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
 
@@ -54,7 +54,8 @@ impl Site {
         let exits = tokio::sync::mpsc::unbounded_channel().0;
         let exit_notifier = ExitNotifier { name: "the watcher", exits };
         let path = input.path.clone();
-        let watcher = FileWatcherActor::new(input, storage.clone(), start, exit_notifier);
+        let watcher =
+            FileWatcherActor::new(input, storage.clone(), ADDED_ROWS, start, exit_notifier);
         let watcher = watcher.start();
         Self { home, path, mock, storage, watcher }
     }

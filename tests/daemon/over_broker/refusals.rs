@@ -145,7 +145,7 @@ fn messages_that_are_none_are_dead_letters() {
     let (queue, dead) =
         (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
     let many = format!(
-        r#"{{"batch":{{"epoch":1,"number":1,"operations":[{}]}}}}"#,
+        r#"{{"batch":{{"epoch":1,"lane":"jobs","number":1,"operations":[{}]}}}}"#,
         [r#"{"probe":null}"#; 600].join(",")
     );
     let nested = "[".repeat(100_000);

@@ -1,0 +1,101 @@
+//! The batches of a lane: one at a time, each carried out once however often it is sent.
+//!
+//! Each of the relay's stores has one. A batch that changes something has a number, which stays the last one until it is
+//! answered: what a daemon says that it could not do may be on its way to storage all the same.
+
+use shiftboss_actors::store::{
+    Lane, Operation, Outcome, Rejected, RelayAnswer, StoreError, StoreResult,
+};
+
+use super::membership::{Membership, misunderstood};
+use crate::broker::message::{Reply, Request};
+use crate::broker::rpc_client::RpcClient;
+
+pub(super) type Outcomes = Vec<Result<Outcome, Rejected>>;
+
+/// See the module's documentation.
+pub(super) struct Batches {
+    lane: Lane,
+    /// The number of the last batch.
+    number: i64,
+    /// The last batch, if what came of it is not known.
+    unanswered: Option<Vec<Operation>>,
+}
+
+/// Whom a batch is sent to, and as whom.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) membership: &'a Membership,
+    pub(super) client: &'a RpcClient,
+    pub(super) epoch: i64,
+}
+
+impl Batches {
+    pub(super) fn new(lane: Lane) -> Self {
+        Self { lane, number: 0, unanswered: None }
+    }
+
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
+    /// Learns what came of the batch that was not answered, which is asked again before any other.
+    pub(super) async fn resolve(
+        &mut self,
+        asker: Asker<'_>,
+    ) -> StoreResult<Vec<(Operation, Result<Outcome, Rejected>)>> {
+        let Some(operations) = self.unanswered.clone() else {
+            return Ok(Vec::new());
+        };
+        let outcomes = match self.send(asker, operations).await? {
+            RelayAnswer::Answered(outcomes) => outcomes,
+            RelayAnswer::Outdated => Vec::new(),
+            RelayAnswer::Lost => return Err(asker.membership.lost(asker.epoch)),
+        };
+        let operations = self.unanswered.take().unwrap_or_default();
+        Ok(operations.into_iter().zip(outcomes).collect())
+    }
+
+    /// Has a batch carried out, under the next number if it changes something. None is to be unanswered.
+    pub(super) async fn ask(
+        &mut self,
+        asker: Asker<'_>,
+        operations: Vec<Operation>,
+    ) -> StoreResult<Outcomes> {
+        if operations.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !operations.iter().all(Operation::only_reads) {
+            self.number += 1;
+            self.unanswered = Some(operations.clone());
+        }
+        match self.send(asker, operations).await? {
+            RelayAnswer::Answered(outcomes) => {
+                self.unanswered = None;
+                Ok(outcomes)
+            }
+            RelayAnswer::Outdated => Err(misunderstood()),
+            RelayAnswer::Lost => Err(asker.membership.lost(asker.epoch)),
+        }
+    }
+
+    async fn send(
+        &mut self,
+        asker: Asker<'_>,
+        operations: Vec<Operation>,
+    ) -> StoreResult<RelayAnswer> {
+        let (epoch, lane, number) = (asker.epoch, self.lane, self.number);
+        let request = Request::Batch { epoch, lane, number, operations };
+        match asker.client.ask(&request).await? {
+            Reply::Batch(answer) => Ok(answer),
+            Reply::Busy(text) => Err(StoreError::Busy(text)),
+            Reply::Full(text) => Err(StoreError::Full(text)),
+            Reply::Refused(text) => {
+                self.unanswered = None;
+                // One request of the batch is too much; the others are asked again without it.
+                Err(StoreError::Busy(text))
+            }
+            Reply::Joined(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A relay's store for lists: rows go by their ranges' queues, all else in batches, as jobs do.
+//!
+//! The watcher and the tails ask it, through a StorageActor of their own, so what waits here holds up no worker. A run's position
+//! moves when all rows before it are answered, in a batch of its own. What is asked again after an error is gone on with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use shiftboss_actors::file_identity::Position;
+use shiftboss_actors::store::{
+    AddRows, Changed, Checkpoint, DeleteRuns, Lane, Operation, Outcome, Prune, Reading,
+    RegisterRun, Rejected, RowBatch, Store, StoreFuture, StoreResult,
+};
+use shiftboss_protocol::model::{Run, UnixSeconds};
+use tokio::time::Instant;
+
+use super::MessageSize;
+use super::batches::{Asker, Batches, Outcomes};
+use super::membership::{Membership, misunderstood};
+use super::row_sender::RowSender;
+
+/// How long rows are waited for before whoever asked is told that it takes longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Rows that are sent together: as many as keep daemons busy while their answers are on the way.
+const STEP_ROWS: usize = 5_000;
+
+/// See the module's documentation.
+pub(crate) struct ListStore {
+    membership: Arc<Membership>,
+    batches: Batches,
+    sender: RowSender,
+    /// What is being added to each run. None is there twice at a time.
+    transfers: HashMap<Run, Transfer>,
+}
+
+/// Rows on their way.
+struct Transfer {
+    /// As it was asked.
+    batch: RowBatch,
+    /// The rows are with the sender.
+    is_sent: bool,
+    /// All is done, or it was rejected.
+    end: Option<Result<(), Rejected>>,
+}
+
+impl ListStore {
+    pub(super) fn new(membership: Arc<Membership>, size: MessageSize) -> Self {
+        let (batches, sender) = (Batches::new(Lane::Lists), RowSender::new(size));
+        Self { membership, batches, sender, transfers: HashMap::new() }
+    }
+
+    async fn apply_now(&mut self, batch: Vec<Operation>) -> StoreResult<Outcomes> {
+        let membership = Arc::clone(&self.membership);
+        let (client, epoch) = membership.joined().await?;
+        let asker = Asker { membership: &membership, client: &client, epoch };
+        let deadline = Instant::now() + PATIENCE;
+        self.resolve(asker).await?;
+        self.end_others(asker, &batch, deadline).await?;
+        self.begin(asker, &batch).await?;
+        self.send_rows(asker, &batch, deadline).await?;
+        self.finish(asker, batch).await
+    }
+
+    /// Learns what came of the batch that was not answered. Only rows remember it: all else may be asked again.
+    async fn resolve(&mut self, asker: Asker<'_>) -> StoreResult<()> {
+        for (operation, outcome) in self.batches.resolve(asker).await? {
+            if let Operation::AddRows(AddRows(noted)) = operation {
+                self.note_moved(&noted, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch that begins a reading is not the end of its transfer.
+    fn note_moved(&mut self, noted: &RowBatch, outcome: Result<Outcome, Rejected>) {
+        let transfer = self.transfers.get_mut(&noted.run);
+        let its = transfer.filter(|transfer| transfer.behind() == *noted);
+        if let Some(transfer) = its {
+            transfer.end = Some(outcome.map(|_| ()));
+        }
+    }
+
+    /// Waits for rows that were sent for somebody who has given up, of runs that are asked about now.
+    async fn end_others(
+        &mut self,
+        asker: Asker<'_>,
+        batch: &[Operation],
+        deadline: Instant,
+    ) -> StoreResult<()> {
+        let asked = batch.iter().flat_map(runs_of);
+        let is_other = |(run, goes_on): &(&Run, Option<&RowBatch>)| {
+            self.transfers.get(*run).is_some_and(|transfer| Some(&transfer.batch) != *goes_on)
+        };
+        let others: Vec<&Run> = asked.filter(is_other).map(|(run, _)| run).collect();
+        self.sender.settle(asker, &others, deadline).await?;
+        for run in others {
+            self.sender.take_rejected(run);
+            self.transfers.remove(run);
+        }
+        Ok(())
+    }
+
+    /// Says that files are read anew, before rows of them are sent.
+    async fn begin(&mut self, asker: Asker<'_>, batch: &[Operation]) -> StoreResult<()> {
+        let mut anew = Vec::new();
+        for rows in rows_of(batch) {
+            let transfer = self.transfers.entry(rows.run.clone());
+            let transfer = transfer.or_insert_with(|| Transfer::of(rows));
+            if !transfer.is_sent && transfer.end.is_none() && rows.reading != Reading::Onward {
+                let position = Position::default();
+                let begun =
+                    RowBatch { position, complete: false, skipped: 0, ..rows.without_rows() };
+                anew.push(Operation::AddRows(AddRows(begun)));
+            }
+        }
+        let outcomes = self.batches.ask(asker, anew.clone()).await?;
+        for (operation, outcome) in anew.into_iter().zip(outcomes) {
+            if let (Operation::AddRows(AddRows(begun)), Err(why)) = (operation, outcome)
+                && let Some(transfer) = self.transfers.get_mut(&begun.run)
+            {
+                transfer.end = Some(Err(why));
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_rows(
+        &mut self,
+        asker: Asker<'_>,
+        batch: &[Operation],
+        deadline: Instant,
+    ) -> StoreResult<()> {
+        for rows in rows_of(batch) {
+            let transfer = self.transfers.get_mut(&rows.run).filter(|it| it.end.is_none());
+            if transfer.is_some_and(|it| !std::mem::replace(&mut it.is_sent, true)) {
+                self.sender.push(&rows.run, &rows.rows);
+            }
+        }
+        let sent: Vec<&Run> = rows_of(batch).map(|rows| &rows.run).collect();
+        self.sender.settle(asker, &sent, deadline).await?;
+        for run in sent {
+            let rejected = self.sender.take_rejected(run).map(|why| Err(Rejected(why)));
+            if let Some(transfer) = self.transfers.get_mut(run).filter(|it| it.end.is_none()) {
+                transfer.end = rejected;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the positions, and asks all else.
+    async fn finish(&mut self, asker: Asker<'_>, batch: Vec<Operation>) -> StoreResult<Outcomes> {
+        let (mut asked, mut known) = (Vec::new(), Vec::new());
+        for operation in batch {
+            let (outcome, operation) = self.route(operation);
+            known.push(outcome);
+            asked.extend(operation);
+        }
+        let mut answers = self.batches.ask(asker, asked.clone()).await?.into_iter();
+        for operation in &asked {
+            if let Operation::AddRows(AddRows(rows)) = operation {
+                self.transfers.remove(&rows.run);
+            }
+        }
+        let outcomes = known.into_iter().map(|known| known.or_else(|| answers.next()));
+        outcomes.collect::<Option<_>>().ok_or_else(misunderstood)
+    }
+
+    /// What is known here already, or what is to be asked.
+    fn route(
+        &mut self,
+        operation: Operation,
+    ) -> (Option<Result<Outcome, Rejected>>, Option<Operation>) {
+        let answer = match &operation {
+            // The store for jobs has those.
+            Operation::Leases(_) => Outcome::Leases(Vec::new()),
+            Operation::AddRows(AddRows(rows)) => {
+                let Some(transfer) = self.transfers.get(&rows.run) else {
+                    return (None, Some(operation));
+                };
+                let Some(end) = transfer.end.clone() else {
+                    return (None, Some(Operation::AddRows(AddRows(transfer.behind()))));
+                };
+                self.transfers.remove(&rows.run);
+                return (Some(end.map(Outcome::AddRows)), None);
+            }
+            _ => return (None, Some(operation)),
+        };
+        (Some(Ok(answer)), None)
+    }
+}
+
+impl Transfer {
+    fn of(batch: &RowBatch) -> Self {
+        Self { batch: batch.clone(), is_sent: false, end: None }
+    }
+
+    /// What is noted when the rows are there.
+    fn behind(&self) -> RowBatch {
+        let RowBatch { skipped, .. } = self.batch;
+        RowBatch { skipped, reading: Reading::Onward, ..self.batch.without_rows() }
+    }
+}
+
+/// What is added to lists with rows; all else goes as it is.
+fn rows_of(batch: &[Operation]) -> impl Iterator<Item = &RowBatch> {
+    batch.iter().filter_map(|operation| match operation {
+        Operation::AddRows(AddRows(rows)) if !rows.rows.is_empty() => Some(rows),
+        _ => None,
+    })
+}
+
+/// The runs that an operation is about, with what goes on with rows of it that are on their way.
+fn runs_of(operation: &Operation) -> Vec<(&Run, Option<&RowBatch>)> {
+    match operation {
+        Operation::AddRows(AddRows(rows)) => vec![(&rows.run, Some(rows))],
+        Operation::RegisterRun(RegisterRun(run)) | Operation::Prune(Prune { run, .. }) => {
+            vec![(run, None)]
+        }
+        Operation::BeginDeletion(it) => vec![(&it.0, None)],
+        Operation::DeleteRuns(DeleteRuns { runs, .. }) => {
+            runs.iter().map(|run| (run, None)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Store for ListStore {
+    /// Time is the daemons'.
+    fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+        Box::pin(self.apply_now(batch))
+    }
+
+    fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        self.membership.signals.lists.poll(task)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn step_rows(&self) -> usize {
+        STEP_ROWS
+    }
+
+    fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
+        // The daemons' business.
+        Box::pin(std::future::ready(Ok(Checkpoint::Complete)))
+    }
+
+    /// What is on its way is read again by the next process.
+    fn close(&mut self) -> StoreFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

@@ -1,0 +1,197 @@
+//! That a relay has joined its installation: the connection over which it may ask, and the epoch under which it acts.
+//!
+//! The relay's two stores share it. Whichever is called first after a failure joins anew, and both learn of it. Beats are sent
+//! meanwhile; what is asked beside them is the stores' business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shiftboss_actors::store::{Changed, JoinedRelay, Lane, RelayAnswer, StoreError, StoreResult};
+use shiftboss_protocol::backoff::random;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::info;
+
+use super::Settings;
+use super::change_signal::ChangeSignal;
+use crate::broker::link::CALL_MAX;
+use crate::broker::liveness::SILENCE_MAX;
+use crate::broker::message::{Reply, Request};
+use crate::broker::rpc_client::RpcClient;
+use crate::reconnect::Reconnect;
+
+/// How often a relay says that it lives.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long a name is waited for whose last process may be dead.
+const NAME_PATIENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_secs(2));
+const NAME_LOOK: Duration = Duration::from_millis(500);
+/// Delays before a connection that failed is made again.
+const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// See the module's documentation.
+pub(super) struct Membership {
+    settings: Settings,
+    /// Which process this is.
+    process: Arc<str>,
+    installation: Arc<str>,
+    state: Mutex<State>,
+    /// Of the store for jobs, and of that for lists.
+    pub(super) signals: Signals,
+}
+
+#[derive(Default)]
+pub(super) struct Signals {
+    pub(super) jobs: Arc<ChangeSignal>,
+    pub(super) lists: Arc<ChangeSignal>,
+}
+
+struct State {
+    joined: Option<Joined>,
+    reconnect: Reconnect,
+}
+
+/// A connection over which this relay may ask.
+struct Joined {
+    client: Arc<RpcClient>,
+    epoch: i64,
+    beats: JoinHandle<()>,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.beats.abort();
+    }
+}
+
+impl Signals {
+    fn raise(&self, changed: Changed) {
+        self.jobs.raise(changed);
+        self.lists.raise(changed);
+    }
+}
+
+impl Membership {
+    /// Joins the installation. The connection is not kept: the next one is made by whoever asks first, on its own runtime.
+    ///
+    /// # Errors
+    /// `Busy` when the broker or the daemons are away, `Rejected` when another relay has the name, `Fatal` when the broker
+    /// refuses.
+    pub(super) async fn join(settings: Settings) -> StoreResult<(Self, JoinedRelay)> {
+        let process = format!("{:016x}", random()).into();
+        let client = RpcClient::open(&settings.broker, &settings.name, || {}).await?;
+        let deadline = Instant::now() + NAME_PATIENCE;
+        let found = loop {
+            match join(&client, &settings.name, &process, None).await {
+                Err(StoreError::Rejected(_)) if Instant::now() < deadline => sleep(NAME_LOOK).await,
+                joined => break joined?,
+            }
+        };
+        client.close().await;
+        let installation = Arc::clone(&found.installation);
+        let state = State { joined: None, reconnect: Reconnect::new(RECONNECT) };
+        let (state, signals) = (Mutex::new(state), Signals::default());
+        Ok((Self { settings, process, installation, state, signals }, found))
+    }
+
+    /// The connection and the epoch; joins if it has not, or was taken for dead since.
+    ///
+    /// # Errors
+    /// `Busy` while that fails, `Fatal` when the queue is another one, or somebody else has the name.
+    pub(super) async fn joined(&self) -> StoreResult<(Arc<RpcClient>, i64)> {
+        let mut state = self.state.lock().await;
+        let is_good = |joined: &&Joined| {
+            !joined.client.is_broken() && !self.signals.jobs.is_lost(joined.epoch)
+        };
+        if let Some(joined) = state.joined.as_ref().filter(is_good) {
+            return Ok((Arc::clone(&joined.client), joined.epoch));
+        }
+        state.joined = None;
+        state.reconnect.allowed()?;
+        let joined = match self.join_anew().await {
+            Ok(joined) => joined,
+            Err(StoreError::Rejected(text)) => return Err(StoreError::Fatal(text)),
+            Err(error) => return Err(state.reconnect.failed(later(error))),
+        };
+        state.reconnect.succeeded();
+        let asked = (Arc::clone(&joined.client), joined.epoch);
+        // What it had may be others' by now, and hints were missed.
+        self.signals.raise(Changed::Runs);
+        state.joined = Some(joined);
+        Ok(asked)
+    }
+
+    async fn join_anew(&self) -> StoreResult<Joined> {
+        let Settings { broker, name, .. } = &self.settings;
+        let signal = Arc::clone(&self.signals.jobs);
+        let client = Arc::new(RpcClient::open(broker, name, move || signal.note_hint()).await?);
+        let installation = Some(&self.installation);
+        let epoch = join(&client, name, &self.process, installation).await?.epoch;
+        let signal = Arc::clone(&self.signals.jobs);
+        let beats = tokio::spawn(beat(Arc::clone(&client), epoch, signal));
+        Ok(Joined { client, epoch, beats })
+    }
+
+    /// It was taken for dead under an epoch, and asks again once it has joined anew.
+    pub(super) fn lost(&self, epoch: i64) -> StoreError {
+        self.signals.jobs.lose(epoch);
+        StoreError::Busy("this relay was taken for dead: it joins anew".to_owned())
+    }
+
+    /// Its leases are others' to see to. Who is not told finds out.
+    pub(super) async fn leave(&self) {
+        if let Some(joined) = self.state.lock().await.joined.take() {
+            let leave = Request::Leave { epoch: joined.epoch };
+            let _ = timeout(CALL_MAX, joined.client.ask(&leave)).await;
+            joined.client.close().await;
+        }
+    }
+}
+
+async fn join(
+    client: &RpcClient,
+    name: &str,
+    process: &Arc<str>,
+    installation: Option<&Arc<str>>,
+) -> StoreResult<JoinedRelay> {
+    let (process, installation) = (Arc::clone(process), installation.cloned());
+    let request = Request::Join { name: name.into(), process, installation };
+    match client.ask(&request).await? {
+        Reply::Joined(joined) => Ok(joined),
+        Reply::Busy(text) => Err(StoreError::Busy(text)),
+        Reply::Full(text) => Err(StoreError::Full(text)),
+        Reply::Refused(text) => Err(StoreError::Rejected(text)),
+        Reply::Batch(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+    }
+}
+
+/// A relay that has lived goes on trying, whatever the broker refuses.
+fn later(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Fatal(text) => StoreError::Busy(text),
+        error => error,
+    }
+}
+
+pub(super) fn misunderstood() -> StoreError {
+    StoreError::Fatal(
+        "a daemon answered what was not asked: its version may be another one".to_owned(),
+    )
+}
+
+/// Says that the relay lives, until it is taken for dead.
+async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
+    let alive = Request::Batch { epoch, lane: Lane::Jobs, number: 0, operations: Vec::new() };
+    loop {
+        sleep(BEAT).await;
+        match client.ask(&alive).await {
+            Ok(Reply::Batch(RelayAnswer::Lost)) => {
+                info!("This relay was taken for dead: it joins anew.");
+                return signal.lose(epoch);
+            }
+            // The StorageActor asks for its leases, and so has the store connect anew.
+            Err(_) if client.is_broken() => return signal.raise(Changed::Leases),
+            _ => {}
+        }
+    }
+}

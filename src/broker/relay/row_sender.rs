@@ -1,0 +1,323 @@
+//! Rows of lists on their way to a daemon: put into messages by range, numbered, sent, and sent again until each is answered.
+//!
+//! The relay's [store for lists](super::lists) has one, and drives it while it waits. It may be left alone at any time: what is
+//! not answered then is gone on with, under another epoch also. It moves no run's position.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use shiftboss_actors::store::{RANGES, RelayedRows, RowsAnswer, StoreError, StoreResult};
+use shiftboss_protocol::backoff::{Backoff, shortened};
+use shiftboss_protocol::model::{Row, Run};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::MessageSize;
+use super::batches::Asker;
+use crate::broker::link::PublishError;
+use crate::broker::range::range_of;
+use crate::broker::rpc_client::RpcClient;
+
+/// Messages that are not answered at the most; whoever has more rows waits.
+const UNANSWERED_MAX: usize = 200;
+/// What is not answered for so long is sent again, over a connection that seems to work; and then after twice as long.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+/// Delays before messages are sent again for which a queue had no room, or which came before others.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+type Sent = Pin<Box<dyn Future<Output = (u64, Result<RowsAnswer, PublishError>)> + Send>>;
+
+/// See the module's documentation.
+pub(super) struct RowSender {
+    size: MessageSize,
+    /// Under which messages are numbered.
+    epoch: i64,
+    /// The number of each range's last message.
+    last: [i64; RANGES as usize],
+    /// All that are not answered, in the order in which they were made.
+    unanswered: BTreeMap<u64, Message>,
+    made: u64,
+    /// Those of them that are to be sent.
+    to_send: BTreeSet<u64>,
+    /// Those that are to be sent again once all that are out have come back, for their order counts.
+    again: BTreeSet<u64>,
+    out: FuturesUnordered<Sent>,
+    runs: HashMap<Run, Progress>,
+    silence: Duration,
+    backoff: Backoff,
+}
+
+struct Message {
+    range: u8,
+    /// 0: it has none under this epoch.
+    number: i64,
+    run: Run,
+    rows: Vec<Row>,
+    sent: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Progress {
+    unanswered: usize,
+    rejected: Option<String>,
+}
+
+impl RowSender {
+    pub(super) fn new(size: MessageSize) -> Self {
+        Self {
+            size,
+            epoch: 0,
+            last: [0; RANGES as usize],
+            unanswered: BTreeMap::new(),
+            made: 0,
+            to_send: BTreeSet::new(),
+            again: BTreeSet::new(),
+            out: FuturesUnordered::new(),
+            runs: HashMap::new(),
+            silence: SILENCE.0,
+            backoff: Backoff::new(AGAIN.0, AGAIN.1),
+        }
+    }
+
+    /// Adds rows of a run, in order, to those that are to be sent.
+    pub(super) fn push(&mut self, run: &Run, rows: &[Row]) {
+        let mut filling: [(Vec<Row>, usize); RANGES as usize] = Default::default();
+        for row in rows {
+            let (range, bytes) = (range_of(&row.key), row.key.as_str().len() + row.payload.len());
+            let (full, size) = &mut filling[usize::from(range)];
+            if !full.is_empty() && (full.len() >= self.size.rows || *size + bytes > self.size.bytes)
+            {
+                let full = std::mem::take(full);
+                *size = 0;
+                self.make(range, run, full);
+            }
+            let (rows, size) = &mut filling[usize::from(range)];
+            rows.push(row.clone());
+            *size += bytes;
+        }
+        for (range, (rows, _)) in (0..RANGES).zip(filling) {
+            self.make(range, run, rows);
+        }
+    }
+
+    fn make(&mut self, range: u8, run: &Run, rows: Vec<Row>) {
+        if rows.is_empty() {
+            return;
+        }
+        self.made += 1;
+        let message = Message { range, number: 0, run: run.clone(), rows, sent: None };
+        self.unanswered.insert(self.made, message);
+        self.to_send.insert(self.made);
+        self.runs.entry(run.clone()).or_default().unanswered += 1;
+    }
+
+    /// Goes on until all rows of these runs are answered.
+    ///
+    /// # Errors
+    /// `Busy`, at the deadline also: it is to be called again.
+    pub(super) async fn settle(
+        &mut self,
+        asker: Asker<'_>,
+        runs: &[&Run],
+        deadline: Instant,
+    ) -> StoreResult<()> {
+        self.number_for(asker.epoch);
+        while runs.iter().any(|run| self.is_unanswered(run)) {
+            match timeout_at(deadline, self.step(asker)).await {
+                Ok(done) => done?,
+                Err(_) => return Err(unstored(self.unanswered.len())),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_unanswered(&self, run: &Run) -> bool {
+        self.runs.get(run).is_some_and(|progress| progress.unanswered > 0)
+    }
+
+    /// Forgets a run, all of whose rows are answered; says why some were rejected.
+    pub(super) fn take_rejected(&mut self, run: &Run) -> Option<String> {
+        self.runs.remove(run)?.rejected
+    }
+
+    /// Sends what may be sent, and takes one answer.
+    async fn step(&mut self, asker: Asker<'_>) -> StoreResult<()> {
+        self.break_silence();
+        if self.again.is_empty() {
+            self.send_more(asker.client).await.map_err(|error| asker.client.unpublished(&error))?;
+        }
+        match self.out.next().await {
+            Some((sequence, answer)) => self.take_answer(asker, sequence, answer),
+            None => {
+                sleep(shortened(self.backoff.next_delay())).await;
+                self.to_send.append(&mut self.again);
+                Ok(())
+            }
+        }
+    }
+
+    /// Under another epoch all that is not answered is sent anew, and numbered anew.
+    fn number_for(&mut self, epoch: i64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.last = Default::default();
+            self.unanswered.values_mut().for_each(|message| message.number = 0);
+            self.send_all_again();
+        }
+    }
+
+    fn send_all_again(&mut self) {
+        self.out.clear();
+        self.again.clear();
+        self.to_send = self.unanswered.keys().copied().collect();
+        self.unanswered.values_mut().for_each(|message| message.sent = None);
+    }
+
+    fn break_silence(&mut self) {
+        let oldest = self.unanswered.values().find_map(|message| message.sent);
+        if oldest.is_some_and(|sent| sent.elapsed() >= self.silence) {
+            self.silence = (self.silence * 2).min(SILENCE.1);
+            self.send_all_again();
+        }
+    }
+
+    async fn send_more(&mut self, client: &RpcClient) -> Result<(), PublishError> {
+        while let Some(sequence) = self.next_to_send() {
+            let Some(message) = self.unanswered.get_mut(&sequence) else { continue };
+            if message.number == 0 {
+                let last = &mut self.last[usize::from(message.range)];
+                *last += 1;
+                message.number = *last;
+            }
+            let rows = RelayedRows {
+                epoch: self.epoch,
+                range: message.range,
+                number: message.number,
+                run: message.run.clone(),
+                rows: message.rows.clone(),
+            };
+            // If this is given up half-way it is sent twice, under one number.
+            let answer = client.send_rows(&rows).await?;
+            message.sent = Some(Instant::now());
+            self.to_send.remove(&sequence);
+            self.out.push(Box::pin(async move { (sequence, answer.await) }));
+        }
+        Ok(())
+    }
+
+    fn next_to_send(&self) -> Option<u64> {
+        self.to_send.first().copied().filter(|_| self.out.len() < UNANSWERED_MAX)
+    }
+
+    fn take_answer(
+        &mut self,
+        asker: Asker<'_>,
+        sequence: u64,
+        answer: Result<RowsAnswer, PublishError>,
+    ) -> StoreResult<()> {
+        match answer {
+            Ok(RowsAnswer::Stored) => self.finish(sequence, None),
+            Ok(RowsAnswer::Rejected(why)) => self.finish(sequence, Some(why)),
+            Ok(RowsAnswer::Gap) | Err(PublishError::NoRoom) => {
+                self.again.insert(sequence);
+            }
+            Ok(RowsAnswer::Lost) => {
+                self.to_send.insert(sequence);
+                return Err(asker.membership.lost(asker.epoch));
+            }
+            Err(error) => {
+                self.to_send.insert(sequence);
+                return Err(asker.client.unpublished(&error));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, sequence: u64, rejected: Option<String>) {
+        self.backoff.reset();
+        self.silence = SILENCE.0;
+        let Some(message) = self.unanswered.remove(&sequence) else { return };
+        let progress = self.runs.entry(message.run).or_default();
+        progress.unanswered = progress.unanswered.saturating_sub(1);
+        progress.rejected = rejected.or(progress.rejected.take());
+    }
+}
+
+fn unstored(messages: usize) -> StoreError {
+    StoreError::Busy(format!(
+        "no daemon has stored the rows of {messages} messages yet; they are asked for again"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_protocol::model::Key;
+
+    use super::*;
+
+    fn sender(rows: usize, bytes: usize) -> RowSender {
+        RowSender::new(MessageSize { rows, bytes })
+    }
+
+    fn run() -> Run {
+        Run { fetcher: "f".into(), started: 1 }
+    }
+
+    fn rows(count: usize) -> Vec<Row> {
+        let row =
+            |key| Row { key: Key::new(&format!("key-{key}")).unwrap(), payload: "12345".into() };
+        (0..count).map(row).collect()
+    }
+
+    /// Each message is of one range and within its limits; the rows of a range keep their order, and none is left out.
+    #[test]
+    fn messages_are_of_a_range_and_bounded() {
+        let (rows, mut sender) = (rows(1_000), sender(7, 60));
+        sender.push(&run(), &rows);
+        let mut by_range: BTreeMap<u8, Vec<Row>> = BTreeMap::new();
+        for message in sender.unanswered.values() {
+            let bytes: usize =
+                message.rows.iter().map(|row| row.key.as_str().len() + row.payload.len()).sum();
+            assert!((1..=7).contains(&message.rows.len()) && bytes <= 60, "{bytes}");
+            by_range.entry(message.range).or_default().extend(message.rows.iter().cloned());
+        }
+        for (range, sent) in &by_range {
+            let own = rows.iter().filter(|row| range_of(&row.key) == *range).cloned();
+            assert_eq!(sent, &own.collect::<Vec<_>>());
+        }
+        assert_eq!(by_range.values().map(Vec::len).sum::<usize>(), rows.len());
+    }
+
+    /// A row that is larger than a message may be has one for itself.
+    #[test]
+    fn a_large_row_has_its_own_message() {
+        let mut sender = sender(100, 4);
+        sender.push(&run(), &rows(3));
+        assert_eq!(sender.unanswered.len(), 3);
+    }
+
+    /// Under another epoch everything is sent anew, under numbers that begin with 1; what was answered is not.
+    #[test]
+    fn another_epoch_begins_its_numbers_anew() {
+        let mut sender = sender(1, 100);
+        sender.push(&run(), &rows(3));
+        sender.number_for(7);
+        for message in sender.unanswered.values_mut() {
+            message.number = 5;
+        }
+        sender.to_send.clear();
+        sender.finish(2, None);
+        sender.number_for(7);
+        assert!(sender.to_send.is_empty());
+        sender.number_for(8);
+        assert_eq!(sender.to_send, BTreeSet::from([1, 3]));
+        assert!(sender.unanswered.values().all(|message| message.number == 0));
+        sender.finish(1, Some("why".to_owned()));
+        assert!(sender.is_unanswered(&run()));
+        sender.finish(3, None);
+        assert!(!sender.is_unanswered(&run()));
+        assert_eq!(sender.take_rejected(&run()), Some("why".to_owned()));
+    }
+}

@@ -1,0 +1,150 @@
+//! Takes rows of lists from the ranges' queues, has storage add them, and answers.
+//!
+//! Part of the daemon's [`server`](super). What has come while storage was at work is added together. A message is acknowledged
+//! when its rows are on disk and its answer is published, so a daemon that dies leaves it to the next one, which adds nothing
+//! twice. What storage cannot do now is tried again, and the broker holds the rest back.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{SelectAll, select_all};
+use futures_util::{FutureExt, StreamExt};
+use lapin::Consumer;
+use lapin::message::Delivery;
+use lapin::options::{BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use shiftboss_actors::store::{
+    ADDED_ROWS, AddRelayedRows, RANGES, RelayedRows, RowsAnswer, StoreError,
+};
+use shiftboss_protocol::backoff::{Backoff, shortened};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::{Server, ended};
+use crate::broker::link::{Link, version};
+use crate::broker::message::{Reply, Unfit, check_rows, decode};
+use crate::broker::topology::Topology;
+
+/// Messages of a range that are taken before the first of them is answered.
+const PREFETCH: u16 = 32;
+/// Additions that are asked of storage at once: one is under way, and the next one waits there.
+const AT_ONCE: usize = 2;
+/// Delays before storage is asked again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// A message, and what was read of it.
+struct Taken {
+    delivery: Delivery,
+    /// `None`: nothing that storage could be asked.
+    rows: Option<RelayedRows>,
+    unfit: Option<Unfit>,
+}
+
+impl Taken {
+    /// Of rows that are not fit the number counts all the same: those behind them are to be added.
+    fn new(delivery: Delivery) -> Self {
+        let read = decode::<RelayedRows>(version(&delivery.properties), &delivery.data);
+        let range = Topology::range_of_key(delivery.routing_key.as_str());
+        let (rows, unfit) = match read {
+            Err(unfit) => (None, Some(unfit)),
+            Ok(rows) => match check_rows(&rows, range) {
+                Ok(()) => (Some(rows), None),
+                Err(unfit) if rows.range == range => {
+                    (Some(RelayedRows { rows: Vec::new(), ..rows }), Some(unfit))
+                }
+                Err(unfit) => (None, Some(unfit)),
+            },
+        };
+        Self { delivery, rows, unfit }
+    }
+
+    fn rows(&self) -> usize {
+        self.rows.as_ref().map_or(0, |relayed| relayed.rows.len())
+    }
+}
+
+/// Takes what comes by the ranges' queues, on a channel of its own.
+pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<SelectAll<Consumer>> {
+    let channel = link.channel().await?;
+    channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+    let mut consumers = Vec::new();
+    for range in 0..RANGES {
+        let queue = server.broker.topology.rows_of(range).into();
+        let options = BasicConsumeOptions::default();
+        let none = FieldTable::default();
+        consumers.push(channel.basic_consume(queue, "".into(), options, none).await?);
+    }
+    Ok(select_all(consumers))
+}
+
+/// Has rows added, together with all that have come meanwhile. Returns when the connection, or a consumer, has ended.
+pub(super) async fn take(
+    server: &Rc<Server>,
+    link: &Rc<Link>,
+    mut messages: SelectAll<Consumer>,
+) -> lapin::Error {
+    let at_once = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let Ok(permit) = Arc::clone(&at_once).acquire_owned().await else {
+            return ended();
+        };
+        let mut taken = match messages.next().await {
+            Some(Ok(first)) => vec![Taken::new(first)],
+            Some(Err(error)) => return error,
+            None => return ended(),
+        };
+        let mut rows = taken.iter().map(Taken::rows).sum::<usize>();
+        while rows < ADDED_ROWS {
+            match messages.next().now_or_never() {
+                Some(Some(Ok(next))) => {
+                    taken.push(Taken::new(next));
+                    rows += taken.last().map_or(0, Taken::rows);
+                }
+                Some(Some(Err(error))) => return error,
+                Some(None) => return ended(),
+                None => break,
+            }
+        }
+        let (server, link) = (Rc::clone(server), Rc::clone(link));
+        actix_rt::spawn(async move { handle(&server, &link, taken, permit).await });
+    }
+}
+
+/// Adds rows and answers each message. What fails on the way leaves them on the broker, and ends the connection.
+async fn handle(server: &Server, link: &Link, taken: Vec<Taken>, permit: OwnedSemaphorePermit) {
+    let parts: Vec<RelayedRows> = taken.iter().filter_map(|taken| taken.rows.clone()).collect();
+    let mut answers = add(server, parts).await.into_iter();
+    drop(permit);
+    for Taken { delivery, rows, unfit } in taken {
+        let answer = rows.and_then(|_| answers.next());
+        let handled = match (unfit, answer) {
+            // Of a relay that is gone nobody needs to see what it got wrong.
+            (Some(unfit), Some(RowsAnswer::Stored | RowsAnswer::Rejected(_)) | None) => {
+                server.refuse(link, &delivery, &unfit).await
+            }
+            (_, Some(answer)) => server.answer(link, &delivery, Reply::Rows(answer)).await,
+            (None, None) => Ok(()),
+        };
+        server.settle(link, &delivery, handled).await;
+    }
+}
+
+/// Asks storage until it has answered.
+async fn add(server: &Server, parts: Vec<RelayedRows>) -> Vec<RowsAnswer> {
+    let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+    loop {
+        match server.ask(AddRelayedRows(parts.clone())).await {
+            Ok(answers) => return answers,
+            Err(StoreError::Rejected(why)) => {
+                return parts.iter().map(|_| RowsAnswer::Rejected(why.clone())).collect();
+            }
+            Err(error) => {
+                let delay = shortened(backoff.next_delay());
+                warn!(%error, delay_ms = delay.as_millis(), "Rows of relays cannot be stored yet.");
+                sleep(delay).await;
+            }
+        }
+    }
+}
