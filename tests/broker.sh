@@ -10,4 +10,4 @@ if ! cargo nextest --version >/dev/null 2>&1; then
     echo "broker.sh: cargo-nextest is not installed: cargo install --locked cargo-nextest" >&2
     exit 1
 fi
-cargo nextest run --locked -p shiftboss --run-ignored only -E 'test(over_broker::)' "$@"
+cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker::)" "$@"

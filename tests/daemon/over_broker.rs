@@ -2,6 +2,7 @@
 //! on its broker.
 
 mod chaos;
+mod lists;
 mod outages;
 mod refusals;
 

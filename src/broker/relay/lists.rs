@@ -39,6 +39,8 @@ pub(crate) struct ListStore {
 struct Transfer {
     /// As it was asked.
     batch: RowBatch,
+    /// The daemon knows how the file is read.
+    is_begun: bool,
     /// The rows are with the sender.
     is_sent: bool,
     /// All is done, or it was rejected.
@@ -56,9 +58,14 @@ impl ListStore {
         let (client, epoch) = membership.joined().await?;
         let asker = Asker { membership: &membership, client: &client, epoch };
         let deadline = Instant::now() + PATIENCE;
-        self.resolve(asker).await?;
         self.end_others(asker, &batch, deadline).await?;
-        self.begin(asker, &batch).await?;
+        for rows in rows_of(&batch) {
+            self.transfers.entry(rows.run.clone()).or_insert_with(|| Transfer::of(rows));
+        }
+        // Rows that may go at once are on the broker before a daemon is asked anything: it may be away.
+        self.send_rows(asker, &batch, deadline).await?;
+        self.resolve(asker).await?;
+        self.begin(asker).await?;
         self.send_rows(asker, &batch, deadline).await?;
         self.finish(asker, batch).await
     }
@@ -103,25 +110,14 @@ impl ListStore {
     }
 
     /// Says that files are read anew, before rows of them are sent.
-    async fn begin(&mut self, asker: Asker<'_>, batch: &[Operation]) -> StoreResult<()> {
-        let mut anew = Vec::new();
-        for rows in rows_of(batch) {
-            let transfer = self.transfers.entry(rows.run.clone());
-            let transfer = transfer.or_insert_with(|| Transfer::of(rows));
-            if !transfer.is_sent && transfer.end.is_none() && rows.reading != Reading::Onward {
-                let position = Position::default();
-                let begun =
-                    RowBatch { position, complete: false, skipped: 0, ..rows.without_rows() };
-                anew.push(Operation::AddRows(AddRows(begun)));
-            }
-        }
-        let outcomes = self.batches.ask(asker, anew.clone()).await?;
-        for (operation, outcome) in anew.into_iter().zip(outcomes) {
-            if let (Operation::AddRows(AddRows(begun)), Err(why)) = (operation, outcome)
-                && let Some(transfer) = self.transfers.get_mut(&begun.run)
-            {
-                transfer.end = Some(Err(why));
-            }
+    async fn begin(&mut self, asker: Asker<'_>) -> StoreResult<()> {
+        let is_due = |transfer: &&mut Transfer| !transfer.is_begun && transfer.end.is_none();
+        let mut anew: Vec<&mut Transfer> = self.transfers.values_mut().filter(is_due).collect();
+        let begun = anew.iter().map(|transfer| Operation::AddRows(AddRows(transfer.before())));
+        let outcomes = self.batches.ask(asker, begun.collect()).await?;
+        for (transfer, outcome) in anew.iter_mut().zip(outcomes) {
+            transfer.is_begun = true;
+            transfer.end = outcome.err().map(Err);
         }
         Ok(())
     }
@@ -133,8 +129,9 @@ impl ListStore {
         deadline: Instant,
     ) -> StoreResult<()> {
         for rows in rows_of(batch) {
-            let transfer = self.transfers.get_mut(&rows.run).filter(|it| it.end.is_none());
-            if transfer.is_some_and(|it| !std::mem::replace(&mut it.is_sent, true)) {
+            let transfer = self.transfers.get_mut(&rows.run);
+            let due = transfer.filter(|transfer| transfer.is_begun && transfer.end.is_none());
+            if due.is_some_and(|transfer| !std::mem::replace(&mut transfer.is_sent, true)) {
                 self.sender.push(&rows.run, &rows.rows);
             }
         }
@@ -193,7 +190,14 @@ impl ListStore {
 
 impl Transfer {
     fn of(batch: &RowBatch) -> Self {
-        Self { batch: batch.clone(), is_sent: false, end: None }
+        let is_begun = batch.reading == Reading::Onward;
+        Self { batch: batch.clone(), is_begun, is_sent: false, end: None }
+    }
+
+    /// What is noted before the rows are there, of a file that is read anew: whoever reads on begins at its start.
+    fn before(&self) -> RowBatch {
+        let (position, complete, skipped) = (Position::default(), false, 0);
+        RowBatch { position, complete, skipped, ..self.batch.without_rows() }
     }
 
     /// What is noted when the rows are there.

@@ -120,11 +120,12 @@ async fn handle(server: &Server, link: &Link, taken: Vec<Taken>, permit: OwnedSe
     for Taken { delivery, rows, unfit } in taken {
         let answer = rows.and_then(|_| answers.next());
         let handled = match (unfit, answer) {
-            // Of a relay that is gone nobody needs to see what it got wrong.
-            (Some(unfit), Some(RowsAnswer::Stored | RowsAnswer::Rejected(_)) | None) => {
-                server.refuse(link, &delivery, &unfit).await
+            // It comes again, in its order.
+            (Some(_), Some(RowsAnswer::Gap)) => {
+                server.answer(link, &delivery, Reply::Rows(RowsAnswer::Gap)).await
             }
-            (_, Some(answer)) => server.answer(link, &delivery, Reply::Rows(answer)).await,
+            (Some(unfit), _) => server.refuse(link, &delivery, &unfit).await,
+            (None, Some(answer)) => server.answer(link, &delivery, Reply::Rows(answer)).await,
             (None, None) => Ok(()),
         };
         server.settle(link, &delivery, handled).await;

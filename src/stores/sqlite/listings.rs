@@ -39,7 +39,7 @@ impl Session<'_> {
         if reading != Reading::Onward {
             self.end_listing(run)?;
             let stale = "UPDATE shiftboss_runs SET stale = 1
-                WHERE fetcher_id = ?1 AND run_started = ?2 AND stale = 0";
+                WHERE fetcher_id = ?1 AND run_started = ?2 AND stale <> 1";
             self.run(stale, run.pair())?;
         }
         if reading == Reading::Listing {

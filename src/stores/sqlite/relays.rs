@@ -68,6 +68,12 @@ impl Session<'_> {
         let forget =
             "DELETE FROM shiftboss_relay_lanes WHERE relay = ?1 AND (lane >= ?2 OR NOT ?3)";
         self.run(forget, (relay, LANE_OF_RANGE_0, is_known))?;
+        if !is_known {
+            // Its files may have changed since the last process read rows that their positions are not behind.
+            let ahead = "UPDATE shiftboss_runs SET stale = 1 WHERE stale = 2 AND fetcher_id IN (
+                SELECT fetcher_id FROM fetchers JOIN shiftboss_relay_fetchers USING (name) WHERE relay = ?1)";
+            self.run(ahead, [relay])?;
+        }
         // What an earlier process of it rejected may not be there any more.
         let forget = "DELETE FROM shiftboss_relay_rejected_files WHERE relay = ?1";
         self.run(forget, [relay])?;

@@ -92,6 +92,10 @@ impl Session<'_> {
         ] {
             self.run(started, (&*run.fetcher, run.started))?;
         }
+        // Whoever asks reads on from the position.
+        let ahead = "UPDATE shiftboss_runs SET stale = 1 WHERE stale = 2 AND run_started = ?2
+            AND fetcher_id = (SELECT fetcher_id FROM fetchers WHERE name = ?1)";
+        self.run(ahead, (&*run.fetcher, run.started))?;
         let sql = format!("{RUNS} WHERE name = ?1 AND run.run_started = ?2");
         let mut statement = self.connection.prepare_cached(&sql)?;
         let stored = statement.query_row((&*run.fetcher, run.started), read_run)?;
@@ -110,11 +114,15 @@ impl Session<'_> {
         self.add_as_read(run, batch.reading, &batch.rows)
     }
 
-    /// Adds rows that are read on, and leaves the run's position where it is. False: the run is not known, or under deletion.
+    /// Adds rows that are read on, and leaves the run's position where it is: until that moves, the run is stale for whoever
+    /// registers it next, for its file may not have these rows any more. False: the run is not known, or under deletion.
     pub(super) fn add_further_rows(&mut self, run: &Run, rows: &[Line]) -> Result<bool> {
         let Some(run) = self.run_id(run)?.filter(|run| self.queue.partitions.allow(*run)) else {
             return Ok(false);
         };
+        let ahead = "UPDATE shiftboss_runs SET stale = 2
+            WHERE fetcher_id = ?1 AND run_started = ?2 AND stale = 0";
+        self.run(ahead, run.pair())?;
         if !self.is_registered(run)? {
             return Ok(false);
         }
@@ -208,7 +216,7 @@ impl Session<'_> {
         let position = "UPDATE shiftboss_runs
             SET skipped = ?3 + iif(?12 AND coalesce(offset, 0) <= ?4, skipped, 0),
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
-                content = ?9, modified = ?10, changed = ?11
+                content = ?9, modified = ?10, changed = ?11, stale = iif(stale = 2, 0, stale)
             WHERE fetcher_id = ?1 AND run_started = ?2";
         let values = (
             fetcher_id,

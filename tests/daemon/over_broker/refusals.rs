@@ -119,7 +119,7 @@ fn a_fetcher_is_one_side_s() {
 }
 
 /// Calls with a channel to the broker.
-fn with_channel<T>(work: impl AsyncFnOnce(lapin::Channel) -> T) -> T {
+pub fn with_channel<T>(work: impl AsyncFnOnce(lapin::Channel) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let url = broker();
@@ -130,7 +130,7 @@ fn with_channel<T>(work: impl AsyncFnOnce(lapin::Channel) -> T) -> T {
 }
 
 /// The properties of a message of a version.
-fn ours(version: i64) -> BasicProperties {
+pub fn ours(version: i64) -> BasicProperties {
     let mut headers = FieldTable::default();
     headers.insert("shiftboss-version".into(), AMQPValue::LongLongInt(version));
     BasicProperties::default().with_headers(headers)

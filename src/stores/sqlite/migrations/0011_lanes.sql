@@ -7,6 +7,7 @@ CREATE TABLE shiftboss_relay_lanes (
     answer TEXT,
     PRIMARY KEY (relay, lane)
 ) STRICT, WITHOUT ROWID;
+-- shiftboss_runs.stale is 2 while rows of a range are there that its position is not behind yet.
 INSERT INTO shiftboss_relay_lanes (relay, lane, number, answer)
     SELECT relay, 0, number, answer FROM shiftboss_relays WHERE number > 0;
 ALTER TABLE shiftboss_relays DROP COLUMN number;

@@ -207,6 +207,42 @@ fn rows_of_an_earlier_epoch_are_lost() {
     assert_eq!(queued, ["alpha", "charlie", "echo"]);
 }
 
+/// Rows that the position is not behind yet may not be in the file when it is read next: the run is stale for whoever registers
+/// it, and for nobody once its position has moved.
+#[test]
+fn rows_before_their_position_make_a_run_stale() {
+    let mut site = site(&[]);
+    let mut relay = Sender::join(&mut site, "r");
+    let is_stale = |relay: &mut Sender, site: &mut Site| match relay.register(site, &run("g", 1)) {
+        Registered::Run(stored) => stored.stale,
+        answer => panic!("{answer:?}"),
+    };
+    assert!(!is_stale(&mut relay, &mut site));
+    let (epoch, position) = (relay.epoch, Position::default());
+    let row = Row { key: Key::new("alpha").unwrap(), payload: String::new() };
+    let add = |site: &mut Site, number| {
+        let rows = vec![row.clone()];
+        let relayed = RelayedRows { epoch, range: 0, number, run: run("g", 1), rows };
+        assert_eq!(
+            site.store.ask(NOW, AddRelayedRows(vec![relayed])),
+            Ok(vec![RowsAnswer::Stored])
+        );
+    };
+    let moved = AddRows(RowBatch {
+        run: run("g", 1),
+        rows: Vec::new(),
+        skipped: 0,
+        position,
+        complete: true,
+        reading: Reading::Onward,
+    });
+    add(&mut site, 1);
+    relay.ask(&mut site, moved).unwrap();
+    assert!(!is_stale(&mut relay, &mut site));
+    add(&mut site, 2);
+    assert!(is_stale(&mut relay, &mut site));
+}
+
 /// Rows that come by ranges count as listed, as others do.
 #[test]
 fn a_listing_takes_rows_of_ranges() {

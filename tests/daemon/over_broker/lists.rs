@@ -1,0 +1,291 @@
+//! Rows of lists on their way: by the queues of their ranges, whatever fails meanwhile.
+
+use lapin::options::{
+    BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, QueueDeclareOptions,
+    QueuePurgeOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel};
+use shiftboss_testbed::proxy::Proxy;
+
+use super::refusals::{ours, with_channel};
+use super::{Installation, Relay, broker, serve};
+use crate::common::wait::wait_equal;
+use crate::common::{Daemon, Site, wait_within};
+
+/// Rows are stored so long after what kept them has ended, at the latest.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
+
+/// An installation whose daemon is away.
+struct Away {
+    site: Site,
+    prefix: String,
+}
+
+impl Installation {
+    fn kill(self) -> Away {
+        let Self { daemon, site, prefix } = self;
+        daemon.kill();
+        Away { site, prefix }
+    }
+
+    fn runs(&self) -> Vec<String> {
+        let runs = "SELECT name, run_started, is_complete, rows, skipped FROM fetchers
+            JOIN fetcher_runs USING (fetcher_id) JOIN shiftboss_runs USING (fetcher_id, run_started) ORDER BY 1, 2";
+        self.site.sql(runs)
+    }
+
+    fn wait_runs(&self, expected: &[&str]) {
+        wait_within(PATIENCE, &format!("{expected:?}"), || self.runs() == expected);
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.site.sql("SELECT attr_path, payload FROM queue ORDER BY 1")
+    }
+}
+
+impl Away {
+    fn restart(self) -> Installation {
+        let Self { site, prefix } = self;
+        let daemon = serve(&site, &prefix, &[]);
+        let installation = Installation { daemon, site, prefix };
+        installation.wait_served();
+        installation
+    }
+
+    /// Messages with rows that wait on the broker.
+    fn waiting(&self) -> u32 {
+        waiting(&self.prefix)
+    }
+}
+
+fn rows_queue(prefix: &str, range: u8) -> String {
+    format!("{prefix}write.{range:02x}")
+}
+
+fn waiting(prefix: &str) -> u32 {
+    with_channel(async |channel| {
+        let mut messages = 0;
+        for range in 0..16 {
+            let options = QueueDeclareOptions { passive: true, ..Default::default() };
+            let queue = rows_queue(prefix, range);
+            let found = channel.queue_declare(queue.into(), options, FieldTable::default());
+            messages += found.await.unwrap().message_count();
+        }
+        messages
+    })
+}
+
+fn lines(keys: std::ops::Range<usize>, payload: &str) -> String {
+    keys.map(|key| format!("key-{key} {payload}\n")).collect()
+}
+
+/// A line of a list, whose storing is over: its relay waits for no answer.
+fn add_alpha(site: &Site) {
+    site.append("f.1.txt.part", "alpha 1\n");
+    wait_within(PATIENCE, "it is handed out", || site.ask("READY") == "JOB alpha 1\n");
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+}
+
+/// Rows go by all ranges, and are added in many messages; the run is complete with the last of them, and nothing stays behind.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn rows_go_by_ranges() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", [lines(0..12_000, "1").as_bytes(), b"\xff faulty\n"].concat());
+    installation.wait_runs(&["f|1|1|12000|1"]);
+    let lanes = "SELECT count(*), sum(number) >= 120 FROM shiftboss_relay_lanes WHERE lane >= 16";
+    assert_eq!(installation.site.sql(lanes), ["16|1"]);
+    assert_eq!(waiting(&installation.prefix), 0);
+    assert_eq!(installation.site.integrity(), ["ok"]);
+    // One line, and a list that is edited: what it lacks goes, and what changed is so.
+    relay.site.append("g.1.txt.part", "alpha 1\n");
+    installation.wait_runs(&["f|1|1|12000|1", "g|1|0|1|0"]);
+    relay.site.write("f.1.txt", lines(0..3_000, "2"));
+    installation.wait_runs(&["f|1|1|3000|0", "g|1|0|1|0"]);
+    let old = "SELECT count(*) FROM queue WHERE payload = '1' AND attr_path <> 'alpha'";
+    assert_eq!(installation.site.number(old), 0);
+}
+
+/// While the daemon is away lists gather on the broker, and are stored when it is back; workers of the relay are not held up.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn lists_gather_while_the_daemon_is_away() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    add_alpha(&relay.site);
+    let away = installation.kill();
+    relay.site.append("f.1.txt.part", lines(0..2_000, "1"));
+    relay.site.append("g.1.txt.part", "bravo 1\n");
+    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    let installation = away.restart();
+    installation.wait_runs(&["f|1|0|2001|0", "g|1|0|1|0"]);
+    assert_eq!(waiting(&installation.prefix), 0);
+}
+
+/// A relay that dies with rows on the way leaves none out and adds none that are not in its files any more: the next process
+/// reads on from the position, and what was sent before it joined counts no more.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_is_killed_with_rows_on_the_way() {
+    let installation = Installation::start();
+    let Relay { daemon, site } = installation.relay("r");
+    add_alpha(&site);
+    let away = installation.kill();
+    site.append("f.1.txt.part", lines(0..2_000, "old"));
+    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    daemon.kill();
+    site.write("f.1.txt.part", "alpha 1\n".to_owned() + &lines(500..600, "new"));
+    site.rename("f.1.txt.part", "f.1.txt");
+    let installation = away.restart();
+    let _again: Daemon = installation.start_relay(&site, &broker(), "r").ready();
+    let mut expected: Vec<String> = (500..600).map(|key| format!("key-{key}|new")).collect();
+    expected.insert(0, "alpha|1".to_owned());
+    wait_equal("what the file has", &expected, || installation.keys());
+    assert_eq!(waiting(&installation.prefix), 0);
+}
+
+/// A file that was cut and written anew, and one that went and came again, while rows of theirs were on the way.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn files_made_anew_with_rows_on_the_way() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.append("g.1.txt.part", "bravo 1\n");
+    installation.site.wait_count(1);
+    assert_eq!(relay.site.ask("READY"), "JOB bravo 1\n");
+    add_alpha(&relay.site);
+    let away = installation.kill();
+    relay.site.append("f.1.txt.part", lines(0..200, "old"));
+    relay.site.append("g.1.txt.part", lines(0..200, "old"));
+    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    relay.site.write("f.1.txt.part", lines(0..3, "new"));
+    relay.site.rename("f.1.txt.part", "f.1.txt");
+    relay.site.remove("g.1.txt.part");
+    relay.site.write("g.1.txt", lines(1..3, "new"));
+    let installation = away.restart();
+    let list =
+        "SELECT name, attr_path, payload FROM queue JOIN fetchers USING (fetcher_id) ORDER BY 1, 2";
+    let expected = ["f|key-0|new", "f|key-1|new", "f|key-2|new", "g|key-1|new", "g|key-2|new"]
+        .map(str::to_owned);
+    wait_equal("what the files have", &expected.to_vec(), || installation.site.sql(list));
+}
+
+/// A range that nobody takes holds up its rows, and no worker; and none of them is lost with the relay.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn one_range_is_stalled() {
+    let away = Installation::start().kill();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (_connection, taker) = runtime.block_on(async {
+        let connection = lapin::Connection::connect(&broker(), Default::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let queue = rows_queue(&away.prefix, 3);
+        let options = BasicConsumeOptions::default();
+        let none = FieldTable::default();
+        channel.basic_consume(queue.into(), "".into(), options, none).await.unwrap();
+        (connection, channel)
+    });
+    let installation = away.restart();
+    let Relay { daemon, site } = installation.relay("r");
+    site.append("f.1.txt.part", lines(0..500, "1"));
+    let stored = "SELECT count(*) FROM queue";
+    wait_within(PATIENCE, "the other ranges", || installation.site.number(stored) > 400);
+    assert!(site.ask("READY").starts_with("JOB key-"));
+    assert!(installation.site.number(stored) < 500);
+    daemon.kill();
+    runtime.block_on(taker.close(200, "done".into())).unwrap();
+    let _again = installation.start_relay(&site, &broker(), "r").ready();
+    installation.wait_runs(&["f|1|0|500|0"]);
+}
+
+/// A range's queue that is full refuses rows, which are sent again in their order when there is room.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_range_is_full() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    add_alpha(&relay.site);
+    let away = installation.kill();
+    let queue = rows_queue(&away.prefix, 3);
+    with_channel(async |channel| {
+        for _ in 0..20_000 {
+            publish(&channel, &queue, b"x", BasicProperties::default()).await;
+        }
+    });
+    relay.site.append("f.1.txt.part", lines(0..3_000, "1"));
+    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 20_000 + 15);
+    with_channel(async |channel| {
+        let options = QueuePurgeOptions::default();
+        channel.queue_purge(queue.as_str().into(), options).await.unwrap();
+    });
+    let installation = away.restart();
+    installation.wait_runs(&["f|1|0|3001|0"]);
+}
+
+async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicProperties) {
+    let options = BasicPublishOptions::default();
+    channel.basic_publish("".into(), queue.into(), options, body, properties).await.unwrap();
+}
+
+/// What is no message of rows is a dead letter, in the middle of a list; its neighbours are stored.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn poison_in_the_middle() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.append("f.1.txt.part", lines(0..400, "1"));
+    let rows = |range: u8, key: &str| {
+        format!(
+            r#"{{"epoch":1,"range":{range},"number":1,"run":{{"fetcher":"f","started":1}},"rows":[{{"key":"{key}","payload":""}}]}}"#
+        )
+    };
+    let poison = [
+        (ours(2), rows(3, "alpha"), "version 2"),
+        (ours(1), "garbage".to_owned(), "cannot be read"),
+        (ours(1), rows(4, "alpha"), "rows of the range 4 by the queue of 3"),
+        (ours(1), rows(3, "alpha"), "a key of the range 14 by the queue of 3"),
+        (ours(1), rows(3, "a b"), "no relay may ask"),
+    ];
+    let (queue, dead) =
+        (rows_queue(&installation.prefix, 3), format!("{}dead", installation.prefix));
+    with_channel(async |channel| {
+        for (properties, body, why) in poison {
+            publish(&channel, &queue, body.as_bytes(), properties).await;
+            let letter = loop {
+                let options = BasicGetOptions { no_ack: true };
+                if let Some(letter) =
+                    channel.basic_get(dead.as_str().into(), options).await.unwrap()
+                {
+                    break letter;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            };
+            let headers = letter.properties.headers().clone().unwrap();
+            let reason = headers.inner().get("shiftboss-reason").cloned();
+            let Some(AMQPValue::LongString(reason)) = reason else { panic!("{headers:?}") };
+            assert!(reason.to_string().contains(why), "{why}: {reason}");
+        }
+    });
+    relay.site.append("f.1.txt.part", lines(400..800, "1"));
+    installation.wait_runs(&["f|1|0|800|0"]);
+    assert_eq!(waiting(&installation.prefix), 0);
+}
+
+/// Rows whose answers were lost are sent again, and added once; in whatever moment the connection is cut.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn connections_are_cut_with_rows_on_the_way() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let relay = installation.relay_by(&proxy.url, "r");
+    for round in 0..6 {
+        proxy.cut_after(2_000 + 9_000 * round);
+        relay.site.append("f.1.txt.part", lines(1_000 * round..1_000 * (round + 1), "1"));
+        let expected = format!("f|1|0|{}|0", 1_000 * (round + 1));
+        proxy.release();
+        installation.wait_runs(&[&expected]);
+    }
+    assert_eq!(waiting(&installation.prefix), 0);
+}
