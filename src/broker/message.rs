@@ -258,6 +258,8 @@ mod tests {
                 Reply::Batch(RelayAnswer::Answered(outcomes)),
                 r#"{"batch":{"answered":[{"Ok":{"dispatch":{"job":[7,{"key":"alpha","payload":"1"}]}}},{"Err":"why"}]}}"#,
             ),
+            (Reply::Rows(RowsAnswer::Stored), r#"{"rows":"stored"}"#),
+            (Reply::Rows(RowsAnswer::Rejected("why".to_owned())), r#"{"rows":{"rejected":"why"}}"#),
             (Reply::Batch(RelayAnswer::Outdated), r#"{"batch":"outdated"}"#),
             (Reply::Batch(RelayAnswer::Lost), r#"{"batch":"lost"}"#),
             (Reply::Left, r#""left""#),
@@ -267,6 +269,20 @@ mod tests {
             assert_eq!(String::from_utf8(encode(&reply)).unwrap(), text);
             assert_eq!(decode(VERSION, text.as_bytes()), Ok(reply));
         }
+    }
+
+    /// Likewise.
+    #[test]
+    fn rows_are_as_documented() {
+        let rows = vec![Row { key: Key::new("alpha").unwrap(), payload: "1".to_owned() }];
+        let run = Run { fetcher: "f".into(), started: 1 };
+        let relayed = RelayedRows { epoch: 1_795_497_070_000, range: 14, number: 1, run, rows };
+        let text = r#"{"epoch":1795497070000,"range":14,"number":1,"run":{"fetcher":"f","started":1},"rows":[{"key":"alpha","payload":"1"}]}"#;
+        assert_eq!(String::from_utf8(encode(&relayed)).unwrap(), text);
+        assert_eq!(decode(VERSION, text.as_bytes()), Ok(relayed.clone()));
+        assert_eq!(check_rows(&relayed, 14), Ok(()));
+        assert!(check_rows(&relayed, 13).is_err());
+        assert!(check_rows(&RelayedRows { range: 13, ..relayed }, 13).is_err());
     }
 
     /// What would enter the queue is checked, and what is a daemon's own, or an operator's, is refused.
