@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use actix::Addr;
 use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -31,6 +32,7 @@ use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::link::{Broker, CALL_MAX, Link, properties, publish, version};
@@ -41,6 +43,8 @@ use super::message::{Reply, Request, Unfit, check, decode, encode};
 const PREFETCH: u16 = 256;
 /// How long storage may take for one.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stop waits for what was taken.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Hints follow each other no faster, and no slower even if there is nothing to tell.
@@ -77,13 +81,11 @@ impl Service for Relays {
             operators: self.operators.clone(),
             storage: links.storage,
             liveness: RefCell::default(),
+            tasks: TaskTracker::new(),
         });
         let task = actix_rt::spawn(async move {
             let _exit_notifier = exit_notifier;
-            tokio::select! {
-                _ = stopped => {}
-                () = server.run() => {}
-            }
+            server.run(stopped).await;
         });
         self.running = Some((stop, task));
     }
@@ -105,50 +107,72 @@ struct Server {
     operators: Vec<String>,
     storage: Addr<StorageActor>,
     liveness: RefCell<Liveness>,
+    /// Messages that were taken and are not answered yet.
+    tasks: TaskTracker,
 }
 
 impl Server {
-    /// Serves over one connection after the other.
-    async fn run(self: Rc<Self>) {
+    /// Serves over one connection after the other, until it is stopped.
+    async fn run(self: Rc<Self>, mut stopped: oneshot::Receiver<()>) {
         let work = Arc::new(Notify::new());
         self.storage.do_send(FollowWork(Arc::clone(&work)));
         let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         loop {
             let begun = Instant::now();
-            let error = match self.serve(&work).await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
+            let Err(error) = self.serve(&work, &mut stopped).await else { return };
             if begun.elapsed() > RECONNECT.1 {
                 backoff.reset();
             }
             let delay = shortened(backoff.next_delay());
             warn!(%error, delay_ms = delay.as_millis(), "The broker cannot be used: relays wait.");
-            sleep(delay).await;
+            tokio::select! {
+                () = sleep(delay) => {}
+                _ = &mut stopped => return,
+            }
         }
     }
 
-    /// Serves until something fails.
-    async fn serve(self: &Rc<Self>, work: &Notify) -> StoreResult<std::convert::Infallible> {
+    /// Serves until something fails, or it is stopped: then what was taken is answered, and the rest left to the next daemon.
+    async fn serve(
+        self: &Rc<Self>,
+        work: &Notify,
+        stopped: &mut oneshot::Receiver<()>,
+    ) -> StoreResult<()> {
+        let (link, requests, rows) = tokio::select! {
+            opened = self.open() => opened?,
+            _ = &mut *stopped => return Ok(()),
+        };
+        info!(broker = %self.broker, "Relays are served.");
+        let error = tokio::select! {
+            error = self.take(&link, requests) => error,
+            error = rows::take(self, &link, rows) => error,
+            error = self.hint(&link, work) => error,
+            never = self.expire_silent() => match never {},
+            _ = stopped => {
+                self.tasks.close();
+                let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
+                link.close().await;
+                return Ok(());
+            }
+        };
+        Err(self.broker.classify(&error))
+    }
+
+    /// Connects, and begins to take requests and rows.
+    async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, SelectAll<Consumer>)> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let opened = timeout(CALL_MAX, async {
-            Ok((self.open(&link).await?, rows::open(self, &link).await?))
+            Ok((self.consume(&link).await?, rows::open(self, &link).await?))
         });
         let opened =
             opened.await.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
         let (requests, rows) = opened.map_err(|error| self.broker.classify(&error))?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
-        info!(broker = %self.broker, "Relays are served.");
-        tokio::select! {
-            error = self.take(&link, requests) => Err(self.broker.classify(&error)),
-            error = rows::take(self, &link, rows) => Err(self.broker.classify(&error)),
-            error = self.hint(&link, work) => Err(self.broker.classify(&error)),
-            never = self.expire_silent() => match never {},
-        }
+        Ok((link, requests, rows))
     }
 
-    async fn open(&self, link: &Link) -> lapin::Result<Consumer> {
+    async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         self.broker.topology.declare(&link.channel).await?;
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
@@ -165,7 +189,10 @@ impl Server {
             match requests.next().await {
                 Some(Ok(delivery)) => {
                     let (server, link) = (Rc::clone(self), Rc::clone(link));
-                    actix_rt::spawn(async move { server.handle(&link, delivery).await });
+                    let tasks = server.tasks.clone();
+                    actix_rt::spawn(tasks.track_future(async move {
+                        server.handle(&link, delivery).await;
+                    }));
                 }
                 Some(Err(error)) => return error,
                 None => return ended(),

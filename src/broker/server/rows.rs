@@ -109,7 +109,10 @@ pub(super) async fn take(
             }
         }
         let (server, link) = (Rc::clone(server), Rc::clone(link));
-        actix_rt::spawn(async move { handle(&server, &link, taken, permit).await });
+        let tasks = server.tasks.clone();
+        actix_rt::spawn(tasks.track_future(async move {
+            handle(&server, &link, taken, permit).await;
+        }));
     }
 }
 
