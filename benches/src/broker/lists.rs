@@ -58,9 +58,9 @@ fn by_relay(stage: &Stage) -> io::Result<(f64, f64)> {
 }
 
 fn by_daemon(stage: &Stage) -> io::Result<f64> {
-    let mut daemon = Installation::start(stage)?.daemon;
-    let list = daemon.input("bench.1.txt");
-    load(stage, &list, &mut daemon)
+    let mut installation = Installation::start(stage)?;
+    let list = installation.daemon.input("bench.1.txt");
+    load(stage, &list, &mut installation.daemon)
 }
 
 /// Rows a second, from the moment that a list is there until the daemon has all of it.
