@@ -4,6 +4,7 @@
 //! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
 //! letter, with the reason.
 
+mod installation;
 mod rows;
 
 use std::cell::RefCell;
@@ -25,8 +26,8 @@ use shiftboss_actors::service::{Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
-    JoinRelay, LoseRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed, Relays as KnownRelays,
-    Request as StoreRequest, StoreError, StoreResult,
+    Installation, JoinRelay, LoseRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed,
+    Relays as KnownRelays, Request as StoreRequest, StoreError, StoreResult,
 };
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
@@ -60,12 +61,14 @@ pub(crate) struct Relays {
     broker: Broker,
     /// Relays whose workers may be operators.
     operators: Vec<String>,
+    /// Several daemons have the queue.
+    is_shared: bool,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Relays {
-    pub(crate) fn new(broker: Broker, operators: Vec<String>) -> Self {
-        Self { broker, operators, running: None }
+    pub(crate) fn new(broker: Broker, operators: Vec<String>, is_shared: bool) -> Self {
+        Self { broker, operators, is_shared, running: None }
     }
 }
 
@@ -79,6 +82,7 @@ impl Service for Relays {
         let server = Rc::new(Server {
             broker: self.broker.clone(),
             operators: self.operators.clone(),
+            is_shared: self.is_shared,
             storage: links.storage,
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
@@ -105,7 +109,10 @@ impl Service for Relays {
 struct Server {
     broker: Broker,
     operators: Vec<String>,
+    is_shared: bool,
     storage: Addr<StorageActor>,
+    /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
+    /// a relay says.
     liveness: RefCell<Liveness>,
     /// Messages that were taken and are not answered yet.
     tasks: TaskTracker,
@@ -147,7 +154,7 @@ impl Server {
             error = self.take(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
-            never = self.expire_silent() => match never {},
+            never = self.expire_silent(), if !self.is_shared => match never {},
             _ = stopped => {
                 self.tasks.close();
                 let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
@@ -161,6 +168,14 @@ impl Server {
     /// Connects, and begins to take requests and rows.
     async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, SelectAll<Consumer>)> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
+        let declared = timeout(CALL_MAX, self.broker.topology.declare(&link.channel)).await;
+        let declared =
+            declared.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
+        declared.map_err(|error| self.broker.classify(&error))?;
+        if self.is_shared {
+            let installation = self.ask(Installation).await?;
+            installation::claim(&self.broker, &link, &installation).await?;
+        }
         let opened = timeout(CALL_MAX, async {
             Ok((self.consume(&link).await?, rows::open(self, &link).await?))
         });
@@ -173,11 +188,11 @@ impl Server {
     }
 
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
-        self.broker.topology.declare(&link.channel).await?;
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
         // A second daemon with another queue would split the relays between them.
-        let options = BasicConsumeOptions { exclusive: true, ..BasicConsumeOptions::default() };
+        let exclusive = !self.is_shared;
+        let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
         link.channel
             .basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default())
             .await
@@ -271,7 +286,8 @@ impl Server {
 
     async fn join(&self, asked: JoinRelay) -> StoreResult<Reply> {
         let (name, process) = (Arc::clone(&asked.name), Arc::clone(&asked.process));
-        if self.liveness.borrow().is_taken(&name, &process, Instant::now()) {
+        let is_taken = self.liveness.borrow().is_taken(&name, &process, Instant::now());
+        if is_taken && !self.is_shared {
             return Err(StoreError::Rejected(format!(
                 "another relay has the name {name}: give this one another with --name"
             )));
@@ -287,7 +303,7 @@ impl Server {
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place.
     async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
-        let operators = self.may_operate(epoch);
+        let operators = self.may_operate(epoch).await?;
         let refused: Vec<Option<Rejected>> = operations
             .iter()
             .map(|operation| check(operation, operators).err().map(|why| Rejected(why.to_string())))
@@ -309,9 +325,17 @@ impl Server {
         }
     }
 
-    fn may_operate(&self, epoch: i64) -> bool {
+    async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {
+        if self.operators.is_empty() {
+            return Ok(false);
+        }
+        if self.is_shared && self.liveness.borrow().name(epoch).is_none() {
+            // It has joined at another daemon, or is gone.
+            let known = self.ask(KnownRelays).await?;
+            self.liveness.borrow_mut().reset(known, Instant::now());
+        }
         let liveness = self.liveness.borrow();
-        liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name))
+        Ok(liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name)))
     }
 
     /// A relay is taken for dead: what it had leased is this daemon's.

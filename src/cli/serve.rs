@@ -27,8 +27,8 @@ use crate::stores::{self, Database, Durability, Joining, Options, Policy};
 use crate::url::Url;
 pub use values::host_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_BROKER,
-    SERVER_ONLY, absolute_database, daemon_name_of_file, database_of_file, expired_leases_of_file,
+    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY,
+    absolute_database, daemon_name_of_file, database_of_file, expired_leases_of_file,
     lease_of_file, mode_of_file, named, parse_lease, polls, url_of_file,
 };
 pub(super) use values::{parse_daemon_name, parse_mode};
@@ -245,7 +245,6 @@ impl ServeOptions {
         match &self.database {
             _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
             _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
-            Some(Database::Server(_)) if self.broker.is_some() => Some(SERVER_BROKER),
             Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
             Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
                 Some(PROCESS_SERVER)

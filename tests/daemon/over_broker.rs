@@ -5,6 +5,7 @@ mod chaos;
 mod lists;
 mod outages;
 mod refusals;
+mod shared;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
