@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use actix::Addr;
 use futures_util::StreamExt;
+use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
-use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Consumer};
+use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
@@ -33,7 +33,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
-use super::link::{Broker, CALL_MAX, Link, properties, publish, version};
+use super::dead_letters;
+use super::link::{Broker, CALL_MAX, Link, properties, version};
 use super::liveness::Liveness;
 use super::message::{Reply, Request, Unfit, check, decode, encode};
 
@@ -48,8 +49,6 @@ const HINTS_APART: Duration = Duration::from_millis(10);
 const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// The header of a dead letter that says why it is one.
-const REASON_HEADER: &str = "shiftboss-reason";
 
 /// The service that serves relays.
 pub(crate) struct Relays {
@@ -213,13 +212,10 @@ impl Server {
     /// Makes a dead letter of it, and says so.
     async fn refuse(&self, link: &Link, delivery: &Delivery, unfit: &Unfit) -> Result<(), String> {
         warn!(%unfit, "A message was refused, and is a dead letter.");
-        let mut headers = FieldTable::default();
-        headers.insert(REASON_HEADER.into(), AMQPValue::LongString(unfit.to_string().into()));
-        let durable = BasicProperties::default().with_headers(headers).with_delivery_mode(2);
-        let dead = self.broker.topology.dead();
-        let published = publish(&link.channel, ("", &dead), &delivery.data, durable).await;
+        let reason = unfit.to_string();
+        let published = dead_letters::write(&link.channel, &self.broker, delivery, &reason).await;
         published.map_err(|error| error.to_string())?;
-        self.answer(link, delivery, Reply::Refused(unfit.to_string())).await
+        self.answer(link, delivery, Reply::Refused(reason)).await
     }
 
     async fn carry_out(&self, request: Request) -> Reply {
