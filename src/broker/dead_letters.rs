@@ -21,7 +21,7 @@ const STEP_MAX: Duration = Duration::from_secs(30);
 const REASON_HEADER: &str = "shiftboss-reason";
 /// The header that says in which queue it was.
 const QUEUE_HEADER: &str = "shiftboss-queue";
-/// The longest reason: it quotes what came, and a broker refuses long headers.
+/// As much of a reason as is shown; others may write to the queue, too.
 const REASON_BYTES_MAX: usize = 4096;
 /// The longest name of a queue that AMQP has.
 const NAME_BYTES_MAX: usize = 255;
@@ -38,7 +38,6 @@ pub(super) async fn write(
 ) -> Result<(), PublishError> {
     let topology = &broker.topology;
     let queue = topology.queue_of(refused.exchange.as_str(), refused.routing_key.as_str());
-    let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
     let mut headers = FieldTable::default();
     headers.insert(REASON_HEADER.into(), AMQPValue::LongString(reason.into()));
     headers.insert(QUEUE_HEADER.into(), AMQPValue::LongString(queue.into()));
@@ -167,7 +166,7 @@ fn describe(delivery: &Delivery) -> DeadLetter {
     }
 }
 
-/// A header's text. Others may write to the queue, too.
+/// How a header's text begins.
 fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<String> {
     let headers = properties.headers().as_ref()?;
     let AMQPValue::LongString(text) = headers.inner().get(name)? else { return None };
