@@ -4,12 +4,13 @@
 //! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
 //! letter, with the reason.
 
+mod backlog;
 mod rows;
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::service::{Service, ServiceLinks};
+use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
+use self::backlog::Backlog;
 use super::dead_letters;
 use super::link::{Broker, CALL_MAX, Link, properties, version};
 use super::liveness::Liveness;
@@ -56,11 +58,12 @@ pub(crate) struct Relays {
     /// Relays whose workers may be operators.
     operators: Vec<String>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    server: Weak<Server>,
 }
 
 impl Relays {
     pub(crate) fn new(broker: Broker, operators: Vec<String>) -> Self {
-        Self { broker, operators, running: None }
+        Self { broker, operators, running: None, server: Weak::new() }
     }
 }
 
@@ -76,7 +79,9 @@ impl Service for Relays {
             operators: self.operators.clone(),
             storage: links.storage,
             liveness: RefCell::default(),
+            backlog: RefCell::default(),
         });
+        self.server = Rc::downgrade(&server);
         let task = actix_rt::spawn(async move {
             let _exit_notifier = exit_notifier;
             tokio::select! {
@@ -85,6 +90,11 @@ impl Service for Relays {
             }
         });
         self.running = Some((stop, task));
+    }
+
+    fn broker(&self) -> Option<LookAtBroker> {
+        let server = Weak::clone(&self.server);
+        Some(Rc::new(move || server.upgrade().map(|server| server.live())))
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -104,6 +114,8 @@ struct Server {
     operators: Vec<String>,
     storage: Addr<StorageActor>,
     liveness: RefCell<Liveness>,
+    /// `None`: there is no connection.
+    backlog: RefCell<Option<Backlog>>,
 }
 
 impl Server {
@@ -118,6 +130,7 @@ impl Server {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
+            self.backlog.replace(None);
             if begun.elapsed() > RECONNECT.1 {
                 backoff.reset();
             }
@@ -138,12 +151,14 @@ impl Server {
         let (requests, rows) = opened.map_err(|error| self.broker.classify(&error))?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
+        self.backlog.replace(Some(Backlog::default()));
         info!(broker = %self.broker, "Relays are served.");
         tokio::select! {
             error = self.take(&link, requests) => Err(self.broker.classify(&error)),
             error = rows::take(self, &link, rows) => Err(self.broker.classify(&error)),
             error = self.hint(&link, work) => Err(self.broker.classify(&error)),
             never = self.expire_silent() => match never {},
+            never = self.watch_backlog(&link) => match never {},
         }
     }
 

@@ -7,7 +7,7 @@ use lapin::types::FieldTable;
 use serde_json::Value;
 
 use super::refusals::{ours, with_channel};
-use super::{Installation, broker, prefix};
+use super::{Installation, attempt, broker, prefix, worker};
 use crate::common::{Site, wait_until};
 
 /// Runs `shiftboss broker` with a verb and options.
@@ -180,4 +180,66 @@ fn a_long_reason_is_cut() {
     wait_dead_letters(&installation.prefix, 1);
     let log = installation.daemon.log();
     assert!(!log.contains("could not be answered"), "{log}");
+}
+
+/// What `shiftboss status` finds at a target.
+fn status(installation: &Installation, target: &std::path::Path) -> Value {
+    let output = installation.site.run(&["status", "--json", target.to_str().unwrap()]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+}
+
+/// The status has relays as the queue knows them, with what the daemon's memory adds: who is heard of, and what waits on the
+/// broker; and what is wrong is said.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn the_status_shows_relays() {
+    let installation = Installation::start();
+    let (socket, database) = (installation.site.socket(), installation.site.database());
+    let relay = installation.relay("one");
+    relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
+    installation.site.wait_count(2);
+    let mut worker = worker(&relay.site, 60);
+    attempt(&worker.ask("READY"));
+
+    let found = status(&installation, &socket);
+    let one = &found["relays"][0];
+    assert_eq!(
+        (&one["name"], &one["gone"], &one["in_flight"]),
+        (&"one".into(), &false.into(), &1.into())
+    );
+    assert_eq!(one["fetchers"], serde_json::json!(["f"]), "{found}");
+    assert_eq!(status(&installation, &database)["relays"], found["relays"]);
+    let broker = &found["live"]["broker"];
+    assert_eq!((&broker["connected"], &broker["relays"][0]["name"]), (&true.into(), &"one".into()));
+    assert!(broker["relays"][0]["silent_seconds"].as_u64().unwrap() < 6, "{found}");
+    assert!(!found.to_string().contains("guest:guest"), "{found}");
+
+    publish(&format!("{}request", installation.prefix), b"garbage");
+    wait_until("the daemon knows of it", || {
+        status(&installation, &socket)["live"]["broker"]["dead_letters"] == 1
+    });
+    let found = status(&installation, &socket);
+    let ranges = found["live"]["broker"]["ranges"].as_array().unwrap();
+    assert!(ranges.len() == 16 && ranges.iter().all(|range| range["consumers"] == 1), "{found}");
+    let shown = text(&installation.site.run(&["status", socket.to_str().unwrap()]).stdout);
+    assert!(shown.contains("heard of ") && shown.contains("no rows wait"), "{shown}");
+    let check = installation.site.run(&["status", "--check", socket.to_str().unwrap()]);
+    let check = (check.status.code(), text(&check.stdout));
+    assert!(check.0 == Some(1) && check.1.contains("broker: refused 1 message"), "{check:?}");
+
+    relay.daemon.stop();
+    wait_until("it is gone", || status(&installation, &database)["relays"][0]["gone"] == true);
+    assert_eq!(status(&installation, &socket)["live"]["broker"]["relays"], serde_json::json!([]));
+}
+
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_broker_that_is_away_is_shown() {
+    let site = Site::bare();
+    let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
+    wait_until("it is said", || daemon.log().contains("The broker cannot be used: relays wait."));
+    let check = site.run(&["status", "--check", site.socket().to_str().unwrap()]);
+    let shown = text(&check.stdout);
+    assert!(shown.contains("broker: amqp://guest@127.0.0.1:1/ cannot be used"), "{shown}");
+    assert_eq!(check.status.code(), Some(1));
 }
