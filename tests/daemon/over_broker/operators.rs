@@ -243,3 +243,28 @@ fn a_broker_that_is_away_is_shown() {
     assert!(shown.contains("broker: amqp://guest@127.0.0.1:1/ cannot be used"), "{shown}");
     assert_eq!(check.status.code(), Some(1));
 }
+
+/// A relay whose settings stand in a file, paths in it below its directory.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_is_configured_by_a_file() {
+    let (installation, site) = (Installation::start(), Site::bare());
+    let relative = |path: std::path::PathBuf| {
+        path.strip_prefix(site.path("")).unwrap().to_str().unwrap().to_owned()
+    };
+    let text = format!(
+        "broker = '{}'\nbroker_prefix = '{}'\nname = 'filed'\ninput_dir = '{}'\nsocket = '{}'\n",
+        broker(),
+        installation.prefix,
+        relative(site.input()),
+        relative(site.socket())
+    );
+    site.write_private("relay.toml", &text);
+    let mut command = site.program();
+    command.arg("relay").arg("--config").arg(site.path("relay.toml"));
+    let relay = site.spawn(command).ready();
+    site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    assert_eq!(installation.site.sql("SELECT name FROM shiftboss_relays"), ["filed"]);
+    assert!(!relay.log().contains("guest:guest"), "{}", relay.log());
+}
