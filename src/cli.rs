@@ -1,6 +1,7 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
+mod broker;
 mod fetch;
 mod on_change;
 mod operators;
@@ -25,6 +26,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
 use crate::stores::Database;
 use crate::url::Url;
+pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
 pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
@@ -74,6 +76,8 @@ pub enum Command {
     /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
     /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
     Relay(Box<RelayArguments>),
+    /// Look at a message broker: its queues, and the messages that were refused
+    Broker(BrokerArguments),
     #[command(flatten)]
     View(View),
     #[command(flatten)]

@@ -1,5 +1,8 @@
 //! In a build without the feature `rabbitmq`: each URL of a broker is refused. In place of `broker/`.
 
+#[path = "broker/report.rs"]
+mod report;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,6 +11,9 @@ use shiftboss_actors::store::{JoinedRelay, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
 use crate::url::Url;
+pub(crate) use report::{
+    BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
+};
 
 pub(crate) const BROKER_PREFIX: &str = "shiftboss.";
 
@@ -64,4 +70,17 @@ pub(crate) fn service(
 
 pub(crate) fn open(link: RelayLink) -> Result<Opened, Failure> {
     refused(&link.broker.0)
+}
+
+pub(crate) fn check(broker: &Broker) -> Result<BrokerCheck, Failure> {
+    refused(&broker.0)
+}
+
+pub(crate) fn dead_letters(
+    broker: &Broker,
+    _: u16,
+    _: Disposal,
+    _: impl FnOnce(&DeadLetters) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    refused(&broker.0)
 }

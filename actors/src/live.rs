@@ -73,6 +73,43 @@ pub struct Live {
     /// The spool that it takes tasks from, if there is one.
     #[serde(default)]
     pub spool: Option<SpoolLive>,
+    /// The broker over which it serves relays, if it does.
+    #[serde(default)]
+    pub broker: Option<BrokerLive>,
+}
+
+/// A broker over which a daemon serves relays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokerLive {
+    /// Without a password.
+    pub url: String,
+    /// False: it cannot be used at present, and relays wait.
+    pub connected: bool,
+    /// Relays that are heard of, by name.
+    pub relays: Vec<HeardRelay>,
+    /// Requests that wait there, as the broker said within the last seconds; `None`: it has not said yet.
+    pub requests: Option<u32>,
+    /// Messages that were refused and wait there, likewise.
+    pub dead_letters: Option<u32>,
+    /// Each with what waits there, likewise.
+    pub ranges: Vec<RangeLive>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardRelay {
+    pub name: String,
+    /// Seconds since its last word.
+    pub silent_seconds: u64,
+}
+
+/// Rows of lists by the range of their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeLive {
+    pub range: u8,
+    /// Messages that nobody has taken yet.
+    pub messages: u32,
+    /// Daemons that take them, in turn; 0: nobody does.
+    pub consumers: u32,
 }
 
 /// The spool that a daemon takes tasks from.

@@ -13,7 +13,7 @@ use actix::prelude::*;
 
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
-use crate::live::SpoolLive;
+use crate::live::{BrokerLive, SpoolLive};
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use crate::store::{FetcherRecords, ForgetFetcher, NoteFetcher};
@@ -24,6 +24,9 @@ pub type RunFetcher = Rc<dyn Fn(&str) -> Result<String, Refused>>;
 
 /// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
 pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;
+
+/// Tells how the broker is over which the daemon serves relays. Asks nobody. `None`: the service has ended.
+pub type LookAtBroker = Rc<dyn Fn() -> Option<BrokerLive>>;
 
 /// What a service may say to storage and to the watcher.
 #[derive(Clone)]
@@ -73,6 +76,11 @@ pub trait Service {
 
     /// How to look at the spool, if it takes tasks from one.
     fn spool(&self) -> Option<LookAtSpool> {
+        None
+    }
+
+    /// How to look at the broker, if it serves relays; asked once it is started.
+    fn broker(&self) -> Option<LookAtBroker> {
         None
     }
 

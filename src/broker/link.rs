@@ -92,6 +92,16 @@ impl Broker {
         }
     }
 
+    /// The same where queues are used that a daemon declares.
+    pub(super) fn not_declared(&self, error: &lapin::Error) -> StoreError {
+        match error.kind() {
+            ErrorKind::ProtocolError(refused) if refused.get_id() == 404 => StoreError::Busy(
+                format!("no daemon has used the broker {self} yet: start one with --broker"),
+            ),
+            _ => self.classify(error),
+        }
+    }
+
     pub(super) fn classify(&self, error: &lapin::Error) -> StoreError {
         let text = format!("the connection to the broker {} failed: {error}", self);
         match error.kind() {
@@ -181,8 +191,12 @@ pub(super) enum PublishError {
 
 /// The properties that every message has.
 pub(super) fn properties() -> BasicProperties {
-    let mut headers = FieldTable::default();
-    headers.insert(ShortString::from(VERSION_HEADER), AMQPValue::LongLongInt(VERSION));
+    properties_of(VERSION, FieldTable::default())
+}
+
+/// The same for a message of another version, and with further headers.
+pub(super) fn properties_of(version: i64, mut headers: FieldTable) -> BasicProperties {
+    headers.insert(ShortString::from(VERSION_HEADER), AMQPValue::LongLongInt(version));
     BasicProperties::default().with_headers(headers).with_content_type("application/json".into())
 }
 

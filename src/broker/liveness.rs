@@ -45,6 +45,16 @@ impl Liveness {
         }
     }
 
+    /// Those that have joined, by name, and for how long each has said nothing.
+    pub(super) fn heard(&self, now: Instant) -> Vec<(Arc<str>, Duration)> {
+        let heard = self.relays.values();
+        let mut heard: Vec<_> = heard
+            .map(|known| (known.name.clone(), now.saturating_duration_since(known.last_seen)))
+            .collect();
+        heard.sort();
+        heard
+    }
+
     /// Whether another process that lives has a name.
     pub(super) fn is_taken(&self, name: &str, process: &str, now: Instant) -> bool {
         self.relays.values().any(|known| {
@@ -89,6 +99,7 @@ mod tests {
         liveness.note_seen(7, start + SILENCE_MAX / 2);
         liveness.note_seen(8, start);
         assert_eq!(liveness.silent(start + SILENCE_MAX), []);
+        assert_eq!(liveness.heard(start + SILENCE_MAX), [("a".into(), SILENCE_MAX / 2)]);
         let later = start + SILENCE_MAX * 2;
         assert!(!liveness.is_taken("a", "2", later));
         assert_eq!(liveness.silent(later), [(7, "a".into())]);

@@ -20,6 +20,8 @@ use super::range::range_of;
 pub(super) const VERSION: i64 = 1;
 /// The largest body.
 pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
+const WHY_BYTES_MAX: usize = 1_000;
 /// The longest name of a relay, and of a worker at one.
 const NAME_BYTES_MAX: usize = 255;
 /// Rows that one step of a deletion may take at the most.
@@ -88,7 +90,11 @@ pub(super) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T
     if body.len() > BODY_BYTES_MAX {
         return Err(Unfit::TooLarge(body.len()));
     }
-    serde_json::from_slice(body).map_err(|error| Unfit::Garbled(error.to_string()))
+    serde_json::from_slice(body).map_err(|error| {
+        let mut why = error.to_string();
+        why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
+        Unfit::Garbled(why)
+    })
 }
 
 impl Request {

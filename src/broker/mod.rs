@@ -2,16 +2,19 @@
 //! has, and asks a daemon for all that storage does, over the broker.
 //!
 //! [`relay`] is the relay's side: a `Store`, so the tree is the daemon's own. [`server`] is the daemon's: a service of the
-//! tree that has storage carry out what relays ask. [`reader`] stands where a database would be looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are
+//! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`]. [`check`] looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are
 //! named and declared by [`topology`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 
+mod check;
+mod dead_letters;
 mod link;
 mod liveness;
 mod message;
 mod range;
 mod reader;
 mod relay;
+mod report;
 mod rpc_client;
 mod server;
 mod topology;
@@ -20,13 +23,17 @@ use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
 use shiftboss_actors::store::{JoinedRelay, Reader, Store};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{ExitCode, Failure};
 use crate::stores::start_failure;
+use dead_letters::Look;
 pub use link::Broker;
 pub use relay::MessageSize;
 pub use relay::Settings as RelayLink;
+pub(crate) use report::{
+    BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
+};
 
 /// What the names on the broker begin with, unless another installation shares it.
 pub(crate) const BROKER_PREFIX: &str = "shiftboss.";
@@ -52,12 +59,34 @@ pub(crate) fn service(
     Ok(Box::new(server::Relays::new(broker, operators, is_shared)))
 }
 
+/// Looks at a broker.
+pub(crate) fn check(broker: &Broker) -> Result<BrokerCheck, Failure> {
+    runtime()?.block_on(check::check(broker)).map_err(start_failure)
+}
+
+/// Has `show` show dead letters, at most `count`, and does with them what is asked. Those of which nobody was told that they are
+/// deleted stay.
+pub(crate) fn dead_letters(
+    broker: &Broker,
+    count: u16,
+    disposal: Disposal,
+    show: impl FnOnce(&DeadLetters) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let look = Look::take(broker, count, disposal).await.map_err(start_failure)?;
+        let is_told = show(&look.found)?;
+        look.settle(is_told && disposal == Disposal::Drop).await.map_err(start_failure)
+    })
+}
+
 /// Begins a relay.
 pub(crate) fn open(settings: RelayLink) -> Result<Opened, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
-    let opened = runtime.block_on(relay::open(settings)).map_err(start_failure)?;
+    let opened = runtime()?.block_on(relay::open(settings)).map_err(start_failure)?;
     let (store, lists, found) = opened;
     let (store, list_store) = (Box::new(store), Box::new(lists));
     Ok(Opened { store, list_store, found, reader: Arc::new(reader::RelayReader) })
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().map_err(Failure::of(ExitCode::Internal))
 }

@@ -80,7 +80,7 @@ impl RpcClient {
         let opened = timeout(CALL_MAX, opened).await;
         let opened = opened.map_err(|_| late(broker))?;
         let (reply_queue, replies, hints, rows) =
-            opened.map_err(|error| unready(broker, &error))?;
+            opened.map_err(|error| broker.not_declared(&error))?;
         let shared = Arc::new(Shared::default());
         let readers = [
             tokio::spawn(read_replies(replies, Arc::clone(&shared))),
@@ -207,16 +207,6 @@ impl Drop for RpcClient {
 fn late(broker: &Broker) -> StoreError {
     let seconds = CALL_MAX.as_secs();
     StoreError::Busy(format!("the broker {broker} did not answer within {seconds} s"))
-}
-
-/// 404: a daemon declares what is missing.
-fn unready(broker: &Broker, error: &lapin::Error) -> StoreError {
-    match error.kind() {
-        lapin::ErrorKind::ProtocolError(refused) if refused.get_id() == 404 => StoreError::Busy(
-            format!("no daemon has used the broker {} yet: start one with --broker", broker),
-        ),
-        _ => broker.classify(error),
-    }
 }
 
 /// A queue of this connection alone, and what comes to it.

@@ -4,25 +4,26 @@
 //! dies leaves it to the next one; a relay's batch is carried out once all the same. What cannot be read becomes a dead
 //! letter, with the reason.
 
+mod backlog;
 mod installation;
 mod rows;
 
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Addr;
 use futures_util::StreamExt;
 use futures_util::stream::SelectAll;
+use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
-use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Consumer};
+use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_actors::service::{Service, ServiceLinks};
+use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
@@ -36,7 +37,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::link::{Broker, CALL_MAX, Link, properties, publish, version};
+use self::backlog::Backlog;
+use super::dead_letters;
+use super::link::{Broker, CALL_MAX, Link, properties, version};
 use super::liveness::Liveness;
 use super::message::{Reply, Request, Unfit, check, decode, encode};
 
@@ -53,8 +56,6 @@ const HINTS_APART: Duration = Duration::from_millis(10);
 const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// The header of a dead letter that says why it is one.
-const REASON_HEADER: &str = "shiftboss-reason";
 
 /// The service that serves relays.
 pub(crate) struct Relays {
@@ -64,11 +65,12 @@ pub(crate) struct Relays {
     /// Several daemons have the queue.
     is_shared: bool,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    server: Weak<Server>,
 }
 
 impl Relays {
     pub(crate) fn new(broker: Broker, operators: Vec<String>, is_shared: bool) -> Self {
-        Self { broker, operators, is_shared, running: None }
+        Self { broker, operators, is_shared, running: None, server: Weak::new() }
     }
 }
 
@@ -86,12 +88,19 @@ impl Service for Relays {
             storage: links.storage,
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
+            backlog: RefCell::default(),
         });
+        self.server = Rc::downgrade(&server);
         let task = actix_rt::spawn(async move {
             let _exit_notifier = exit_notifier;
             server.run(stopped).await;
         });
         self.running = Some((stop, task));
+    }
+
+    fn broker(&self) -> Option<LookAtBroker> {
+        let server = Weak::clone(&self.server);
+        Some(Rc::new(move || server.upgrade().map(|server| server.live())))
     }
 
     fn stop(&mut self) -> Pin<Box<dyn Future<Output = ()>>> {
@@ -116,6 +125,8 @@ struct Server {
     liveness: RefCell<Liveness>,
     /// Messages that were taken and are not answered yet.
     tasks: TaskTracker,
+    /// `None`: there is no connection.
+    backlog: RefCell<Option<Backlog>>,
 }
 
 impl Server {
@@ -127,6 +138,7 @@ impl Server {
         loop {
             let begun = Instant::now();
             let Err(error) = self.serve(&work, &mut stopped).await else { return };
+            self.backlog.replace(None);
             if begun.elapsed() > RECONNECT.1 {
                 backoff.reset();
             }
@@ -155,6 +167,7 @@ impl Server {
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
             never = self.expire_silent(), if !self.is_shared => match never {},
+            never = self.watch_backlog(&link) => match never {},
             _ = stopped => {
                 self.tasks.close();
                 let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
@@ -184,6 +197,7 @@ impl Server {
         let (requests, rows) = opened.map_err(|error| self.broker.classify(&error))?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
+        self.backlog.replace(Some(Backlog::default()));
         Ok((link, requests, rows))
     }
 
@@ -255,13 +269,10 @@ impl Server {
     /// Makes a dead letter of it, and says so.
     async fn refuse(&self, link: &Link, delivery: &Delivery, unfit: &Unfit) -> Result<(), String> {
         warn!(%unfit, "A message was refused, and is a dead letter.");
-        let mut headers = FieldTable::default();
-        headers.insert(REASON_HEADER.into(), AMQPValue::LongString(unfit.to_string().into()));
-        let durable = BasicProperties::default().with_headers(headers).with_delivery_mode(2);
-        let dead = self.broker.topology.dead();
-        let published = publish(&link.channel, ("", &dead), &delivery.data, durable).await;
+        let reason = unfit.to_string();
+        let published = dead_letters::write(&link.channel, &self.broker, delivery, &reason).await;
         published.map_err(|error| error.to_string())?;
-        self.answer(link, delivery, Reply::Refused(unfit.to_string())).await
+        self.answer(link, delivery, Reply::Refused(reason)).await
     }
 
     async fn carry_out(&self, request: Request) -> Reply {

@@ -78,6 +78,26 @@ impl Topology {
         others.into_iter().chain(rows).collect()
     }
 
+    /// All exchanges, with their kinds.
+    pub(super) fn exchanges(&self) -> [(String, ExchangeKind); 2] {
+        [(self.hints(), ExchangeKind::Fanout), (self.rows(), ExchangeKind::Direct)]
+    }
+
+    /// The queue from which a message came that was sent under a key.
+    pub(super) fn queue_of(&self, exchange: &str, key: &str) -> String {
+        if exchange == self.rows() { format!("{exchange}.{key}") } else { key.to_owned() }
+    }
+
+    /// Whether a queue is one from which daemons take messages.
+    pub(super) fn takes_messages_at(&self, queue: &str) -> bool {
+        queue != self.dead() && self.queues().iter().any(|(name, _)| name == queue)
+    }
+
+    /// The name of no queue.
+    pub(super) fn nowhere(&self) -> String {
+        format!("{}nowhere", self.prefix)
+    }
+
     /// Makes what is missing.
     ///
     /// # Errors
@@ -88,9 +108,7 @@ impl Topology {
             channel.queue_declare(name.into(), durable, arguments).await?;
         }
         let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-        for (name, kind) in
-            [(self.hints(), ExchangeKind::Fanout), (self.rows(), ExchangeKind::Direct)]
-        {
+        for (name, kind) in self.exchanges() {
             channel.exchange_declare(name.into(), kind, durable, FieldTable::default()).await?;
         }
         for range in 0..RANGES {

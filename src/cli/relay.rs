@@ -1,90 +1,170 @@
-//! What can be said to `relay`, and the checked settings made of it, once.
+//! What can be said to `relay`, by flags, by the environment or in a configuration file, and the checked settings made of it,
+//! once. As `serve`'s.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use serde::{Deserialize, Deserializer};
 
-use super::serve::{host_name, parse_daemon_name, parse_mode};
+use super::serve::{
+    ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, daemon_name_of_file, host_name, mode_of_file,
+    parse_daemon_name, parse_mode, url_of_file,
+};
 use super::{absolute, broker, url};
 use crate::broker::{MessageSize, RelayLink};
-use crate::config::values::parse_interval;
+use crate::config::{self, Checked, values};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
 use crate::url::Url;
 
+/// Where nothing is said.
+const MESSAGE_ROWS: u32 = 100;
+const MESSAGE_BYTES: u32 = 256 * 1024;
+/// The most that may be said.
+const MESSAGE_ROWS_MAX: u32 = 1_000;
+const MESSAGE_BYTES_MIN: u32 = 1024;
+const MESSAGE_BYTES_MAX: u32 = 1024 * 1024;
+
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   shiftboss relay amqp://shiftboss@broker.example/ input worker.sock
-  SHIFTBOSS_BROKER=amqps://shiftboss:secret@broker.example/ shiftboss relay --name site-2 \\
-      --input-dir /var/lib/shiftboss/input --socket /run/shiftboss/worker.sock")]
+  shiftboss relay --config /etc/shiftboss-relay.toml
+  SHIFTBOSS_BROKER=amqps://shiftboss:secret@broker.example/ SHIFTBOSS_INPUT_DIR=/var/lib/shiftboss/input \\
+      SHIFTBOSS_SOCKET=/run/shiftboss/worker.sock shiftboss relay --name site-2")]
 pub struct RelayArguments {
-    /// The URL of the broker; in SHIFTBOSS_BROKER nobody sees its password
+    /// The configuration file; paths in it are relative to its directory
+    #[arg(long, value_name = "FILE", env = "SHIFTBOSS_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    options: RelayOptions,
+}
+
+/// What the command line, the environment and the file can say; `None`: nothing was said.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayOptions {
+    /// The URL of the broker; in SHIFTBOSS_BROKER or the file nobody sees its password
     #[arg(env = "SHIFTBOSS_BROKER", hide_env_values = true, value_parser = url())]
-    broker: Url,
+    #[serde(default, deserialize_with = "url_of_file")]
+    broker: Option<Url>,
     /// The directory that fetchers write to; made if there is none
     #[arg(env = "SHIFTBOSS_INPUT_DIR")]
-    input_dir: PathBuf,
+    #[serde(default, deserialize_with = "values::path")]
+    input_dir: Option<PathBuf>,
     /// The Unix socket for workers; made
     #[arg(env = "SHIFTBOSS_SOCKET")]
-    socket: PathBuf,
+    #[serde(default, deserialize_with = "values::path")]
+    socket: Option<PathBuf>,
     /// This relay's name among those of the queue [default: the machine's host name]
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_NAME", value_parser = parse_daemon_name)]
+    #[serde(default, deserialize_with = "daemon_name_of_file")]
     name: Option<String>,
     /// What the names of the daemon's queues on the broker begin with [default: shiftboss.]
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     broker_prefix: Option<String>,
-    /// Rows of a list that one message has at the most
+    /// Rows of a list that one message has at the most [default: 100]
     #[arg(
         long,
         value_name = "N",
         env = "SHIFTBOSS_MESSAGE_ROWS",
-        default_value = "100",
-        value_parser = clap::value_parser!(u16).range(1..=1000)
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MESSAGE_ROWS_MAX))
     )]
-    message_rows: u16,
-    /// Bytes of keys and payloads that one message has at the most, unless one row has more
+    #[serde(default, deserialize_with = "message_rows_of_file")]
+    message_rows: Option<u32>,
+    /// Bytes of keys and payloads that one message has at the most, unless one row has more [default: 262144]
     #[arg(
         long,
         value_name = "N",
         env = "SHIFTBOSS_MESSAGE_BYTES",
-        default_value = "262144",
-        value_parser = clap::value_parser!(u32).range(1024..=1_048_576)
+        value_parser =
+            clap::value_parser!(u32).range(i64::from(MESSAGE_BYTES_MIN)..=i64::from(MESSAGE_BYTES_MAX))
     )]
-    message_bytes: u32,
+    #[serde(default, deserialize_with = "message_bytes_of_file")]
+    message_bytes: Option<u32>,
     /// Accept the directory at INPUT_DIR at this start, even if it is another one than before
-    #[arg(long, env = "SHIFTBOSS_ACCEPT_INPUT")]
-    accept_input: bool,
-    /// Accept another directory at INPUT_DIR once it has held lists for so long without a change
+    #[arg(
+        long,
+        env = "SHIFTBOSS_ACCEPT_INPUT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
+    accept_input: Option<bool>,
+    /// Accept another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
     #[arg(
         long,
         value_name = "TIME",
         env = "SHIFTBOSS_ACCEPT_INPUT_AFTER",
-        value_parser = parse_interval,
-        default_value = "60s"
+        value_parser = values::parse_interval
     )]
-    accept_input_after: Duration,
-    /// Permission bits of the socket, in octal
-    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode, default_value = "0600")]
-    socket_mode: u32,
+    #[serde(default, deserialize_with = "values::interval")]
+    accept_input_after: Option<Duration>,
+    /// Permission bits of the socket, in octal [default: 0600]
+    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode)]
+    #[serde(default, deserialize_with = "mode_of_file")]
+    socket_mode: Option<u32>,
     /// Group of the socket, by name or number
     #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
     socket_group: Option<String>,
     /// Group whose members may do what operators do, by name or number; a daemon must allow it, too: --relay-operators
     #[arg(long, value_name = "GROUP", env = "SHIFTBOSS_OPERATOR_GROUP")]
     operator_group: Option<String>,
-    /// How many connections may be open; further ones are closed
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS", default_value = "16384")]
-    max_connections: NonZeroU32,
-    /// How log lines look; `auto` is `journal` under systemd, else `text`
-    #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT", default_value = "auto")]
-    log_format: LogFormat,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
-    log_level: String,
+    /// How many connections may be open; further ones are closed [default: 16384]
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS")]
+    max_connections: Option<NonZeroU32>,
+    /// How log lines look; `auto` is `journal` under systemd, else `text` [default: auto]
+    #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT")]
+    log_format: Option<LogFormat>,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level [default: info]
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG")]
+    #[serde(default, deserialize_with = "values::log_level")]
+    log_level: Option<String>,
+}
+
+impl RelayOptions {
+    /// These, and `others` where these say nothing.
+    fn over(mut self, others: Self) -> Self {
+        macro_rules! fall_back {
+            ($($key:ident)*) => { $(self.$key = self.$key.or(others.$key);)* };
+        }
+        fall_back!(broker input_dir socket name broker_prefix message_rows message_bytes);
+        fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
+        fall_back!(max_connections log_format log_level);
+        self
+    }
+
+    /// The same with its paths below `directory`, unless they are absolute.
+    fn below(mut self, directory: &Path) -> Self {
+        let paths = [&mut self.input_dir, &mut self.socket];
+        paths.into_iter().flatten().for_each(|path| *path = directory.join(&*path));
+        self
+    }
+}
+
+impl Checked for RelayOptions {}
+
+/// A whole number between two others.
+fn between<'de, D: Deserializer<'de>>(
+    typed: D,
+    (least, most): (u32, u32),
+) -> Result<Option<u32>, D::Error> {
+    let wrong = format!("give a whole number from {least} to {most}, without quotes");
+    values::checked(typed, &wrong, |count| {
+        if (least..=most).contains(&count) { Ok(Some(count)) } else { Err(wrong.clone()) }
+    })
+}
+
+fn message_rows_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    between(typed, (1, MESSAGE_ROWS_MAX))
+}
+
+fn message_bytes_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    between(typed, (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX))
 }
 
 /// What was said, checked.
@@ -104,32 +184,112 @@ pub struct RelaySettings {
 impl TryFrom<RelayArguments> for RelaySettings {
     type Error = Failure;
 
+    /// Reads the file, if one is named.
     fn try_from(typed: RelayArguments) -> Result<Self, Failure> {
-        let operators = typed.operator_group.as_deref();
-        let broker = broker(Some(typed.broker), typed.broker_prefix)?;
+        let Some(file) = typed.config else { return Self::new(typed.options) };
+        let (said, file) = config::read::<RelayOptions>(&file)?;
+        let said = said.below(file.parent().unwrap_or(Path::new("/")));
+        Self::new(typed.options.over(said))
+    }
+}
+
+impl RelaySettings {
+    fn new(said: RelayOptions) -> Result<Self, Failure> {
+        let operators = said.operator_group.as_deref();
+        let broker = broker(said.broker, said.broker_prefix)?;
         Ok(Self {
             link: RelayLink {
-                broker: broker.ok_or_else(|| Failure::usage("BROKER is missing"))?,
-                name: typed.name.unwrap_or_else(host_name),
+                broker: broker.ok_or_else(|| missing("BROKER"))?,
+                name: said.name.unwrap_or_else(host_name),
                 message: MessageSize {
-                    rows: typed.message_rows.into(),
-                    bytes: typed.message_bytes as usize,
+                    rows: said.message_rows.unwrap_or(MESSAGE_ROWS) as usize,
+                    bytes: said.message_bytes.unwrap_or(MESSAGE_BYTES) as usize,
                 },
             },
-            input: absolute(typed.input_dir)?,
-            accept_input: typed.accept_input,
-            accept_input_after: typed.accept_input_after,
+            input: absolute(said.input_dir.ok_or_else(|| missing("INPUT_DIR"))?)?,
+            accept_input: said.accept_input.unwrap_or(false),
+            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
             socket: SocketSettings {
-                path: absolute(typed.socket)?,
-                mode: typed.socket_mode,
-                group: typed.socket_group,
+                path: absolute(said.socket.ok_or_else(|| missing("SOCKET"))?)?,
+                mode: said.socket_mode.unwrap_or(MODE),
+                group: said.socket_group,
             },
             operator_group: operators
                 .map(|group| group_id(group, "--operator-group"))
                 .transpose()?,
-            connections_max: typed.max_connections.get() as usize,
-            log_format: typed.log_format,
-            log_level: typed.log_level,
+            connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
+            log_format: said.log_format.unwrap_or(LogFormat::Auto),
+            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
         })
+    }
+}
+
+fn missing(what: &str) -> Failure {
+    let key = what.to_lowercase();
+    Failure::usage(format!(
+        "{what} is missing: give BROKER, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
+    ))
+}
+
+#[cfg(all(test, feature = "rabbitmq"))]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// What is typed, with a file that has this text.
+    fn settings(words: &[&str], file: Option<&str>) -> Result<RelaySettings, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("relay.toml");
+        let config = path.to_str().unwrap();
+        let config = file.map_or(vec![], |text| {
+            std::fs::write(&path, text).unwrap();
+            vec!["--config", config]
+        });
+        let typed = ["shiftboss", "relay"].iter().chain(words).chain(&config);
+        match Cli::try_parse_from(typed).map_err(|error| error.to_string())?.command {
+            Command::Relay(typed) => {
+                (*typed).try_into().map_err(|error: Failure| error.to_string())
+            }
+            _ => Err("another command".to_owned()),
+        }
+    }
+
+    const FILE: &str = "broker = 'amqp://u:secret@h/'\ninput_dir = 'in'\nsocket = '/s'\nname = 'one'\n\
+        message_rows = 7\nsocket_mode = '0660'\naccept_input_after = '5m'\n";
+
+    /// A flag wins over the file, whose paths are its directory's; where nothing is said there are defaults.
+    #[test]
+    fn flags_win_over_the_file() {
+        let found = settings(&[], Some(FILE)).unwrap();
+        assert_eq!((&*found.link.name, found.link.message.rows), ("one", 7));
+        assert_eq!((found.link.message.bytes, found.connections_max), (262_144, 16_384));
+        assert_eq!((found.socket.mode, &*found.socket.path), (0o660, Path::new("/s")));
+        assert_eq!(found.accept_input_after, Duration::from_secs(300));
+        assert!(found.input.is_absolute() && found.input.ends_with("in"), "{found:?}");
+        assert!(!format!("{found:?}").contains("secret"));
+        let flagged = ["amqp://h/", "--name", "two", "--message-rows", "9"];
+        let flagged = settings(&flagged, Some(FILE)).unwrap();
+        assert_eq!((&*flagged.link.name, flagged.link.message.rows), ("two", 9));
+        assert_eq!(flagged.link.broker.to_string(), "amqp://h/");
+    }
+
+    /// What is wrong or missing is named, with its line in the file, and without the password.
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (words, file, why) in [
+            (&[][..], None, "BROKER is missing"),
+            (&["amqp://h/"], None, "INPUT_DIR is missing"),
+            (&["amqp://h/", "i", "s", "--message-rows", "0"], None, "--message-rows"),
+            (&[], Some("message_rows = 1001"), ":1: give a whole number from 1 to 1000"),
+            (&[], Some("\nmessage_bytes = '2'"), ":2: give a whole number from 1024 to 1048576"),
+            (&[], Some("database = 'x'"), "there is no key \"database\""),
+            (&[], Some("broker = 'http://u:secret@h/'"), "http://u@h/"),
+            (&[], Some("broker = 'amqp://u:secret@h/"), ":1: "),
+        ] {
+            let error = settings(words, file).unwrap_err();
+            assert!(error.contains(why) && !error.contains("secret"), "{why}: {error}");
+        }
     }
 }

@@ -28,10 +28,12 @@ use crate::url::Url;
 pub use values::host_name;
 use values::{
     CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY,
-    absolute_database, daemon_name_of_file, database_of_file, expired_leases_of_file,
-    lease_of_file, mode_of_file, named, parse_lease, polls, url_of_file,
+    absolute_database, database_of_file, expired_leases_of_file, lease_of_file, named, parse_lease,
+    polls,
 };
-pub(super) use values::{parse_daemon_name, parse_mode};
+pub(super) use values::{
+    daemon_name_of_file, mode_of_file, parse_daemon_name, parse_mode, url_of_file,
+};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,10 +41,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 const LEASE_SECONDS: i64 = 12 * 3600;
 const EXPIRED_LEASES: u32 = 5;
 const SINGLE_TASKS: u32 = 1_000_000;
-const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
+pub(super) const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
 const TAKEOVER: Duration = Duration::from_secs(10 * 60);
-const MODE: u32 = 0o600;
-const CONNECTIONS: u32 = 16_384;
+pub(super) const MODE: u32 = 0o600;
+pub(super) const CONNECTIONS: u32 = 16_384;
 
 /// What an answer outlives.
 const DURABILITIES: &[(&str, &str, Durability)] = &[

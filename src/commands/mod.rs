@@ -2,6 +2,7 @@
 //! what they answer. `input`, `output` and [`text`] are what they share.
 
 pub mod ask;
+mod broker;
 pub mod check;
 pub mod completions;
 pub mod fetch;
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Relay(typed) => relay::run((*typed).try_into()?),
+        Command::Broker(typed) => broker::run(typed.verb),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
         Command::Check { database: Some(database), .. } => {
             let instead = "pg_amcheck checks it";

@@ -3,6 +3,7 @@
 
 mod chaos;
 mod lists;
+mod operators;
 mod outages;
 mod refusals;
 mod shared;

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::workers::Workers;
 use crate::file_watcher::{AcceptInput, CatchUpBarrier};
 use crate::live::Daemon;
-use crate::service::{LookAtSpool, RunFetcher};
+use crate::service::{LookAtBroker, LookAtSpool, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::TakeJob;
 use crate::store::{Complete, Reader};
@@ -47,6 +47,8 @@ pub struct SessionLinks {
     pub run_fetcher: Option<RunFetcher>,
     /// `None`: the daemon takes tasks from no spool.
     pub spool: Option<LookAtSpool>,
+    /// `None`: the daemon serves no relays.
+    pub broker: Option<LookAtBroker>,
     pub operators: Operators,
     pub(super) room: Arc<Semaphore>,
     pub(super) workers: Workers,
@@ -58,9 +60,10 @@ impl SessionLinks {
         accept_input: Recipient<AcceptInput>,
         run_fetcher: Option<RunFetcher>,
         spool: Option<LookAtSpool>,
+        broker: Option<LookAtBroker>,
         operators: Operators,
     ) -> Self {
         let (room, workers) = (Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)), Workers::default());
-        Self { storage, accept_input, run_fetcher, spool, operators, room, workers }
+        Self { storage, accept_input, run_fetcher, spool, broker, operators, room, workers }
     }
 }

@@ -214,7 +214,8 @@ impl Asker {
             Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
             None => None,
         };
-        Some(Live { health, workers, spool: spool.map(|(spool, _)| spool) })
+        let broker = self.session.broker.as_ref().and_then(|look| look());
+        Some(Live { health, workers, spool: spool.map(|(spool, _)| spool), broker })
     }
 
     /// Tasks of several lines in one step, each with its answer.

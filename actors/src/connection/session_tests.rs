@@ -105,7 +105,7 @@ impl Site {
         let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
-        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());
+        let session = SessionLinks::new(storage.clone(), watcher, None, None, None, operators());
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),

@@ -44,6 +44,26 @@ pub struct QueueStatus {
     pub not_stopped: Option<NotStopped>,
     /// The daemons that share a queue on a server, by name; none of a queue in a file, which has one.
     pub daemons: Vec<DaemonStatus>,
+    /// The relays that have ever joined, by name.
+    pub relays: Vec<RelayStatus>,
+}
+
+/// A relay, as the queue knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RelayStatus {
+    pub name: String,
+    /// When it joined last.
+    pub joined_since: UnixSeconds,
+    /// It was stopped since, or taken for dead.
+    pub gone: bool,
+    pub directory_lost_since: Option<UnixSeconds>,
+    pub directory_lost_reason: Option<String>,
+    /// How many files in its input directory it rejected.
+    pub rejected_files: i64,
+    /// Leased jobs that it sees to.
+    pub in_flight: i64,
+    /// Whose lists it has, by name.
+    pub fetchers: Vec<String>,
 }
 
 /// One of several daemons, as the queue knows it.

@@ -61,7 +61,9 @@ pub(in crate::cli) fn parse_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-pub(super) fn mode_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+pub(in crate::cli) fn mode_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<u32>, D::Error> {
     parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
 }
 
@@ -71,7 +73,9 @@ pub(super) fn database_of_file<'de, D: Deserializer<'de>>(
     Ok(path(typed)?.map(Database::from))
 }
 
-pub(super) fn url_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<Url>, D::Error> {
+pub(in crate::cli) fn url_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<Url>, D::Error> {
     Ok(Some(Url::new(String::deserialize(typed)?)))
 }
 
@@ -82,7 +86,7 @@ pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
+pub(in crate::cli) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
     typed: D,
 ) -> Result<Option<String>, D::Error> {
     checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {

@@ -3,6 +3,7 @@
 
 mod daemons;
 mod managed_fetchers;
+mod relays;
 mod table;
 mod trouble;
 

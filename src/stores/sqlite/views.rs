@@ -15,6 +15,7 @@ use crate::stores::views::{LOG_MAX, outcome};
 
 pub(super) mod order;
 pub(super) mod queue;
+mod relays;
 pub(super) mod status;
 pub(super) mod tasks;
 mod why;

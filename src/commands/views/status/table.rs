@@ -6,7 +6,7 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus};
 
 use super::trouble::{self, PAUSED};
-use super::{Unknown, daemons, managed_fetchers};
+use super::{Unknown, daemons, managed_fetchers, relays};
 use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::Target;
@@ -44,6 +44,7 @@ pub(super) fn render(
     out += &live.as_ref().map_or_else(String::new, |live| known_to_daemon(live, now));
     out += &rendered([("Input", trouble::lost_directory(queue, "LOST", now))]);
     out += &daemons::render(&queue.daemons, &database, now);
+    out += &relays::render(queue, live.as_ref(), now);
     out += &fetchers(&queue.fetchers);
     let runs = target.daemon != LockState::Free;
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
@@ -326,6 +327,7 @@ mod tests {
                 last_write: Some(1_000_003_400),
             }),
             daemons: Vec::new(),
+            relays: Vec::new(),
         }
     }
 
@@ -338,6 +340,7 @@ mod tests {
             },
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
             spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
+            broker: None,
         }
     }
 

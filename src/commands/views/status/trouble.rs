@@ -4,7 +4,7 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{QueueStatus, RejectedFile};
 use shiftboss_spool::DEAD_LETTER;
 
-use super::{Unknown, daemons};
+use super::{Unknown, daemons, relays};
 use crate::text::{ago, counted, quoted, shown};
 
 /// Of a queue that is paused, behind a word that says so.
@@ -94,5 +94,6 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         let (name, reason) = (self::rejected(rejected, queue), shown(&rejected.reason));
         format!("input: {name} is left out: {reason}")
     });
-    found.chain(silent).chain(fetchers).chain(rejected).collect()
+    let relays = relays::trouble(queue, live, now);
+    found.chain(silent).chain(relays).chain(fetchers).chain(rejected).collect()
 }

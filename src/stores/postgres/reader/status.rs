@@ -105,6 +105,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
         not_stopped: daemon.and_then(not_stopped),
         daemons: daemons(snapshot).await?,
+        relays: Vec::new(),
     })
 }
 

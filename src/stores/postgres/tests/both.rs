@@ -144,6 +144,7 @@ fn alike(mut status: QueueStatus) -> QueueStatus {
         moved_to: None,
         not_stopped: None,
         daemons: Vec::new(),
+        relays: Vec::new(),
         ..status
     }
 }

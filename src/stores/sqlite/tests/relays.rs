@@ -420,3 +420,24 @@ fn a_batch_within_a_batch_is_nobody_s() {
     };
     assert_eq!(relay.ask(&mut site, inner), Ok(RelayAnswer::Lost));
 }
+
+/// The status has each relay with its leased jobs, its lists and its files.
+#[test]
+fn the_status_has_relays() {
+    let mut site = site(&["a"]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.lease(&mut site);
+    let reject = RejectFile { name: "x.txt".to_owned(), reason: "why".to_owned() };
+    relay.ask(&mut site, reject).unwrap();
+    relay.ask(&mut site, RegisterRun(run("g", 1))).unwrap();
+    let status = site.ask(NOW, |reader, now| reader.status(now)).unwrap().relays;
+    let found = &status[0];
+    assert_eq!((&*found.name, found.joined_since, found.gone), ("r", NOW, false));
+    assert_eq!(
+        (found.in_flight, found.rejected_files, &*found.fetchers),
+        (1, 1, &["g".to_owned()][..])
+    );
+    site.store.ask(NOW, LoseRelay { epoch: relay.epoch }).unwrap();
+    let found = &site.ask(NOW, |reader, now| reader.status(now)).unwrap().relays[0];
+    assert_eq!((found.in_flight, found.gone), (0, true));
+}

@@ -14,6 +14,7 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
+use super::relays;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
@@ -69,6 +70,7 @@ pub(super) fn queue_status(
         directory_lost_since,
         directory_lost_reason: state(snapshot, "directory_lost_reason")?,
         daemons: Vec::new(),
+        relays: relays::relays(snapshot)?,
         not_stopped: number("pid")?.zip(number("started")?).map(|(pid, started)| NotStopped {
             pid: u32::try_from(pid).unwrap_or_default(),
             started,
@@ -140,8 +142,17 @@ pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(in crate::stores::sqlite) const LOOKING: [&str; 7] =
-    [ROWS, FETCHERS, MANAGED_FETCHERS, DEAD_LETTERS, SINGLE_TASKS, HOLDERS, DONE];
+pub(in crate::stores::sqlite) const LOOKING: [&str; 9] = [
+    relays::RELAYS,
+    relays::LISTS,
+    ROWS,
+    FETCHERS,
+    MANAGED_FETCHERS,
+    DEAD_LETTERS,
+    SINGLE_TASKS,
+    HOLDERS,
+    DONE,
+];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.
 fn status_of_reference(

@@ -1,0 +1,113 @@
+//! Looks at a broker for `shiftboss broker check`: whether it answers, has what [`topology`](super::topology) declares, and
+//! takes messages. Makes nothing.
+//!
+//! Bindings cannot be read over AMQP; a daemon makes them at each connection.
+
+use std::time::Duration;
+
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{ErrorKind, ExchangeKind};
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::time::timeout;
+
+use super::link::{Broker, Link, PublishError, properties, publish};
+use super::report::{BrokerCheck, Part, PartKind, PartState};
+
+/// The longest time for all of it, some hundred answers of the broker.
+const CHECK_MAX: Duration = Duration::from_secs(30);
+/// A broker that has not taken a message after so long holds it back.
+const HELD_BACK_AFTER: Duration = Duration::from_secs(3);
+/// What the broker says: there is none; it is another connection's alone; it was declared otherwise.
+const NOT_FOUND: u16 = 404;
+const LOCKED: u16 = 405;
+const INEQUIVALENT: u16 = 406;
+
+/// # Errors
+/// As [`Broker::connect`]; and when the user may not look.
+pub(super) async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
+    let link = broker.connect("shiftboss broker check").await?;
+    let checked = timeout(CHECK_MAX, look(broker, &link)).await.map_err(|_| {
+        let seconds = CHECK_MAX.as_secs();
+        StoreError::Busy(format!("checking the broker {broker} took longer than {seconds} s"))
+    })?;
+    let checked = checked.map_err(|error| broker.classify(&error))?;
+    // One that holds messages back does not read the good-bye either.
+    if checked.takes_messages {
+        link.close().await;
+    }
+    Ok(checked)
+}
+
+async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
+    let mut parts = Vec::new();
+    for (name, arguments) in broker.topology.queues() {
+        parts.push(queue(link, name, arguments).await?);
+    }
+    for (name, kind) in broker.topology.exchanges() {
+        parts.push(exchange(link, name, kind).await?);
+    }
+    Ok(BrokerCheck { takes_messages: takes_messages(broker, link).await?, parts })
+}
+
+/// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
+async fn queue(link: &Link, name: String, arguments: FieldTable) -> lapin::Result<Part> {
+    let channel = link.channel().await?;
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let none = FieldTable::default();
+    let found = match channel.queue_declare(name.as_str().into(), look, none).await {
+        Ok(found) => found,
+        Err(error) => return unlike(PartKind::Queue, name, error),
+    };
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let declared = channel.queue_declare(name.as_str().into(), durable, arguments).await;
+    let mut part = match declared {
+        Ok(_) => as_declared(PartKind::Queue, name),
+        Err(error) => unlike(PartKind::Queue, name, error)?,
+    };
+    part.messages = Some(found.message_count());
+    part.consumers = Some(found.consumer_count());
+    Ok(part)
+}
+
+async fn exchange(link: &Link, name: String, kind: ExchangeKind) -> lapin::Result<Part> {
+    let channel = link.channel().await?;
+    let look = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    for options in [look, durable] {
+        let none = FieldTable::default();
+        let declared =
+            channel.exchange_declare(name.as_str().into(), kind.clone(), options, none).await;
+        if let Err(error) = declared {
+            return unlike(PartKind::Exchange, name, error);
+        }
+    }
+    Ok(as_declared(PartKind::Exchange, name))
+}
+
+fn as_declared(kind: PartKind, name: String) -> Part {
+    let state = PartState::AsDeclared;
+    Part { kind, name, state, difference: None, messages: None, consumers: None }
+}
+
+/// What a refusal says of a part.
+fn unlike(kind: PartKind, name: String, error: lapin::Error) -> lapin::Result<Part> {
+    let ErrorKind::ProtocolError(refused) = error.kind() else { return Err(error) };
+    let (state, difference) = match refused.get_id() {
+        NOT_FOUND => (PartState::Missing, None),
+        LOCKED | INEQUIVALENT => (PartState::Differs, Some(refused.get_message().to_string())),
+        _ => return Err(error),
+    };
+    Ok(Part { state, difference, ..as_declared(kind, name) })
+}
+
+/// A broker that is short of something tells it to those who publish: a message that goes nowhere is published.
+async fn takes_messages(broker: &Broker, link: &Link) -> lapin::Result<bool> {
+    let nowhere = broker.topology.nowhere();
+    let published = publish(&link.channel, ("", &nowhere), b"", properties());
+    match timeout(HELD_BACK_AFTER, published).await {
+        Ok(Err(PublishError::Broker(error))) => Err(error),
+        Ok(_) => Ok(true),
+        Err(_) => Ok(false),
+    }
+}

@@ -1,0 +1,208 @@
+//! The dead letters of a broker, for `shiftboss broker dead-letters`: shows them, and puts them back or deletes them.
+//!
+//! The daemon's [`server`](super::server) makes them, by [`write`](write()). They are looked at without being acknowledged, so
+//! none is lost by a look that breaks off.
+
+use std::time::Duration;
+
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, LongString};
+use lapin::{BasicProperties, Channel};
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::time::timeout;
+
+use super::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
+use super::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
+
+/// The longest time for one of them, which may be large.
+const STEP_MAX: Duration = Duration::from_secs(30);
+/// The header that says why it is one.
+const REASON_HEADER: &str = "shiftboss-reason";
+/// The header that says in which queue it was.
+const QUEUE_HEADER: &str = "shiftboss-queue";
+/// As much of a reason as is shown; others may write to the queue, too.
+const REASON_BYTES_MAX: usize = 4096;
+/// The longest name of a queue that AMQP has.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Makes a dead letter of a message, and waits until the broker has it. It expires no more.
+///
+/// # Errors
+/// As [`publish`]'s.
+pub(super) async fn write(
+    channel: &Channel,
+    broker: &Broker,
+    refused: &Delivery,
+    reason: &str,
+) -> Result<(), PublishError> {
+    let topology = &broker.topology;
+    let queue = topology.queue_of(refused.exchange.as_str(), refused.routing_key.as_str());
+    let mut headers = FieldTable::default();
+    headers.insert(REASON_HEADER.into(), AMQPValue::LongString(reason.into()));
+    headers.insert(QUEUE_HEADER.into(), AMQPValue::LongString(queue.into()));
+    let kept = kept(&refused.properties, headers);
+    publish(channel, ("", &topology.dead()), &refused.data, kept).await
+}
+
+/// What somebody who answers it needs, beside further headers.
+fn kept(of: &BasicProperties, headers: FieldTable) -> BasicProperties {
+    let mut kept = properties_of(version(of), headers).with_delivery_mode(PERSISTENT);
+    if let Some(id) = of.message_id() {
+        kept = kept.with_message_id(id.clone());
+    }
+    if let Some(to) = of.reply_to() {
+        kept = kept.with_reply_to(to.clone());
+    }
+    kept
+}
+
+/// Dead letters that somebody looks at. They are in the queue again when this is dropped.
+pub(super) struct Look<'a> {
+    broker: &'a Broker,
+    link: Link,
+    pub(super) found: DeadLetters,
+}
+
+impl<'a> Look<'a> {
+    /// Takes the oldest, at most `count`, and puts them back where they came from, if that is asked.
+    ///
+    /// # Errors
+    /// As [`Broker::connect`]; and when there is no such queue.
+    pub(super) async fn take(
+        broker: &'a Broker,
+        count: u16,
+        disposal: Disposal,
+    ) -> StoreResult<Look<'a>> {
+        let link = broker.connect("shiftboss broker dead-letters").await?;
+        let all = in_time(broker, depth(broker, &link)).await?;
+        let count = all.min(count.into());
+        let mut letters = Vec::new();
+        for _ in 0..count {
+            match in_time(broker, one(broker, &link, disposal)).await? {
+                Some(letter) => letters.push(letter),
+                None => break,
+            }
+        }
+        let shown = u32::try_from(letters.len()).unwrap_or(u32::MAX);
+        let found = DeadLetters { letters, more: all.saturating_sub(shown) };
+        Ok(Self { broker, link, found })
+    }
+
+    /// Deletes those that were found, or leaves those that were not put back where they are.
+    ///
+    /// # Errors
+    /// When it is not known whether they are deleted.
+    pub(super) async fn settle(self, delete: bool) -> StoreResult<()> {
+        let Self { broker, link, .. } = self;
+        let settled = in_time(broker, async {
+            // Tag 0: all that are not settled yet.
+            if delete {
+                link.channel.basic_ack(0, BasicAckOptions { multiple: true }).await?;
+            } else {
+                let all = BasicNackOptions { multiple: true, requeue: true };
+                link.channel.basic_nack(0, all).await?;
+            }
+            // Answered in turn: it is done then.
+            depth(broker, &link).await
+        });
+        settled.await?;
+        link.close().await;
+        Ok(())
+    }
+}
+
+async fn in_time<T>(
+    broker: &Broker,
+    step: impl Future<Output = lapin::Result<T>>,
+) -> StoreResult<T> {
+    let late = |_| {
+        let seconds = STEP_MAX.as_secs();
+        StoreError::Busy(format!(
+            "the broker {broker} did not answer within {seconds} s: `shiftboss broker check` says whether it takes messages"
+        ))
+    };
+    let done = timeout(STEP_MAX, step).await.map_err(late)?;
+    done.map_err(|error| broker.not_declared(&error))
+}
+
+/// How many there are.
+async fn depth(broker: &Broker, link: &Link) -> lapin::Result<u32> {
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let dead = broker.topology.dead().as_str().into();
+    let queue = link.channel.queue_declare(dead, look, FieldTable::default()).await?;
+    Ok(queue.message_count())
+}
+
+/// The next one; `None`: there is none any more.
+async fn one(
+    broker: &Broker,
+    link: &Link,
+    disposal: Disposal,
+) -> lapin::Result<Option<DeadLetter>> {
+    let dead = broker.topology.dead().as_str().into();
+    let got = link.channel.basic_get(dead, BasicGetOptions { no_ack: false }).await?;
+    let Some(got) = got else { return Ok(None) };
+    let mut letter = describe(&got.delivery);
+    if disposal == Disposal::Requeue {
+        match put_back(broker, link, &got.delivery, letter.queue.as_deref()).await {
+            Ok(()) => letter.requeued = true,
+            Err(NotPutBack::Broker(error)) => return Err(error),
+            Err(problem) => letter.problem = Some(problem.to_string()),
+        }
+    }
+    Ok(Some(letter))
+}
+
+fn describe(delivery: &Delivery) -> DeadLetter {
+    let begin = &delivery.data[..delivery.data.len().min(EXCERPT_BYTES_MAX)];
+    DeadLetter {
+        reason: header(&delivery.properties, REASON_HEADER, REASON_BYTES_MAX),
+        queue: header(&delivery.properties, QUEUE_HEADER, NAME_BYTES_MAX),
+        bytes: delivery.data.len(),
+        excerpt: String::from_utf8_lossy(begin).into_owned(),
+        requeued: false,
+        problem: None,
+    }
+}
+
+/// How a header's text begins.
+fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<String> {
+    let headers = properties.headers().as_ref()?;
+    let AMQPValue::LongString(text) = headers.inner().get(name)? else { return None };
+    let bytes = LongString::as_bytes(text);
+    Some(String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)]).into_owned())
+}
+
+/// Why a dead letter stays one.
+#[derive(Debug, thiserror::Error)]
+enum NotPutBack {
+    #[error("it does not say in which queue it was")]
+    Unknown,
+    #[error("it names a queue that is none of this installation's")]
+    Foreign,
+    #[error(transparent)]
+    Unpublished(PublishError),
+    #[error(transparent)]
+    Broker(#[from] lapin::Error),
+}
+
+/// Acknowledges it when the broker has it where it came from. Broken off in between, it is in both.
+async fn put_back(
+    broker: &Broker,
+    link: &Link,
+    letter: &Delivery,
+    queue: Option<&str>,
+) -> Result<(), NotPutBack> {
+    let queue = queue.ok_or(NotPutBack::Unknown)?;
+    if !broker.topology.takes_messages_at(queue) {
+        return Err(NotPutBack::Foreign);
+    }
+    let kept = kept(&letter.properties, FieldTable::default());
+    match publish(&link.channel, ("", queue), &letter.data, kept).await {
+        Err(PublishError::Broker(error)) => return Err(error.into()),
+        published => published.map_err(NotPutBack::Unpublished)?,
+    }
+    letter.acker.ack(BasicAckOptions::default()).await?;
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What waits on the broker, as `shiftboss status` shows it.
+//!
+//! Part of the daemon's [`server`](super). The broker is asked every few seconds, and who wants to know is answered from memory.
+
+use std::time::Duration;
+
+use lapin::Channel;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::FieldTable;
+use shiftboss_actors::live::{BrokerLive, HeardRelay, RangeLive};
+use shiftboss_actors::store::RANGES;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::Server;
+use crate::broker::link::{CALL_MAX, Link};
+
+/// How often the broker is asked.
+const ASK_EVERY: Duration = Duration::from_secs(3);
+
+/// As the broker said last; nothing, if it has not yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Backlog {
+    requests: Option<u32>,
+    dead_letters: Option<u32>,
+    ranges: Vec<RangeLive>,
+}
+
+impl Server {
+    /// For an operator.
+    pub(super) fn live(&self) -> BrokerLive {
+        let backlog = self.backlog.borrow().clone();
+        let connected = backlog.is_some();
+        let Backlog { requests, dead_letters, ranges } = backlog.unwrap_or_default();
+        let heard = self.liveness.borrow().heard(Instant::now());
+        let relays = heard.into_iter().map(|(name, silent)| HeardRelay {
+            name: name.to_string(),
+            silent_seconds: silent.as_secs(),
+        });
+        let (url, relays) = (self.broker.to_string(), relays.collect());
+        BrokerLive { url, connected, relays, requests, dead_letters, ranges }
+    }
+
+    /// Asks the broker, for as long as there is a connection. A queue that is gone is for those who use it to find: what is
+    /// not known is asked again.
+    pub(super) async fn watch_backlog(&self, link: &Link) -> std::convert::Infallible {
+        let mut looks = interval(ASK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let told = timeout(CALL_MAX, self.look(link)).await;
+            let told = told.ok().and_then(Result::ok).unwrap_or_default();
+            self.backlog.replace(Some(told));
+        }
+    }
+
+    /// On a channel for it, which an error closes.
+    async fn look(&self, link: &Link) -> lapin::Result<Backlog> {
+        let channel = link.channel().await?;
+        let topology = &self.broker.topology;
+        let (requests, _) = depth(&channel, &topology.requests()).await?;
+        let (dead_letters, _) = depth(&channel, &topology.dead()).await?;
+        let mut ranges = Vec::new();
+        for range in 0..RANGES {
+            let (messages, consumers) = depth(&channel, &topology.rows_of(range)).await?;
+            ranges.push(RangeLive { range, messages, consumers });
+        }
+        channel.close(200, "done".into()).await?;
+        let (requests, dead_letters) = (Some(requests), Some(dead_letters));
+        Ok(Backlog { requests, dead_letters, ranges })
+    }
+}
+
+/// The messages that wait in a queue, and its consumers.
+async fn depth(channel: &Channel, queue: &str) -> lapin::Result<(u32, u32)> {
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let queue = channel.queue_declare(queue.into(), look, FieldTable::default()).await?;
+    Ok((queue.message_count(), queue.consumer_count()))
+}

@@ -1,0 +1,158 @@
+//! `shiftboss broker check` and `broker dead-letters`: what an operator sees of a message broker, without a daemon.
+
+use serde::Serialize;
+
+use super::output::{json, offer};
+use crate::broker::{
+    self, Broker, BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
+};
+use crate::cli::BrokerVerb;
+use crate::exit::{ExitCode, Failure};
+use crate::text::{columns, counted, line, shown};
+
+/// The JSON object: the broker, and what was found there.
+#[derive(Serialize)]
+struct Report<'a, T> {
+    broker: String,
+    #[serde(flatten)]
+    found: &'a T,
+}
+
+pub fn run(asked: BrokerVerb) -> Result<(), Failure> {
+    match asked {
+        BrokerVerb::Check { place } => {
+            let json = place.json;
+            check(&place.broker()?, json)
+        }
+        BrokerVerb::DeadLetters { place, disposal, number } => {
+            let json = place.json;
+            dead_letters(&place.broker()?, number, disposal.into(), json)
+        }
+    }
+}
+
+fn show<T: Serialize>(
+    broker: &Broker,
+    found: &T,
+    as_json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<bool, Failure> {
+    let broker = broker.to_string();
+    offer(if as_json { json(&Report { broker, found })? } else { render(found) })
+}
+
+fn check(broker: &Broker, as_json: bool) -> Result<(), Failure> {
+    let found = broker::check(broker)?;
+    show(broker, &found, as_json, |found| rendered(broker, found))?;
+    verdict(broker, &found)
+}
+
+fn rendered(broker: &Broker, found: &BrokerCheck) -> String {
+    let takes = if found.takes_messages { "yes" } else { "NO: it is short of memory or disk" };
+    let row = |part: &Part| {
+        let count = |count: Option<u32>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let state = match part.state {
+            PartState::AsDeclared => "ok",
+            PartState::Missing => "MISSING",
+            PartState::Differs => "DIFFERS",
+        };
+        let kind = match part.kind {
+            PartKind::Queue => "queue",
+            PartKind::Exchange => "exchange",
+        };
+        let (messages, consumers) = (count(part.messages), count(part.consumers));
+        [shown(&part.name), kind.to_owned(), state.to_owned(), messages, consumers]
+    };
+    let mut out = line("Broker", &shown(&broker.to_string()));
+    out += &line("Takes messages", takes);
+    let head = ["Name", "kind", "state", "messages", "consumers"];
+    out += &columns(head, found.parts.iter().map(row));
+    for part in &found.parts {
+        if let Some(difference) = &part.difference {
+            out += &line("Differs", &shown(difference));
+        }
+    }
+    out
+}
+
+/// How `broker check` ends: the worst that was found, and what to do about it.
+fn verdict(broker: &Broker, found: &BrokerCheck) -> Result<(), Failure> {
+    let of = |state| {
+        let parts = found.parts.iter().filter(move |part| part.state == state);
+        parts.map(|part| part.name.as_str()).collect::<Vec<_>>()
+    };
+    let (differ, missing) = (of(PartState::Differs), of(PartState::Missing));
+    if !differ.is_empty() {
+        let names = differ.join(", ");
+        let text = format!(
+            "on the broker {broker} somebody declared otherwise: {names}. Delete them there, and the daemon makes them anew, or use another --broker-prefix"
+        );
+        return Err(Failure::new(ExitCode::Configuration, text));
+    }
+    let text = if !missing.is_empty() {
+        let names = missing.join(", ");
+        format!("the broker {broker} lacks {names}: a daemon with --broker makes them")
+    } else if !found.takes_messages {
+        format!(
+            "the broker {broker} takes no messages: its log says whether memory or disk is short"
+        )
+    } else if found.parts.iter().all(|part| part.consumers.is_none_or(|consumers| consumers == 0)) {
+        format!("no daemon takes what relays ask over the broker {broker}: start one with --broker")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(ExitCode::Unavailable, text))
+}
+
+fn dead_letters(
+    broker: &Broker,
+    number: u16,
+    disposal: Disposal,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut left = 0;
+    broker::dead_letters(broker, number, disposal, |found| {
+        left = found.letters.iter().filter(|letter| letter.problem.is_some()).count();
+        show(broker, found, as_json, |found| listed(found, disposal))
+    })?;
+    if left == 0 {
+        return Ok(());
+    }
+    let letters = counted(left, "dead letter");
+    let text =
+        format!("{letters} on the broker {broker} could not be put back; they are still there");
+    Err(Failure::new(ExitCode::Unavailable, text))
+}
+
+fn listed(found: &DeadLetters, disposal: Disposal) -> String {
+    if found.letters.is_empty() {
+        return "There are no dead letters.\n".to_owned();
+    }
+    let mut out: String = found.letters.iter().map(letter).collect();
+    let shown = counted(found.letters.len(), "dead letter");
+    out += &match disposal {
+        Disposal::Keep => format!("{shown}.\n"),
+        Disposal::Requeue => {
+            let requeued = found.letters.iter().filter(|letter| letter.requeued).count();
+            format!("{shown}, {requeued} put back.\n")
+        }
+        Disposal::Drop => format!("{shown}, to be deleted now.\n"),
+    };
+    if found.more > 0 {
+        out += &format!("There are {} more: give a larger -n.\n", found.more);
+    }
+    out
+}
+
+/// Its reason, then what it is.
+fn letter(letter: &DeadLetter) -> String {
+    let reason = letter.reason.as_deref().map_or_else(|| "no reason is given".to_owned(), shown);
+    let queue = letter.queue.as_deref().map_or_else(|| "an unknown queue".to_owned(), shown);
+    let state = match (&letter.problem, letter.requeued) {
+        (Some(problem), _) => format!(", not put back: {}", shown(problem)),
+        (None, true) => ", put back".to_owned(),
+        (None, false) => String::new(),
+    };
+    let bytes = counted(letter.bytes, "byte");
+    format!("{reason}\n  from {queue}, {bytes}{state}\n  {}\n", shown(&letter.excerpt))
+}
