@@ -16,7 +16,6 @@ mod notices;
 mod password;
 mod peers;
 mod reader;
-mod relays;
 mod schema;
 mod standstill;
 mod store;

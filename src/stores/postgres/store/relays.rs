@@ -1,6 +1,6 @@
 //! What relays ask of a queue on a server: each request is a call of its own, and so a transaction of its own, in the relay's name.
 //!
-//! Called by the store for the operations of a batch that are about relays, before the daemon's own. A batch of a relay is
+//! Part of the [store](super): it does these before the daemon's own operations of a batch. A batch of a relay is
 //! carried out once for each number, so one that was committed before another call failed is answered again when it is asked
 //! again. What a relay is to the server stands in `schema/0002_relays.sql`.
 
@@ -14,27 +14,27 @@ use shiftboss_actors::store::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
-use super::answers::Answer;
-use super::batch::Batch;
-use super::connection::{CALL_MAX, limited, unanswered};
-use super::error::classify;
-use super::store::misunderstood;
+use super::{Outcomes, PostgresStore, misunderstood};
+use crate::stores::postgres::answers::Answer;
+use crate::stores::postgres::batch::Batch;
+use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
+use crate::stores::postgres::error::classify;
 
 /// What the functions are told of the daemon that speaks for a relay.
-pub(super) struct Speaker {
-    pub(super) daemon: i32,
-    pub(super) epoch: i64,
-    pub(super) lease: i64,
-    pub(super) max_expired: i32,
-    pub(super) max_tasks: i64,
-    pub(super) takeover: i64,
+struct Speaker {
+    daemon: i32,
+    epoch: i64,
+    lease: i64,
+    max_expired: i32,
+    max_tasks: i64,
+    takeover: i64,
     /// The second of its last call, and how far classic leases had been gone through then.
-    pub(super) seen: i64,
-    pub(super) expired_to: i64,
+    seen: i64,
+    expired_to: i64,
 }
 
 /// Whether an operation is about relays.
-pub(super) fn is_of_relays(operation: &Operation) -> bool {
+fn is_of_relays(operation: &Operation) -> bool {
     matches!(
         operation,
         Operation::JoinRelay(_)
@@ -46,9 +46,58 @@ pub(super) fn is_of_relays(operation: &Operation) -> bool {
     )
 }
 
+impl PostgresStore {
+    /// What relays asked is carried out first, each request for itself: those that were are answered again if the rest fails,
+    /// and is asked again.
+    pub(super) async fn apply_with_relays(
+        &mut self,
+        operations: Vec<Operation>,
+    ) -> StoreResult<Outcomes> {
+        if !operations.iter().any(is_of_relays) {
+            return self.apply_now(&operations).await;
+        }
+        let mut relayed = Vec::new();
+        for operation in operations.iter().filter(|operation| is_of_relays(operation)) {
+            relayed.push(self.relay(operation).await?);
+        }
+        let own: Vec<Operation> =
+            operations.iter().filter(|operation| !is_of_relays(operation)).cloned().collect();
+        let own = if own.is_empty() { Vec::new() } else { self.apply_now(&own).await? };
+        let (mut relayed, mut own) = (relayed.into_iter(), own.into_iter());
+        let outcomes = operations
+            .iter()
+            .map(|operation| if is_of_relays(operation) { relayed.next() } else { own.next() });
+        outcomes.collect::<Option<_>>().ok_or_else(|| misunderstood("it did not answer all"))
+    }
+
+    async fn relay(&mut self, operation: &Operation) -> StoreResult<Result<Outcome, Rejected>> {
+        self.membership.failure()?;
+        let joined = self.joined().await?;
+        let speaker = Speaker {
+            daemon: joined.daemon,
+            epoch: joined.epoch,
+            lease: self.options.policy.lease(),
+            max_expired: i32::try_from(self.options.max_expired_leases).unwrap_or(i32::MAX),
+            max_tasks: i64::from(self.options.max_single_tasks),
+            takeover: i64::try_from(self.identity.takeover.as_secs()).unwrap_or(i64::MAX),
+            seen: self.seen,
+            expired_to: self.expired_to,
+        };
+        let outcome = speaker.carry_out(&joined.connection.client, operation).await;
+        // Whether it was carried out is not known: the relay asks again.
+        if !joined.connection.client.is_closed() {
+            self.joined = Some(joined);
+        }
+        if outcome.is_ok() && operation.may_bring_work() {
+            self.membership.tell_work();
+        }
+        outcome
+    }
+}
+
 impl Speaker {
     /// Carries one such operation out.
-    pub(super) async fn carry_out(
+    async fn carry_out(
         &self,
         client: &Client,
         operation: &Operation,
