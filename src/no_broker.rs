@@ -10,6 +10,7 @@ use shiftboss_actors::service::Service;
 use shiftboss_actors::store::{JoinedRelay, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
+use crate::stores::Polls;
 use crate::url::Url;
 pub(crate) use report::{
     BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
@@ -26,6 +27,7 @@ pub struct RelayLink {
     pub(crate) broker: Broker,
     pub(crate) name: String,
     pub(crate) message: MessageSize,
+    pub(crate) polls: Polls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

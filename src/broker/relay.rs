@@ -21,6 +21,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX};
+use crate::stores::Polls;
 use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
 use membership::{Membership, misunderstood};
@@ -32,6 +33,8 @@ pub struct Settings {
     /// Its own among all relays of the installation.
     pub(crate) name: String,
     pub(crate) message: MessageSize,
+    /// How often daemons are asked for work while workers wait.
+    pub(crate) polls: Polls,
 }
 
 /// What one message with rows has at the most.

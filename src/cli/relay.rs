@@ -18,9 +18,11 @@ use crate::config::{self, Checked, values};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
+use crate::stores::Polls;
 use crate::url::Url;
 
 /// Where nothing is said.
+const POLL: Duration = Duration::from_secs(2);
 const MESSAGE_ROWS: u32 = 100;
 const MESSAGE_BYTES: u32 = 256 * 1024;
 /// The most that may be said.
@@ -85,6 +87,14 @@ pub struct RelayOptions {
     )]
     #[serde(default, deserialize_with = "message_bytes_of_file")]
     message_bytes: Option<u32>,
+    /// How often daemons are asked for work while workers wait and no hints arrive [default: 2s]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = values::parse_interval)]
+    #[serde(default, deserialize_with = "values::interval")]
+    poll: Option<Duration>,
+    /// The same while hints arrive [default: 30s]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = values::parse_interval)]
+    #[serde(default, deserialize_with = "values::interval")]
+    poll_notified: Option<Duration>,
     /// Accept the directory at INPUT_DIR at this start, even if it is another one than before
     #[arg(
         long,
@@ -133,6 +143,7 @@ impl RelayOptions {
             ($($key:ident)*) => { $(self.$key = self.$key.or(others.$key);)* };
         }
         fall_back!(broker input_dir socket name broker_prefix message_rows message_bytes);
+        fall_back!(poll poll_notified);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
         fall_back!(max_connections log_format log_level);
         self
@@ -204,6 +215,10 @@ impl RelaySettings {
                 message: MessageSize {
                     rows: said.message_rows.unwrap_or(MESSAGE_ROWS) as usize,
                     bytes: said.message_bytes.unwrap_or(MESSAGE_BYTES) as usize,
+                },
+                polls: Polls {
+                    alone: said.poll.unwrap_or(POLL),
+                    notified: said.poll_notified.unwrap_or(Polls::default().notified),
                 },
             },
             input: absolute(said.input_dir.ok_or_else(|| missing("INPUT_DIR"))?)?,

@@ -10,18 +10,20 @@ use shiftboss_actors::store::Changed;
 use shiftboss_protocol::backoff::random;
 use tokio::time::Instant;
 
+use crate::stores::Polls;
+
 /// Hints that come closer together are taken for one.
 const HINTS_APART: Duration = Duration::from_millis(100);
 /// All relays hear a hint at once: each looks after a random part of this.
 const SPREAD: Duration = Duration::from_millis(50);
 /// Daemons send a hint each half a minute, if nothing else: without one for longer, none arrives.
 const HINTS_TRUSTED: Duration = Duration::from_secs(70);
-/// How long waiting workers may wait without a look while hints arrive, and while they do not.
-const LOOK_HINTED: Duration = Duration::from_secs(30);
-const LOOK_ALONE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-pub(super) struct ChangeSignal(Mutex<State>);
+pub(super) struct ChangeSignal {
+    polls: Polls,
+    state: Mutex<State>,
+}
 
 #[derive(Default)]
 struct State {
@@ -37,8 +39,12 @@ struct State {
 }
 
 impl ChangeSignal {
+    pub(super) fn new(polls: Polls) -> Self {
+        Self { polls, state: Mutex::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn raise(&self, changed: Changed) {
@@ -90,7 +96,7 @@ impl ChangeSignal {
 
     pub(super) fn look_every(&self) -> Duration {
         let is_hinted = self.state().last_hint.is_some_and(|last| last.elapsed() < HINTS_TRUSTED);
-        if is_hinted { LOOK_HINTED } else { LOOK_ALONE }
+        if is_hinted { self.polls.notified } else { self.polls.alone }
     }
 }
 
@@ -109,7 +115,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn hints_without_end_are_looked_after() {
         let signal = Arc::new(ChangeSignal::default());
-        assert_eq!(signal.look_every(), LOOK_ALONE);
+        assert_eq!(signal.look_every(), Polls::default().alone);
         let mut looks = 0;
         for _ in 0..40 {
             signal.note_hint();
@@ -119,9 +125,9 @@ mod tests {
             }
         }
         assert!((4..=25).contains(&looks), "{looks}");
-        assert_eq!(signal.look_every(), LOOK_HINTED);
+        assert_eq!(signal.look_every(), Polls::default().notified);
         tokio::time::sleep(HINTS_TRUSTED).await;
-        assert_eq!(signal.look_every(), LOOK_ALONE);
+        assert_eq!(signal.look_every(), Polls::default().alone);
     }
 
     /// One hint is told within a twentieth of a second.

@@ -40,7 +40,6 @@ pub(super) struct Membership {
     pub(super) signals: Signals,
 }
 
-#[derive(Default)]
 pub(super) struct Signals {
     pub(super) jobs: Arc<ChangeSignal>,
     pub(super) lists: Arc<ChangeSignal>,
@@ -90,7 +89,9 @@ impl Membership {
         client.close().await;
         let installation = Arc::clone(&found.installation);
         let state = State { joined: None, reconnect: Reconnect::new(RECONNECT) };
-        let (state, signals) = (Mutex::new(state), Signals::default());
+        let jobs = Arc::new(ChangeSignal::new(settings.polls));
+        let signals = Signals { jobs, lists: Arc::default() };
+        let state = Mutex::new(state);
         Ok((Self { settings, process, installation, state, signals }, found))
     }
 
