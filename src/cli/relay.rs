@@ -231,7 +231,8 @@ fn missing(what: &str) -> Failure {
     ))
 }
 
-#[cfg(all(test, feature = "rabbitmq"))]
+#[cfg(feature = "rabbitmq")]
+#[cfg(test)]
 mod tests {
     use clap::Parser;
 
