@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres soak soak-postgres
+.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -95,6 +95,12 @@ bench-postgres: ## Measure the queue on PostgreSQL beside graphile-worker, and w
 	cargo build --release --locked -p shiftboss -p shiftboss-bench
 	SHIFTBOSS_SERVER_SETTINGS="-c shared_buffers=1GB -c max_wal_size=4GB" sh tests/postgres-server.sh \
 		target/release/shiftboss-bench postgres $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
+
+# BENCH="--rows 1,2 --seconds 2" measures a part. The broker is one of its own, in TMPDIR, which must be on a disk;
+# SHIFTBOSS_TEST_BROKER names another.
+bench-broker: ## Measure relays beside the bare broker and the daemon, and write docs/benchmarks.md (5 minutes)
+	cargo build --release --locked -p shiftboss -p shiftboss-bench
+	sh tests/broker-server.sh target/release/shiftboss-bench broker $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
 # SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
 # First 20,000 random histories of each kind against the store's model (TMPDIR in memory makes that quick), and ten power

@@ -61,7 +61,11 @@ impl fmt::Display for Broker {
     }
 }
 
-pub(crate) fn service(broker: Broker, _: Vec<String>) -> Result<Box<dyn Service>, Failure> {
+pub(crate) fn service(
+    broker: Broker,
+    _: Vec<String>,
+    _: bool,
+) -> Result<Box<dyn Service>, Failure> {
     refused(&broker.0)
 }
 

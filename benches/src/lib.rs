@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod bare;
+pub mod broker;
 pub mod load;
 pub mod postgres;
 pub mod protocol;

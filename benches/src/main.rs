@@ -1,6 +1,6 @@
 //! `make bench`: measures shiftboss beside what a user would otherwise run, in one run on one
 //! machine, prints a table, and writes it to docs/benchmarks.md. `make bench-spool`: [`spool`]. `make bench-postgres`:
-//! [`postgres`].
+//! [`postgres`]. `make bench-broker`: [`broker`].
 //!
 //! It drives the built binary from outside; only rows 2 and 14 call the store itself.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use shiftboss_bench::bare::Kind;
+use shiftboss_bench::broker;
 use shiftboss_bench::load::{self, Plan};
 use shiftboss_bench::postgres;
 use shiftboss_bench::protocol::Protocol;
@@ -74,6 +75,8 @@ enum Task {
     },
     /// Measure the queue on a PostgreSQL server beside graphile-worker
     Postgres(postgres::Setting),
+    /// Measure relays on a RabbitMQ broker
+    Broker(broker::Setting),
 }
 
 fn main() -> io::Result<()> {
@@ -94,6 +97,12 @@ fn main() -> io::Result<()> {
             let (machine, figures) = postgres::rows(&arguments.program.canonicalize()?, &setting)?;
             if let Some(document) = &arguments.write {
                 report::write(document, report::BENCH_POSTGRES, &machine, &figures)?;
+            }
+        }
+        Some(Task::Broker(setting)) => {
+            let (machine, figures) = broker::rows(&arguments.program.canonicalize()?, &setting)?;
+            if let Some(document) = &arguments.write {
+                report::write(document, report::BENCH_BROKER, &machine, &figures)?;
             }
         }
         None => table(&arguments)?,

@@ -17,6 +17,8 @@ pub const BENCH: &str = "<!-- figures: written by `make bench` -->";
 pub const BENCH_SPOOL: &str = "<!-- figures: written by `make bench-spool` -->";
 /// The same for those of the queue on a PostgreSQL server.
 pub const BENCH_POSTGRES: &str = "<!-- figures: written by `make bench-postgres` -->";
+/// The same for those of relays.
+pub const BENCH_BROKER: &str = "<!-- figures: written by `make bench-broker` -->";
 const END: &str = "<!-- end of figures -->";
 
 /// One line of the table.

@@ -57,6 +57,17 @@ impl Server {
         Self::serve(program, home, url, &["--daemon-name", name], Protocol::Leased)
     }
 
+    /// A relay of the daemon that has this prefix on the broker. It is spoken to as `shiftboss work` does.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn relay(program: &Path, home: &Path, broker: &str, prefix: &str) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(["relay", "--name", "bench", "--broker-prefix", prefix]);
+        command.args([broker, "input", "socket"]);
+        Self::start(command, program, Protocol::Leased, home, "")
+    }
+
     fn serve(
         program: &Path,
         home: &Path,
@@ -122,8 +133,16 @@ impl Server {
         if self.child.try_wait()?.is_some() { Err(self.failed()?) } else { Ok(()) }
     }
 
+    /// What it said.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(&self) -> io::Result<String> {
+        fs::read_to_string(self.home.join("server.log"))
+    }
+
     fn failed(&self) -> io::Result<io::Error> {
-        let log = fs::read_to_string(self.home.join("server.log"))?;
+        let log = self.log()?;
         Ok(io::Error::other(format!("{:?} failed: {log}", self.program)))
     }
 
@@ -181,6 +200,15 @@ impl Server {
             kib.parse::<f64>().unwrap_or(0.0) / 1024.0
         };
         Ok((field("VmRSS:"), field("VmHWM:")))
+    }
+
+    /// Kills it, and returns when it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
     }
 
     /// Stops it cleanly.

@@ -50,8 +50,13 @@ pub(crate) struct Opened {
 }
 
 /// What has a daemon serve relays; operators' orders are taken from those that are named.
-pub(crate) fn service(broker: Broker, operators: Vec<String>) -> Result<Box<dyn Service>, Failure> {
-    Ok(Box::new(server::Relays::new(broker, operators)))
+/// `is_shared`: several daemons have the queue.
+pub(crate) fn service(
+    broker: Broker,
+    operators: Vec<String>,
+    is_shared: bool,
+) -> Result<Box<dyn Service>, Failure> {
+    Ok(Box::new(server::Relays::new(broker, operators, is_shared)))
 }
 
 /// Looks at a broker.

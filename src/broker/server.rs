@@ -5,6 +5,7 @@
 //! letter, with the reason.
 
 mod backlog;
+mod installation;
 mod rows;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use actix::Addr;
 use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
 use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
@@ -25,13 +27,14 @@ use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
-    JoinRelay, LoseRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed, Relays as KnownRelays,
-    Request as StoreRequest, StoreError, StoreResult,
+    Installation, JoinRelay, LoseRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed,
+    Relays as KnownRelays, Request as StoreRequest, StoreError, StoreResult,
 };
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
@@ -44,6 +47,8 @@ use super::message::{Reply, Request, Unfit, check, decode, encode};
 const PREFETCH: u16 = 256;
 /// How long storage may take for one.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stop waits for what was taken.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Hints follow each other no faster, and no slower even if there is nothing to tell.
@@ -57,13 +62,15 @@ pub(crate) struct Relays {
     broker: Broker,
     /// Relays whose workers may be operators.
     operators: Vec<String>,
+    /// Several daemons have the queue.
+    is_shared: bool,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     server: Weak<Server>,
 }
 
 impl Relays {
-    pub(crate) fn new(broker: Broker, operators: Vec<String>) -> Self {
-        Self { broker, operators, running: None, server: Weak::new() }
+    pub(crate) fn new(broker: Broker, operators: Vec<String>, is_shared: bool) -> Self {
+        Self { broker, operators, is_shared, running: None, server: Weak::new() }
     }
 }
 
@@ -77,17 +84,16 @@ impl Service for Relays {
         let server = Rc::new(Server {
             broker: self.broker.clone(),
             operators: self.operators.clone(),
+            is_shared: self.is_shared,
             storage: links.storage,
             liveness: RefCell::default(),
+            tasks: TaskTracker::new(),
             backlog: RefCell::default(),
         });
         self.server = Rc::downgrade(&server);
         let task = actix_rt::spawn(async move {
             let _exit_notifier = exit_notifier;
-            tokio::select! {
-                _ = stopped => {}
-                () = server.run() => {}
-            }
+            server.run(stopped).await;
         });
         self.running = Some((stop, task));
     }
@@ -112,39 +118,79 @@ impl Service for Relays {
 struct Server {
     broker: Broker,
     operators: Vec<String>,
+    is_shared: bool,
     storage: Addr<StorageActor>,
+    /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
+    /// a relay says.
     liveness: RefCell<Liveness>,
+    /// Messages that were taken and are not answered yet.
+    tasks: TaskTracker,
     /// `None`: there is no connection.
     backlog: RefCell<Option<Backlog>>,
 }
 
 impl Server {
-    /// Serves over one connection after the other.
-    async fn run(self: Rc<Self>) {
+    /// Serves over one connection after the other, until it is stopped.
+    async fn run(self: Rc<Self>, mut stopped: oneshot::Receiver<()>) {
         let work = Arc::new(Notify::new());
         self.storage.do_send(FollowWork(Arc::clone(&work)));
         let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         loop {
             let begun = Instant::now();
-            let error = match self.serve(&work).await {
-                Ok(never) => match never {},
-                Err(error) => error,
-            };
+            let Err(error) = self.serve(&work, &mut stopped).await else { return };
             self.backlog.replace(None);
             if begun.elapsed() > RECONNECT.1 {
                 backoff.reset();
             }
             let delay = shortened(backoff.next_delay());
             warn!(%error, delay_ms = delay.as_millis(), "The broker cannot be used: relays wait.");
-            sleep(delay).await;
+            tokio::select! {
+                () = sleep(delay) => {}
+                _ = &mut stopped => return,
+            }
         }
     }
 
-    /// Serves until something fails.
-    async fn serve(self: &Rc<Self>, work: &Notify) -> StoreResult<std::convert::Infallible> {
+    /// Serves until something fails, or it is stopped: then what was taken is answered, and the rest left to the next daemon.
+    async fn serve(
+        self: &Rc<Self>,
+        work: &Notify,
+        stopped: &mut oneshot::Receiver<()>,
+    ) -> StoreResult<()> {
+        let (link, requests, rows) = tokio::select! {
+            opened = self.open() => opened?,
+            _ = &mut *stopped => return Ok(()),
+        };
+        info!(broker = %self.broker, "Relays are served.");
+        let error = tokio::select! {
+            error = self.take(&link, requests) => error,
+            error = rows::take(self, &link, rows) => error,
+            error = self.hint(&link, work) => error,
+            never = self.expire_silent(), if !self.is_shared => match never {},
+            never = self.watch_backlog(&link) => match never {},
+            _ = stopped => {
+                self.tasks.close();
+                let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
+                link.close().await;
+                return Ok(());
+            }
+        };
+        Err(self.broker.classify(&error))
+    }
+
+    /// Connects, and begins to take requests and rows.
+    async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, SelectAll<Consumer>)> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
+        let declared = timeout(CALL_MAX, self.broker.topology.declare(&link.channel)).await;
+        let declared =
+            declared.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
+        declared.map_err(|error| self.broker.classify(&error))?;
+        if self.is_shared {
+            let installation = self.ask(Installation).await?;
+            installation::claim(&self.broker, &link, &installation).await?;
+        }
         let opened = timeout(CALL_MAX, async {
-            Ok((self.open(&link).await?, rows::open(self, &link).await?))
+            Ok((self.consume(&link).await?, rows::open(self, &link).await?))
         });
         let opened =
             opened.await.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
@@ -152,22 +198,15 @@ impl Server {
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         self.backlog.replace(Some(Backlog::default()));
-        info!(broker = %self.broker, "Relays are served.");
-        tokio::select! {
-            error = self.take(&link, requests) => Err(self.broker.classify(&error)),
-            error = rows::take(self, &link, rows) => Err(self.broker.classify(&error)),
-            error = self.hint(&link, work) => Err(self.broker.classify(&error)),
-            never = self.expire_silent() => match never {},
-            never = self.watch_backlog(&link) => match never {},
-        }
+        Ok((link, requests, rows))
     }
 
-    async fn open(&self, link: &Link) -> lapin::Result<Consumer> {
-        self.broker.topology.declare(&link.channel).await?;
+    async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
         // A second daemon with another queue would split the relays between them.
-        let options = BasicConsumeOptions { exclusive: true, ..BasicConsumeOptions::default() };
+        let exclusive = !self.is_shared;
+        let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
         link.channel
             .basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default())
             .await
@@ -179,7 +218,10 @@ impl Server {
             match requests.next().await {
                 Some(Ok(delivery)) => {
                     let (server, link) = (Rc::clone(self), Rc::clone(link));
-                    actix_rt::spawn(async move { server.handle(&link, delivery).await });
+                    let tasks = server.tasks.clone();
+                    actix_rt::spawn(tasks.track_future(async move {
+                        server.handle(&link, delivery).await;
+                    }));
                 }
                 Some(Err(error)) => return error,
                 None => return ended(),
@@ -255,7 +297,8 @@ impl Server {
 
     async fn join(&self, asked: JoinRelay) -> StoreResult<Reply> {
         let (name, process) = (Arc::clone(&asked.name), Arc::clone(&asked.process));
-        if self.liveness.borrow().is_taken(&name, &process, Instant::now()) {
+        let is_taken = self.liveness.borrow().is_taken(&name, &process, Instant::now());
+        if is_taken && !self.is_shared {
             return Err(StoreError::Rejected(format!(
                 "another relay has the name {name}: give this one another with --name"
             )));
@@ -271,7 +314,7 @@ impl Server {
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place.
     async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
-        let operators = self.may_operate(epoch);
+        let operators = self.may_operate(epoch).await?;
         let refused: Vec<Option<Rejected>> = operations
             .iter()
             .map(|operation| check(operation, operators).err().map(|why| Rejected(why.to_string())))
@@ -293,9 +336,17 @@ impl Server {
         }
     }
 
-    fn may_operate(&self, epoch: i64) -> bool {
+    async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {
+        if self.operators.is_empty() {
+            return Ok(false);
+        }
+        if self.is_shared && self.liveness.borrow().name(epoch).is_none() {
+            // It has joined at another daemon, or is gone.
+            let known = self.ask(KnownRelays).await?;
+            self.liveness.borrow_mut().reset(known, Instant::now());
+        }
         let liveness = self.liveness.borrow();
-        liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name))
+        Ok(liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name)))
     }
 
     /// A relay is taken for dead: what it had leased is this daemon's.

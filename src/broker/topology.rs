@@ -37,6 +37,11 @@ impl Topology {
         format!("{}dead", self.prefix)
     }
 
+    /// The queue that says which queue of tasks the prefix is for.
+    pub(super) fn installation(&self) -> String {
+        format!("{}installation", self.prefix)
+    }
+
     /// The exchange to which relays send rows of lists, under their [range](Self::range_key).
     pub(super) fn rows(&self) -> String {
         format!("{}write", self.prefix)
@@ -65,8 +70,11 @@ impl Topology {
             arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
             (self.rows_of(range), arguments)
         });
-        let others =
-            [(self.requests(), limited(REQUESTS_MAX)), (self.dead(), FieldTable::default())];
+        let others = [
+            (self.requests(), limited(REQUESTS_MAX)),
+            (self.dead(), FieldTable::default()),
+            (self.installation(), limited(1)),
+        ];
         others.into_iter().chain(rows).collect()
     }
 

@@ -27,9 +27,9 @@ use crate::stores::{self, Database, Durability, Joining, Options, Policy};
 use crate::url::Url;
 pub use values::host_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_BROKER,
-    SERVER_ONLY, absolute_database, database_of_file, expired_leases_of_file, lease_of_file, named,
-    parse_lease, polls,
+    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY,
+    absolute_database, database_of_file, expired_leases_of_file, lease_of_file, named, parse_lease,
+    polls,
 };
 pub(super) use values::{
     daemon_name_of_file, mode_of_file, parse_daemon_name, parse_mode, url_of_file,
@@ -247,7 +247,6 @@ impl ServeOptions {
         match &self.database {
             _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
             _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
-            Some(Database::Server(_)) if self.broker.is_some() => Some(SERVER_BROKER),
             Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
             Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
                 Some(PROCESS_SERVER)

@@ -174,7 +174,9 @@ fn services(
         services.push(Box::new(intake(path)?));
     }
     if let Some(broker) = &settings.broker {
-        services.push(broker::service(broker.clone(), settings.relay_operators.clone())?);
+        let is_shared = settings.database.file().is_none();
+        let operators = settings.relay_operators.clone();
+        services.push(broker::service(broker.clone(), operators, is_shared)?);
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     // What they get is beside the daemon's own files.

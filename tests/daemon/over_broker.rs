@@ -6,6 +6,7 @@ mod lists;
 mod operators;
 mod outages;
 mod refusals;
+mod shared;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -206,6 +206,9 @@ operations! {
         pub installation: Option<Arc<str>>,
     } => JoinedRelay,
 
+    /// Which queue this is: no other one has the same.
+    Installation => Arc<str>,
+
     /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
     /// carried out once: said again, it is answered as the first time. A batch that only reads has none.
     Relayed {

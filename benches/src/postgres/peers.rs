@@ -1,14 +1,12 @@
 //! Rows 10 and 11: what one daemon does for the workers of another.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::queue::{Queue, daemon};
 use super::{Stage, figure};
-use crate::protocol::Protocol;
 use crate::report::{Figure, ms};
+use crate::rows::waits;
 use crate::servers::new_home;
 
 const DEATHS: usize = 3;
@@ -20,8 +18,6 @@ const LEFT_OUT: &str =
 const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOTICES: usize = 300;
-/// So that the worker waits again before the next line is written.
-const PAUSE: Duration = Duration::from_millis(20);
 
 pub fn rows(stage: &Stage) -> io::Result<Vec<Figure>> {
     let queue = Queue::load(stage, "short", 1_000)?;
@@ -66,24 +62,7 @@ fn notices(stage: &Stage) -> io::Result<Figure> {
     let database = stage.cluster.database("notices", None)?;
     let writer = daemon(stage, &homes[0], &database, "one")?;
     let server = daemon(stage, &homes[1], &database, "other")?;
-    let mut list = File::create(writer.input("bench.1.txt.part"))?;
-    let mut stream = UnixStream::connect(&server.socket)?;
-    let mut answers = BufReader::new(stream.try_clone()?);
-    let (mut request, mut answer) = (Protocol::Leased.ask(), Vec::new());
-    let mut times = Vec::new();
-    for index in 0..NOTICES {
-        stream.write_all(&request)?;
-        std::thread::sleep(PAUSE);
-        let begun = Instant::now();
-        list.write_all(format!("key{index} {index}\n").as_bytes())?;
-        answer.clear();
-        while !Protocol::Leased.is_whole(&answer) {
-            answers.read_until(b'\n', &mut answer)?;
-        }
-        times.push(begun.elapsed());
-        Protocol::Leased.end(&answer, &mut request);
-    }
-    times.sort_unstable();
+    let times = waits(&writer.input("bench.1.txt.part"), &server.socket, NOTICES)?;
     let (half, most) = (times[NOTICES / 2], times[NOTICES * 99 / 100]);
     let shown = format!("p50 {}, p99 {}, max {}", ms(half), ms(most), ms(times[NOTICES - 1]));
     let what =

@@ -1,11 +1,15 @@
-//! Row 13: how soon a line that was written is handed out.
+//! Row 13: how soon a line that was written is handed out. Also what a worker waits for that asked before.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use shiftboss_protocol::client::Worker;
+use shiftboss_protocol::wire::answers::Job;
 
 use super::Setting;
 use crate::report::{Figure, ms};
@@ -14,6 +18,11 @@ use crate::servers::{Server, new_home};
 /// Tries.
 const TRIES: usize = 1000;
 const TARGET: Duration = Duration::from_millis(10);
+const LEASE_SECONDS: u32 = 600;
+/// How long a worker waits for a line.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So that the worker waits before the line is written.
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let home = new_home()?;
@@ -40,6 +49,39 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
         target: "p99 10 ms",
         met: Some(most <= TARGET),
     }])
+}
+
+/// From the write of a line to the job of a worker that waits for it, at whatever daemon or relay; sorted.
+///
+/// # Errors
+/// When the worker gets another job, or none.
+pub fn waits(list: &Path, socket: &Path, lines: usize) -> io::Result<Vec<Duration>> {
+    let mut list = File::create(list)?;
+    let mut worker = Worker::connect(socket, "bench", LEASE_SECONDS).map_err(io::Error::other)?;
+    let mut times = Vec::new();
+    for index in 0..lines {
+        let waiting = thread::spawn(move || {
+            let next = worker.next(PATIENCE);
+            (worker, next, Instant::now())
+        });
+        thread::sleep(PAUSE);
+        let begun = Instant::now();
+        list.write_all(format!("key{index} {index}\n").as_bytes())?;
+        let waited = waiting.join().map_err(|_| io::Error::other("a worker panicked"))?;
+        let (returned, next, answered) = waited;
+        worker = returned;
+        match next.map_err(io::Error::other)? {
+            Ok(Job { attempt: Some(attempt), key, .. })
+                if key == format!("key{index}").as_bytes() =>
+            {
+                times.push(answered.saturating_duration_since(begun));
+                worker.done(attempt, 0).map_err(io::Error::other)?;
+            }
+            other => return Err(io::Error::other(format!("key{index} was answered {other:?}"))),
+        }
+    }
+    times.sort_unstable();
+    Ok(times)
 }
 
 /// One request on a connection of its own, as a shell worker makes it.

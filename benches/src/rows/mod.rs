@@ -13,7 +13,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::report::Figure;
-pub use latency::ask;
+pub use latency::{ask, waits};
 pub use loading::Workers;
 pub use work::cycles;
 

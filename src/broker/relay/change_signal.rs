@@ -7,10 +7,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use shiftboss_actors::store::Changed;
+use shiftboss_protocol::backoff::random;
 use tokio::time::Instant;
 
 /// Hints that come closer together are taken for one.
 const HINTS_APART: Duration = Duration::from_millis(100);
+/// All relays hear a hint at once: each looks after a random part of this.
+const SPREAD: Duration = Duration::from_millis(50);
 /// Daemons send a hint each half a minute, if nothing else: without one for longer, none arrives.
 const HINTS_TRUSTED: Duration = Duration::from_secs(70);
 /// How long waiting workers may wait without a look while hints arrive, and while they do not.
@@ -54,23 +57,17 @@ impl ChangeSignal {
         self.state().lost == Some(epoch)
     }
 
-    /// There may be work. However fast hints come, it is looked for: at once, or a little later for all that came meanwhile.
+    /// There may be work. However fast hints come, it is looked for: soon, or a little later for all that came meanwhile.
     pub(super) fn note_hint(self: &std::sync::Arc<Self>) {
         let now = Instant::now();
         let mut state = self.state();
         state.last_hint = Some(now);
-        let next = state.last_raised.map_or(now, |last| last + HINTS_APART);
-        if state.is_due {
+        if std::mem::replace(&mut state.is_due, true) {
             return;
         }
-        if next <= now {
-            state.last_raised = Some(now);
-            drop(state);
-            return self.raise(Changed::Queue);
-        }
-        state.is_due = true;
+        let earliest = state.last_raised.map_or(now, |last| (last + HINTS_APART).max(now));
         drop(state);
-        let signal = std::sync::Arc::clone(self);
+        let (signal, next) = (std::sync::Arc::clone(self), earliest + random_part(SPREAD));
         tokio::spawn(async move {
             tokio::time::sleep_until(next).await;
             let mut state = signal.state();
@@ -95,6 +92,10 @@ impl ChangeSignal {
         let is_hinted = self.state().last_hint.is_some_and(|last| last.elapsed() < HINTS_TRUSTED);
         if is_hinted { LOOK_HINTED } else { LOOK_ALONE }
     }
+}
+
+fn random_part(of: Duration) -> Duration {
+    of * u32::from(random() as u8) / 256
 }
 
 #[cfg(test)]
@@ -123,13 +124,14 @@ mod tests {
         assert_eq!(signal.look_every(), LOOK_ALONE);
     }
 
-    /// One hint is told at once.
+    /// One hint is told within a twentieth of a second.
     #[tokio::test(start_paused = true)]
-    async fn a_hint_is_heard_at_once() {
+    async fn a_hint_is_heard_soon() {
         let signal = Arc::new(ChangeSignal::default());
         let context = Context::from_waker(Waker::noop());
         assert!(signal.poll(&context).is_pending());
         signal.note_hint();
+        tokio::time::sleep(SPREAD).await;
         assert_eq!(signal.poll(&context), Poll::Ready(Changed::Queue));
         signal.lose(7);
         assert!(signal.is_lost(7) && !signal.is_lost(8));

@@ -14,9 +14,7 @@ use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
-use shiftboss_actors::store::{
-    ADDED_ROWS, AddRelayedRows, RANGES, RelayedRows, RowsAnswer, StoreError,
-};
+use shiftboss_actors::store::{AddRelayedRows, RANGES, RelayedRows, RowsAnswer, StoreError};
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
@@ -29,6 +27,9 @@ use crate::broker::topology::Topology;
 
 /// Messages of a range that are taken before the first of them is answered.
 const PREFETCH: u16 = 32;
+/// Rows that are added at once: those of the messages of one relay lie near each other in the store, and the more of them share a
+/// transaction, the fewer pages are written twice. A worker's request waits for one such transaction.
+const ROWS_AT_ONCE: usize = 1_000;
 /// Additions that are asked of storage at once: one is under way, and the next one waits there.
 const AT_ONCE: usize = 2;
 /// Delays before storage is asked again.
@@ -96,7 +97,7 @@ pub(super) async fn take(
             None => return ended(),
         };
         let mut rows = taken.iter().map(Taken::rows).sum::<usize>();
-        while rows < ADDED_ROWS {
+        while rows < ROWS_AT_ONCE {
             match messages.next().now_or_never() {
                 Some(Some(Ok(next))) => {
                     taken.push(Taken::new(next));
@@ -108,7 +109,10 @@ pub(super) async fn take(
             }
         }
         let (server, link) = (Rc::clone(server), Rc::clone(link));
-        actix_rt::spawn(async move { handle(&server, &link, taken, permit).await });
+        let tasks = server.tasks.clone();
+        actix_rt::spawn(tasks.track_future(async move {
+            handle(&server, &link, taken, permit).await;
+        }));
     }
 }
 

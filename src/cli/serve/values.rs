@@ -27,8 +27,6 @@ pub(super) const PROCESS_SERVER: &str =
 pub(super) const SERVER_ONLY: &str = "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL";
 pub(super) const CLASSIC_BROKER: &str =
     "the classic rules know no relays: leave out broker or classic";
-pub(super) const SERVER_BROKER: &str =
-    "a queue on a server takes no relays yet: leave out broker, or give a database in a file";
 pub(super) const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
 

@@ -179,11 +179,6 @@ fn step(operation: &Operation) -> Step<'_> {
             Step { name: Some(&it.0.name), ..with("note_fetcher", record) }
         }
         Op::ForgetFetcher(it) => Step { name: Some(&it.0), ..named("forget_fetcher") },
-        // Rejected with the answer.
-        Op::JoinRelay(_) | Op::Relayed(_) | Op::AddRelayedRows(_) | Op::LoseRelay(_) => {
-            named("probe")
-        }
-        Op::Relays(_) => named("has_work"),
         Op::Probe(_) => named("probe"),
         Op::Runs(_) => named("runs"),
         Op::Leases(_) => named("leases"),
@@ -192,6 +187,8 @@ fn step(operation: &Operation) -> Step<'_> {
         Op::WhyIdle(_) => Step { code: Some(i64::from(IDLE_COUNT_MAX)), ..named("why_idle") },
         Op::AcceptedEntries(_) => named("accepted_entries"),
         Op::FetcherRecords(_) => named("fetcher_records"),
+        // Of relays: those have calls of their own, and are not put into a batch.
+        _ => named("probe"),
     }
 }
 

@@ -16,6 +16,7 @@ mod notices;
 mod password;
 mod peers;
 mod reader;
+mod relays;
 mod schema;
 mod standstill;
 mod store;

@@ -14,21 +14,24 @@ use super::connection::unanswered;
 use super::error::classify;
 
 /// What each version adds, from the first one on.
-pub(super) const VERSIONS: &[&[&str]] = &[&[
-    include_str!("schema/0001_tables.sql"),
-    include_str!("schema/daemons.sql"),
-    include_str!("schema/rule.sql"),
-    include_str!("schema/counts.sql"),
-    include_str!("schema/tasks.sql"),
-    include_str!("schema/jobs.sql"),
-    include_str!("schema/classic.sql"),
-    include_str!("schema/ended.sql"),
-    include_str!("schema/operations.sql"),
-    include_str!("schema/takeover.sql"),
-    include_str!("schema/forget.sql"),
-    include_str!("schema/apply.sql"),
-    include_str!("schema/views.sql"),
-]];
+pub(super) const VERSIONS: &[&[&str]] = &[
+    &[
+        include_str!("schema/0001_tables.sql"),
+        include_str!("schema/daemons.sql"),
+        include_str!("schema/rule.sql"),
+        include_str!("schema/counts.sql"),
+        include_str!("schema/tasks.sql"),
+        include_str!("schema/jobs.sql"),
+        include_str!("schema/classic.sql"),
+        include_str!("schema/ended.sql"),
+        include_str!("schema/operations.sql"),
+        include_str!("schema/takeover.sql"),
+        include_str!("schema/forget.sql"),
+        include_str!("schema/apply.sql"),
+        include_str!("schema/views.sql"),
+    ],
+    &[include_str!("schema/0002_relays.sql")],
+];
 /// The oldest version that works on the newest one's schema: functions that its daemons call, and what its `status` and other
 /// questions read, have stayed, and mean what they meant. So daemons of these versions need not be stopped for an update.
 const OLDEST: usize = 1;

@@ -28,6 +28,7 @@ use super::companion::accompany;
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify, is_undone};
 use super::membership::{Identity, Membership};
+use super::relays::{Speaker, is_of_relays};
 use super::schema;
 use super::standstill::{Asked, wait_out};
 use crate::boot_time::boot_time;
@@ -205,6 +206,50 @@ impl PostgresStore {
         Ok(joined)
     }
 
+    /// What relays asked is carried out first, each request for itself: those that were are answered again if the rest fails,
+    /// and is asked again.
+    async fn apply_with_relays(&mut self, operations: Vec<Operation>) -> StoreResult<Outcomes> {
+        if !operations.iter().any(is_of_relays) {
+            return self.apply_now(&operations).await;
+        }
+        let mut relayed = Vec::new();
+        for operation in operations.iter().filter(|operation| is_of_relays(operation)) {
+            relayed.push(self.relay(operation).await?);
+        }
+        let own: Vec<Operation> =
+            operations.iter().filter(|operation| !is_of_relays(operation)).cloned().collect();
+        let own = if own.is_empty() { Vec::new() } else { self.apply_now(&own).await? };
+        let (mut relayed, mut own) = (relayed.into_iter(), own.into_iter());
+        let outcomes = operations
+            .iter()
+            .map(|operation| if is_of_relays(operation) { relayed.next() } else { own.next() });
+        outcomes.collect::<Option<_>>().ok_or_else(|| misunderstood("it did not answer all"))
+    }
+
+    async fn relay(&mut self, operation: &Operation) -> StoreResult<Result<Outcome, Rejected>> {
+        self.membership.failure()?;
+        let joined = self.joined().await?;
+        let speaker = Speaker {
+            daemon: joined.daemon,
+            epoch: joined.epoch,
+            lease: self.options.policy.lease(),
+            max_expired: i32::try_from(self.options.max_expired_leases).unwrap_or(i32::MAX),
+            max_tasks: i64::from(self.options.max_single_tasks),
+            takeover: i64::try_from(self.identity.takeover.as_secs()).unwrap_or(i64::MAX),
+            seen: self.seen,
+            expired_to: self.expired_to,
+        };
+        let outcome = speaker.carry_out(&joined.connection.client, operation).await;
+        // Whether it was carried out is not known: the relay asks again.
+        if !joined.connection.client.is_closed() {
+            self.joined = Some(joined);
+        }
+        if outcome.is_ok() && operation.may_bring_work() {
+            self.membership.tell_work();
+        }
+        outcome
+    }
+
     async fn apply_now(&mut self, operations: &[Operation]) -> StoreResult<Outcomes> {
         // It may have adopted jobs of a dead daemon, classic ones among them that only that one has seen.
         if operations.iter().any(|operation| matches!(operation, Operation::Leases(_))) {
@@ -363,7 +408,7 @@ impl Drop for PostgresStore {
     }
 }
 
-fn misunderstood(text: &str) -> StoreError {
+pub(super) fn misunderstood(text: &str) -> StoreError {
     StoreError::Fatal(format!(
         "the functions of the schema shiftboss are not those of this version: {text}"
     ))
@@ -372,7 +417,7 @@ fn misunderstood(text: &str) -> StoreError {
 impl Store for PostgresStore {
     /// Time is the server's.
     fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
-        Box::pin(async move { self.apply_now(&batch).await })
+        Box::pin(self.apply_with_relays(batch))
     }
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {

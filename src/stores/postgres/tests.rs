@@ -9,6 +9,7 @@ mod faults;
 mod forget;
 mod moves;
 mod outside;
+mod relays;
 mod support;
 mod takeover;
 mod tls;

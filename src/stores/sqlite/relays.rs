@@ -82,8 +82,8 @@ impl Session<'_> {
         Ok(JoinedRelay { epoch, installation, is_paused: self.queue.paused, input_directory })
     }
 
-    /// Made when the first relay joins.
-    fn installation(&self) -> Result<Arc<str>> {
+    /// Made when it is asked for first.
+    pub(super) fn installation(&self) -> Result<Arc<str>> {
         if let Some(known) = state(self.connection, "installation")? {
             return Ok(known.into());
         }

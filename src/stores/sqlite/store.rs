@@ -314,6 +314,7 @@ impl Session<'_> {
             Op::ForgetAccepted(it) => Out::ForgetAccepted(self.forget_entry(&it.0)?),
             Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),
             Op::ForgetFetcher(it) => Out::ForgetFetcher(self.forget_record(&it.0)?),
+            Op::Installation(_) => Out::Installation(self.installation()?),
             Op::JoinRelay(it) => Out::JoinRelay(self.join_relay(it, now)?),
             // One within another is nobody's.
             Op::Relayed(_) => Out::Relayed(RelayAnswer::Lost),

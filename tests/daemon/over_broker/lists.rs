@@ -289,3 +289,35 @@ fn connections_are_cut_with_rows_on_the_way() {
     }
     assert_eq!(waiting(&installation.prefix), 0);
 }
+
+/// The broker loses everything with rows and requests on the way: the daemon makes the topology again, and all is sent again.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn the_broker_loses_everything() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let relay = installation.relay_by(&proxy.url, "r");
+    add_alpha(&relay.site);
+    let away = installation.kill();
+    relay.site.append("f.1.txt.part", lines(0..2_000, "1"));
+    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    let prefix = away.prefix.clone();
+    with_channel(async |channel| {
+        for range in 0..16 {
+            let queue = rows_queue(&prefix, range);
+            channel.queue_delete(queue.into(), Default::default()).await.unwrap();
+        }
+        for queue in ["request", "dead"] {
+            let queue = format!("{prefix}{queue}");
+            channel.queue_delete(queue.into(), Default::default()).await.unwrap();
+        }
+        for exchange in ["write", "hint"] {
+            let exchange = format!("{prefix}{exchange}");
+            channel.exchange_delete(exchange.into(), Default::default()).await.unwrap();
+        }
+    });
+    proxy.refuse();
+    let installation = away.restart();
+    proxy.release();
+    installation.wait_runs(&["f|1|0|2001|0"]);
+}

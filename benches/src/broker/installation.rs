@@ -1,0 +1,65 @@
+//! A daemon that serves relays, and its relays, each in a directory of its own.
+//!
+//! Each has names of its own on the broker; the queues stay there when it is gone.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::Stage;
+use super::client::Client;
+use crate::servers::{Server, new_home};
+
+/// A daemon with a queue in a file. It has ended when this is dropped.
+pub struct Installation {
+    pub daemon: Server,
+    home: TempDir,
+    prefix: String,
+}
+
+/// A relay of it.
+pub struct Relay {
+    pub server: Server,
+    _home: TempDir,
+}
+
+impl Installation {
+    pub fn start(stage: &Stage) -> io::Result<Self> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let (home, prefix) = (new_home()?, format!("bench-{}-{number}.", std::process::id()));
+        let flags = ["--broker", &stage.setting.broker, "--broker-prefix", &prefix];
+        let mut daemon = Server::shiftboss(stage.program, home.path(), &flags)?;
+        // Queues are declared before.
+        daemon.wait(|daemon| Ok(daemon.log()?.contains("Relays are served.")))?;
+        Ok(Self { daemon, home, prefix })
+    }
+
+    pub fn relay(&self, stage: &Stage) -> io::Result<Relay> {
+        let home = new_home()?;
+        let broker = &stage.setting.broker;
+        let server = Server::relay(stage.program, home.path(), broker, &self.prefix)?;
+        Ok(Relay { server, _home: home })
+    }
+
+    /// Says to all relays that there may be work.
+    pub fn hint(&self, client: &Client) -> io::Result<()> {
+        client.publish(&format!("{}hint", self.prefix))
+    }
+
+    /// Messages with rows that no daemon has.
+    pub fn messages(&self, client: &Client) -> io::Result<u32> {
+        let queue = |range: u8| client.messages(&format!("{}write.{range:02x}", self.prefix));
+        (0..16).map(queue).sum()
+    }
+
+    /// How often its only relay has claimed or ended jobs.
+    pub fn batches(&self) -> io::Result<i64> {
+        let sql = "SELECT ifnull(max(number), 0) FROM shiftboss_relay_lanes WHERE lane = 0";
+        let counted = Connection::open(self.home.path().join("state.db"))
+            .and_then(|database| database.query_row(sql, [], |row| row.get(0)));
+        counted.map_err(io::Error::other)
+    }
+}

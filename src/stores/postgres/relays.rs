@@ -1,0 +1,236 @@
+//! What relays ask of a queue on a server: each request is a call of its own, and so a transaction of its own, in the relay's name.
+//!
+//! Called by the store for the operations of a batch that are about relays, before the daemon's own. A batch of a relay is
+//! carried out once for each number, so one that was committed before another call failed is answered again when it is asked
+//! again. What a relay is to the server stands in `schema/0002_relays.sql`.
+
+use std::sync::Arc;
+
+use shiftboss_actors::file_identity::DirectoryIdentity;
+use shiftboss_actors::store::{
+    JoinRelay, JoinedRelay, Lane, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
+    RelayedRows, RowsAnswer, StoreResult,
+};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
+
+use super::answers::Answer;
+use super::batch::Batch;
+use super::connection::{CALL_MAX, limited, unanswered};
+use super::error::classify;
+use super::store::misunderstood;
+
+/// What the functions are told of the daemon that speaks for a relay.
+pub(super) struct Speaker {
+    pub(super) daemon: i32,
+    pub(super) epoch: i64,
+    pub(super) lease: i64,
+    pub(super) max_expired: i32,
+    pub(super) max_tasks: i64,
+    pub(super) takeover: i64,
+    /// The second of its last call, and how far classic leases had been gone through then.
+    pub(super) seen: i64,
+    pub(super) expired_to: i64,
+}
+
+/// Whether an operation is about relays.
+pub(super) fn is_of_relays(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::JoinRelay(_)
+            | Operation::Relayed(_)
+            | Operation::AddRelayedRows(_)
+            | Operation::LoseRelay(_)
+            | Operation::Relays(_)
+            | Operation::Installation(_)
+    )
+}
+
+impl Speaker {
+    /// Carries one such operation out.
+    pub(super) async fn carry_out(
+        &self,
+        client: &Client,
+        operation: &Operation,
+    ) -> StoreResult<Result<Outcome, Rejected>> {
+        Ok(Ok(match operation {
+            Operation::JoinRelay(it) => match self.join(client, it).await? {
+                Ok(joined) => Outcome::JoinRelay(joined),
+                Err(rejected) => return Ok(Err(rejected)),
+            },
+            Operation::Relayed(it) => Outcome::Relayed(self.perform(client, it).await?),
+            Operation::AddRelayedRows(it) => {
+                Outcome::AddRelayedRows(self.add_rows(client, &it.0).await?)
+            }
+            Operation::LoseRelay(it) => {
+                let lose = "SELECT lose_relay($1, $2, $3)";
+                let values: [&(dyn ToSql + Sync); 3] = [&self.daemon, &self.epoch, &it.epoch];
+                let lost = limited(client.query_opt(lose, &values)).await?;
+                let jobs: Option<i64> = lost.and_then(|row| row.get(0));
+                Outcome::LoseRelay(jobs.map(i64::cast_unsigned))
+            }
+            Operation::Installation(_) => {
+                let row = limited(client.query_one("SELECT installation()", &[])).await?;
+                Outcome::Installation(row.get::<_, &str>(0).into())
+            }
+            _ => Outcome::Relays(known(client).await?),
+        }))
+    }
+
+    async fn join(
+        &self,
+        client: &Client,
+        it: &JoinRelay,
+    ) -> StoreResult<Result<JoinedRelay, Rejected>> {
+        let join = "SELECT epoch, installation, paused, input_directory, refused
+            FROM join_relay($1, $2, $3, $4, $5, $6, $7)";
+        let (name, process, installation) = (&*it.name, &*it.process, it.installation.as_deref());
+        let version = env!("CARGO_PKG_VERSION");
+        let asked: [&(dyn ToSql + Sync); 7] = [
+            &name,
+            &process,
+            &installation,
+            &version,
+            &self.lease,
+            &self.max_tasks,
+            &self.takeover,
+        ];
+        let row = limited(client.query_one(join, &asked)).await?;
+        if let Some(refused) = row.get(4) {
+            return Ok(Err(Rejected(refused)));
+        }
+        let input: Option<&str> = row.get(3);
+        Ok(Ok(JoinedRelay {
+            epoch: row.get(0),
+            installation: row.get::<_, &str>(1).into(),
+            is_paused: row.get(2),
+            input_directory: input.and_then(DirectoryIdentity::parse),
+        }))
+    }
+
+    async fn perform(&self, client: &Client, it: &Relayed) -> StoreResult<RelayAnswer> {
+        let apply = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4, $5, $6,
+            $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+        // One within another is nobody's.
+        if it.operations.iter().any(is_of_relays) {
+            return Ok(RelayAnswer::Lost);
+        }
+        let is_numbered = !it.operations.iter().all(Operation::only_reads);
+        let number = if is_numbered { it.number } else { 0 };
+        let (lane, batch) = (number_of(it.lane), Batch::of(&it.operations));
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
+            &it.epoch,
+            &lane,
+            &number,
+            &self.seen,
+            &self.expired_to,
+            &self.lease,
+            &self.max_expired,
+            &self.max_tasks,
+        ];
+        values.extend(batch.columns());
+        answered(&it.operations, &ask(client, apply, &values).await?)
+    }
+
+    async fn add_rows(
+        &self,
+        client: &Client,
+        parts: &[RelayedRows],
+    ) -> StoreResult<Vec<RowsAnswer>> {
+        let add = "SELECT * FROM add_relayed_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        let epochs: Vec<i64> = parts.iter().map(|part| part.epoch).collect();
+        let ranges: Vec<i32> = parts.iter().map(|part| part.range.into()).collect();
+        let numbers: Vec<i64> = parts.iter().map(|part| part.number).collect();
+        let fetchers: Vec<&str> = parts.iter().map(|part| &*part.run.fetcher).collect();
+        let started: Vec<i64> = parts.iter().map(|part| part.run.started).collect();
+        let rows = || parts.iter().flat_map(|part| &part.rows);
+        let ends = parts.iter().scan(0, |end, part| {
+            *end += i32::try_from(part.rows.len()).unwrap_or(i32::MAX);
+            Some(*end)
+        });
+        let ends: Vec<i32> = ends.collect();
+        let keys: Vec<&[u8]> = rows().map(|row| row.key.as_str().as_bytes()).collect();
+        let jitters: Vec<i32> = rows().map(|row| row.key.jitter()).collect();
+        let payloads: Vec<&[u8]> = rows().map(|row| row.payload.as_bytes()).collect();
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &self.lease,
+            &epochs,
+            &ranges,
+            &numbers,
+            &fetchers,
+            &started,
+            &ends,
+            &keys,
+            &jitters,
+            &payloads,
+        ];
+        let answered = ask(client, add, &values).await?;
+        let answers = answered.iter().zip(parts).map(|(row, part)| match row.get(0) {
+            "stored" => Ok(RowsAnswer::Stored),
+            "gap" => Ok(RowsAnswer::Gap),
+            "lost" => Ok(RowsAnswer::Lost),
+            "rejected" => Ok(RowsAnswer::Rejected(format!("run {} is not known", part.run))),
+            other => Err(misunderstood(other)),
+        });
+        answers.collect()
+    }
+}
+
+fn number_of(lane: Lane) -> i32 {
+    match lane {
+        Lane::Jobs => 0,
+        Lane::Lists => 1,
+    }
+}
+
+/// Two transactions that waited for each other: the server ended this one, which is asked again.
+async fn ask(client: &Client, sql: &str, values: &[&(dyn ToSql + Sync)]) -> StoreResult<Vec<Row>> {
+    let asked = async {
+        loop {
+            match client.query(sql, values).await {
+                Err(error)
+                    if error.code()
+                        == Some(&tokio_postgres::error::SqlState::T_R_DEADLOCK_DETECTED) => {}
+                answered => return answered,
+            }
+        }
+    };
+    match tokio::time::timeout(CALL_MAX, asked).await {
+        Ok(answered) => answered.map_err(classify),
+        Err(_) => Err(unanswered()),
+    }
+}
+
+fn answered(operations: &[Operation], rows: &[Row]) -> StoreResult<RelayAnswer> {
+    let unread = |error: &dyn std::fmt::Display| misunderstood(&error.to_string());
+    let mut outcomes: Vec<Option<Result<Outcome, Rejected>>> = vec![None; operations.len()];
+    for row in rows {
+        match (row.get::<_, i32>(0), row.get::<_, Option<&str>>(1)) {
+            (-1, Some("lost")) => return Ok(RelayAnswer::Lost),
+            (-1, _) => return Ok(RelayAnswer::Outdated),
+            // Of the call as a whole.
+            (0, _) => {}
+            _ => {
+                let answer = Answer::read(row).map_err(|error| unread(&error))?;
+                let at = answer.ord - 1;
+                // The number was another batch's.
+                let Some(operation) = operations.get(at) else { return Ok(RelayAnswer::Outdated) };
+                outcomes[at] = Some(answer.outcome(operation).map_err(|error| unread(&error))?);
+            }
+        }
+    }
+    let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
+    Ok(outcomes.map_or(RelayAnswer::Outdated, RelayAnswer::Answered))
+}
+
+async fn known(client: &Client) -> StoreResult<Vec<Relay>> {
+    let sql = "SELECT substr(name, 7), process, epoch FROM daemons
+        WHERE process IS NOT NULL AND NOT lost AND pid IS NOT NULL ORDER BY name COLLATE \"C\"";
+    let rows = limited(client.query(sql, &[])).await?;
+    let relay = |row: &Row| Relay {
+        name: Arc::from(row.get::<_, &str>(0)),
+        process: Arc::from(row.get::<_, &str>(1)),
+        epoch: row.get(2),
+    };
+    Ok(rows.iter().map(relay).collect())
+}

@@ -1,0 +1,229 @@
+//! Relays of a queue that several daemons share: whatever daemon takes a message, it is carried out once, in the relay's name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shiftboss_actors::file_identity::Position;
+use shiftboss_actors::store::{
+    Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Installation, JoinRelay,
+    JoinedRelay, Lane, LeaseHolder, Leases, LoseRelay, Operation, Outcome, Reading, RegisterRun,
+    Registered, RelayAnswer, Relayed, RelayedRows, Relays, RowBatch, RowsAnswer, Runs, StoreResult,
+};
+use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use tokio::time::{Instant, sleep};
+
+use super::daemons::{PATIENCE, ask, daemon};
+use super::support::Database;
+use crate::stores::postgres::PostgresStore;
+
+async fn try_join(
+    store: &mut PostgresStore,
+    process: &str,
+    installation: Option<Arc<str>>,
+) -> StoreResult<JoinedRelay> {
+    let process = process.into();
+    ask(store, JoinRelay { name: "r".into(), process, installation }).await
+}
+
+async fn join(store: &mut PostgresStore, process: &str) -> i64 {
+    try_join(store, process, None).await.unwrap().epoch
+}
+
+async fn send(
+    store: &mut PostgresStore,
+    (epoch, lane, number): (i64, Lane, i64),
+    operation: Operation,
+) -> RelayAnswer {
+    ask(store, Relayed { epoch, lane, number, operations: vec![operation] }).await.unwrap()
+}
+
+fn claim() -> Operation {
+    let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 600 });
+    Operation::Dispatch(Dispatch { holder })
+}
+
+fn run() -> Run {
+    Run { fetcher: "f".into(), started: 1 }
+}
+
+/// Registers the relay's list, and adds rows by a range.
+async fn list(store: &mut PostgresStore, epoch: i64, keys: &[&str]) {
+    let register = Operation::RegisterRun(RegisterRun(run()));
+    let registered = send(store, (epoch, Lane::Lists, 1), register).await;
+    assert!(matches!(registered, RelayAnswer::Answered(_)), "{registered:?}");
+    assert_eq!(add(store, epoch, 0, 1, keys).await, RowsAnswer::Stored);
+}
+
+async fn add(
+    store: &mut PostgresStore,
+    epoch: i64,
+    range: u8,
+    number: i64,
+    keys: &[&str],
+) -> RowsAnswer {
+    let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: number.to_string() };
+    let rows = keys.iter().map(row).collect();
+    let relayed = RelayedRows { epoch, range, number, run: run(), rows };
+    ask(store, AddRelayedRows(vec![relayed])).await.unwrap().remove(0)
+}
+
+fn attempt(answer: &RelayAnswer) -> Attempt {
+    match answer {
+        RelayAnswer::Answered(outcomes) => match &outcomes[..] {
+            [Ok(Outcome::Dispatch(Dispatched::Job(attempt, _)))] => *attempt,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A claim that is repeated at another daemon is one attempt, and its worker may end it there.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_batch_is_carried_out_once_whoever_takes_it() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let epoch = join(&mut one, "p").await;
+        list(&mut one, epoch, &["alpha", "bravo"]).await;
+        let first = send(&mut one, (epoch, Lane::Jobs, 1), claim()).await;
+        assert_eq!(send(&mut other, (epoch, Lane::Jobs, 1), claim()).await, first);
+        let second = send(&mut other, (epoch, Lane::Jobs, 2), claim()).await;
+        assert_ne!(attempt(&second), attempt(&first));
+        let lower = send(&mut one, (epoch, Lane::Jobs, 1), claim()).await;
+        assert_eq!(lower, RelayAnswer::Outdated);
+        assert_eq!(ask(&mut one, Leases).await.unwrap(), [], "they are the relay's");
+        let done = CompleteAttempt { attempt: attempt(&first), exit_code: 0 };
+        let done = Operation::CompleteAttempt(done);
+        let ended = send(&mut one, (epoch, Lane::Jobs, 3), done.clone()).await;
+        let recorded = Ok(Outcome::CompleteAttempt(Ack::Recorded));
+        assert_eq!(ended, RelayAnswer::Answered(vec![recorded]));
+        assert_eq!(send(&mut other, (epoch, Lane::Jobs, 3), done).await, ended);
+        // Nobody undoes it: the relay has it, whatever the daemon knows that was asked.
+        drop(one);
+        let attempts = "SELECT count(*) FROM attempts WHERE outcome = 'undone'";
+        let outside = database.outside().await;
+        assert_eq!(outside.query_one(attempts, &[]).await.unwrap().get::<_, i64>(0), 0);
+    });
+}
+
+/// Each message once, in order, whoever takes it; and under another epoch none of before.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rows_of_a_range_have_no_gaps_whoever_takes_them() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let epoch = join(&mut one, "p").await;
+        list(&mut one, epoch, &["alpha"]).await;
+        assert_eq!(add(&mut other, epoch, 0, 3, &["alpha"]).await, RowsAnswer::Gap);
+        assert_eq!(add(&mut other, epoch, 0, 2, &["alpha", "bravo"]).await, RowsAnswer::Stored);
+        assert_eq!(add(&mut one, epoch, 0, 1, &["alpha"]).await, RowsAnswer::Stored);
+        assert_eq!(add(&mut one, epoch, 7, 1, &["charlie"]).await, RowsAnswer::Stored);
+        let outside = database.outside().await;
+        let rows = "SELECT string_agg(convert_from(key, 'UTF8') || ' ' || convert_from(payload, 'UTF8'), ', ' ORDER BY key)
+            FROM queue JOIN keys USING (key_id)";
+        let rows: String = outside.query_one(rows, &[]).await.unwrap().get(0);
+        assert_eq!(rows, "alpha 2, bravo 2, charlie 1");
+        let anew = join(&mut other, "p").await;
+        assert_eq!(add(&mut one, epoch, 0, 3, &["delta"]).await, RowsAnswer::Lost);
+        assert_eq!(add(&mut one, anew, 0, 1, &["delta"]).await, RowsAnswer::Stored);
+    });
+}
+
+/// Rows that the position is not behind yet may not be in the file when it is read next.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rows_before_their_position_make_a_run_stale() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        let epoch = join(&mut store, "p").await;
+        let mut number = 1;
+        let mut is_stale = async |store: &mut PostgresStore| {
+            number += 1;
+            let register = Operation::RegisterRun(RegisterRun(run()));
+            match send(store, (epoch, Lane::Lists, number), register).await {
+                RelayAnswer::Answered(outcomes) => match &outcomes[0] {
+                    Ok(Outcome::RegisterRun(Registered::Run(stored))) => stored.stale,
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        list(&mut store, epoch, &["alpha"]).await;
+        let batch = RowBatch {
+            run: run(),
+            rows: Vec::new(),
+            skipped: 0,
+            position: Position { offset: 6, ..Position::default() },
+            complete: true,
+            reading: Reading::Onward,
+        };
+        let moved = Operation::AddRows(AddRows(batch));
+        let moved = send(&mut store, (epoch, Lane::Jobs, 1), moved).await;
+        assert!(matches!(moved, RelayAnswer::Answered(_)));
+        assert!(!is_stale(&mut store).await);
+        assert_eq!(add(&mut store, epoch, 0, 2, &["bravo"]).await, RowsAnswer::Stored);
+        assert!(is_stale(&mut store).await);
+    });
+}
+
+/// A relay that no daemon hears any more is dead: its leased jobs are a daemon's, and what it says then is lost. One that is
+/// heard keeps them, and its name.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_silent_relay_is_adopted() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let epoch = join(&mut one, "p").await;
+        list(&mut one, epoch, &["alpha"]).await;
+        let leased = attempt(&send(&mut one, (epoch, Lane::Jobs, 1), claim()).await);
+        let end = Instant::now() + Duration::from_secs(9);
+        while Instant::now() < end {
+            let heard = send(&mut other, (epoch, Lane::Jobs, 0), Operation::Runs(Runs)).await;
+            assert!(matches!(heard, RelayAnswer::Answered(_)), "{heard:?}");
+            assert!(try_join(&mut one, "p2", None).await.is_err(), "the name is its own");
+            sleep(Duration::from_millis(500)).await;
+        }
+        let end = Instant::now() + PATIENCE;
+        let mut adopted = Vec::new();
+        while adopted.is_empty() {
+            assert!(Instant::now() < end, "nobody adopts it");
+            for store in [&mut one, &mut other] {
+                adopted.extend(ask(store, Leases).await.unwrap());
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(adopted, [(leased, 600)]);
+        let late = send(&mut one, (epoch, Lane::Jobs, 2), claim()).await;
+        assert_eq!(late, RelayAnswer::Lost);
+        assert_eq!(ask(&mut one, Relays).await.unwrap(), []);
+        join(&mut one, "p2").await;
+        assert_eq!(ask(&mut other, Relays).await.unwrap().len(), 1);
+    });
+}
+
+/// One that is stopped leaves its jobs at once; and another queue is refused.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_stopped_relay_leaves_its_jobs() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        let joined = try_join(&mut store, "p", None).await.unwrap();
+        assert_eq!(ask(&mut store, Installation).await.unwrap(), joined.installation);
+        let epoch = joined.epoch;
+        list(&mut store, epoch, &["alpha"]).await;
+        let leased = attempt(&send(&mut store, (epoch, Lane::Jobs, 1), claim()).await);
+        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(Some(1)));
+        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(None));
+        assert_eq!(ask(&mut store, Leases).await.unwrap(), [(leased, 600)]);
+        assert!(try_join(&mut store, "p", Some("another".into())).await.is_err());
+    });
+}

@@ -1,0 +1,185 @@
+//! Relays of a queue on a server that several daemons share: each message goes to one of them, and none is needed. These need
+//! both servers: `make test-broker` runs them so.
+
+use std::time::Duration;
+
+use shiftboss_testbed::proxy::Proxy;
+
+use super::{attempt, broker, prefix, worker};
+use crate::common::{Daemon, Site, wait_until, wait_within};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A queue, and daemons that serve relays of it.
+struct Queue {
+    site: Site,
+    prefix: String,
+}
+
+struct Member {
+    daemon: Daemon,
+    site: Site,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let queue = Self { site: Site::bare(), prefix: prefix() };
+        assert!(queue.site.server().is_some(), "this needs a server, too: make test-broker");
+        queue
+    }
+
+    fn daemon(&self, name: &str) -> Member {
+        let member = self.start(name);
+        wait_until("relays are served", || member.daemon.log().contains("Relays are served."));
+        member
+    }
+
+    fn start(&self, name: &str) -> Member {
+        let site = Site::bare();
+        let mut command = site.program();
+        command.args(["serve", "--daemon-name", name, "--broker", &broker()]);
+        command.args(["--broker-prefix", &self.prefix, &self.site.server().unwrap().url()]);
+        command.args([site.input(), site.socket()]);
+        let daemon = site.spawn(command).ready();
+        Member { daemon, site }
+    }
+
+    fn relay(&self, url: &str, name: &str) -> Member {
+        let site = Site::bare();
+        let mut command = site.program();
+        command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
+        command.args([site.input(), site.socket()]);
+        let daemon = site.spawn(command).ready();
+        Member { daemon, site }
+    }
+
+    fn count(&self, question: &str) -> usize {
+        self.site.server().unwrap().ask(question).trim().parse().unwrap()
+    }
+
+    fn wait_rows(&self, rows: usize) {
+        let count = "SELECT count(*) FROM queue";
+        wait_within(PATIENCE, "rows are stored", || self.count(count) == rows);
+    }
+}
+
+fn lines(keys: std::ops::Range<usize>) -> String {
+    keys.map(|key| format!("key-{key} 1\n")).collect()
+}
+
+/// Two daemons share the messages of two relays; when one is killed, its ranges and requests are the other one's, and each row
+/// and each job is there once.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_daemon_is_killed() {
+    let queue = Queue::new();
+    let (one, other) = (queue.daemon("one"), queue.daemon("other"));
+    let (near, far) = (queue.relay(&broker(), "near"), queue.relay(&broker(), "far"));
+    near.site.write("f.1.txt", lines(0..3_000));
+    far.site.append("g.1.txt.part", "alpha 1\n");
+    queue.wait_rows(3_001);
+    let mut client = worker(&far.site, 60);
+    let (taken, _) = attempt(&client.ask("READY"));
+    one.daemon.kill();
+    far.site.append("g.1.txt.part", lines(5_000..6_000));
+    queue.wait_rows(4_001);
+    wait_within(PATIENCE, "the end is recorded", || {
+        let done = client.ask(&format!("DONE {taken} 0"));
+        assert!(done == "OK\n" || done.starts_with("ERROR busy"), "{done}");
+        done == "OK\n"
+    });
+    let (next, _) = attempt(&client.ask("READY 20"));
+    assert_eq!(client.ask(&format!("DONE {next} 0")), "OK\n");
+    let twice = "SELECT count(*) FROM (SELECT key_id FROM attempts GROUP BY key_id HAVING count(*) > 1) AS twice";
+    assert_eq!(queue.count(twice), 0);
+    drop(other);
+}
+
+/// A claim whose answer is lost, and that is repeated to whatever daemon, is one attempt, and nobody waits for its lease.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_claim_whose_answer_is_lost_is_one_attempt() {
+    let queue = Queue::new();
+    let _daemons = [queue.daemon("one"), queue.daemon("other")];
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let relay = queue.relay(&proxy.url, "r");
+    relay.site.write("f.1.txt", "alpha 1\n");
+    queue.wait_rows(1);
+    let attempts = "SELECT count(*) FROM attempts";
+    while queue.count(attempts) == 0 {
+        proxy.release();
+        let mut client = worker(&relay.site, 600);
+        proxy.hold_answers();
+        assert!(!client.ask("READY").starts_with("JOB"));
+    }
+    proxy.release();
+    let mut client = worker(&relay.site, 600);
+    let mut answer = String::new();
+    wait_within(PATIENCE, "it is handed out again", || {
+        answer = client.ask("READY 5");
+        answer.starts_with("JOB")
+    });
+    let (again, _) = attempt(&answer);
+    assert_eq!(client.ask(&format!("DONE {again} 0")), "OK\n");
+    let undone = "SELECT count(*) FROM attempts WHERE outcome = 'undone'";
+    assert_eq!((queue.count(attempts), queue.count(undone)), (2, 1));
+}
+
+/// A relay that is killed leaves its leases to a daemon, and its lists to its next process, at whichever daemon that joins.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_relay_is_killed() {
+    let queue = Queue::new();
+    let daemons = [queue.daemon("one"), queue.daemon("other")];
+    let Member { daemon, site } = queue.relay(&broker(), "r");
+    site.append("f.1.txt.part", "alpha 1\n");
+    queue.wait_rows(1);
+    let _leased = attempt(&worker(&site, 3).ask("READY"));
+    daemon.kill();
+    let back = "SELECT count(*) FROM attempts WHERE outcome = 'expired'";
+    wait_within(PATIENCE, "its job is back", || queue.count(back) == 1);
+    assert!(worker(&daemons[1].site, 60).ask("READY").starts_with("JOB"));
+    site.append("f.1.txt.part", lines(0..50));
+    let mut command = site.program();
+    command.args(["relay", "--name", "r", "--broker-prefix", &queue.prefix, &broker()]);
+    command.args([site.input(), site.socket()]);
+    let _again = site.spawn(command).ready();
+    queue.wait_rows(51);
+}
+
+/// A daemon of another queue takes nothing under a prefix that is in use, and says so.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_prefix_is_one_queue_s() {
+    let queue = Queue::new();
+    let _daemon = queue.daemon("one");
+    let foreign = Queue { site: Site::bare(), prefix: queue.prefix.clone() };
+    let other = foreign.start("foreign");
+    wait_until("it is named", || {
+        other.daemon.log().contains("is used for another queue under this prefix")
+    });
+    let relay = queue.relay(&broker(), "r");
+    relay.site.write("f.1.txt", lines(0..100));
+    queue.wait_rows(100);
+    assert_eq!(foreign.count("SELECT count(*) FROM queue"), 0);
+}
+
+/// A daemon that was frozen with messages in its hands writes nothing of a relay that has joined anew since.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_daemon_is_frozen() {
+    let queue = Queue::new();
+    let (one, other) = (queue.daemon("one"), queue.daemon("other"));
+    let relay = queue.relay(&broker(), "r");
+    relay.site.append("f.1.txt.part", lines(0..100));
+    queue.wait_rows(100);
+    one.daemon.freeze();
+    relay.site.append("f.1.txt.part", lines(100..1_100));
+    queue.wait_rows(1_100);
+    one.daemon.thaw();
+    relay.site.append("f.1.txt.part", lines(1_100..1_200));
+    queue.wait_rows(1_200);
+    let mut client = worker(&relay.site, 60);
+    wait_within(PATIENCE, "it is handed out", || client.ask("READY 5").starts_with("JOB"));
+    drop(other);
+}
