@@ -26,6 +26,7 @@ pub struct Broker(Url);
 pub struct RelayLink {
     pub(crate) broker: Broker,
     pub(crate) name: String,
+    #[expect(dead_code, reason = "no message is ever sent")]
     pub(crate) message: MessageSize,
 }
 
