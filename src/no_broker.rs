@@ -1,6 +1,7 @@
 //! In a build without the feature `rabbitmq`: each URL of a broker is refused. In place of `broker/`.
 
 #[path = "broker/report.rs"]
+#[expect(dead_code, reason = "nothing fills it here")]
 mod report;
 
 use std::fmt;
@@ -26,6 +27,7 @@ pub struct Broker(Url);
 pub struct RelayLink {
     pub(crate) broker: Broker,
     pub(crate) name: String,
+    #[expect(dead_code, reason = "no message is ever sent")]
     pub(crate) message: MessageSize,
     pub(crate) polls: Polls,
 }

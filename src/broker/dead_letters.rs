@@ -179,7 +179,7 @@ fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<
 enum NotPutBack {
     #[error("it does not say in which queue it was")]
     Unknown,
-    #[error("it names a queue that is none of this installation's")]
+    #[error("it names a queue to which relays send nothing")]
     Foreign,
     #[error(transparent)]
     Unpublished(PublishError),
@@ -195,7 +195,7 @@ async fn put_back(
     queue: Option<&str>,
 ) -> Result<(), NotPutBack> {
     let queue = queue.ok_or(NotPutBack::Unknown)?;
-    if !broker.topology.takes_messages_at(queue) {
+    if !broker.topology.is_taken(queue) {
         return Err(NotPutBack::Foreign);
     }
     let kept = kept(&letter.properties, FieldTable::default());

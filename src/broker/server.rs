@@ -5,6 +5,7 @@
 //! letter, with the reason.
 
 mod backlog;
+mod hints;
 mod installation;
 mod requests;
 mod rows;
@@ -51,9 +52,6 @@ const STORE_PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Hints follow each other no faster, and no slower even if there is nothing to tell.
-const HINTS_APART: Duration = Duration::from_millis(10);
-const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -268,23 +266,6 @@ impl Server {
                     );
                 }
             }
-        }
-    }
-
-    /// Says that there may be work.
-    async fn hint(&self, link: &Link, work: &Notify) -> lapin::Error {
-        let exchange = self.broker.topology.hints();
-        loop {
-            // None to tell is told, too: that hints arrive.
-            let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
-            let options = BasicPublishOptions::default();
-            let exchange = exchange.as_str().into();
-            let sent =
-                link.unconfirmed.basic_publish(exchange, "".into(), options, b"", properties());
-            if let Err(error) = sent.await {
-                return error;
-            }
-            sleep(HINTS_APART).await;
         }
     }
 

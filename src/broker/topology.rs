@@ -88,9 +88,9 @@ impl Topology {
         if exchange == self.rows() { format!("{exchange}.{key}") } else { key.to_owned() }
     }
 
-    /// Whether a queue is one from which daemons take messages.
-    pub(super) fn takes_messages_at(&self, queue: &str) -> bool {
-        queue != self.dead() && self.queues().iter().any(|(name, _)| name == queue)
+    /// Whether a queue is one from which daemons take what relays send.
+    pub(super) fn is_taken(&self, queue: &str) -> bool {
+        queue == self.requests() || (0..RANGES).any(|range| queue == self.rows_of(range))
     }
 
     /// The name of no queue.

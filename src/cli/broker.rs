@@ -8,6 +8,10 @@ use crate::exit::Failure;
 use crate::url::Url;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shiftboss broker check amqp://shiftboss@broker.example/
+  shiftboss broker dead-letters amqp://shiftboss@broker.example/")]
 pub struct BrokerArguments {
     #[command(subcommand)]
     pub verb: BrokerVerb,

@@ -56,7 +56,7 @@ fn ranges(broker: &BrokerLive) -> Option<String> {
     let untaken =
         if untaken == 0 { String::new() } else { format!("; NOBODY TAKES {untaken} OF THEM") };
     let count = broker.ranges.len();
-    (count > 0).then(|| format!("{count} with this daemon; {waiting}{untaken}"))
+    (count > 0).then(|| format!("{count}; {waiting}{untaken}"))
 }
 
 /// Messages that were refused, and what shows them.
@@ -144,7 +144,7 @@ mod tests {
         let queue = QueueStatus { relays, ..QueueStatus::default() };
         let expected = "\
 Broker          amqp://u@h: 1 request of relays wait
-Ranges          3 with this daemon; 12 messages with rows wait: 7 in 03, 5 in 0e; NOBODY TAKES 1 OF THEM
+Ranges          3; 12 messages with rows wait: 7 in 03, 5 in 0e; NOBODY TAKES 1 OF THEM
 Refused         4 messages: `shiftboss broker dead-letters` shows what, and why
 Relay  state                           jobs  fetchers
 one    heard of 2s ago, joined 1m ago  3     f, g
