@@ -8,13 +8,18 @@ use shiftboss_protocol::client::Worker;
 
 use super::client::Client;
 use super::installation::Installation;
+use super::tap::Tap;
 use super::{Stage, figure};
 use crate::report::{Figure, ms};
 use crate::rows::waits;
 
 /// Lines whose way is measured.
-const LINES: usize = 300;
+const LINES: usize = 200;
 const TARGET: Duration = Duration::from_millis(100);
+/// So that hints of the last line are over: those within 100 ms of each other are taken for one.
+const PAUSE: Duration = Duration::from_millis(150);
+/// How a relay asks whether there is work.
+const LOOK: &[u8] = br#"{"has_work":"#;
 /// 20 a second for 2 s.
 const HINTS: u32 = 40;
 const HINTS_APART: Duration = Duration::from_millis(50);
@@ -32,7 +37,7 @@ fn notices(stage: &Stage) -> io::Result<Figure> {
     let installation = Installation::start(stage)?;
     let relay = installation.relay(stage)?;
     let list = installation.daemon.input("bench.1.txt.part");
-    let times = waits(&list, &relay.server.socket, LINES)?;
+    let times = waits(&list, &relay.server.socket, LINES, PAUSE)?;
     let (half, most) = (times[LINES / 2], times[LINES * 99 / 100]);
     let shown = format!("p50 {}, p99 {}, max {}", ms(half), ms(most), ms(times[LINES - 1]));
     let what =
@@ -43,19 +48,20 @@ fn notices(stage: &Stage) -> io::Result<Figure> {
 /// Row 5: the hints are the benchmark's own, and there is no work.
 fn looks(stage: &Stage) -> io::Result<Figure> {
     let installation = Installation::start(stage)?;
-    let relay = installation.relay(stage)?;
+    let tap = Tap::new(&stage.setting.broker, LOOK)?;
+    let relay = installation.relay_by(stage, &tap.url)?;
     let client = Client::connect(&stage.setting.broker)?;
     let mut worker =
         Worker::connect(&relay.server.socket, "bench", 60).map_err(io::Error::other)?;
     let waiting = thread::spawn(move || worker.next(WAIT).map_err(io::Error::other));
     thread::sleep(SETTLED);
-    let before = installation.batches()?;
+    let before = tap.count();
     let begun = Instant::now();
     for number in 1..=HINTS {
         installation.hint(&client)?;
         thread::sleep((HINTS_APART * number).saturating_sub(begun.elapsed()));
     }
-    let looks = installation.batches()? - before;
+    let looks = tap.count() - before;
     let answer = waiting.join().map_err(|_| io::Error::other("a worker panicked"))??;
     if answer.is_ok() {
         return Err(io::Error::other("there was a job that nobody wrote"));

@@ -5,7 +5,6 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::Stage;
@@ -15,7 +14,7 @@ use crate::servers::{Server, new_home};
 /// A daemon with a queue in a file. It has ended when this is dropped.
 pub struct Installation {
     pub daemon: Server,
-    home: TempDir,
+    _home: TempDir,
     prefix: String,
 }
 
@@ -34,12 +33,16 @@ impl Installation {
         let mut daemon = Server::shiftboss(stage.program, home.path(), &flags)?;
         // Queues are declared before.
         daemon.wait(|daemon| Ok(daemon.log()?.contains("Relays are served.")))?;
-        Ok(Self { daemon, home, prefix })
+        Ok(Self { daemon, _home: home, prefix })
     }
 
     pub fn relay(&self, stage: &Stage) -> io::Result<Relay> {
+        self.relay_by(stage, &stage.setting.broker)
+    }
+
+    /// By another URL of the broker.
+    pub fn relay_by(&self, stage: &Stage, broker: &str) -> io::Result<Relay> {
         let home = new_home()?;
-        let broker = &stage.setting.broker;
         let server = Server::relay(stage.program, home.path(), broker, &self.prefix)?;
         Ok(Relay { server, _home: home })
     }
@@ -53,13 +56,5 @@ impl Installation {
     pub fn messages(&self, client: &Client) -> io::Result<u32> {
         let queue = |range: u8| client.messages(&format!("{}write.{range:02x}", self.prefix));
         (0..16).map(queue).sum()
-    }
-
-    /// How often its only relay has claimed or ended jobs.
-    pub fn batches(&self) -> io::Result<i64> {
-        let sql = "SELECT ifnull(max(number), 0) FROM shiftboss_relay_lanes WHERE lane = 0";
-        let counted = Connection::open(self.home.path().join("state.db"))
-            .and_then(|database| database.query_row(sql, [], |row| row.get(0)));
-        counted.map_err(io::Error::other)
     }
 }

@@ -42,9 +42,8 @@ fn outstanding(stage: &Stage) -> io::Result<Figure> {
         write_long_lines(File::create(relay.server.input(&name))?)?;
     }
     installation.daemon.wait(|daemon| {
-        let fetchers = daemon.status()?["fetchers"].as_array().cloned().unwrap_or_default();
-        let rows = fetchers.iter().filter_map(|run| run["rows"].as_u64());
-        Ok(rows.sum::<u64>() >= ROWS_BEFORE)
+        let pending = daemon.status()?["rows"]["pending"].as_u64();
+        Ok(pending.is_some_and(|rows| rows >= ROWS_BEFORE))
     })?;
     installation.daemon.kill()?;
     let (client, begun, mut messages) =

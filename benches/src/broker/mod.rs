@@ -3,7 +3,7 @@
 //!
 //! What is compared is measured in rounds, in turn, so that a machine that is slow for a while is slow for all; the
 //! medians of the rounds are what is shown. Broker, daemon, relays and workers share the machine's cores. Nothing here knows
-//! how relays and daemons speak, but for the names of the queues and the table that counts a relay's claims.
+//! how relays and daemons speak, but for the names of the queues and how a look for work is asked.
 
 mod bare;
 mod claims;
@@ -12,6 +12,7 @@ mod hints;
 mod installation;
 mod lists;
 mod memory;
+mod tap;
 
 use std::io;
 use std::path::Path;

@@ -18,6 +18,8 @@ const LEFT_OUT: &str =
 const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOTICES: usize = 300;
+/// So that the worker waits before the next line is written.
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub fn rows(stage: &Stage) -> io::Result<Vec<Figure>> {
     let queue = Queue::load(stage, "short", 1_000)?;
@@ -62,7 +64,7 @@ fn notices(stage: &Stage) -> io::Result<Figure> {
     let database = stage.cluster.database("notices", None)?;
     let writer = daemon(stage, &homes[0], &database, "one")?;
     let server = daemon(stage, &homes[1], &database, "other")?;
-    let times = waits(&writer.input("bench.1.txt.part"), &server.socket, NOTICES)?;
+    let times = waits(&writer.input("bench.1.txt.part"), &server.socket, NOTICES, PAUSE)?;
     let (half, most) = (times[NOTICES / 2], times[NOTICES * 99 / 100]);
     let shown = format!("p50 {}, p99 {}, max {}", ms(half), ms(most), ms(times[NOTICES - 1]));
     let what =

@@ -21,8 +21,6 @@ const TARGET: Duration = Duration::from_millis(10);
 const LEASE_SECONDS: u32 = 600;
 /// How long a worker waits for a line.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So that the worker waits before the line is written.
-const PAUSE: Duration = Duration::from_millis(20);
 
 pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     let home = new_home()?;
@@ -51,11 +49,16 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     }])
 }
 
-/// From the write of a line to the job of a worker that waits for it, at whatever daemon or relay; sorted.
+/// From the write of a line to the job of a worker that has waited for so long, at whatever daemon or relay; sorted.
 ///
 /// # Errors
 /// When the worker gets another job, or none.
-pub fn waits(list: &Path, socket: &Path, lines: usize) -> io::Result<Vec<Duration>> {
+pub fn waits(
+    list: &Path,
+    socket: &Path,
+    lines: usize,
+    pause: Duration,
+) -> io::Result<Vec<Duration>> {
     let mut list = File::create(list)?;
     let mut worker = Worker::connect(socket, "bench", LEASE_SECONDS).map_err(io::Error::other)?;
     let mut times = Vec::new();
@@ -64,7 +67,7 @@ pub fn waits(list: &Path, socket: &Path, lines: usize) -> io::Result<Vec<Duratio
             let next = worker.next(PATIENCE);
             (worker, next, Instant::now())
         });
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
         let begun = Instant::now();
         list.write_all(format!("key{index} {index}\n").as_bytes())?;
         let waited = waiting.join().map_err(|_| io::Error::other("a worker panicked"))?;
