@@ -1,12 +1,14 @@
 //! Relays: what fetchers and workers of machines without a database have of a daemon's queue. `make test-broker` runs these,
 //! on its broker.
 
+mod broker_faults;
 mod chaos;
 mod lists;
 mod operators;
 mod outages;
 mod refusals;
 mod shared;
+mod tls;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -47,6 +49,15 @@ impl Installation {
     fn start_with(options: &[&str]) -> Self {
         let (site, prefix) = (Site::bare(), prefix());
         let daemon = serve(&site, &prefix, options);
+        let installation = Self { daemon, site, prefix };
+        installation.wait_served();
+        installation
+    }
+
+    /// By another URL of the broker.
+    fn start_by(url: &str) -> Self {
+        let (site, prefix) = (Site::bare(), prefix());
+        let daemon = site.start_with(&["--broker", url, "--broker-prefix", &prefix]);
         let installation = Self { daemon, site, prefix };
         installation.wait_served();
         installation
