@@ -66,6 +66,7 @@ const RUNS: Columns = &[
     ("content", Integer),
     ("modified", Integer),
     ("changed", Integer),
+    ("relay", Text),
 ];
 /// marked: a JSON array of runs' numbers.
 const ATTEMPTS: Columns = &[
@@ -130,6 +131,7 @@ impl Table {
                 ("lease", Integer),
                 ("max_tasks", Integer),
                 ("input_directory", Text),
+                ("installation", Text),
             ],
             Self::Fetchers => &[("fetcher", Integer), ("name", Text)],
             Self::Runs => RUNS,

@@ -83,6 +83,10 @@ pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
         return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
     }
+    // So the queue on a server names relays, among its daemons.
+    if text.starts_with("relay ") {
+        return Err("a name does not begin with the word relay".to_owned());
+    }
     Ok(text.to_owned())
 }
 

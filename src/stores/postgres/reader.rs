@@ -101,9 +101,10 @@ impl PostgresReader {
 }
 
 const STATE: &str = "SELECT now_ms() / 1000, paused, deleting_runs(), moved FROM state";
+/// No relay, which has a process (see [`daemons`]).
 const DAEMON: &str =
-    "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started, beat_at FROM daemons
-    ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1";
+    "SELECT policy_lease, max_tasks, lost_since, lost_reason, pid, started, beat_at FROM daemons d
+    WHERE to_jsonb(d) ->> 'process' IS NULL ORDER BY started DESC NULLS LAST, daemon DESC LIMIT 1";
 
 impl<'a> Snapshot<'a> {
     async fn load(client: &'a Client, version: usize) -> Result<Self, Error> {

@@ -73,6 +73,7 @@ pub(crate) struct Found {
 struct Joined {
     connection: Connection,
     apply: Statement,
+    apply_relayed: Statement,
     daemon: i32,
     epoch: i64,
 }
@@ -171,6 +172,7 @@ impl PostgresStore {
             self.lost_call = None;
         }
         let apply = limited(client.prepare(APPLY)).await?;
+        let apply_relayed = limited(client.prepare(relays::APPLY)).await?;
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
         self.found = Found { was_clean: row.get(2), is_paused: row.get(3), input_directory };
         // As if it were a second earlier, the first call goes through the leases that are over.
@@ -178,7 +180,7 @@ impl PostgresStore {
         // A call's number is its own among all that daemons ever made.
         self.calls = epoch << 32;
         self.membership.join(daemon, epoch);
-        Ok(Asked::Had(Joined { connection, apply, daemon, epoch }))
+        Ok(Asked::Had(Joined { connection, apply, apply_relayed, daemon, epoch }))
     }
 
     /// Joins if it has not, or was taken for dead since.
@@ -219,10 +221,7 @@ impl PostgresStore {
         let mut makes_work = false;
         for answer in answers {
             let Some(at) = answer.ord.checked_sub(1) else {
-                (self.seen, self.expired_to) =
-                    (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
-                self.membership.note_pause(answer.is("true"));
-                self.membership.note_classic(answer.flag());
+                self.note_call(&answer);
                 continue;
             };
             let operation = operations
@@ -238,6 +237,14 @@ impl PostgresStore {
             .into_iter()
             .collect::<Option<_>>()
             .ok_or_else(|| misunderstood("it did not answer all"))
+    }
+
+    /// What a call says of all operations.
+    fn note_call(&mut self, answer: &Answer) {
+        (self.seen, self.expired_to) =
+            (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
+        self.membership.note_pause(answer.is("true"));
+        self.membership.note_classic(answer.flag());
     }
 
     fn note_drain(&mut self, operations: &[Operation]) {
@@ -300,9 +307,7 @@ impl PostgresStore {
             }
             Ok(Err(error)) if is_undone(&error) => {
                 return Err(match classify(error) {
-                    StoreError::Rejected(text) if text == FENCED => StoreError::Busy(
-                        "this daemon was taken for dead: it joins the queue anew".to_owned(),
-                    ),
+                    StoreError::Rejected(text) if text == FENCED => fenced(),
                     error => {
                         self.joined = Some(joined);
                         error
@@ -318,7 +323,7 @@ impl PostgresStore {
 
     async fn query(
         &self,
-        Joined { connection, apply, daemon, epoch }: &Joined,
+        Joined { connection, apply, daemon, epoch, .. }: &Joined,
         batch: &Batch<'_>,
     ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
         let options = &self.options;
@@ -363,6 +368,10 @@ impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.stop_companion();
     }
+}
+
+fn fenced() -> StoreError {
+    StoreError::Busy("this daemon was taken for dead: it joins the queue anew".to_owned())
 }
 
 fn misunderstood(text: &str) -> StoreError {

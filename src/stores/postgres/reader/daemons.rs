@@ -1,6 +1,8 @@
-//! The daemons of a queue, as `shiftboss status` shows them.
+//! The daemons of a queue and its relays, as `shiftboss status` shows them.
+//!
+//! Relays are daemons with a process, which version 1 of the schema does not have.
 
-use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
+use shiftboss_actors::store::answers::{DaemonState, DaemonStatus, RelayStatus};
 use shiftboss_protocol::model::UnixSeconds;
 use tokio_postgres::{Error, Row};
 
@@ -15,7 +17,29 @@ const DAEMONS: &str = "WITH out AS MATERIALIZED (SELECT daemon, count(*) AS jobs
     SELECT d.name, d.version, d.pid, d.started, d.gone_at, d.beat_at, d.lost,
         ARRAY(SELECT o.name FROM fetcher_owners o WHERE o.daemon = d.daemon AND left_at IS NULL ORDER BY o.name COLLATE \"C\"),
         coalesce(out.jobs, 0), nullif(split_part(owner, ' ', 2), ''), substring(owner FROM '^\\S* \\S* (.*)'), d.drains_since
-    FROM daemons d LEFT JOIN out USING (daemon) ORDER BY d.name COLLATE \"C\"";
+    FROM daemons d LEFT JOIN out USING (daemon) WHERE to_jsonb(d) ->> 'process' IS NULL ORDER BY d.name COLLATE \"C\"";
+
+const RELAYS: &str = "WITH held AS MATERIALIZED (SELECT daemon, count(*) AS jobs FROM attempts
+        WHERE finished IS NULL AND lease IS NOT NULL GROUP BY daemon)
+    SELECT substr(d.name, 7), coalesce(started, beat_at), lost OR pid IS NULL, lost_since, lost_reason,
+        (SELECT count(*) FROM rejected_files r WHERE r.daemon = d.daemon), coalesce(jobs, 0),
+        ARRAY(SELECT o.name FROM fetcher_owners o WHERE o.daemon = d.daemon AND left_at IS NULL ORDER BY o.name COLLATE \"C\")
+    FROM daemons d LEFT JOIN held USING (daemon) WHERE to_jsonb(d) ->> 'process' IS NOT NULL
+    ORDER BY d.name COLLATE \"C\"";
+
+pub(super) async fn relays(snapshot: &Snapshot<'_>) -> Result<Vec<RelayStatus>, Error> {
+    let relay = |row: &Row| RelayStatus {
+        name: row.get(0),
+        joined_since: row.get(1),
+        gone: row.get(2),
+        directory_lost_since: row.get(3),
+        directory_lost_reason: row.get(4),
+        rejected_files: row.get(5),
+        in_flight: row.get(6),
+        fetchers: row.get(7),
+    };
+    snapshot.rows(RELAYS, &[], relay).await
+}
 
 pub(super) async fn daemons(snapshot: &Snapshot<'_>) -> Result<Vec<DaemonStatus>, Error> {
     let read = |row: &Row| daemon(row, snapshot.now);

@@ -10,7 +10,7 @@ use shiftboss_actors::store::answers::{
 };
 use tokio_postgres::{Error, Row};
 
-use super::daemons::daemons;
+use super::daemons::{daemons, relays};
 use super::queue::{END, keys_before};
 use super::{Daemon, Snapshot, limit, text};
 use crate::stores::options::Durability;
@@ -62,10 +62,10 @@ const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, olde
 const MANAGED: &str =
     "SELECT record, lost_since FROM managed_fetchers m JOIN daemons d USING (daemon)
     ORDER BY m.name COLLATE \"C\", d.daemon";
-/// What a daemon rejected that is gone may not be there any more.
+/// What a daemon rejected that is gone may not be there any more. Of relays they are counted.
 const REJECTED: &str =
     "SELECT r.name, reason, since, d.name FROM rejected_files r JOIN daemons d USING (daemon)
-    WHERE gone_at IS NULL ORDER BY r.name COLLATE \"C\", d.daemon";
+    WHERE gone_at IS NULL AND to_jsonb(d) ->> 'process' IS NULL ORDER BY r.name COLLATE \"C\", d.daemon";
 /// Jobs by exit code, from the counts by minute.
 const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE minute > $1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
@@ -105,7 +105,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
         not_stopped: daemon.and_then(not_stopped),
         daemons: daemons(snapshot).await?,
-        relays: Vec::new(),
+        relays: relays(snapshot).await?,
     })
 }
 

@@ -14,7 +14,7 @@ ALTER TABLE runs ADD COLUMN ahead jsonb;
 -- The last number of a relay in a lane. 0 and 1: batches about jobs and about lists, with what the last one was answered;
 -- 16 and on: rows of a range of keys.
 CREATE TABLE relay_lanes (
-    daemon int4 NOT NULL,
+    daemon int4 NOT NULL REFERENCES daemons ON DELETE CASCADE,
     lane   int4 NOT NULL,
     number int8 NOT NULL,
     answer jsonb,
@@ -50,14 +50,15 @@ BEGIN
         VALUES (v_name, v_name, p_version, nextval('epochs'), p_lease, p_max_tasks, p_takeover, p_process, true)
         ON CONFLICT DO NOTHING;
     SELECT * INTO v_known FROM daemons d WHERE d.name = v_name FOR UPDATE;
-    v_is_known := v_known.process = p_process;
-    IF NOT v_is_known AND NOT v_known.lost AND v_known.pid IS NOT NULL THEN
+    v_is_known := v_known.process IS NOT DISTINCT FROM p_process;
+    -- A daemon may have been called so.
+    IF v_known.process IS NULL OR NOT v_is_known AND NOT v_known.lost AND v_known.pid IS NOT NULL THEN
         refused := format('another relay has the name %s: give this one another with --name', p_name);
         RETURN;
     END IF;
     UPDATE daemons d SET epoch = nextval('epochs'), process = p_process, version = p_version, policy_lease = p_lease,
             max_tasks = p_max_tasks, takeover = p_takeover, pid = 0, lost = false, gone_at = NULL, beat = d.beat + 1,
-            beat_at = now_ms() / 1000, started = CASE WHEN v_is_known THEN d.started ELSE now_ms() / 1000 END
+            beat_at = now_ms() / 1000, started = now_ms() / 1000
         WHERE d.daemon = v_known.daemon
         RETURNING d.epoch, d.input_directory INTO epoch, input_directory;
     -- Another process counts its batches anew, and each one its rows with each epoch.
@@ -131,6 +132,14 @@ CREATE FUNCTION add_relayed_rows(p_lease int8, p_epoch int8[], p_range int4[], p
 LANGUAGE plpgsql AS $$
 DECLARE v_relay int4; v_last int8; v_run runs; v_from int4 := 1;
 BEGIN
+    -- Several daemons add to the same runs, each in an order of its own: here all have one, and wait for each other in no circle.
+    -- Whoever deletes a run marks it before, and so waits for its rows, or has them rejected.
+    PERFORM relay_of(epoch) FROM (SELECT DISTINCT epoch FROM unnest(p_epoch) AS epoch ORDER BY epoch) AS asked;
+    PERFORM FROM runs WHERE NOT deleting AND run = ANY (ARRAY(SELECT r.run
+            FROM unnest(p_fetcher, p_started) AS asked (fetcher, started)
+            CROSS JOIN LATERAL (SELECT run FROM runs JOIN fetchers f USING (fetcher)
+                WHERE f.name = asked.fetcher AND run_started = asked.started OFFSET 0) AS r))
+        ORDER BY run FOR NO KEY UPDATE;
     FOR i IN 1 .. cardinality(p_epoch) LOOP
         v_relay := relay_of(p_epoch[i]);
         v_last := CASE WHEN v_relay IS NOT NULL THEN (last_in_lane(v_relay, 16 + p_range[i])).number END;

@@ -9,19 +9,24 @@ use std::sync::Arc;
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
     JoinRelay, JoinedRelay, Lane, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
-    RelayedRows, RowsAnswer, StoreResult,
+    RelayedRows, RowsAnswer, StoreError, StoreResult,
 };
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Statement, ToStatement};
 
-use super::{Outcomes, PostgresStore, misunderstood};
+use super::{Outcomes, PostgresStore, fenced, misunderstood};
 use crate::stores::postgres::answers::Answer;
 use crate::stores::postgres::batch::Batch;
 use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
-use crate::stores::postgres::error::classify;
+use crate::stores::postgres::error::{FENCED, classify};
+
+pub(super) const APPLY: &str =
+    "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4,
+    $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 
 /// What the functions are told of the daemon that speaks for a relay.
-struct Speaker {
+struct Speaker<'a> {
+    apply: &'a Statement,
     daemon: i32,
     epoch: i64,
     lease: i64,
@@ -31,6 +36,8 @@ struct Speaker {
     /// The second of its last call, and how far classic leases had been gone through then.
     seen: i64,
     expired_to: i64,
+    /// What the call says of itself.
+    call: Option<Answer>,
 }
 
 /// Whether an operation is about relays.
@@ -73,7 +80,8 @@ impl PostgresStore {
     async fn relay(&mut self, operation: &Operation) -> StoreResult<Result<Outcome, Rejected>> {
         self.membership.failure()?;
         let joined = self.joined().await?;
-        let speaker = Speaker {
+        let mut speaker = Speaker {
+            apply: &joined.apply_relayed,
             daemon: joined.daemon,
             epoch: joined.epoch,
             lease: self.options.policy.lease(),
@@ -82,8 +90,12 @@ impl PostgresStore {
             takeover: i64::try_from(self.identity.takeover.as_secs()).unwrap_or(i64::MAX),
             seen: self.seen,
             expired_to: self.expired_to,
+            call: None,
         };
         let outcome = speaker.carry_out(&joined.connection.client, operation).await;
+        if let Some(call) = speaker.call.take() {
+            self.note_call(&call);
+        }
         // Whether it was carried out is not known: the relay asks again.
         if !joined.connection.client.is_closed() {
             self.joined = Some(joined);
@@ -95,10 +107,10 @@ impl PostgresStore {
     }
 }
 
-impl Speaker {
+impl Speaker<'_> {
     /// Carries one such operation out.
     async fn carry_out(
-        &self,
+        &mut self,
         client: &Client,
         operation: &Operation,
     ) -> StoreResult<Result<Outcome, Rejected>> {
@@ -114,7 +126,10 @@ impl Speaker {
             Operation::LoseRelay(it) => {
                 let lose = "SELECT lose_relay($1, $2, $3)";
                 let values: [&(dyn ToSql + Sync); 3] = [&self.daemon, &self.epoch, &it.epoch];
-                let lost = limited(client.query_opt(lose, &values)).await?;
+                let lost = match limited(client.query_opt(lose, &values)).await {
+                    Err(StoreError::Rejected(text)) if text == FENCED => return Err(fenced()),
+                    lost => lost?,
+                };
                 let jobs: Option<i64> = lost.and_then(|row| row.get(0));
                 Outcome::LoseRelay(jobs.map(i64::cast_unsigned))
             }
@@ -157,9 +172,7 @@ impl Speaker {
         }))
     }
 
-    async fn perform(&self, client: &Client, it: &Relayed) -> StoreResult<RelayAnswer> {
-        let apply = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4, $5, $6,
-            $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+    async fn perform(&mut self, client: &Client, it: &Relayed) -> StoreResult<RelayAnswer> {
         // One within another is nobody's.
         if it.operations.iter().any(is_of_relays) {
             return Ok(RelayAnswer::Lost);
@@ -178,7 +191,12 @@ impl Speaker {
             &self.max_tasks,
         ];
         values.extend(batch.columns());
-        answered(&it.operations, &ask(client, apply, &values).await?)
+        let rows = ask(client, self.apply, &values).await?;
+        let read = |row| Answer::read(row).map_err(|error| misunderstood(&error.to_string()));
+        // A batch that was carried out before is answered without it.
+        let call = rows.iter().find(|row| row.get::<_, i32>(0) == 0);
+        self.call = call.map(read).transpose()?;
+        answered(&it.operations, &rows)
     }
 
     async fn add_rows(
@@ -233,7 +251,11 @@ fn number_of(lane: Lane) -> i32 {
 }
 
 /// Two transactions that waited for each other: the server ended this one, which is asked again.
-async fn ask(client: &Client, sql: &str, values: &[&(dyn ToSql + Sync)]) -> StoreResult<Vec<Row>> {
+async fn ask(
+    client: &Client,
+    sql: &(impl ToStatement + ?Sized),
+    values: &[&(dyn ToSql + Sync)],
+) -> StoreResult<Vec<Row>> {
     let asked = async {
         loop {
             match client.query(sql, values).await {

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rusqlite::Connection;
-use shiftboss_actors::store::{Probe, Reader, Store};
+use shiftboss_actors::store::{
+    Installation, JoinRelay, Lane, Operation, Outcome, Probe, Reader, RegisterRun, Registered,
+    RelayAnswer, Relayed, Runs, Store,
+};
 use shiftboss_actors::testing::conformance::{History, Step, Subject, step};
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
+use shiftboss_protocol::model::Run;
 
 use super::both::Pair;
 use super::daemons::daemon;
@@ -210,4 +214,41 @@ fn the_last_daemons_rules_are_moved_out() {
     let file = directory.path().join("state.db");
     move_out(&database.url(), &file).unwrap();
     assert_eq!(read(&file).status(0).unwrap().lease_seconds, Some(100));
+}
+
+/// A relay goes on with its lists, and in the same installation, wherever its queue is moved.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn relays_move_with_the_queue() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["old.db", "new.db"].map(|name| directory.path().join(name));
+    let database = Database::new();
+    let mut file = InFile::open(paths[0].clone(), Rules::default());
+    let installation = file.store.ask(1, Installation).unwrap();
+    assert_eq!(relay_s_runs(&mut file.store, None, &installation), 1);
+    move_in(&file.close(), &database.url(), "daemon 0").unwrap();
+    let mut site = Site::on(&database, Rules::default(), 1);
+    let known = Some(&installation);
+    assert_eq!(relay_s_runs(site.store(), known, &installation), 1);
+    site.store().close_at_once().unwrap();
+    move_out(&database.url(), &paths[1]).unwrap();
+    let mut file = InFile::open(paths[1].clone(), Rules::default());
+    assert_eq!(relay_s_runs(&mut file.store, known, &installation), 1);
+}
+
+/// The relay joins, registers its list, and says how many it has.
+fn relay_s_runs(store: &mut dyn Store, known: Option<&Arc<str>>, installation: &str) -> usize {
+    let join = JoinRelay { name: "r".into(), process: "p".into(), installation: known.cloned() };
+    let joined = store.ask(2, join).unwrap();
+    assert_eq!(&*joined.installation, installation);
+    let register = RegisterRun(Run { fetcher: "f".into(), started: 1 });
+    let operations = vec![Operation::RegisterRun(register), Operation::Runs(Runs)];
+    let batch = Relayed { epoch: joined.epoch, lane: Lane::Lists, number: 1, operations };
+    match store.ask(3, batch).unwrap() {
+        RelayAnswer::Answered(outcomes) => match &outcomes[..] {
+            [Ok(Outcome::RegisterRun(Registered::Run(_))), Ok(Outcome::Runs(runs))] => runs.len(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
 }

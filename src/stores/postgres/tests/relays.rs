@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
-    Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Installation, JoinRelay,
-    JoinedRelay, Lane, LeaseHolder, Leases, LoseRelay, Operation, Outcome, Reading, RegisterRun,
-    Registered, RelayAnswer, Relayed, RelayedRows, Relays, RowBatch, RowsAnswer, Runs, StoreResult,
+    Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Heartbeat, Installation,
+    JoinRelay, JoinedRelay, Lane, LeaseHolder, Leases, LoseRelay, Operation, Outcome, Reader,
+    Reading, RegisterRun, Registered, RejectFile, RelayAnswer, Relayed, RelayedRows, Relays,
+    RowBatch, RowsAnswer, Runs, StoreResult,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::daemons::{PATIENCE, ask, daemon};
 use super::support::Database;
-use crate::stores::postgres::PostgresStore;
+use crate::stores::postgres::{PostgresReader, PostgresStore};
 
 async fn try_join(
     store: &mut PostgresStore,
@@ -78,7 +79,7 @@ fn attempt(answer: &RelayAnswer) -> Attempt {
     }
 }
 
-/// A claim that is repeated at another daemon is one attempt, and its worker may end it there.
+/// A claim that is repeated at another daemon is one attempt, and its worker keeps and ends it there.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
 fn a_batch_is_carried_out_once_whoever_takes_it() {
@@ -95,12 +96,15 @@ fn a_batch_is_carried_out_once_whoever_takes_it() {
         let lower = send(&mut one, (epoch, Lane::Jobs, 1), claim()).await;
         assert_eq!(lower, RelayAnswer::Outdated);
         assert_eq!(ask(&mut one, Leases).await.unwrap(), [], "they are the relay's");
+        let beat = Operation::Heartbeat(Heartbeat(attempt(&first)));
+        let beaten = send(&mut other, (epoch, Lane::Jobs, 3), beat).await;
+        assert_eq!(beaten, RelayAnswer::Answered(vec![Ok(Outcome::Heartbeat(Ack::Recorded))]));
         let done = CompleteAttempt { attempt: attempt(&first), exit_code: 0 };
         let done = Operation::CompleteAttempt(done);
-        let ended = send(&mut one, (epoch, Lane::Jobs, 3), done.clone()).await;
+        let ended = send(&mut other, (epoch, Lane::Jobs, 4), done.clone()).await;
         let recorded = Ok(Outcome::CompleteAttempt(Ack::Recorded));
         assert_eq!(ended, RelayAnswer::Answered(vec![recorded]));
-        assert_eq!(send(&mut other, (epoch, Lane::Jobs, 3), done).await, ended);
+        assert_eq!(send(&mut one, (epoch, Lane::Jobs, 4), done).await, ended);
         // Nobody undoes it: the relay has it, whatever the daemon knows that was asked.
         drop(one);
         let attempts = "SELECT count(*) FROM attempts WHERE outcome = 'undone'";
@@ -225,5 +229,118 @@ fn a_stopped_relay_leaves_its_jobs() {
         assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(None));
         assert_eq!(ask(&mut store, Leases).await.unwrap(), [(leased, 600)]);
         assert!(try_join(&mut store, "p", Some("another".into())).await.is_err());
+    });
+}
+
+/// Daemons that add rows of the same lists at the same time, in whatever order, do not wait for each other in a circle.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rows_of_several_lists_at_several_daemons() {
+    const MESSAGES: i64 = 40;
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let epoch = join(&mut one, "p").await;
+        let lists = ["f", "g"].map(|fetcher| Run { fetcher: fetcher.into(), started: 1 });
+        for (number, list) in (1..).zip(&lists) {
+            let register = Operation::RegisterRun(RegisterRun(list.clone()));
+            send(&mut one, (epoch, Lane::Lists, number), register).await;
+        }
+        let add = async |store: &mut PostgresStore, range: u8, lists: [&Run; 2]| {
+            for number in (1..=MESSAGES).step_by(2) {
+                let parts = (number..).zip(lists).map(|(number, run)| RelayedRows {
+                    epoch,
+                    range,
+                    number,
+                    run: run.clone(),
+                    rows: rows(&format!("{range}-{number}"), 50),
+                });
+                let answers = ask(store, AddRelayedRows(parts.collect())).await.unwrap();
+                assert_eq!(answers, [RowsAnswer::Stored, RowsAnswer::Stored]);
+            }
+        };
+        tokio::join!(
+            add(&mut one, 0, [&lists[0], &lists[1]]),
+            add(&mut other, 1, [&lists[1], &lists[0]])
+        );
+        drop((one, other));
+        let outside = database.outside().await;
+        let count = "SELECT count(*) FROM queue";
+        assert_eq!(outside.query_one(count, &[]).await.unwrap().get::<_, i64>(0), MESSAGES * 100);
+        let others = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        let end = Instant::now() + PATIENCE;
+        while outside.query_one(others, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            assert!(Instant::now() < end, "the daemons' connections stay");
+            sleep(Duration::from_millis(20)).await;
+        }
+        let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        assert_eq!(outside.query_one(deadlocks, &[]).await.unwrap().get::<_, i64>(0), 0);
+    });
+}
+
+fn rows(prefix: &str, count: usize) -> Vec<Row> {
+    let key = |n| Key::new(&format!("{prefix}-{n}")).unwrap();
+    (0..count).map(|n| Row { key: key(n), payload: String::new() }).collect()
+}
+
+/// Rows of a run that is marked for its deletion at this moment wait for that, and are rejected: none is left over without a run.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rows_wait_for_a_deletion_that_begins() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        let epoch = join(&mut store, "p").await;
+        list(&mut store, epoch, &["alpha"]).await;
+        let (marking, outside) = (database.outside().await, database.outside().await);
+        let mark = "BEGIN; UPDATE runs SET deleting = true WHERE run <> 0";
+        marking.batch_execute(mark).await.unwrap();
+        let delete = async {
+            let waits = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            let end = Instant::now() + Duration::from_secs(4);
+            while outside.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                assert!(Instant::now() < end, "nobody waits");
+                sleep(Duration::from_millis(10)).await;
+            }
+            marking.batch_execute("COMMIT").await.unwrap();
+        };
+        let (added, ()) = tokio::join!(add(&mut store, epoch, 0, 2, &["bravo"]), delete);
+        assert!(matches!(added, RowsAnswer::Rejected(_)), "{added:?}");
+        let count = "SELECT count(*) FROM queue";
+        assert_eq!(outside.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 1);
+    });
+}
+
+/// A relay is shown as such, and not among the daemons; what is kept of it goes with it.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn relays_are_shown() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        let epoch = join(&mut store, "p").await;
+        list(&mut store, epoch, &["alpha"]).await;
+        attempt(&send(&mut store, (epoch, Lane::Jobs, 1), claim()).await);
+        let note = Operation::RejectFile(RejectFile { name: "x".into(), reason: "y".into() });
+        send(&mut store, (epoch, Lane::Lists, 2), note).await;
+        let reader = PostgresReader(database.server.clone());
+        let look = tokio::task::spawn_blocking(move || reader.status(0));
+        let status = look.await.unwrap().unwrap();
+        let relay = &status.relays[0];
+        assert_eq!((&*relay.name, relay.gone, relay.in_flight), ("r", false, 1));
+        assert_eq!((relay.rejected_files, &*relay.fetchers), (1, &["f".to_owned()][..]));
+        assert!(relay.joined_since > 0 && status.rejected_files.is_empty());
+        assert_eq!(status.daemons.len(), 1);
+        assert_eq!(status.not_stopped.map(|daemon| daemon.pid), Some(std::process::id()));
+        let outside = database.outside().await;
+        outside.batch_execute("DELETE FROM daemons WHERE process IS NOT NULL").await.unwrap();
+        let lanes = "SELECT count(*) FROM relay_lanes";
+        assert_eq!(outside.query_one(lanes, &[]).await.unwrap().get::<_, i64>(0), 0);
+        // A daemon that was called so before relays were known keeps its name.
+        outside.batch_execute("UPDATE daemons SET name = 'relay r'").await.unwrap();
+        assert!(try_join(&mut store, "p", None).await.is_err());
     });
 }

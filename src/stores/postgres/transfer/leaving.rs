@@ -18,17 +18,20 @@ fn select(table: Table) -> &'static str {
         Table::State => {
             "SELECT paused::int4::int8, last_task, CASE WHEN is_called THEN last_value ELSE 0 END,
                 (SELECT last_value FROM fetchers_fetcher_seq), last.policy_lease, last.max_tasks,
-                (SELECT min(input_directory) FROM daemons WHERE daemon IN (SELECT daemon FROM runs)
-                    HAVING count(*) = 1)
-            FROM state, attempt_numbers LEFT JOIN (SELECT policy_lease, max_tasks FROM daemons
+                (SELECT min(input_directory) FROM daemons WHERE daemon IN (SELECT daemon FROM runs) AND process IS NULL
+                    HAVING count(*) = 1), installation
+            FROM state, attempt_numbers LEFT JOIN (SELECT policy_lease, max_tasks FROM daemons WHERE process IS NULL
                 ORDER BY beat_at DESC, daemon DESC LIMIT 1) AS last ON true"
         }
         Table::Fetchers => "SELECT fetcher::int8, name FROM fetchers WHERE fetcher <> 0",
         Table::Runs => {
-            "SELECT fetcher::int8, run_started, complete::int4::int8, deleting::int4::int8, stale::int4::int8, skipped,
+            "SELECT fetcher::int8, run_started, complete::int4::int8, deleting::int4::int8,
+                (stale OR ahead IS NOT DISTINCT FROM coalesce(position, 'null'))::int4::int8, skipped,
                 (position ->> 'offset')::int8, (position ->> 'lines')::int8, (position ->> 'device')::int8,
                 (position ->> 'inode')::int8, (position ->> 'checksum')::int8, (position ->> 'content')::int8,
-                (position ->> 'modified')::int8, (position ->> 'changed')::int8
+                (position ->> 'modified')::int8, (position ->> 'changed')::int8,
+                (SELECT substr(d.name, 7) FROM fetchers f JOIN fetcher_owners o USING (name) JOIN daemons d USING (daemon)
+                    WHERE f.fetcher = runs.fetcher AND d.process IS NOT NULL)
             FROM runs WHERE run <> 0"
         }
         Table::Queue => {

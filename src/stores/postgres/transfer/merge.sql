@@ -15,15 +15,23 @@ ANALYZE keys;
 
 INSERT INTO fetchers SELECT fetcher, name FROM moved_fetchers;
 SELECT setval('fetchers_fetcher_seq', last_fetcher) FROM moved_state WHERE last_fetcher > 0;
+-- Relays whose lists are here, as such that are gone.
+INSERT INTO daemons (name, owner, version, epoch, process, lost, beat_at, gone_at, policy_lease, max_tasks, takeover)
+    SELECT DISTINCT 'relay ' || relay, 'relay ' || relay, '', 0, '', true, now_ms() / 1000, now_ms() / 1000,
+        policy_lease, max_tasks, takeover
+    FROM moved_runs, daemons WHERE relay IS NOT NULL AND daemon = current_setting('shiftboss.daemon')::int4
+    ON CONFLICT (name) DO UPDATE SET lost = true, pid = NULL, gone_at = excluded.gone_at;
+CREATE FUNCTION pg_temp.daemon_of(p_relay text) RETURNS int4 LANGUAGE sql AS $$
+    SELECT coalesce((SELECT daemon FROM daemons WHERE name = 'relay ' || p_relay), current_setting('shiftboss.daemon')::int4)
+$$;
 INSERT INTO runs (fetcher, run_started, daemon, complete, deleting, stale, rows, skipped, position)
-    SELECT fetcher, run_started, current_setting('shiftboss.daemon')::int4, complete <> 0, deleting <> 0, stale <> 0,
+    SELECT fetcher, run_started, pg_temp.daemon_of(relay), complete <> 0, deleting <> 0, stale <> 0,
         (SELECT count(*) FROM moved_queue q WHERE q.fetcher = r.fetcher AND q.run_started = r.run_started), skipped,
         CASE WHEN read_to IS NOT NULL THEN jsonb_build_object('offset', read_to, 'lines', lines, 'device', device,
             'inode', inode, 'checksum', checksum, 'content', content, 'modified', modified, 'changed', changed) END
     FROM moved_runs r ORDER BY fetcher, run_started;
 INSERT INTO fetcher_owners (name, daemon)
-    SELECT name, current_setting('shiftboss.daemon')::int4 FROM fetchers f
-    WHERE EXISTS (SELECT FROM runs r WHERE r.fetcher = f.fetcher AND r.run <> 0)
+    SELECT DISTINCT f.name, r.daemon FROM fetchers f JOIN runs r ON r.fetcher = f.fetcher AND r.run <> 0
     ON CONFLICT (name) DO UPDATE SET daemon = excluded.daemon, left_at = NULL;
 INSERT INTO queue (run, key_id, fetcher, run_started, served, expired, dispatched, dead, payload)
     SELECT r.run, k.key_id, q.fetcher, q.run_started, q.served, q.expired, q.dispatched <> 0, q.dead <> 0, q.payload
@@ -101,7 +109,7 @@ INSERT INTO completions (minute, exit_code, backend, jobs) SELECT minute, exit_c
 -- Whether the clock was set back while these were out is not known.
 INSERT INTO disordered SELECT attempt FROM moved_open WHERE lease IS NULL;
 UPDATE forgotten SET attempt = (SELECT coalesce(min(attempt) - 1, (SELECT last_value FROM attempt_numbers)) FROM attempts);
-UPDATE state SET paused = m.paused <> 0, last_task = m.last_task,
+UPDATE state SET paused = m.paused <> 0, installation = m.installation, last_task = m.last_task,
     single_tasks = (SELECT count(*) FROM single_tasks),
     single_tasks_ended = (SELECT count(*) FROM single_tasks WHERE status <> 'waiting')
     FROM moved_state m;

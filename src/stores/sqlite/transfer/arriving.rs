@@ -54,6 +54,7 @@ fn inserts(table: Table) -> &'static [&'static str] {
                 SELECT 'max_single_tasks', ?6 WHERE ?6 IS NOT NULL",
             "INSERT INTO shiftboss_state (name, value)
                 SELECT 'input_directory', ?7 WHERE ?7 IS NOT NULL",
+            "INSERT INTO shiftboss_state (name, value) SELECT 'installation', ?8 WHERE ?8 IS NOT NULL",
         ],
         Table::Fetchers => &["INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2)"],
         Table::Runs => &[
@@ -61,6 +62,12 @@ fn inserts(table: Table) -> &'static [&'static str] {
             "INSERT INTO shiftboss_runs (fetcher_id, run_started, deleting, stale, skipped,
                 offset, lines, device, inode, checksum, content, modified, changed)
             VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+            "INSERT INTO shiftboss_relays (name, process, epoch, lost, joined)
+            SELECT ?15, '', (SELECT coalesce(max(epoch), 0) + 1 FROM shiftboss_relays), 1, 0
+            WHERE ?15 IS NOT NULL ON CONFLICT (name) DO NOTHING",
+            "INSERT OR IGNORE INTO shiftboss_relay_fetchers (name, relay)
+            SELECT fetchers.name, relay FROM fetchers JOIN shiftboss_relays ON shiftboss_relays.name = ?15
+            WHERE fetcher_id = ?1",
         ],
         Table::Queue => &[
             "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued,

@@ -34,12 +34,15 @@ fn select(table: Table) -> &'static str {
                 coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'fetchers'), 0),
                 (SELECT CAST(value AS INTEGER) FROM shiftboss_state WHERE name = 'lease'),
                 (SELECT CAST(value AS INTEGER) FROM shiftboss_state WHERE name = 'max_single_tasks'),
-                (SELECT value FROM shiftboss_state WHERE name = 'input_directory')"
+                (SELECT value FROM shiftboss_state WHERE name = 'input_directory'),
+                (SELECT value FROM shiftboss_state WHERE name = 'installation')"
         }
         Table::Fetchers => "SELECT fetcher_id, name FROM fetchers WHERE fetcher_id <> 0",
         Table::Runs => {
             "SELECT run.fetcher_id, run.run_started, is_complete <> 0, deleting <> 0, stale <> 0, skipped,
-                offset, lines, device, inode, checksum, content, modified, changed
+                offset, lines, device, inode, checksum, content, modified, changed,
+                (SELECT known.name FROM shiftboss_relay_fetchers AS owned JOIN shiftboss_relays AS known USING (relay)
+                    WHERE owned.name = fetchers.name)
             FROM fetcher_runs AS run JOIN fetchers USING (fetcher_id)
             JOIN shiftboss_runs AS ours
                 ON ours.fetcher_id = run.fetcher_id AND ours.run_started = run.run_started
