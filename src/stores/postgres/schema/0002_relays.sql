@@ -127,13 +127,16 @@ END $$;
 
 -- Adds rows of relays' lists that came by ranges: each message once, and none before those with lower numbers. Its answer is
 -- 'stored', 'rejected', 'gap' or 'lost'. p_rows: where the rows of each message end.
+--
+-- Several daemons add to the same runs, each in an order of its own. So relays come first, then runs, then the keys of a run,
+-- each in the order of their numbers: daemons wait for each other in no circle. Whoever deletes a run marks it before, and so
+-- waits for its rows, or has them rejected.
 CREATE FUNCTION add_relayed_rows(p_lease int8, p_epoch int8[], p_range int4[], p_number int8[], p_fetcher text[],
     p_started int8[], p_rows int4[], p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF text
 LANGUAGE plpgsql AS $$
-DECLARE v_relay int4; v_last int8; v_run runs; v_from int4 := 1;
+DECLARE
+    v_relay int4; v_last int8; v_run runs; v_runs int4[]; v_from int4; v_keys bytea[]; v_jitters int4[]; v_payloads bytea[];
 BEGIN
-    -- Several daemons add to the same runs, each in an order of its own: here all have one, and wait for each other in no circle.
-    -- Whoever deletes a run marks it before, and so waits for its rows, or has them rejected.
     PERFORM relay_of(epoch) FROM (SELECT DISTINCT epoch FROM unnest(p_epoch) AS epoch ORDER BY epoch) AS asked;
     PERFORM FROM runs WHERE NOT deleting AND run = ANY (ARRAY(SELECT r.run
             FROM unnest(p_fetcher, p_started) AS asked (fetcher, started)
@@ -155,16 +158,26 @@ BEGIN
             IF v_run.run IS NULL OR v_run.deleting THEN
                 RETURN NEXT 'rejected';
             ELSE
-                IF p_rows[i] >= v_from THEN
-                    UPDATE runs SET ahead = coalesce(position, 'null') WHERE run = v_run.run
-                        AND ahead IS DISTINCT FROM coalesce(position, 'null');
-                    PERFORM add_rows(v_run, p_row_key[v_from : p_rows[i]], p_row_jitter[v_from : p_rows[i]],
-                        p_row_payload[v_from : p_rows[i]], now_ms() / 1000, p_lease);
-                END IF;
+                v_runs[i] := v_run.run;
                 RETURN NEXT 'stored';
             END IF;
         END IF;
-        v_from := p_rows[i] + 1;
+    END LOOP;
+    FOR v_run IN SELECT * FROM runs WHERE run = ANY (v_runs) ORDER BY run LOOP
+        v_keys := '{}'; v_jitters := '{}'; v_payloads := '{}';
+        FOR i IN 1 .. cardinality(p_epoch) LOOP
+            IF v_runs[i] = v_run.run THEN
+                v_from := coalesce(p_rows[i - 1], 0) + 1;
+                v_keys := v_keys || p_row_key[v_from : p_rows[i]];
+                v_jitters := v_jitters || p_row_jitter[v_from : p_rows[i]];
+                v_payloads := v_payloads || p_row_payload[v_from : p_rows[i]];
+            END IF;
+        END LOOP;
+        IF v_keys <> '{}' THEN
+            UPDATE runs SET ahead = coalesce(position, 'null') WHERE run = v_run.run
+                AND ahead IS DISTINCT FROM coalesce(position, 'null');
+            PERFORM add_rows(v_run, v_keys, v_jitters, v_payloads, now_ms() / 1000, p_lease);
+        END IF;
     END LOOP;
     PERFORM tell_ready();
 END $$;
