@@ -29,6 +29,7 @@ pub struct RelayLink {
     pub(crate) name: String,
     #[expect(dead_code, reason = "no message is ever sent")]
     pub(crate) message: MessageSize,
+    #[expect(dead_code, reason = "nobody is ever asked")]
     pub(crate) polls: Polls,
 }
 
