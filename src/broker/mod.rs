@@ -2,7 +2,7 @@
 //! has, and asks a daemon for all that storage does, over the broker.
 //!
 //! [`relay`] is the relay's side: a `Store`, so the tree is the daemon's own. [`server`] is the daemon's: a service of the
-//! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`]. [`check`] looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are
+//! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters). [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are
 //! named and declared by [`topology`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 

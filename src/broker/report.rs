@@ -1,6 +1,6 @@
 //! What operators are shown of a broker: the JSON objects of `shiftboss broker` are made of these (docs/json.md).
 //!
-//! Filled by [`check`](super::check) and [`dead_letters`](super::dead_letters). Builds without brokers have these types, too.
+//! Filled by [`check`](mod@super::check) and [`dead_letters`](mod@super::dead_letters). Builds without brokers have these types, too.
 
 use serde::Serialize;
 
