@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Addr;
-use futures_util::stream::SelectAll;
 use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
@@ -177,7 +176,7 @@ impl Server {
     }
 
     /// Connects, and begins to take requests and rows.
-    async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, SelectAll<Consumer>)> {
+    async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, rows::Messages)> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared = timeout(CALL_MAX, self.broker.topology.declare(&link.channel)).await;
         let declared =

@@ -191,7 +191,7 @@ async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
                 return signal.lose(epoch);
             }
             // The StorageActor asks for its leases, and so has the store connect anew.
-            Err(_) if client.is_broken() => return signal.raise(Changed::Leases),
+            _ if client.is_broken() => return signal.raise(Changed::Leases),
             _ => {}
         }
     }

@@ -8,9 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{SelectAll, select_all};
+use futures_util::stream::{self, BoxStream, SelectAll, select_all};
 use futures_util::{FutureExt, StreamExt};
-use lapin::Consumer;
 use lapin::message::Delivery;
 use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
@@ -66,8 +65,11 @@ impl Taken {
     }
 }
 
+/// What comes by the ranges' queues. An error tells that a consumer has ended, for its range would be taken by nobody.
+pub(super) type Messages = SelectAll<BoxStream<'static, lapin::Result<Delivery>>>;
+
 /// Takes what comes by the ranges' queues, on a channel of its own.
-pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<SelectAll<Consumer>> {
+pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<Messages> {
     let channel = link.channel().await?;
     channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
     let mut consumers = Vec::new();
@@ -75,7 +77,8 @@ pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<SelectAl
         let queue = server.broker.topology.rows_of(range).into();
         let options = BasicConsumeOptions::default();
         let none = FieldTable::default();
-        consumers.push(channel.basic_consume(queue, "".into(), options, none).await?);
+        let consumer = channel.basic_consume(queue, "".into(), options, none).await?;
+        consumers.push(consumer.chain(stream::once(async { Err(ended()) })).boxed());
     }
     Ok(select_all(consumers))
 }
@@ -84,7 +87,7 @@ pub(super) async fn open(server: &Server, link: &Link) -> lapin::Result<SelectAl
 pub(super) async fn take(
     server: &Rc<Server>,
     link: &Rc<Link>,
-    mut messages: SelectAll<Consumer>,
+    mut messages: Messages,
 ) -> lapin::Error {
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
     loop {
