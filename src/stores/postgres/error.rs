@@ -11,6 +11,11 @@ use tokio_postgres::error::{Severity, SqlState};
 /// `Rejected` with this text.
 pub(super) const FENCED: &str = "SB001";
 
+/// What a daemon says that was.
+pub(super) fn fenced() -> StoreError {
+    StoreError::Busy("this daemon was taken for dead: it joins the queue anew".to_owned())
+}
+
 /// Raised by the function `require_here`, with what to do.
 const ELSEWHERE: &str = "SB002";
 

@@ -28,7 +28,7 @@ use super::answers::Answer;
 use super::batch::Batch;
 use super::companion::accompany;
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
-use super::error::{FENCED, classify, is_undone};
+use super::error::{FENCED, classify, fenced, is_undone};
 use super::membership::{Identity, Membership};
 use super::schema;
 use super::standstill::{Asked, wait_out};
@@ -239,14 +239,6 @@ impl PostgresStore {
             .ok_or_else(|| misunderstood("it did not answer all"))
     }
 
-    /// What a call says of all operations.
-    fn note_call(&mut self, answer: &Answer) {
-        (self.seen, self.expired_to) =
-            (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
-        self.membership.note_pause(answer.is("true"));
-        self.membership.note_classic(answer.flag());
-    }
-
     fn note_drain(&mut self, operations: &[Operation]) {
         for operation in operations {
             match operation {
@@ -368,10 +360,6 @@ impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.stop_companion();
     }
-}
-
-fn fenced() -> StoreError {
-    StoreError::Busy("this daemon was taken for dead: it joins the queue anew".to_owned())
 }
 
 fn misunderstood(text: &str) -> StoreError {

@@ -14,11 +14,11 @@ use shiftboss_actors::store::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
-use super::{Outcomes, PostgresStore, fenced, misunderstood};
+use super::{Outcomes, PostgresStore, misunderstood};
 use crate::stores::postgres::answers::Answer;
 use crate::stores::postgres::batch::Batch;
 use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
-use crate::stores::postgres::error::{FENCED, classify};
+use crate::stores::postgres::error::{FENCED, classify, fenced};
 
 pub(super) const APPLY: &str =
     "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4,
@@ -75,6 +75,14 @@ impl PostgresStore {
             .iter()
             .map(|operation| if is_of_relays(operation) { relayed.next() } else { own.next() });
         outcomes.collect::<Option<_>>().ok_or_else(|| misunderstood("it did not answer all"))
+    }
+
+    /// What a call says of all operations.
+    pub(super) fn note_call(&mut self, answer: &Answer) {
+        (self.seen, self.expired_to) =
+            (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
+        self.membership.note_pause(answer.is("true"));
+        self.membership.note_classic(answer.flag());
     }
 
     async fn relay(&mut self, operation: &Operation) -> StoreResult<Result<Outcome, Rejected>> {
