@@ -95,7 +95,7 @@ fn the_json_object() {
             "started": null,
         },
         "daemon_unknown": null,
-        "schema_version": 10,
+        "schema_version": 11,
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
@@ -124,7 +124,8 @@ fn the_json_object() {
             "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
         },
         "daemons": [],
-        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null},
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null, "broker": null},
+        "relays": [],
     });
     assert_eq!(found, expected);
 }
