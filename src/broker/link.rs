@@ -13,6 +13,7 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProper
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
+use super::alarm::Alarm;
 use super::message::VERSION;
 use super::topology::Topology;
 use crate::exit::{ExitCode, Failure};
@@ -39,6 +40,7 @@ pub struct Broker {
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
 pub(super) struct Link {
     connection: Connection,
+    pub(super) alarm: Alarm,
     pub(super) channel: Channel,
     /// For what is asked again if it is lost.
     pub(super) unconfirmed: Channel,
@@ -81,7 +83,8 @@ impl Broker {
             let channel = connection.create_channel().await?;
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             let unconfirmed = connection.create_channel().await?;
-            Ok(Link { connection, channel, unconfirmed })
+            let alarm = Alarm::listen(&connection, self);
+            Ok(Link { connection, alarm, channel, unconfirmed })
         };
         match timeout(CALL_MAX, connected).await {
             Ok(connected) => connected.map_err(|error| self.classify(&error)),

@@ -55,6 +55,11 @@ impl Liveness {
         heard
     }
 
+    /// Nobody can be heard of.
+    pub(super) fn note_all_seen(&mut self, now: Instant) {
+        self.relays.values_mut().for_each(|known| known.last_seen = now);
+    }
+
     /// Whether another process that lives has a name.
     pub(super) fn is_taken(&self, name: &str, process: &str, now: Instant) -> bool {
         self.relays.values().any(|known| {
@@ -100,6 +105,10 @@ mod tests {
         liveness.note_seen(8, start);
         assert_eq!(liveness.silent(start + SILENCE_MAX), []);
         assert_eq!(liveness.heard(start + SILENCE_MAX), [("a".into(), SILENCE_MAX / 2)]);
+        let mut deaf = Liveness::default();
+        deaf.reset(vec![relay("a", "1", 7)], start);
+        deaf.note_all_seen(start + SILENCE_MAX);
+        assert_eq!(deaf.silent(start + SILENCE_MAX), []);
         let later = start + SILENCE_MAX * 2;
         assert!(!liveness.is_taken("a", "2", later));
         assert_eq!(liveness.silent(later), [(7, "a".into())]);

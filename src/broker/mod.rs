@@ -6,6 +6,7 @@
 //! named and declared by [`topology`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 
+mod alarm;
 mod check;
 mod dead_letters;
 mod link;

@@ -106,12 +106,16 @@ impl RpcClient {
         let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answer)).await;
         // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
         let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
-        asked.ok().filter(|answer| answer.is_err() || !is_late).unwrap_or_else(|| {
-            Err(StoreError::Busy(format!(
-                "no daemon answered over the broker {} within {} s",
-                self.broker,
-                CALL_MAX.as_secs()
-            )))
+        let answered = asked.ok().filter(|answer| answer.is_err() || !is_late);
+        answered.unwrap_or_else(|| Err(self.unanswered()))
+    }
+
+    fn unanswered(&self) -> StoreError {
+        let (broker, seconds) = (&self.broker, CALL_MAX.as_secs());
+        StoreError::Busy(if self.link.alarm.is_raised() {
+            format!("the broker {broker} has an alarm, and takes no messages: see its log")
+        } else {
+            format!("no daemon answered over the broker {broker} within {seconds} s")
         })
     }
 
@@ -123,6 +127,7 @@ impl RpcClient {
         properties: BasicProperties,
         answer: Answer,
     ) -> StoreResult<Reply> {
+        self.link.alarm.over().await;
         let queue = self.broker.topology.requests();
         let published = publish(&self.link.channel, ("", &queue), &body, properties).await;
         published.map_err(|error| self.unpublished(&error))?;
@@ -139,6 +144,7 @@ impl RpcClient {
         rows: &RelayedRows,
     ) -> Result<impl Future<Output = Result<RowsAnswer, PublishError>> + Send + use<>, PublishError>
     {
+        self.link.alarm.over().await;
         let (answer, properties) = self.expect_answer();
         let exchange = self.broker.topology.rows();
         let route = (&*exchange, &*Topology::range_key(rows.range));

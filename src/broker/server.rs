@@ -163,7 +163,7 @@ impl Server {
             error = self.take_requests(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
-            never = self.expire_silent(), if !self.is_shared => match never {},
+            never = self.expire_silent(&link), if !self.is_shared => match never {},
             never = self.watch_backlog(&link) => match never {},
             _ = stopped => {
                 self.tasks.close();
@@ -250,11 +250,15 @@ impl Server {
         Ok(jobs)
     }
 
-    async fn expire_silent(&self) -> std::convert::Infallible {
+    async fn expire_silent(&self, link: &Link) -> std::convert::Infallible {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
+            if link.alarm.is_raised() {
+                // Relays cannot speak either.
+                self.liveness.borrow_mut().note_all_seen(Instant::now());
+            }
             let silent = self.liveness.borrow().silent(Instant::now());
             for (epoch, name) in silent {
                 // What cannot be written now is tried again.
