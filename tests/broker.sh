@@ -10,7 +10,7 @@ if ! cargo nextest --version >/dev/null 2>&1; then
     echo "broker.sh: cargo-nextest is not installed: cargo install --locked cargo-nextest" >&2
     exit 1
 fi
-shared='test(over_broker::shared::)'
+shared='(test(over_broker::shared::) | test(by_several_daemons))'
 cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker::) - $shared" "$@"
 # A queue that several daemons share is on a server, which is started (and installed) where there is none.
 with_server=sh\ tests/postgres-server.sh

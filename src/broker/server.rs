@@ -27,8 +27,8 @@ use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform};
 use shiftboss_actors::store::{
-    Installation, LoseRelay, Relays as KnownRelays, Request as StoreRequest, StoreError,
-    StoreResult,
+    Installation, Lane, LoseRelay, Relay, Relayed, Relays as KnownRelays, Request as StoreRequest,
+    StoreError, StoreResult,
 };
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
@@ -163,7 +163,7 @@ impl Server {
             error = self.take_requests(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
-            never = self.expire_silent(&link), if !self.is_shared => match never {},
+            never = self.watch_relays(&link) => match never {},
             never = self.watch_backlog(&link) => match never {},
             _ = stopped => {
                 self.tasks.close();
@@ -250,25 +250,43 @@ impl Server {
         Ok(jobs)
     }
 
-    async fn expire_silent(&self, link: &Link) -> std::convert::Infallible {
+    /// Looks who is silent; during an alarm nobody can speak.
+    async fn watch_relays(&self, link: &Link) -> std::convert::Infallible {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
             if link.alarm.is_raised() {
-                // Relays cannot speak either.
-                self.liveness.borrow_mut().note_all_seen(Instant::now());
+                self.speak_for_relays().await;
+            } else if !self.is_shared {
+                self.expire_silent().await;
             }
-            let silent = self.liveness.borrow().silent(Instant::now());
-            for (epoch, name) in silent {
-                // What cannot be written now is tried again.
-                if let Ok(Some(jobs)) = self.expire(epoch).await {
-                    warn!(
-                        relay = &*name,
-                        jobs, "A relay is silent: its leased jobs are this daemon's."
-                    );
-                }
+        }
+    }
+
+    async fn expire_silent(&self) {
+        let silent = self.liveness.borrow().silent(Instant::now());
+        for (epoch, name) in silent {
+            // What cannot be written now is tried again.
+            if let Ok(Some(jobs)) = self.expire(epoch).await {
+                warn!(
+                    relay = &*name,
+                    jobs, "A relay is silent: its leased jobs are this daemon's."
+                );
             }
+        }
+    }
+
+    /// Nobody is to take one for dead because the broker takes no word of it.
+    async fn speak_for_relays(&self) {
+        self.liveness.borrow_mut().note_all_seen(Instant::now());
+        if !self.is_shared {
+            return;
+        }
+        for Relay { epoch, .. } in self.ask(KnownRelays).await.unwrap_or_default() {
+            // One that fails is asked again within the time that a relay may be silent.
+            let beat = Relayed { epoch, lane: Lane::Jobs, number: 0, operations: Vec::new() };
+            let _ = self.ask(beat).await;
         }
     }
 

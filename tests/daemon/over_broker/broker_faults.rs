@@ -1,4 +1,4 @@
-//! The broker has a fault of its own: an alarm, a time-out, a queue that is not there.
+//! The broker has a fault of its own: an alarm, a time-out, a queue that somebody deletes.
 //!
 //! Each test has the broker for itself (.config/nextest.toml), for what is done to it is done to all that use it.
 
@@ -6,11 +6,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::refusals::with_channel;
+use super::shared::Queue;
 use super::{Installation, attempt, broker, worker};
+use crate::common::sql::editor;
 use crate::common::wait::pause;
 use crate::common::{Site, wait_within};
 
 const PATIENCE: Duration = Duration::from_secs(40);
+const ALARM: &str = "The broker has an alarm";
 
 /// Runs rabbitmqctl on the broker of the tests.
 fn ctl(arguments: &[&str]) -> String {
@@ -89,7 +92,7 @@ fn an_alarm_is_waited_for() {
     let mut far = worker(&relay.site, 60);
     let (taken, _) = attempt(&far.ask("READY"));
     let alarm = Fault::memory();
-    let waits = |log: String| log.matches("The broker has an alarm").count() == 1;
+    let waits = |log: String| log.matches(ALARM).count() == 1;
     wait_within(PATIENCE, "the relay says so", || waits(relay.daemon.log()));
     add(&installation.site, "charlie");
     wait_within(PATIENCE, "the daemon says so", || waits(installation.daemon.log()));
@@ -115,6 +118,29 @@ fn an_alarm_is_waited_for() {
     assert_eq!(installation.site.sql(outcomes), ["done"]);
 }
 
+/// The same where several daemons have the queue: none of them takes the relay for dead.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn an_alarm_is_waited_for_by_several_daemons() {
+    let queue = Queue::new();
+    let daemons = [queue.daemon("one"), queue.daemon("other")];
+    let relay = queue.relay(&broker(), "r");
+    relay.site.append("f.1.txt.part", "alpha 1\n");
+    queue.wait_rows(1);
+    let mut far = worker(&relay.site, 60);
+    let (taken, _) = attempt(&far.ask("READY"));
+    let alarm = Fault::memory();
+    add(&daemons[0].site, "charlie");
+    wait_within(PATIENCE, "the relay says so", || relay.daemon.log().contains(ALARM));
+    // Longer than a silent relay may live.
+    pause(Duration::from_secs(12));
+    drop(alarm);
+    wait_within(PATIENCE, "it is recorded", || far.ask(&format!("DONE {taken} 0")) == "OK\n");
+    let adopted = "SELECT sum(adoptions) FROM daemons";
+    assert_eq!(queue.count(adopted), 0);
+    assert!(!relay.daemon.log().contains("anew"), "{}", relay.daemon.log());
+}
+
 /// A relay that waits for hours, and the daemon that hears it, hold nothing that the broker waits for.
 #[test]
 #[ignore = "needs a broker: make test-broker"]
@@ -136,6 +162,84 @@ fn hints_and_requests_outlive_the_consumer_timeout() {
     let log = installation.daemon.log();
     assert_eq!(log.matches("Relays are served.").count(), 1, "{log}");
     assert!(!relay.daemon.log().contains("WARN"), "{}", relay.daemon.log());
+}
+
+/// Rows that cannot be stored for so long that the broker ends their channel are stored when they can be, each once.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn rows_outlive_the_consumer_timeout() {
+    let _timeout = Fault::consumer_timeout();
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.append("f.1.txt.part", "alpha 1\n");
+    installation.site.wait_count(1);
+    let position = "SELECT count(*) FROM shiftboss_runs WHERE stale = 0 AND offset = 8";
+    wait_within(PATIENCE, "nothing is on the way", || installation.site.number(position) == 1);
+    let lock = editor(&installation.site.database()).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let lines: String = (0..500).map(|key| format!("key-{key} 1\n")).collect();
+    relay.site.append("f.1.txt.part", lines);
+    let range = format!("{}write.", installation.prefix);
+    wait_within(PATIENCE, "the broker ends the channel", || {
+        !ctl(&["list_consumers", "--no-table-headers", "queue_name"]).contains(&range)
+    });
+    lock.execute_batch("ROLLBACK").unwrap();
+    relay.site.append("f.1.txt.part", "bravo 1\n");
+    wait_within(PATIENCE, "they are stored", || {
+        installation.site.sql("SELECT count(*), count(DISTINCT attr_path) FROM queue")
+            == ["502|502"]
+    });
+}
+
+/// Somebody deletes the queue of a relay's answers, or of its hints: it makes others, and loses nothing.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_s_own_queues_are_deleted() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    // That of hints has a limit.
+    let own = |has_limit: bool| -> Option<String> {
+        let queues = ctl(&["list_queues", "--no-table-headers", "name", "arguments"]);
+        let mut own = queues.lines().filter(|line| line.starts_with("amq.gen-"));
+        let found = own.find(|line| line.contains("x-max-length") == has_limit);
+        found.and_then(|line| line.split_whitespace().next()).map(str::to_owned)
+    };
+    relay.site.append("f.1.txt.part", "alpha 1\n");
+    installation.site.wait_count(1);
+    let mut far = worker(&relay.site, 60);
+    let (taken, _) = attempt(&far.ask("READY"));
+    for has_limit in [false, true] {
+        let queue = own(has_limit).expect("it is there");
+        let gone = format!(
+            "{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>)), \
+             rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)."
+        );
+        ctl(&["eval", &gone]);
+        wait_within(PATIENCE, "it has others", || own(has_limit).is_some_and(|now| now != queue));
+        wait_within(PATIENCE, "it is heard", || far.ask(&format!("BEAT {taken}")) == "OK\n");
+    }
+    assert_eq!(far.ask(&format!("DONE {taken} 0")), "OK\n");
+    relay.site.append("f.1.txt.part", "bravo 1\n");
+    installation.site.wait_count(2);
+}
+
+/// The broker cancels a consumer of the daemon because somebody deleted its queue: that is made anew, and consumed.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn the_daemon_s_queues_are_deleted() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    let lines: String = (0..200).map(|key| format!("key-{key} 1\n")).collect();
+    for (round, queue) in ["request", "write.03", "write.0f"].into_iter().enumerate() {
+        delete_queue(&format!("{}{queue}", installation.prefix));
+        let list = format!("f-{round}.1.txt");
+        relay.site.write(&list, &lines);
+        let stored = "SELECT count(*) FROM queue";
+        let expected = 200 * (i64::try_from(round).unwrap() + 1);
+        wait_within(PATIENCE, &format!("{list} is stored without {queue}"), || {
+            installation.site.number(stored) == expected
+        });
+    }
 }
 
 /// What the broker cannot give to a queue fails at once, and does not wait for an answer that cannot come.

@@ -11,24 +11,24 @@ use crate::common::{Daemon, Site, wait_until, wait_within};
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A queue, and daemons that serve relays of it.
-struct Queue {
+pub(super) struct Queue {
     site: Site,
     prefix: String,
 }
 
-struct Member {
-    daemon: Daemon,
-    site: Site,
+pub(super) struct Member {
+    pub(super) daemon: Daemon,
+    pub(super) site: Site,
 }
 
 impl Queue {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let queue = Self { site: Site::bare(), prefix: prefix() };
         assert!(queue.site.server().is_some(), "this needs a server, too: make test-broker");
         queue
     }
 
-    fn daemon(&self, name: &str) -> Member {
+    pub(super) fn daemon(&self, name: &str) -> Member {
         let member = self.start(name);
         wait_until("relays are served", || member.daemon.log().contains("Relays are served."));
         member
@@ -44,7 +44,7 @@ impl Queue {
         Member { daemon, site }
     }
 
-    fn relay(&self, url: &str, name: &str) -> Member {
+    pub(super) fn relay(&self, url: &str, name: &str) -> Member {
         let site = Site::bare();
         let mut command = site.program();
         command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
@@ -53,11 +53,11 @@ impl Queue {
         Member { daemon, site }
     }
 
-    fn count(&self, question: &str) -> usize {
+    pub(super) fn count(&self, question: &str) -> usize {
         self.site.server().unwrap().ask(question).trim().parse().unwrap()
     }
 
-    fn wait_rows(&self, rows: usize) {
+    pub(super) fn wait_rows(&self, rows: usize) {
         let count = "SELECT count(*) FROM queue";
         wait_within(PATIENCE, "rows are stored", || self.count(count) == rows);
     }
