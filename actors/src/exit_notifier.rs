@@ -3,16 +3,33 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
+/// Why an actor ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It panicked; its name.
+    Panicked(&'static str),
+    /// A setting is wrong, which was not known before: says what it is, and what to do.
+    WrongSetting(String),
+}
+
 /// Held by an actor for its whole life: its drop says that the actor ended.
 #[derive(Debug)]
 pub struct ExitNotifier {
     pub name: &'static str,
-    pub exits: UnboundedSender<&'static str>,
+    pub exits: UnboundedSender<Exit>,
+}
+
+impl ExitNotifier {
+    /// The actor ends because of a wrong setting.
+    pub fn wrong_setting(self, text: String) {
+        // Before what its drop says: the first word counts.
+        let _ = self.exits.send(Exit::WrongSetting(text));
+    }
 }
 
 impl Drop for ExitNotifier {
     fn drop(&mut self) {
         // A tree that is gone has no use for the news.
-        let _ = self.exits.send(self.name);
+        let _ = self.exits.send(Exit::Panicked(self.name));
     }
 }

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 
 use crate::clock::{Clock, SystemClock};
 use crate::connection::{Operators, SessionLinks, WorkLinks};
-use crate::exit_notifier::ExitNotifier;
+use crate::exit_notifier::{Exit, ExitNotifier};
 use crate::file_watcher::{FileWatcherActor, Input, Start, StartError, StopWatching, start_tail};
 use crate::listener::{CloseAll, ListenerActor, SocketBinder};
 use crate::service::{Service, ServiceLinks};
@@ -86,6 +86,9 @@ pub enum TreeError {
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,
+    /// A service found it.
+    #[error("{0}")]
+    WrongSetting(String),
     #[error("{0} panicked; this is a bug, please report it with the log")]
     Panicked(&'static str),
 }
@@ -98,7 +101,7 @@ struct Tree {
     listener: Option<Addr<ListenerActor>>,
     services: Vec<Box<dyn Service>>,
     /// Where the actors tell their ends without which the tree cannot go on.
-    exits: UnboundedSender<&'static str>,
+    exits: UnboundedSender<Exit>,
 }
 
 /// A StorageActor. One whose store blocks has a thread of its own; one that waits for a server is here, where no thread has to
@@ -180,7 +183,10 @@ pub async fn run(
     let mut tree = Tree::start(storage, list_storage, input, services, exits);
     let ended = tokio::select! {
         ended = ends.next() => ended,
-        Some(name) = exited.recv() => Err(TreeError::Panicked(name)),
+        Some(exit) = exited.recv() => Err(match exit {
+            Exit::Panicked(name) => TreeError::Panicked(name),
+            Exit::WrongSetting(text) => TreeError::WrongSetting(text),
+        }),
         ended = tree.live(path, binder, connections_max, operators, lifecycle) => ended,
         () = stop => Ok(()),
     };
@@ -198,7 +204,7 @@ impl Tree {
         list_storage: Option<Storage>,
         input: Input,
         services: Vec<Box<dyn Service>>,
-        exits: UnboundedSender<&'static str>,
+        exits: UnboundedSender<Exit>,
     ) -> Self {
         let exit_notifier = ExitNotifier { name: "the FileWatcherActor", exits: exits.clone() };
         let Storage { address, step_rows, .. } = list_storage.as_ref().unwrap_or(&storage);

@@ -42,8 +42,10 @@ pub(super) async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
 async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
     let mut parts = Vec::new();
     for (name, arguments) in broker.topology.queues() {
-        parts.push(queue(link, name, arguments).await?);
+        parts.push(queue(link, name, Some(arguments)).await?);
     }
+    // Whose it is only its daemons know.
+    parts.push(queue(link, broker.topology.installation(), None).await?);
     for (name, kind) in broker.topology.exchanges() {
         parts.push(exchange(link, name, kind).await?);
     }
@@ -51,7 +53,7 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
 }
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
-async fn queue(link: &Link, name: String, arguments: FieldTable) -> lapin::Result<Part> {
+async fn queue(link: &Link, name: String, arguments: Option<FieldTable>) -> lapin::Result<Part> {
     let channel = link.channel().await?;
     let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let none = FieldTable::default();
@@ -60,9 +62,14 @@ async fn queue(link: &Link, name: String, arguments: FieldTable) -> lapin::Resul
         Err(error) => return unlike(PartKind::Queue, name, error),
     };
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let declared = channel.queue_declare(name.as_str().into(), durable, arguments).await;
+    let declared = match arguments {
+        Some(arguments) => {
+            channel.queue_declare(name.as_str().into(), durable, arguments).await.map(drop)
+        }
+        None => Ok(()),
+    };
     let mut part = match declared {
-        Ok(_) => as_declared(PartKind::Queue, name),
+        Ok(()) => as_declared(PartKind::Queue, name),
         Err(error) => unlike(PartKind::Queue, name, error)?,
     };
     part.messages = Some(found.message_count());

@@ -89,8 +89,9 @@ impl Service for Relays {
         });
         self.server = Rc::downgrade(&server);
         let task = actix_rt::spawn(async move {
-            let _exit_notifier = exit_notifier;
-            server.run(stopped).await;
+            if let Err(text) = server.run(stopped).await {
+                exit_notifier.wrong_setting(text);
+            }
         });
         self.running = Some((stop, task));
     }
@@ -111,6 +112,20 @@ impl Service for Relays {
     }
 }
 
+/// Why relays are not served.
+enum Unserved {
+    /// It is tried again.
+    Failed(StoreError),
+    /// The prefix is another installation's: says so.
+    Foreign(String),
+}
+
+impl From<StoreError> for Unserved {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// What serves them.
 struct Server {
     broker: Broker,
@@ -127,14 +142,18 @@ struct Server {
 }
 
 impl Server {
-    /// Serves over one connection after the other, until it is stopped.
-    async fn run(self: Rc<Self>, mut stopped: oneshot::Receiver<()>) {
+    /// Serves over one connection after the other, until it is stopped, or told that its prefix is another installation's.
+    async fn run(self: Rc<Self>, mut stopped: oneshot::Receiver<()>) -> Result<(), String> {
         let work = Arc::new(Notify::new());
         self.storage.do_send(FollowWork(Arc::clone(&work)));
         let mut backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         loop {
             let begun = Instant::now();
-            let Err(error) = self.serve(&work, &mut stopped).await else { return };
+            let error = match self.serve(&work, &mut stopped).await {
+                Ok(()) => return Ok(()),
+                Err(Unserved::Foreign(text)) => return Err(text),
+                Err(Unserved::Failed(error)) => error,
+            };
             self.backlog.replace(None);
             if begun.elapsed() > RECONNECT.1 {
                 backoff.reset();
@@ -143,7 +162,7 @@ impl Server {
             warn!(%error, delay_ms = delay.as_millis(), "The broker cannot be used: relays wait.");
             tokio::select! {
                 () = sleep(delay) => {}
-                _ = &mut stopped => return,
+                _ = &mut stopped => return Ok(()),
             }
         }
     }
@@ -153,7 +172,7 @@ impl Server {
         self: &Rc<Self>,
         work: &Notify,
         stopped: &mut oneshot::Receiver<()>,
-    ) -> StoreResult<()> {
+    ) -> Result<(), Unserved> {
         let (link, requests, rows) = tokio::select! {
             opened = self.open() => opened?,
             _ = &mut *stopped => return Ok(()),
@@ -172,20 +191,18 @@ impl Server {
                 return Ok(());
             }
         };
-        Err(self.broker.classify(&error))
+        Err(self.broker.classify(&error).into())
     }
 
     /// Connects, and begins to take requests and rows.
-    async fn open(self: &Rc<Self>) -> StoreResult<(Rc<Link>, Consumer, rows::Messages)> {
+    async fn open(self: &Rc<Self>) -> Result<(Rc<Link>, Consumer, rows::Messages), Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared = timeout(CALL_MAX, self.broker.topology.declare(&link.channel)).await;
         let declared =
             declared.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
         declared.map_err(|error| self.broker.classify(&error))?;
-        if self.is_shared {
-            let installation = self.ask(Installation).await?;
-            installation::claim(&self.broker, &link, &installation).await?;
-        }
+        let installation = self.ask(Installation).await?;
+        installation::claim(&self.broker, &link, &installation).await?;
         let opened = timeout(CALL_MAX, async {
             Ok((self.consume(&link).await?, rows::open(self, &link).await?))
         });
@@ -201,7 +218,7 @@ impl Server {
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
-        // A second daemon with another queue would split the relays between them.
+        // A second daemon with a copy of the queue would split the relays between them.
         let exclusive = !self.is_shared;
         let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
         link.channel

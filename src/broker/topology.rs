@@ -37,9 +37,18 @@ impl Topology {
         format!("{}dead", self.prefix)
     }
 
-    /// The queue that says which queue of tasks the prefix is for.
+    /// The queue that says which installation the prefix is for, by its [argument](Self::installation_is). It is always empty.
     pub(super) fn installation(&self) -> String {
         format!("{}installation", self.prefix)
+    }
+
+    /// The arguments that name an installation. Of those that a broker compares these take a text.
+    pub(super) fn installation_is(&self, installation: &str) -> FieldTable {
+        let mut arguments = FieldTable::default();
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        arguments.insert("x-dead-letter-exchange".into(), text(""));
+        arguments.insert("x-dead-letter-routing-key".into(), text(installation));
+        arguments
     }
 
     /// The exchange to which relays send rows of lists, under their [range](Self::range_key).
@@ -63,18 +72,15 @@ impl Topology {
         format!("{}.{}", self.rows(), Self::range_key(range))
     }
 
-    /// All queues, with their arguments.
+    /// All queues that messages are in, with their arguments.
     pub(super) fn queues(&self) -> Vec<(String, FieldTable)> {
         let rows = (0..RANGES).map(|range| {
             let mut arguments = limited(ROWS_MAX);
             arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
             (self.rows_of(range), arguments)
         });
-        let others = [
-            (self.requests(), limited(REQUESTS_MAX)),
-            (self.dead(), FieldTable::default()),
-            (self.installation(), limited(1)),
-        ];
+        let others =
+            [(self.requests(), limited(REQUESTS_MAX)), (self.dead(), FieldTable::default())];
         others.into_iter().chain(rows).collect()
     }
 

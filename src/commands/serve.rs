@@ -220,7 +220,7 @@ pub(super) fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
         TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
         TreeError::Unready(_) => ExitCode::Unavailable,
-        TreeError::Input { .. } => ExitCode::Configuration,
+        TreeError::Input { .. } | TreeError::WrongSetting(_) => ExitCode::Configuration,
         TreeError::Socket(_) => ExitCode::CannotCreate,
         TreeError::Panicked(_) => ExitCode::Internal,
     };

@@ -1,54 +1,53 @@
-//! Which queue a prefix of the broker is for, where several daemons share it: one durable message says so.
+//! Which queue a prefix of the broker is for: the first daemon says so there, and one that has another queue serves no relays.
 //!
-//! Asked by the daemon's [`server`](super) before it takes anything. A queue of one daemon does without: that takes requests
-//! exclusively.
+//! Asked by the daemon's [`server`](super) before it takes anything, over each connection. The broker keeps it as an argument of a
+//! queue in which nothing ever is: it makes the queue once, whoever comes first, and refuses to make it with another argument.
+//! A message could be in somebody's hand in the moment in which the next one looks.
 
-use std::time::Duration;
+use lapin::ErrorKind;
+use lapin::options::QueueDeclareOptions;
+use shiftboss_actors::store::StoreError;
+use tokio::time::timeout;
 
-use lapin::BasicProperties;
-use lapin::options::{BasicGetOptions, BasicNackOptions};
-use shiftboss_actors::store::{StoreError, StoreResult};
-use tokio::time::sleep;
+use super::Unserved;
+use crate::broker::link::{Broker, CALL_MAX, Link};
 
-use crate::broker::link::{Broker, Link, PERSISTENT, PublishError, publish};
-
-/// How often the message is looked for, which another daemon may have in its hand, and how long it is waited between.
-const LOOKS: u32 = 20;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What the broker says of a queue that was made with other arguments.
+const INEQUIVALENT: u16 = 406;
 
 /// Makes the prefix this installation's, if it is nobody's.
 ///
 /// # Errors
-/// `Fatal` when it is another one's; `Busy` when the broker cannot say.
-pub(super) async fn claim(broker: &Broker, link: &Link, installation: &str) -> StoreResult<()> {
-    let queue = broker.topology.installation();
-    let durable = BasicProperties::default().with_delivery_mode(PERSISTENT);
-    for _ in 0..LOOKS {
-        let route = ("", &*queue);
-        match publish(&link.channel, route, installation.as_bytes(), durable.clone()).await {
-            Ok(()) => return Ok(()),
-            // Somebody said it before.
-            Err(PublishError::NoRoom) => {}
-            Err(error) => return Err(StoreError::Busy(error.to_string())),
-        }
-        let got = link.channel.basic_get(queue.as_str().into(), BasicGetOptions::default()).await;
-        if let Some(said) = got.map_err(|error| broker.classify(&error))? {
-            let back = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
-            said.acker.nack(back).await.map_err(|error| broker.classify(&error))?;
-            return if said.data == installation.as_bytes() {
-                Ok(())
-            } else {
-                Err(another(broker, &queue))
-            };
-        }
-        sleep(LOOK_EVERY).await;
+/// `Foreign` when it is another one's; else what keeps the broker from saying so.
+pub(super) async fn claim(
+    broker: &Broker,
+    link: &Link,
+    installation: &str,
+) -> Result<(), Unserved> {
+    let name = broker.topology.installation();
+    let arguments = broker.topology.installation_is(installation);
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let declared = async {
+        // A refusal closes the channel.
+        let channel = link.channel().await?;
+        channel.queue_declare(name.as_str().into(), durable, arguments).await?;
+        channel.close(200, "done".into()).await
+    };
+    match timeout(CALL_MAX, declared).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(match error.kind() {
+            ErrorKind::ProtocolError(refused) if refused.get_id() == INEQUIVALENT => {
+                Unserved::Foreign(foreign(broker, &name, installation))
+            }
+            _ => broker.classify(&error).into(),
+        }),
+        Err(_) => Err(StoreError::Busy("it did not answer in time".to_owned()).into()),
     }
-    Err(StoreError::Busy(format!("the broker does not say which queue {queue} names")))
 }
 
-fn another(broker: &Broker, queue: &str) -> StoreError {
-    StoreError::Fatal(format!(
-        "the broker {broker} is used for another queue under this prefix: give this one another with --broker-prefix. \
-         If that queue is gone for good, delete {queue} on the broker"
-    ))
+fn foreign(broker: &Broker, queue: &str, installation: &str) -> String {
+    format!(
+        "the broker {broker} serves another queue than this one ({installation}) under this prefix: give this one another with \
+         --broker-prefix. If that queue is gone for good, delete {queue} on the broker"
+    )
 }

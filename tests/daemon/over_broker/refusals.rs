@@ -79,22 +79,34 @@ fn a_name_is_one_relay_s() {
     assert_eq!(first.site.ask("READY"), "NOJOBS\n");
 }
 
-/// Two queues on one prefix would split the relays: the second daemon serves its own workers only. And a relay does not go
-/// over to another queue.
+/// Two queues on one prefix would split the relays: the second daemon ends, and so does one that has a copy of the queue wait.
+/// And a relay does not go over to another queue.
 #[test]
 #[ignore = "needs a broker: make test-broker"]
 fn a_prefix_is_one_queue_s() {
     let installation = Installation::start();
     let mut relay = installation.relay("r");
-    let other = Site::bare();
+    let (other, copy) = (Site::bare(), Site::bare());
     let broker = broker();
     let options = ["--broker", &*broker, "--broker-prefix", &*installation.prefix];
-    let second = other.start_with(&options);
+    let (code, error) = other.refused(other.serve(&options));
+    assert!(code == 78 && error.contains("serves another queue than this one"), "{code} {error}");
+    let (from, to) = (installation.site.database(), copy.database());
+    let copied = copy.run(&["backup", from.to_str().unwrap(), to.to_str().unwrap()]);
+    assert!(copied.status.success(), "{copied:?}");
+    let second = copy.start_with(&options);
     wait_until("it is named", || second.log().contains("in exclusive use"));
     relay.site.write("f.1.txt", "alpha 1\n");
     installation.site.wait_count(1);
-    assert_eq!(other.ask("READY"), "NOJOBS\n");
+    assert_eq!(copy.ask("READY"), "NOJOBS\n");
+    second.stop();
     installation.daemon.stop();
+    // Somebody says that the first queue is gone for good.
+    with_channel(async |channel| {
+        let claim = format!("{}installation", installation.prefix);
+        channel.queue_delete(claim.into(), Default::default()).await.unwrap();
+    });
+    let _other = other.start_with(&options);
     assert_eq!(relay.daemon.exit_within(std::time::Duration::from_secs(30)).code(), Some(74));
     assert!(relay.daemon.log().contains("has another queue by now"), "{}", relay.daemon.log());
     assert!(other.sql("SELECT name FROM shiftboss_relays").is_empty());

@@ -1,6 +1,7 @@
 //! Relays of a queue on a server that several daemons share: each message goes to one of them, and none is needed. These need
 //! both servers: `make test-broker` runs them so.
 
+use std::process::Command;
 use std::time::Duration;
 
 use shiftboss_testbed::proxy::Proxy;
@@ -29,19 +30,18 @@ impl Queue {
     }
 
     pub(super) fn daemon(&self, name: &str) -> Member {
-        let member = self.start(name);
-        wait_until("relays are served", || member.daemon.log().contains("Relays are served."));
-        member
+        let site = Site::bare();
+        let daemon = site.spawn(self.command(&site, name)).ready();
+        wait_until("relays are served", || daemon.log().contains("Relays are served."));
+        Member { daemon, site }
     }
 
-    fn start(&self, name: &str) -> Member {
-        let site = Site::bare();
+    fn command(&self, site: &Site, name: &str) -> Command {
         let mut command = site.program();
         command.args(["serve", "--daemon-name", name, "--broker", &broker()]);
         command.args(["--broker-prefix", &self.prefix, &self.site.server().unwrap().url()]);
         command.args([site.input(), site.socket()]);
-        let daemon = site.spawn(command).ready();
-        Member { daemon, site }
+        command
     }
 
     pub(super) fn relay(&self, url: &str, name: &str) -> Member {
@@ -147,17 +147,16 @@ fn a_relay_is_killed() {
     queue.wait_rows(51);
 }
 
-/// A daemon of another queue takes nothing under a prefix that is in use, and says so.
+/// A daemon of another queue takes nothing under a prefix that is in use, says so, and ends.
 #[test]
 #[ignore = "needs a broker and a server: make test-broker"]
 fn a_prefix_is_one_queue_s() {
     let queue = Queue::new();
     let _daemon = queue.daemon("one");
     let foreign = Queue { site: Site::bare(), prefix: queue.prefix.clone() };
-    let other = foreign.start("foreign");
-    wait_until("it is named", || {
-        other.daemon.log().contains("is used for another queue under this prefix")
-    });
+    let site = Site::bare();
+    let (code, error) = site.refused(foreign.command(&site, "foreign"));
+    assert!(code == 78 && error.contains("serves another queue than this one"), "{code} {error}");
     let relay = queue.relay(&broker(), "r");
     relay.site.write("f.1.txt", lines(0..100));
     queue.wait_rows(100);

@@ -15,6 +15,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
 use super::{Outcomes, PostgresStore, misunderstood};
+use crate::boot_time::boot_time;
 use crate::stores::postgres::answers::Answer;
 use crate::stores::postgres::batch::Batch;
 use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
@@ -100,12 +101,15 @@ impl PostgresStore {
             expired_to: self.expired_to,
             call: None,
         };
+        let asked = boot_time();
         let outcome = speaker.carry_out(&joined.connection.client, operation).await;
+        let is_late = boot_time().saturating_sub(asked) >= CALL_MAX;
         if let Some(call) = speaker.call.take() {
             self.note_call(&call);
         }
-        // Whether it was carried out is not known: the relay asks again.
-        if !joined.connection.client.is_closed() {
+        // Of an answer that did not come in time it is not known whether anything was done: the relay asks again. Whoever asks
+        // over that connection would wait behind it.
+        if !is_late && !joined.connection.client.is_closed() {
             self.joined = Some(joined);
         }
         if outcome.is_ok() && operation.may_bring_work() {
