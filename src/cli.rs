@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::within;
 
-use crate::broker::{BROKER_PREFIX, Broker};
+use crate::broker::{BROKER_PREFIX, Broker, QueueKind};
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
@@ -337,9 +337,13 @@ fn url() -> impl TypedValueParser<Value = Url> {
     clap::builder::StringValueParser::new().map(Url::new)
 }
 
-fn broker(url: Option<Url>, prefix: Option<String>) -> Result<Option<Broker>, Failure> {
+fn broker(
+    url: Option<Url>,
+    prefix: Option<String>,
+    queues: Option<QueueKind>,
+) -> Result<Option<Broker>, Failure> {
     let prefix = prefix.unwrap_or_else(|| BROKER_PREFIX.to_owned());
-    url.map(|url| Broker::new(url, &prefix)).transpose()
+    url.map(|url| Broker::new(url, &prefix, queues.unwrap_or_default())).transpose()
 }
 
 /// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.

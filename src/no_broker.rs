@@ -1,5 +1,7 @@
 //! In a build without the feature `rabbitmq`: each URL of a broker is refused. In place of `broker/`.
 
+#[path = "broker/queue_kind.rs"]
+mod queue_kind;
 #[path = "broker/report.rs"]
 #[expect(dead_code, reason = "nothing fills it here")]
 mod report;
@@ -13,6 +15,7 @@ use shiftboss_actors::store::{JoinedRelay, Reader, Store};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::Polls;
 use crate::url::Url;
+pub use queue_kind::QueueKind;
 pub(crate) use report::{
     BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
 };
@@ -54,7 +57,7 @@ fn refused<T>(url: &Url) -> Result<T, Failure> {
 }
 
 impl Broker {
-    pub(crate) fn new(url: Url, _: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(url: Url, _: &str, _: QueueKind) -> Result<Self, Failure> {
         refused(&url)
     }
 }

@@ -42,11 +42,10 @@ pub fn page(command: &Command) -> io::Result<String> {
 
 /// A command's full name behind `shiftboss`, as it is typed.
 pub fn name(command: &Command) -> String {
-    let name = command.get_display_name().unwrap_or_default().replace('-', " ");
-    let name = name.strip_prefix("shiftboss").unwrap_or_default().trim();
-    // Some commands have a hyphen in their name.
-    let hyphened = ["on change", "run fetcher", "accept input", "forget daemon"];
-    if hyphened.contains(&name) { name.replace(' ', "-") } else { name.to_owned() }
+    let (name, last) = (command.get_display_name().unwrap_or_default(), command.get_name());
+    // A command may have a hyphen in its name; none above another one has.
+    let above = name.strip_suffix(last).unwrap_or_default().replace('-', " ");
+    format!("{above}{last}").strip_prefix("shiftboss").unwrap_or_default().trim().to_owned()
 }
 
 /// The heading of a command's examples, and the examples.

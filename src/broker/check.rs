@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::link::{Broker, Link, PublishError, properties, publish};
 use super::report::{BrokerCheck, Part, PartKind, PartState};
+use super::topology::{durable, is_about_delivery_limit, without_delivery_limit};
 
 /// The longest time for all of it, some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
@@ -54,18 +55,15 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
 async fn queue(link: &Link, name: String, arguments: Option<FieldTable>) -> lapin::Result<Part> {
-    let channel = link.channel().await?;
     let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let none = FieldTable::default();
-    let found = match channel.queue_declare(name.as_str().into(), look, none).await {
+    let found = link.channel().await?.queue_declare(name.as_str().into(), look, none).await;
+    let found = match found {
         Ok(found) => found,
         Err(error) => return unlike(PartKind::Queue, name, error),
     };
-    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     let declared = match arguments {
-        Some(arguments) => {
-            channel.queue_declare(name.as_str().into(), durable, arguments).await.map(drop)
-        }
+        Some(arguments) => declare(link, &name, arguments).await,
         None => Ok(()),
     };
     let mut part = match declared {
@@ -75,6 +73,20 @@ async fn queue(link: &Link, name: String, arguments: Option<FieldTable>) -> lapi
     part.messages = Some(found.message_count());
     part.consumers = Some(found.consumer_count());
     Ok(part)
+}
+
+async fn declare(link: &Link, name: &str, arguments: FieldTable) -> lapin::Result<()> {
+    let channel = link.channel().await?;
+    let declared = channel.queue_declare(name.into(), durable(), arguments.clone()).await;
+    match declared {
+        // As a newer broker is told.
+        Err(error) if is_about_delivery_limit(&error) => {
+            let channel = link.channel().await?;
+            let arguments = without_delivery_limit(arguments);
+            channel.queue_declare(name.into(), durable(), arguments).await.map(drop)
+        }
+        declared => declared.map(drop),
+    }
 }
 
 async fn exchange(link: &Link, name: String, kind: ExchangeKind) -> lapin::Result<Part> {

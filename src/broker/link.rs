@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::alarm::Alarm;
 use super::message::VERSION;
+use super::queue_kind::QueueKind;
 use super::topology::Topology;
 use crate::exit::{ExitCode, Failure};
 use crate::url::Url;
@@ -49,8 +50,8 @@ pub(super) struct Link {
 impl Broker {
     /// # Errors
     /// When the URL is none of a broker. It is shown without its password.
-    pub(crate) fn new(url: Url, prefix: &str) -> Result<Self, Failure> {
-        let broker = Self { url, topology: Topology::new(prefix) };
+    pub(crate) fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, Failure> {
+        let broker = Self { url, topology: Topology::new(prefix, queues) };
         let wrong = |why: &str| {
             let text = format!(
                 "the broker's URL {} cannot be used: {why}. Give one as amqp://user@host:5672/vhost",
@@ -221,11 +222,12 @@ mod tests {
     /// What is no broker's URL is refused, and no password is shown.
     #[test]
     fn a_broker_s_url() {
+        let queues = QueueKind::default();
         for good in ["amqp://h", "amqps://u:secret@h:5671/%2f", "amqp://u@h/v?heartbeat=5"] {
-            assert!(Broker::new(Url::new(good), "p.").is_ok(), "{good}");
+            assert!(Broker::new(Url::new(good), "p.", queues).is_ok(), "{good}");
         }
         for wrong in ["http://h", "amqp:/h", "amqp://u:secret@h:port/v", "/tmp/x", ""] {
-            let failure = Broker::new(Url::new(wrong), "p.").unwrap_err();
+            let failure = Broker::new(Url::new(wrong), "p.", queues).unwrap_err();
             assert_eq!(failure.code(), ExitCode::Configuration);
             assert!(!failure.to_string().contains("secret"), "{failure}");
         }

@@ -12,6 +12,7 @@ mod dead_letters;
 mod link;
 mod liveness;
 mod message;
+mod queue_kind;
 mod range;
 mod reader;
 mod relay;
@@ -30,6 +31,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::stores::start_failure;
 use dead_letters::Look;
 pub use link::Broker;
+pub use queue_kind::QueueKind;
 pub use relay::MessageSize;
 pub use relay::Settings as RelayLink;
 pub(crate) use report::{

@@ -20,7 +20,9 @@ use std::time::Duration;
 use actix::Addr;
 use lapin::Consumer;
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, QueueDeclareOptions,
+};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
@@ -197,7 +199,7 @@ impl Server {
     /// Connects, and begins to take requests and rows.
     async fn open(self: &Rc<Self>) -> Result<(Rc<Link>, Consumer, rows::Messages), Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
-        let declared = timeout(CALL_MAX, self.broker.topology.declare(&link.channel)).await;
+        let declared = timeout(CALL_MAX, self.broker.topology.declare(&link)).await;
         let declared =
             declared.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
         declared.map_err(|error| self.broker.classify(&error))?;
@@ -219,11 +221,16 @@ impl Server {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
         // A second daemon with a copy of the queue would split the relays between them.
-        let exclusive = !self.is_shared;
+        let exclusive = !self.is_shared && self.broker.topology.has_exclusive_consumers();
         let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
-        link.channel
-            .basic_consume(queue.as_str().into(), "".into(), options, FieldTable::default())
-            .await
+        let none = FieldTable::default();
+        let consumer =
+            link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await?;
+        if !self.is_shared && !exclusive && consumers(link, &queue).await? > 1 {
+            let text = format!("queue {queue} is in exclusive use by another daemon");
+            return Err(std::io::Error::other(text).into());
+        }
+        Ok(consumer)
     }
 
     /// Acknowledges what was answered.
@@ -311,6 +318,13 @@ impl Server {
         let answer = self.storage.send(Perform(request)).timeout(STORE_PATIENCE);
         answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())))
     }
+}
+
+/// How many take from a queue that there is.
+async fn consumers(link: &Link, queue: &str) -> lapin::Result<u32> {
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found = link.channel.queue_declare(queue.into(), look, FieldTable::default()).await?;
+    Ok(found.consumer_count())
 }
 
 /// The broker cancelled the consumer.

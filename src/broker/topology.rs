@@ -2,24 +2,35 @@
 //!
 //! A daemon declares them; a relay needs them. Both do so at each new connection.
 
+use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{Channel, ExchangeKind};
 use shiftboss_actors::store::RANGES;
+
+use super::link::Link;
+use super::queue_kind::QueueKind;
 
 /// Messages that wait in a queue at the most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
+/// The argument that says how often a message is delivered at the most.
+const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
 /// What belongs to one installation; several may share a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     prefix: String,
+    kind: QueueKind,
 }
 
 impl Topology {
-    pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+    pub(crate) fn new(prefix: &str, kind: QueueKind) -> Self {
+        Self { prefix: prefix.to_owned(), kind }
+    }
+
+    /// Whether the broker keeps others from a queue that is consumed exclusively. It does not for quorum queues.
+    pub(super) fn has_exclusive_consumers(&self) -> bool {
+        self.kind == QueueKind::Classic
     }
 
     /// The queue of what relays ask, taken by any daemon.
@@ -81,7 +92,13 @@ impl Topology {
         });
         let others =
             [(self.requests(), limited(REQUESTS_MAX)), (self.dead(), FieldTable::default())];
-        others.into_iter().chain(rows).collect()
+        let mut queues: Vec<_> = others.into_iter().chain(rows).collect();
+        if self.kind == QueueKind::Quorum {
+            for (_, arguments) in &mut queues {
+                arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+            }
+        }
+        queues
     }
 
     /// All exchanges, with their kinds.
@@ -104,14 +121,31 @@ impl Topology {
         format!("{}nowhere", self.prefix)
     }
 
+    /// Whether the broker can be told that a message is delivered as often as it takes. RabbitMQ 4 drops one from a quorum queue
+    /// after 20 times unless it is told, and RabbitMQ 3, which drops none, refuses to be told.
+    async fn takes_delivery_limit(&self, link: &Link) -> lapin::Result<bool> {
+        let is_quorum = self.kind == QueueKind::Quorum;
+        let Some((name, arguments)) = self.queues().into_iter().next().filter(|_| is_quorum) else {
+            return Ok(false);
+        };
+        // A refusal closes the channel.
+        let channel = link.channel().await?;
+        let arguments = without_delivery_limit(arguments);
+        match channel.queue_declare(name.into(), durable(), arguments).await {
+            Err(error) if is_about_delivery_limit(&error) => Ok(false),
+            declared => declared.map(|_| true),
+        }
+    }
+
     /// Makes what is missing.
     ///
     /// # Errors
     /// The broker's, also when something of another kind has a name: it says what differs.
-    pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<()> {
-        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    pub(super) async fn declare(&self, link: &Link) -> lapin::Result<()> {
+        let (channel, is_told) = (&link.channel, self.takes_delivery_limit(link).await?);
         for (name, arguments) in self.queues() {
-            channel.queue_declare(name.into(), durable, arguments).await?;
+            let arguments = if is_told { without_delivery_limit(arguments) } else { arguments };
+            channel.queue_declare(name.into(), durable(), arguments).await?;
         }
         let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
         for (name, kind) in self.exchanges() {
@@ -125,6 +159,19 @@ impl Topology {
         }
         Ok(())
     }
+}
+
+pub(super) fn durable() -> QueueDeclareOptions {
+    QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
+}
+
+pub(super) fn without_delivery_limit(mut arguments: FieldTable) -> FieldTable {
+    arguments.insert(DELIVERY_LIMIT.into(), AMQPValue::LongInt(-1));
+    arguments
+}
+
+pub(super) fn is_about_delivery_limit(refusal: &lapin::Error) -> bool {
+    refusal.to_string().contains(DELIVERY_LIMIT)
 }
 
 /// Of a queue with a limit: what is too much is refused, not dropped.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::{broker, url};
-use crate::broker::{Broker, Disposal};
+use crate::broker::{Broker, Disposal, QueueKind};
 use crate::exit::Failure;
 use crate::url::Url;
 
@@ -61,6 +61,9 @@ pub struct BrokerPlace {
     /// What the names of the daemon's queues on the broker begin with [default: shiftboss.]
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     broker_prefix: Option<String>,
+    /// How the daemon has the broker keep them [default: classic]
+    #[arg(long, value_enum, env = "SHIFTBOSS_BROKER_QUEUES")]
+    broker_queues: Option<QueueKind>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -68,7 +71,7 @@ pub struct BrokerPlace {
 
 impl BrokerPlace {
     pub fn broker(self) -> Result<Broker, Failure> {
-        let broker = broker(Some(self.broker), self.broker_prefix)?;
+        let broker = broker(Some(self.broker), self.broker_prefix, self.broker_queues)?;
         broker.ok_or_else(|| Failure::usage("BROKER is missing"))
     }
 }

@@ -207,7 +207,7 @@ impl TryFrom<RelayArguments> for RelaySettings {
 impl RelaySettings {
     fn new(said: RelayOptions) -> Result<Self, Failure> {
         let operators = said.operator_group.as_deref();
-        let broker = broker(said.broker, said.broker_prefix)?;
+        let broker = broker(said.broker, said.broker_prefix, None)?;
         Ok(Self {
             link: RelayLink {
                 broker: broker.ok_or_else(|| missing("BROKER"))?,

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{absolute, broker, database, one_of};
-use crate::broker::Broker;
+use crate::broker::{Broker, QueueKind};
 use crate::config::values as values_of_file;
 use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
 use crate::exit::{ExitCode, Failure};
@@ -145,6 +145,9 @@ pub struct ServeOptions {
     /// What the names of its queues on the broker begin with [default: shiftboss.]
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     pub broker_prefix: Option<String>,
+    /// How the broker keeps its queues: `quorum` where it is a cluster [default: classic]
+    #[arg(long, value_enum, env = "SHIFTBOSS_BROKER_QUEUES")]
+    pub broker_queues: Option<QueueKind>,
     /// Relays at which operators may do what they may here; may be given several times
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_OPERATORS", value_delimiter = ',')]
     pub relay_operators: Option<Vec<String>>,
@@ -163,12 +166,7 @@ pub struct ServeOptions {
     )]
     pub accept_input: Option<bool>,
     /// Accept another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = "SHIFTBOSS_ACCEPT_INPUT_AFTER",
-        value_parser = values_of_file::parse_interval
-    )]
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_ACCEPT_INPUT_AFTER", value_parser = values_of_file::parse_interval)]
     #[serde(default, deserialize_with = "values_of_file::interval")]
     pub accept_input_after: Option<Duration>,
     /// Permission bits of the socket, in octal [default: 0600]
@@ -212,7 +210,7 @@ impl ServeOptions {
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
         fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
-        fall_back!(poll poll_notified broker broker_prefix relay_operators);
+        fall_back!(poll poll_notified broker broker_prefix broker_queues relay_operators);
         Self { fetcher: others.fetcher, ..self }
     }
 
@@ -346,7 +344,7 @@ impl ServeSettings {
             operator_group: operators.transpose()?,
             connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
             spool: said.spool.map(absolute).transpose()?,
-            broker: broker(said.broker, said.broker_prefix)?,
+            broker: broker(said.broker, said.broker_prefix, said.broker_queues)?,
             relay_operators: said.relay_operators.unwrap_or_default(),
             accept_input: said.accept_input.unwrap_or(false),
             accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),

@@ -6,6 +6,7 @@ mod chaos;
 mod lists;
 mod operators;
 mod outages;
+mod quorum;
 mod refusals;
 mod shared;
 mod tls;

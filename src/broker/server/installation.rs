@@ -5,12 +5,12 @@
 //! A message could be in somebody's hand in the moment in which the next one looks.
 
 use lapin::ErrorKind;
-use lapin::options::QueueDeclareOptions;
 use shiftboss_actors::store::StoreError;
 use tokio::time::timeout;
 
 use super::Unserved;
 use crate::broker::link::{Broker, CALL_MAX, Link};
+use crate::broker::topology::durable;
 
 /// What the broker says of a queue that was made with other arguments.
 const INEQUIVALENT: u16 = 406;
@@ -26,11 +26,10 @@ pub(super) async fn claim(
 ) -> Result<(), Unserved> {
     let name = broker.topology.installation();
     let arguments = broker.topology.installation_is(installation);
-    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     let declared = async {
         // A refusal closes the channel.
         let channel = link.channel().await?;
-        channel.queue_declare(name.as_str().into(), durable, arguments).await?;
+        channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
         channel.close(200, "done".into()).await
     };
     match timeout(CALL_MAX, declared).await {
