@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres
+.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -96,11 +96,12 @@ bench-postgres: ## Measure the queue on PostgreSQL beside graphile-worker, and w
 	SHIFTBOSS_SERVER_SETTINGS="-c shared_buffers=1GB -c max_wal_size=4GB" sh tests/postgres-server.sh \
 		target/release/shiftboss-bench postgres $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
-# BENCH="--rows 1,2 --seconds 2" measures a part. The broker is one of its own, in TMPDIR, which must be on a disk;
-# SHIFTBOSS_TEST_BROKER names another.
+# BENCH="--rows 1,2 --seconds 2" measures a part. Broker and server (row 7) are of its own, in TMPDIR, which must be on a disk;
+# SHIFTBOSS_TEST_BROKER and SHIFTBOSS_TEST_POSTGRES name others.
 bench-broker: ## Measure relays beside the bare broker and the daemon, and write docs/benchmarks.md (5 minutes)
 	cargo build --release --locked -p shiftboss -p shiftboss-bench
-	sh tests/broker-server.sh target/release/shiftboss-bench broker $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
+	sh tests/broker-server.sh $(if $(SHIFTBOSS_TEST_POSTGRES),,sh tests/postgres-server.sh) \
+		target/release/shiftboss-bench broker $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
 # SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
 # First 20,000 random histories of each kind against the store's model (TMPDIR in memory makes that quick), and ten power
@@ -111,6 +112,12 @@ soak: ## Run random histories, then the daemon at full load for ten minutes; che
 	PROPTEST_CASES=$(or $(CUTS),500) cargo test --release --locked --lib -- sqlite::tests::power_cuts
 	cargo build --release --locked -p shiftboss -p shiftboss-soak
 	target/release/shiftboss-soak $(SOAK)
+
+# SOAK="--minutes 1 --seed 7" is a trial.
+soak-broker: ## Run relays, and one daemon and then three, under faults of all kinds for ten minutes each; check what must hold
+	cargo build --release --locked -p shiftboss -p shiftboss-soak
+	sh tests/broker-server.sh sh -c \
+		'target/release/shiftboss-soak broker $(SOAK) && target/release/shiftboss-soak broker --shared $(SOAK)'
 
 # SOAK="--minutes 1 --seed 7" is a trial. Root has a small disk mounted for it, which is filled.
 soak-postgres: ## Run four daemons of one queue under faults of all kinds for ten minutes; check what must hold

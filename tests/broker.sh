@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the tests of relays on a broker: `make test-broker` calls it. Arguments go to nextest.
+# Runs the tests of relays on a broker, and two short soaks: `make test-broker` calls it. Arguments go to nextest; with any, there
+# is no soak.
 #
 # Environment: SHIFTBOSS_TEST_BROKER as for broker-server.sh, which starts a broker where it is not set.
 set -eu
@@ -16,3 +17,14 @@ cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker:
 with_server=sh\ tests/postgres-server.sh
 [ -z "${SHIFTBOSS_TEST_POSTGRES:-}" ] || with_server=
 $with_server cargo nextest run --locked -p shiftboss --run-ignored only -E "$shared" "$@"
+[ "$#" = 0 ] || exit 0
+if [ -z "${SHIFTBOSS_TEST_BROKER_PID:-}" ]; then
+    echo "broker.sh: no soak, which kills the broker: this one is not the tests' own" >&2
+    exit 0
+fi
+# Half a minute of `make soak-broker`, with one daemon and with three.
+cargo build --locked -p shiftboss -p shiftboss-soak
+for daemons in "" --shared; do
+    # shellcheck disable=SC2086
+    target/debug/shiftboss-soak broker --program target/debug/shiftboss --minutes 0.5 $daemons
+done

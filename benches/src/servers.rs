@@ -53,18 +53,31 @@ impl Server {
     ///
     /// # Errors
     /// When it does not come up.
-    pub fn on_postgres(program: &Path, home: &Path, url: &str, name: &str) -> io::Result<Self> {
-        Self::serve(program, home, url, &["--daemon-name", name], Protocol::Leased)
+    pub fn on_postgres(
+        program: &Path,
+        home: &Path,
+        url: &str,
+        name: &str,
+        flags: &[&str],
+    ) -> io::Result<Self> {
+        let flags = [&["--daemon-name", name], flags].concat();
+        Self::serve(program, home, url, &flags, Protocol::Leased)
     }
 
     /// A relay of the daemon that has this prefix on the broker. It is spoken to as `shiftboss work` does.
     ///
     /// # Errors
     /// When it does not come up.
-    pub fn relay(program: &Path, home: &Path, broker: &str, prefix: &str) -> io::Result<Self> {
+    pub fn relay(
+        program: &Path,
+        home: &Path,
+        broker: &str,
+        prefix: &str,
+        flags: &[&str],
+    ) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(["relay", "--name", "bench", "--broker-prefix", prefix]);
-        command.args([broker, "input", "socket"]);
+        command.args([broker, "input", "socket"]).args(flags);
         Self::start(command, program, Protocol::Leased, home, "")
     }
 

@@ -86,7 +86,9 @@ enum Process {
     #[command(hide = true)]
     Hand(hand::Hand),
     /// Several daemons on PostgreSQL, under faults
-    Postgres(chaos::Arguments),
+    Postgres(chaos::PostgresArguments),
+    /// Relays over a RabbitMQ broker, and their daemons, under faults
+    Broker(chaos::BrokerArguments),
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -98,7 +100,8 @@ fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
     let is_sound = match arguments.part {
         Some(Process::Hand(hand)) => hand::run(&hand).map(|()| true)?,
-        Some(Process::Postgres(arguments)) => chaos::run(&arguments)?,
+        Some(Process::Postgres(arguments)) => chaos::on_postgres(&arguments)?,
+        Some(Process::Broker(arguments)) => chaos::over_broker(&arguments)?,
         None => run(&arguments.program.canonicalize()?, arguments.minutes)?,
     };
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })

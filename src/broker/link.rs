@@ -26,6 +26,8 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// Seconds without a word after which either side takes the connection for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
+/// A larger message goes in several frames. The client keeps buffers of 32 frames for each direction.
+const FRAME_BYTES: u32 = 64 * 1024;
 /// The delivery mode of a message that is to outlive the broker.
 pub(super) const PERSISTENT: u8 = 2;
 /// The header that every message has.
@@ -69,6 +71,7 @@ impl Broker {
     fn address(&self) -> Result<AMQPUri, String> {
         let mut address: AMQPUri = self.url.as_typed().parse()?;
         address.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        address.query.frame_max.get_or_insert(FRAME_BYTES);
         Ok(address)
     }
 

@@ -16,8 +16,8 @@ use crate::rows::waits;
 /// Lines whose way is measured.
 const LINES: usize = 200;
 const TARGET: Duration = Duration::from_millis(100);
-/// So that hints of the last line are over: those within 100 ms of each other are taken for one.
-const PAUSE: Duration = Duration::from_millis(150);
+/// So that the relay is idle: for up to 250 ms after the last line's job it looks for what its end may have brought.
+const PAUSE: Duration = Duration::from_millis(300);
 /// How a relay asks whether there is work.
 const LOOK: &[u8] = br#"{"has_work":"#;
 /// 20 a second for 2 s.

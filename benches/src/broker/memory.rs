@@ -18,6 +18,8 @@ const LINES: usize = 20_000;
 const PAYLOAD_BYTES: usize = 400;
 /// The lists are being sent when so many rows are stored.
 const ROWS_BEFORE: u64 = 20_000;
+/// So that the rows of a step fill all messages that may be outstanding.
+const SMALL_MESSAGES: [&str; 2] = ["--message-rows", "4"];
 /// How long a relay goes on sending once its daemon is dead.
 const GOES_ON: Duration = Duration::from_secs(4);
 const GLANCE: Duration = Duration::from_millis(50);
@@ -36,7 +38,7 @@ fn idle(stage: &Stage) -> io::Result<Figure> {
 /// The daemon is killed while it stores lists: what it had not answered is in the broker then, and can be counted.
 fn outstanding(stage: &Stage) -> io::Result<Figure> {
     let mut installation = Installation::start(stage)?;
-    let relay = installation.relay(stage)?;
+    let relay = installation.relay_with(stage, &SMALL_MESSAGES)?;
     for list in 0..LISTS {
         let name = format!("bench-{list}.1.txt.part");
         write_long_lines(File::create(relay.server.input(&name))?)?;

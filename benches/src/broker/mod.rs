@@ -12,6 +12,7 @@ mod hints;
 mod installation;
 mod lists;
 mod memory;
+mod takeover;
 mod tap;
 
 use std::io;
@@ -26,6 +27,14 @@ pub struct Setting {
     /// The broker's URL; its user may declare queues
     #[arg(long, env = "SHIFTBOSS_TEST_BROKER", hide_env_values = true)]
     pub broker: String,
+    /// The PostgreSQL server of row 7, as a URL without a database; its role may make databases
+    #[arg(
+        id = "broker_server",
+        long = "server",
+        env = "SHIFTBOSS_TEST_POSTGRES",
+        hide_env_values = true
+    )]
+    pub server: String,
     /// Rows of the table to measure; all of them without it
     #[arg(id = "broker_rows", long = "rows", value_delimiter = ',')]
     pub wanted: Vec<u32>,
@@ -51,8 +60,13 @@ struct Stage<'a> {
 type Group = fn(&Stage) -> io::Result<Vec<Figure>>;
 
 /// Every group, by the numbers of its rows.
-const GROUPS: &[(&[u32], Group)] =
-    &[(&[1], lists::rows), (&[2, 3], claims::rows), (&[4, 5], hints::rows), (&[6], memory::rows)];
+const GROUPS: &[(&[u32], Group)] = &[
+    (&[1], lists::rows),
+    (&[2, 3], claims::rows),
+    (&[4, 5], hints::rows),
+    (&[6], memory::rows),
+    (&[7], takeover::rows),
+];
 
 /// What was measured on, and all rows that are wanted; each group is printed as soon as it is known.
 ///

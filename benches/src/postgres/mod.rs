@@ -5,7 +5,7 @@
 //! medians of the rounds are what is shown. Server, daemons and workers share the machine's cores.
 
 mod bare;
-mod database;
+pub(crate) mod database;
 mod graphile;
 mod growth;
 mod moving;

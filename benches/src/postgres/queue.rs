@@ -61,7 +61,7 @@ pub fn daemon(
     database: &Database,
     name: &str,
 ) -> io::Result<Server> {
-    Server::on_postgres(stage.program, home.path(), &database.url, name)
+    Server::on_postgres(stage.program, home.path(), &database.url, name, &[])
 }
 
 /// Daemons that share a database. They are stopped before it is dropped.

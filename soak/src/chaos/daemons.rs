@@ -1,4 +1,4 @@
-//! One of the daemons: a process that is killed, frozen, stopped and started again under its name.
+//! One of the daemons, or relays: a process that is killed, frozen, stopped and started again under its name.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,12 +12,11 @@ use shiftboss_testbed::clock;
 use shiftboss_testbed::processes::send;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::workers::CLASSIC_LEASE;
-
 /// Last lines of a log that are shown.
 const LINES_SHOWN: usize = 15;
-/// The exit code of one that cannot reach its server when it starts, and when it is started again.
-const UNAVAILABLE: i32 = 69;
+/// The exit codes of one that cannot reach its server when it starts, or whose name the last process seems to have; and when it
+/// is started again.
+const UNAVAILABLE: [i32; 2] = [69, 75];
 const START_EVERY: Duration = Duration::from_millis(500);
 
 /// With its directory and its proxy.
@@ -26,6 +25,7 @@ pub struct Daemon {
     pub proxy: Proxy,
     home: PathBuf,
     program: PathBuf,
+    arguments: Vec<String>,
     /// How far its clock is off.
     clock: Option<&'static str>,
     child: Option<Child>,
@@ -34,7 +34,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Makes its directory and starts it; its server is that of `url`, by way of a proxy.
+    /// Makes its directory and starts it; `proxy` is between it and its server.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -42,20 +42,13 @@ impl Daemon {
         name: String,
         program: &Path,
         home: &Path,
-        url: &str,
+        (proxy, arguments): (Proxy, Vec<String>),
         clock: Option<&'static str>,
     ) -> io::Result<Self> {
         let (home, program) = (home.join(&name), program.to_owned());
         fs::create_dir_all(home.join("input"))?;
-        let mut daemon = Self {
-            name,
-            proxy: Proxy::new(url)?,
-            home,
-            program,
-            clock,
-            child: None,
-            starting: None,
-        };
+        let mut daemon =
+            Self { name, proxy, home, program, arguments, clock, child: None, starting: None };
         daemon.run()?;
         Ok(daemon)
     }
@@ -73,10 +66,7 @@ impl Daemon {
         if let Some(offset) = self.clock {
             clock::set(&mut command, offset)?;
         }
-        command.args(["serve", &self.proxy.url, "input", "socket", "--daemon-name", &self.name]);
-        // Leases are lost on purpose here.
-        command.args(["--max-expired-leases", "1000", "--lease"]);
-        command.arg(format!("{}s", CLASSIC_LEASE.as_secs())).current_dir(&self.home);
+        command.args(&self.arguments).current_dir(&self.home);
         self.child = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?);
         self.starting = Some(Instant::now());
         Ok(())
@@ -92,7 +82,8 @@ impl Daemon {
         }
         let Some(child) = &mut self.child else { return Ok(()) };
         let Some(status) = child.try_wait()? else { return Ok(()) };
-        if self.starting.is_some() && status.code() == Some(UNAVAILABLE) {
+        if self.starting.is_some() && status.code().is_some_and(|code| UNAVAILABLE.contains(&code))
+        {
             if self.starting.is_some_and(|since| since.elapsed() > START_EVERY) {
                 self.child = None;
                 self.run()?;

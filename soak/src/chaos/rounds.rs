@@ -9,12 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::World;
-use super::faults::{Held, OfDaemon, OfServer, of_daemons, of_server};
-use super::site::{DAEMONS, Site};
+use super::faults::{Held, OfDaemon, OfServer, of_daemons};
+use super::site::Site;
 use crate::random::Random;
 
-/// How soon after the end of all faults each daemon hands out a job.
-const RECOVERY_MAX: Duration = Duration::from_secs(20);
 /// A round's faults begin within this time.
 const STARTS_MS: u64 = 1_500;
 /// Most faults are short; a quarter is long enough for a daemon to be taken for dead, and for leases to end.
@@ -32,10 +30,10 @@ enum Fault {
 impl Fault {
     /// Some are over when they are done.
     fn lasts(&self) -> bool {
-        use OfServer::{BackendKilled, BackendsTerminated};
+        use OfServer::{BackendKilled, BackendsTerminated, BrokerKilled};
         !matches!(
             self,
-            Self::OfServer(BackendKilled | BackendsTerminated)
+            Self::OfServer(BackendKilled | BackendsTerminated | BrokerKilled)
                 | Self::OfDaemon(_, OfDaemon::CutAfter(_))
         )
     }
@@ -55,7 +53,6 @@ pub struct Deck {
     random: Random,
     of_daemons: Vec<OfDaemon>,
     of_server: Vec<OfServer>,
-    fills_disk: bool,
     /// Long enough for faults of a minute.
     is_whole: bool,
     /// The longest that daemons took to hand out jobs again.
@@ -66,12 +63,11 @@ pub struct Deck {
 
 impl Deck {
     #[must_use]
-    pub fn new(seed: u64, fills_disk: bool, is_whole: bool) -> Self {
+    pub fn new(seed: u64, is_whole: bool) -> Self {
         Self {
             random: Random::new(seed),
             of_daemons: Vec::new(),
             of_server: Vec::new(),
-            fills_disk,
             is_whole,
             recovery: Duration::ZERO,
             rounds: 0,
@@ -91,32 +87,33 @@ impl Deck {
     }
 
     /// The faults of the next round: daemons have one each.
-    fn deal(&mut self) -> Vec<Planned> {
+    fn deal(&mut self, site: &Site) -> Vec<Planned> {
         if self.of_server.is_empty() {
-            self.of_server = of_server(&mut self.random, self.fills_disk);
+            self.of_server = site.hub.faults(&mut self.random);
         }
         let mut round = Vec::new();
         let server = self.of_server.pop();
         round.extend(server.map(|fault| self.plan(Fault::OfServer(fault))));
-        let first = self.random.below(DAEMONS as u64) as usize;
+        let first = self.random.below(site.daemons.len() as u64) as usize;
         for number in 0..self.random.below(3) as usize {
             if self.of_daemons.is_empty() {
                 self.of_daemons = of_daemons(&mut self.random);
             }
             let fault = self.of_daemons.pop();
-            let at = (first + number) % DAEMONS;
+            let at = (first + number) % site.daemons.len();
             round.extend(fault.map(|fault| self.plan(Fault::OfDaemon(at, fault))));
         }
         round
     }
 
     /// Prints the summary.
-    pub fn print(&self, world: &World) {
+    pub fn print(&self, site: &Site, world: &World) {
+        let limit = site.hub.recovery_max();
         let served: Vec<_> =
             world.served.iter().map(|served| served.load(Ordering::Relaxed)).collect();
         let (ledger, claims) = (world.ledger(), world.claims());
         println!("faults          {} in {} rounds", self.faults, self.rounds);
-        println!("recovery        at most {:?} (limit {RECOVERY_MAX:?})", self.recovery);
+        println!("recovery        at most {:?} (limit {limit:?})", self.recovery);
         println!("jobs            {} of {} runs, by daemon {served:?}", ledger.jobs, ledger.runs());
         println!("results         {} acknowledged, {} stale", claims.acknowledged, claims.stale);
     }
@@ -126,7 +123,7 @@ impl Deck {
     /// # Errors
     /// When a fault cannot be done or undone.
     pub fn play(&mut self, site: &mut Site, world: &World) -> io::Result<()> {
-        let mut round = self.deal();
+        let mut round = self.deal(site);
         self.rounds += 1;
         self.faults += round.len();
         let began = Instant::now();
@@ -144,8 +141,9 @@ impl Deck {
     fn await_recovery(&mut self, site: &mut Site, world: &World) {
         let served = || world.served.iter().map(|served| served.load(Ordering::Relaxed));
         let (before, since) = (served().collect::<Vec<_>>(), Instant::now());
+        let limit = site.hub.recovery_max();
         while served().zip(&before).any(|(now, before)| now == *before) {
-            if since.elapsed() > RECOVERY_MAX {
+            if since.elapsed() > limit {
                 let idle = served().zip(&before).map(|(now, before)| now - before);
                 let idle = idle.collect::<Vec<_>>();
                 let logs = site
@@ -154,7 +152,7 @@ impl Deck {
                     .map(|daemon| format!("{}:\n{}\n", daemon.name, daemon.log_end()));
                 let logs = logs.collect::<String>();
                 world.report.fault(&format!(
-                    "{RECOVERY_MAX:?} after all faults the daemons have handed out {idle:?} jobs\n{logs}"
+                    "{limit:?} after all faults the daemons have handed out {idle:?} jobs\n{logs}"
                 ));
                 return;
             }
@@ -173,7 +171,7 @@ impl Planned {
         }
         let is_begun = self.held.is_some();
         let name = match &self.fault {
-            Fault::OfDaemon(at, fault) => format!("daemon{at}: {fault:?}"),
+            Fault::OfDaemon(at, fault) => format!("{}: {fault:?}", site.daemons[*at].name),
             Fault::OfServer(fault) => format!("server: {fault:?}"),
         };
         if !is_begun {
@@ -183,14 +181,15 @@ impl Planned {
                     site.begin_at_daemon(at, fault)?;
                     Held::default()
                 }
-                Fault::OfServer(fault) => site.begin_at_server(fault, self.time)?,
+                Fault::OfServer(fault) => site.hub.begin(fault, self.time)?,
             });
         } else if now > self.begin + self.time {
             self.is_over = true;
             match self.fault {
                 Fault::OfDaemon(at, fault) => site.end_at_daemon(at, fault)?,
                 Fault::OfServer(fault) => {
-                    site.end_at_server(fault, self.held.take().unwrap_or_default())?
+                    self.held = None;
+                    site.hub.end(fault)?;
                 }
             }
             world.event(&format!("--- {name} is over"));

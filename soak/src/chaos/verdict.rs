@@ -1,4 +1,4 @@
-//! What is looked at when the faults are over: all is worked off, and the server's log of jobs has every result.
+//! What is looked at when the faults are over: all is worked off, and the log of jobs has every result.
 //!
 //! Called once, by the chaos run.
 
@@ -9,27 +9,19 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::rounds::watch;
-use super::site::{DATABASE, Site};
+use super::site::Site;
 use super::{World, key_of};
 use crate::ledger::Line;
 
 /// Longer than the leases of all that is out, one after the other.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Lines that are named.
 const SHOWN: usize = 10;
-
-/// What must be true of the database, and gives 0 then.
-const SOUND: [(&str, &str); 4] = [
-    ("rows are left undispatched", "SELECT count(*) FROM shiftboss.queue WHERE NOT dispatched"),
-    ("keys are left in the order", "SELECT count(*) FROM shiftboss.ready"),
-    ("attempts have no end", "SELECT count(*) FROM shiftboss.attempts WHERE finished IS NULL"),
-    ("daemons are lost", "SELECT count(*) FROM shiftboss.daemons WHERE lost"),
-];
 
 /// Waits until all lines ended, in the ledger and in the database, and lets the workers go.
 ///
 /// # Errors
-/// When the server does not answer.
+/// When the database does not answer.
 pub fn work_off(site: &mut Site, world: &World) -> io::Result<()> {
     let since = Instant::now();
     let left = loop {
@@ -55,14 +47,7 @@ fn left(site: &Site, world: &World) -> io::Result<Vec<String>> {
         let shown: Vec<_> = missing.iter().take(SHOWN).map(|line| (line, key_of(*line))).collect();
         return Ok(vec![format!("{} lines never ended: {shown:?}", missing.len())]);
     }
-    let mut left = Vec::new();
-    for (what, sql) in SOUND {
-        let count = site.server.query(DATABASE, sql)?;
-        if count != "0" {
-            left.push(format!("{count} {what}"));
-        }
-    }
-    Ok(left)
+    site.hub.left()
 }
 
 /// Lines that did not end; a repeated classic `DONE` may have ended those of its key though nobody had them.
@@ -76,14 +61,12 @@ fn missing(world: &World) -> Vec<Line> {
 /// Looks at the log, and stops the daemons.
 ///
 /// # Errors
-/// When the server does not answer.
+/// When the database does not answer.
 pub fn after(site: &mut Site, world: &World) -> io::Result<()> {
-    let sql = "SELECT convert_from(key, 'UTF8'), exit_code FROM shiftboss.keys LEFT JOIN shiftboss.log USING (key_id)";
-    let logged = site.server.query(DATABASE, sql)?;
     let mut found = 0;
-    for (key, code) in logged.lines().filter_map(|line| line.split_once('|')) {
+    for (key, code) in site.hub.logged()? {
         found += 1;
-        let looked = world.claims().look(key, code.parse().ok());
+        let looked = world.claims().look(&key, code);
         looked.unwrap_or_else(|text| world.report.fault(&text));
     }
     if found < world.claims().keys() {
