@@ -77,6 +77,7 @@ struct Site {
 #[derive(Clone, Default)]
 struct TestService {
     panics: bool,
+    has_wrong_setting: bool,
     stopped: Arc<AtomicBool>,
 }
 
@@ -100,6 +101,9 @@ impl Service for TestService {
     }
 
     fn start(&mut self, _: ServiceLinks, exit_notifier: ExitNotifier) {
+        if self.has_wrong_setting {
+            return exit_notifier.wrong_setting("why".to_owned());
+        }
         // An actor ends when nobody has its address.
         let service = ServiceActor { panics: self.panics, _exit_notifier: exit_notifier };
         let address = service.start();
@@ -255,7 +259,7 @@ async fn a_storage_that_panics_at_the_end_is_no_clean_stop() {
     }
 }
 
-/// A service is stopped before the store is closed; one that panics ends the tree.
+/// A service is stopped before the store is closed; one that panics, or that finds a wrong setting, ends the tree.
 #[actix::test]
 async fn services_live_and_die_with_the_tree() {
     let mut site = Site::new(MockStore::with_jobs(&["a"]));
@@ -273,6 +277,11 @@ async fn services_live_and_die_with_the_tree() {
     site.service = Some(TestService { panics: true, ..TestService::default() });
     let ended = run_while(&site, std::future::pending()).await;
     assert!(matches!(ended, Err(TreeError::Panicked("the service"))), "{ended:?}");
+
+    let mut site = Site::new(MockStore::default());
+    site.service = Some(TestService { has_wrong_setting: true, ..TestService::default() });
+    let ended = run_while(&site, std::future::pending()).await;
+    assert!(matches!(&ended, Err(TreeError::WrongSetting(why)) if why == "why"), "{ended:?}");
 }
 
 /// Without an input directory there is no start.

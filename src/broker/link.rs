@@ -110,7 +110,10 @@ impl Broker {
     }
 
     pub(super) fn classify(&self, error: &lapin::Error) -> StoreError {
-        let text = format!("the connection to the broker {} failed: {error}", self);
+        let mut text = format!("the connection to the broker {self} failed: {error}");
+        if text.contains("certificate") {
+            text.push_str(CERTIFICATES);
+        }
         match error.kind() {
             ErrorKind::ProtocolError(refused) if is_lasting(refused.get_id()) => {
                 StoreError::Fatal(text)
@@ -126,6 +129,10 @@ impl fmt::Display for Broker {
         self.url.fmt(f)
     }
 }
+
+/// What is said of a certificate that is not trusted.
+const CERTIFICATES: &str = ". Let the URL have the name that the certificate is for, and SSL_CERT_FILE name the file with the authority \
+     that signed it";
 
 /// Wrong user, password or rights; no such virtual host; a queue that is declared otherwise.
 fn is_lasting(code: u16) -> bool {

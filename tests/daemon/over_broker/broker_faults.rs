@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::refusals::with_channel;
 use super::shared::Queue;
-use super::{Installation, attempt, broker, worker};
+use super::{Installation, attempt, broker, prefix, worker};
 use crate::common::sql::editor;
 use crate::common::wait::pause;
 use crate::common::{Site, wait_within};
@@ -240,6 +240,47 @@ fn the_daemon_s_queues_are_deleted() {
             installation.site.number(stored) == expected
         });
     }
+}
+
+/// A user who may do nothing under the prefix is told so: a relay ends, a daemon serves its own workers.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_user_without_rights_is_told() {
+    let _user = Fault::begin(&["add_user", "nobody", "secret"], &["delete_user", "nobody"]);
+    ctl(&["set_permissions", "nobody", "^amq.gen", "^amq.gen", "^amq.gen"]);
+    let url = broker().replace("guest:guest", "nobody:secret");
+    let installation = Installation::start();
+    let site = Site::bare();
+    let mut relay = installation.start_relay(&site, &url, "r");
+    assert_eq!(relay.exit().code(), Some(78));
+    assert!(relay.log().contains("ACCESS_REFUSED"), "{}", relay.log());
+    let daemon = site.start_with(&["--broker", &url, "--broker-prefix", &prefix()]);
+    wait_within(PATIENCE, "it is said", || daemon.log().contains("ACCESS_REFUSED"));
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+}
+
+/// However much there is to do, a daemon and a relay have one connection each, and one consumer of each queue.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_process_has_one_connection() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", (0..500).map(|key| format!("key-{key} 1\n")).collect::<String>());
+    installation.site.wait_count(500);
+    let mut queues: Vec<String> = Vec::new();
+    // One that joined before its relay was ready may be closing.
+    wait_within(PATIENCE, "there are two connections", || {
+        let connections = ctl(&["list_connections", "--no-table-headers", "pid"]);
+        let consumers = ctl(&["list_consumers", "--no-table-headers", "queue_name"]);
+        queues = consumers.lines().map(str::to_owned).collect();
+        connections.lines().count() == 2
+    });
+    queues.sort();
+    let own: Vec<_> = queues.iter().filter(|queue| queue.starts_with("amq.gen")).collect();
+    let ours = queues.iter().filter(|queue| queue.starts_with(&installation.prefix)).count();
+    assert_eq!((own.len(), ours, queues.len()), (2, 17, 19), "{queues:?}");
+    queues.dedup();
+    assert_eq!(queues.len(), 19);
 }
 
 /// What the broker cannot give to a queue fails at once, and does not wait for an answer that cannot come.

@@ -62,6 +62,7 @@ fn a_broker_with_a_wrong_certificate() {
     ] {
         let (code, error) = refused(url, authority);
         assert!(code == 69 && error.contains(why), "{url}: {code} {error}");
+        assert_eq!(error.contains("SSL_CERT_FILE"), error.contains("certificate"), "{error}");
     }
     let site = Site::bare();
     let mut serve = site.serve(&["--broker", &url(), "--broker-prefix", &prefix()]);
