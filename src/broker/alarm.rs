@@ -10,8 +10,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::link::Broker;
-
 /// See the module's documentation. It ends when this is dropped.
 pub(super) struct Alarm {
     raised: watch::Receiver<bool>,
@@ -19,20 +17,22 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// Listens to what the broker says of a connection, and tells it the log.
-    pub(super) fn listen(connection: &Connection, broker: &Broker) -> Self {
+    /// Listens to what the broker says of a connection, and tells it the log. `broker`: what that calls it.
+    pub(super) fn listen(connection: &Connection, broker: String) -> Self {
         let (raise, raised) = watch::channel(connection.status().blocked());
         let mut events = Box::pin(connection.events_listener());
-        let broker = broker.clone();
         let listening = tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 match event {
                     Event::ConnectionBlocked(reason) => {
-                        warn!(%broker, reason, "The broker has an alarm, and takes no messages: they wait.");
+                        warn!(
+                            broker,
+                            reason, "The broker has an alarm, and takes no messages: they wait."
+                        );
                         raise.send_replace(true);
                     }
                     Event::ConnectionUnblocked => {
-                        info!(%broker, "The broker takes messages again.");
+                        info!(broker, "The broker takes messages again.");
                         raise.send_replace(false);
                     }
                     _ => {}

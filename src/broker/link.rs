@@ -87,16 +87,27 @@ impl Broker {
             let channel = connection.create_channel().await?;
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             let unconfirmed = connection.create_channel().await?;
-            let alarm = Alarm::listen(&connection, self);
+            let alarm = Alarm::listen(&connection, self.to_string());
             Ok(Link { connection, alarm, channel, unconfirmed })
         };
-        match timeout(CALL_MAX, connected).await {
-            Ok(connected) => connected.map_err(|error| self.classify(&error)),
-            Err(_) => {
-                let seconds = CALL_MAX.as_secs();
-                Err(StoreError::Busy(format!("{} did not answer within {seconds} s", self)))
-            }
-        }
+        self.answer(connected).await
+    }
+
+    /// What the broker answers, in time.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub(super) async fn answer<T>(
+        &self,
+        asked: impl Future<Output = lapin::Result<T>>,
+    ) -> StoreResult<T> {
+        let answered = timeout(CALL_MAX, asked).await.map_err(|_| self.late())?;
+        answered.map_err(|error| self.classify(&error))
+    }
+
+    pub(super) fn late(&self) -> StoreError {
+        let seconds = CALL_MAX.as_secs();
+        StoreError::Busy(format!("the broker {self} did not answer within {seconds} s"))
     }
 
     /// The same where queues are used that a daemon declares.

@@ -78,7 +78,7 @@ impl RpcClient {
             Ok((reply_queue, replies, hints, rows))
         };
         let opened = timeout(CALL_MAX, opened).await;
-        let opened = opened.map_err(|_| late(broker))?;
+        let opened = opened.map_err(|_| broker.late())?;
         let (reply_queue, replies, hints, rows) =
             opened.map_err(|error| broker.not_declared(&error))?;
         let shared = Arc::new(Shared::default());
@@ -208,11 +208,6 @@ impl Drop for RpcClient {
     fn drop(&mut self) {
         self.readers.iter().for_each(JoinHandle::abort);
     }
-}
-
-fn late(broker: &Broker) -> StoreError {
-    let seconds = CALL_MAX.as_secs();
-    StoreError::Busy(format!("the broker {broker} did not answer within {seconds} s"))
 }
 
 /// A queue of this connection alone, and what comes to it.

@@ -41,7 +41,7 @@ use tracing::{info, warn};
 
 use self::backlog::Backlog;
 use super::dead_letters;
-use super::link::{Broker, CALL_MAX, Link, properties};
+use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
 use super::message::{Reply, Unfit, encode};
 
@@ -199,18 +199,13 @@ impl Server {
     /// Connects, and begins to take requests and rows.
     async fn open(self: &Rc<Self>) -> Result<(Rc<Link>, Consumer, rows::Messages), Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
-        let declared = timeout(CALL_MAX, self.broker.topology.declare(&link)).await;
         let declared =
-            declared.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
-        declared.map_err(|error| self.broker.classify(&error))?;
+            async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
+        self.broker.answer(declared).await?;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
-        let opened = timeout(CALL_MAX, async {
-            Ok((self.consume(&link).await?, rows::open(self, &link).await?))
-        });
-        let opened =
-            opened.await.map_err(|_| StoreError::Busy("it did not answer in time".to_owned()))?;
-        let (requests, rows) = opened.map_err(|error| self.broker.classify(&error))?;
+        let opened = async { Ok((self.consume(&link).await?, rows::open(self, &link).await?)) };
+        let (requests, rows) = self.broker.answer(opened).await?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         self.backlog.replace(Some(Backlog::default()));

@@ -2,12 +2,11 @@
 //!
 //! A daemon declares them; a relay needs them. Both do so at each new connection.
 
-use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, ExchangeKind};
 use shiftboss_actors::store::RANGES;
 
-use super::link::Link;
 use super::queue_kind::QueueKind;
 
 /// Messages that wait in a queue at the most; a relay is told at once when there are more.
@@ -123,13 +122,13 @@ impl Topology {
 
     /// Whether the broker can be told that a message is delivered as often as it takes. RabbitMQ 4 drops one from a quorum queue
     /// after 20 times unless it is told, and RabbitMQ 3, which drops none, refuses to be told.
-    async fn takes_delivery_limit(&self, link: &Link) -> lapin::Result<bool> {
+    ///
+    /// A refusal closes the channel.
+    async fn takes_delivery_limit(&self, channel: Channel) -> lapin::Result<bool> {
         let is_quorum = self.kind == QueueKind::Quorum;
         let Some((name, arguments)) = self.queues().into_iter().next().filter(|_| is_quorum) else {
             return Ok(false);
         };
-        // A refusal closes the channel.
-        let channel = link.channel().await?;
         let arguments = without_delivery_limit(arguments);
         match channel.queue_declare(name.into(), durable(), arguments).await {
             Err(error) if is_about_delivery_limit(&error) => Ok(false),
@@ -137,12 +136,12 @@ impl Topology {
         }
     }
 
-    /// Makes what is missing.
+    /// Makes what is missing. The other channel is for a question.
     ///
     /// # Errors
     /// The broker's, also when something of another kind has a name: it says what differs.
-    pub(super) async fn declare(&self, link: &Link) -> lapin::Result<()> {
-        let (channel, is_told) = (&link.channel, self.takes_delivery_limit(link).await?);
+    pub(super) async fn declare(&self, channel: &Channel, other: Channel) -> lapin::Result<()> {
+        let is_told = self.takes_delivery_limit(other).await?;
         for (name, arguments) in self.queues() {
             let arguments = if is_told { without_delivery_limit(arguments) } else { arguments };
             channel.queue_declare(name.into(), durable(), arguments).await?;

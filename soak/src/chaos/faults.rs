@@ -9,7 +9,7 @@ use std::process::Child;
 use rustix::process::Signal;
 use shiftboss_testbed::server::Stop;
 
-use super::site::Site;
+use super::daemons::Daemon;
 use crate::random::Random;
 
 /// Done to one daemon.
@@ -78,12 +78,11 @@ impl Drop for Held {
     }
 }
 
-impl Site {
+impl OfDaemon {
     /// # Errors
     /// When it cannot be done.
-    pub fn begin_at_daemon(&mut self, at: usize, fault: OfDaemon) -> io::Result<()> {
-        let daemon = &mut self.daemons[at];
-        match fault {
+    pub fn begin(self, daemon: &mut Daemon) -> io::Result<()> {
+        match self {
             OfDaemon::Killed => daemon.end(Signal::KILL, &[])?,
             // It cannot say goodbye to a server that does not answer.
             OfDaemon::Stopped => daemon.end(Signal::TERM, &[0, 69, 74])?,
@@ -98,9 +97,8 @@ impl Site {
 
     /// # Errors
     /// When it cannot be undone.
-    pub fn end_at_daemon(&mut self, at: usize, fault: OfDaemon) -> io::Result<()> {
-        let daemon = &mut self.daemons[at];
-        match fault {
+    pub fn end(self, daemon: &mut Daemon) -> io::Result<()> {
+        match self {
             OfDaemon::Killed | OfDaemon::Stopped => daemon.run()?,
             OfDaemon::Frozen => daemon.signal(Signal::CONT)?,
             _ => daemon.proxy.release(),

@@ -178,7 +178,7 @@ impl Planned {
             world.event(&format!("--- {name} for {:?}", self.time));
             self.held = Some(match self.fault {
                 Fault::OfDaemon(at, fault) => {
-                    site.begin_at_daemon(at, fault)?;
+                    fault.begin(&mut site.daemons[at])?;
                     Held::default()
                 }
                 Fault::OfServer(fault) => site.hub.begin(fault, self.time)?,
@@ -186,7 +186,7 @@ impl Planned {
         } else if now > self.begin + self.time {
             self.is_over = true;
             match self.fault {
-                Fault::OfDaemon(at, fault) => site.end_at_daemon(at, fault)?,
+                Fault::OfDaemon(at, fault) => fault.end(&mut site.daemons[at])?,
                 Fault::OfServer(fault) => {
                     self.held = None;
                     site.hub.end(fault)?;

@@ -5,7 +5,6 @@
 //! A message could be in somebody's hand in the moment in which the next one looks.
 
 use lapin::ErrorKind;
-use shiftboss_actors::store::StoreError;
 use tokio::time::timeout;
 
 use super::Unserved;
@@ -32,16 +31,15 @@ pub(super) async fn claim(
         channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
         channel.close(200, "done".into()).await
     };
-    match timeout(CALL_MAX, declared).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(match error.kind() {
-            ErrorKind::ProtocolError(refused) if refused.get_id() == INEQUIVALENT => {
-                Unserved::Foreign(foreign(broker, &name, installation))
-            }
-            _ => broker.classify(&error).into(),
-        }),
-        Err(_) => Err(StoreError::Busy("it did not answer in time".to_owned()).into()),
-    }
+    let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
+        return Ok(());
+    };
+    Err(match error.kind() {
+        ErrorKind::ProtocolError(refused) if refused.get_id() == INEQUIVALENT => {
+            Unserved::Foreign(foreign(broker, &name, installation))
+        }
+        _ => broker.classify(&error).into(),
+    })
 }
 
 fn foreign(broker: &Broker, queue: &str, installation: &str) -> String {
