@@ -143,3 +143,26 @@ fn is_of_leases(operation: &Operation) -> bool {
             | Operation::LoseRelay(_)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_protocol::model::Run;
+
+    use super::*;
+    use crate::store::{BeginDeletion, CountInFlight};
+
+    /// However many files go at once, a request that comes behind them is in the next batch.
+    #[test]
+    fn a_request_waits_for_few_of_thousands() {
+        let mut gathered = Gathered::default();
+        let reply = || -> Reply { Box::new(|_, _, _| {}) };
+        for started in 0..1_000 {
+            let run = Run { fetcher: "f".into(), started };
+            gathered.push(vec![Operation::BeginDeletion(BeginDeletion(run))], reply());
+        }
+        let asked = Operation::CountInFlight(CountInFlight);
+        gathered.push(vec![asked.clone()], reply());
+        let (batch, _) = gathered.take();
+        assert_eq!((batch.len(), batch.last()), (ROWS_TOGETHER_MAX + 1, Some(&asked)));
+    }
+}

@@ -304,6 +304,8 @@ impl Operation {
             Self::AddRows(AddRows(batch)) => batch.rows.len(),
             Self::AddRelayedRows(it) => it.0.iter().map(|relayed| relayed.rows.len()).sum(),
             Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
+            // There may be thousands at once, and no worker waits for all of them.
+            Self::BeginDeletion(_) => 1,
             Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
             _ => 0,
         }
