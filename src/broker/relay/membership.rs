@@ -28,6 +28,8 @@ const NAME_PATIENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_secs(2
 const NAME_LOOK: Duration = Duration::from_millis(500);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
+const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
 /// See the module's documentation.
 pub(super) struct Membership {
@@ -48,6 +50,7 @@ pub(super) struct Signals {
 struct State {
     joined: Option<Joined>,
     reconnect: Reconnect,
+    rejoin: Reconnect,
 }
 
 /// A connection over which this relay may ask.
@@ -88,7 +91,11 @@ impl Membership {
         };
         client.close().await;
         let installation = Arc::clone(&found.installation);
-        let state = State { joined: None, reconnect: Reconnect::new(RECONNECT) };
+        let state = State {
+            joined: None,
+            reconnect: Reconnect::new(RECONNECT),
+            rejoin: Reconnect::new(REJOIN),
+        };
         let jobs = Arc::new(ChangeSignal::new(settings.polls));
         let signals = Signals { jobs, lists: Arc::default() };
         let state = Mutex::new(state);
@@ -109,12 +116,18 @@ impl Membership {
         }
         state.joined = None;
         state.reconnect.allowed()?;
-        let joined = match self.join_anew().await {
-            Ok(joined) => joined,
-            Err(StoreError::Rejected(text)) => return Err(StoreError::Fatal(text)),
+        state.rejoin.allowed()?;
+        let client = match self.connect().await {
+            Ok(client) => client,
             Err(error) => return Err(state.reconnect.failed(later(error))),
         };
+        let joined = match self.join_over(client).await {
+            Ok(joined) => joined,
+            Err(StoreError::Rejected(text)) => return Err(StoreError::Fatal(text)),
+            Err(error) => return Err(state.rejoin.failed(later(error))),
+        };
         state.reconnect.succeeded();
+        state.rejoin.succeeded();
         let asked = (Arc::clone(&joined.client), joined.epoch);
         // What it had may be others' by now, and hints were missed.
         self.signals.raise(Changed::Runs);
@@ -122,11 +135,14 @@ impl Membership {
         Ok(asked)
     }
 
-    async fn join_anew(&self) -> StoreResult<Joined> {
+    async fn connect(&self) -> StoreResult<Arc<RpcClient>> {
         let Settings { broker, name, .. } = &self.settings;
         let signal = Arc::clone(&self.signals.jobs);
-        let client = Arc::new(RpcClient::open(broker, name, move || signal.note_hint()).await?);
-        let installation = Some(&self.installation);
+        RpcClient::open(broker, name, move || signal.note_hint()).await.map(Arc::new)
+    }
+
+    async fn join_over(&self, client: Arc<RpcClient>) -> StoreResult<Joined> {
+        let (name, installation) = (&self.settings.name, Some(&self.installation));
         let epoch = join(&client, name, &self.process, installation).await?.epoch;
         let signal = Arc::clone(&self.signals.jobs);
         let beats = tokio::spawn(beat(Arc::clone(&client), epoch, signal));
