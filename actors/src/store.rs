@@ -73,6 +73,11 @@ pub trait Store {
         ADDED_ROWS
     }
 
+    /// The attempts whose ends were recorded by batches since this was asked, for what the daemon counts of itself.
+    fn take_ends(&mut self) -> Vec<JobEnd> {
+        Vec::new()
+    }
+
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
     /// store's files or server are still those that were opened.
     ///
@@ -159,6 +164,19 @@ pub struct StoredRun {
     pub deleting: bool,
     /// Its file was read anew since it changed: there may be rows that the file lists no longer.
     pub stale: bool,
+}
+
+/// An attempt whose end was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobEnd {
+    /// Its fetcher's name; empty: it was gone.
+    pub fetcher: Arc<str>,
+    /// `success`, `timeout`, `failure`, `released`, `undone` or `expired`.
+    pub outcome: &'static str,
+    /// How long it was out, in milliseconds.
+    pub took_ms: u64,
+    /// From its key's start before to its own; `None`: the key never ran before, or that is not known.
+    pub revisit_seconds: Option<u64>,
 }
 
 /// What came of making a run known.

@@ -2,8 +2,8 @@
 //!
 //! Given to its connections in the place of a store's reader.
 
-use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
-use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, TasksWith};
+use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 /// See the module's documentation.
@@ -33,6 +33,10 @@ impl Reader for RelayReader {
     }
 
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        elsewhere()
+    }
+
+    fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
         elsewhere()
     }
 

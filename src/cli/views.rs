@@ -1,12 +1,12 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`, `stats`.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
 use super::one_of;
-use crate::stores::TaskStatus;
+use crate::stores::{Grouping, TaskStatus};
 
 #[derive(Debug, Subcommand)]
 pub enum View {
@@ -72,9 +72,9 @@ Examples:
         #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
-    /// Show the attempts that ended, newest first, by start time
+    /// Show the attempts that ended, the last one first
     ///
-    /// The daemon keeps the last 100000; under --classic it keeps none.
+    /// The daemon keeps the last 100000; under --classic it keeps none. With --key, hand-outs that never arrived are left out.
     #[command(after_help = "\
 Examples:
   shiftboss log state.db
@@ -99,7 +99,33 @@ Examples:
         #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
+    /// Show what was done: jobs, outcomes, how long they took, and the cycle time
+    ///
+    /// The cycle time is how long after its key's last start a job was started. Whole hours are counted, the present one
+    /// among them, and kept for 90 days; under --classic none are.
+    #[command(after_help = "\
+Examples:
+  shiftboss stats state.db
+  shiftboss stats --for 30days --by day state.db
+  shiftboss stats --by fetcher --json /run/shiftboss/worker.sock | jq '.groups[].cycle_seconds'")]
+    Stats {
+        #[command(flatten)]
+        arguments: ViewArguments,
+        /// Of so long until now: up to 90days
+        #[arg(long = "for", value_name = "TIME", default_value = "24h", value_parser = counted_time)]
+        time: Duration,
+        /// A line for each, instead of one for all
+        #[arg(long, value_name = "fetcher|hour|day", value_parser = one_of(GROUPINGS))]
+        by: Option<Grouping>,
+    },
 }
+
+/// What sums can be over.
+const GROUPINGS: &[(&str, &str, Grouping)] = &[
+    ("fetcher", "Each fetcher", Grouping::Fetcher),
+    ("hour", "Each hour", Grouping::Hour),
+    ("day", "Each day, in UTC", Grouping::Day),
+];
 
 /// The statuses that can be asked for.
 const STATUSES: &[(&str, &str, TaskStatus)] = &[
@@ -118,6 +144,15 @@ pub(super) fn since(text: &str) -> Result<i64, String> {
     since.and_then(|since| i64::try_from(since.as_secs()).ok()).ok_or_else(|| {
         "give a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h".to_owned()
     })
+}
+
+/// How long what ended is counted.
+const COUNTED_MAX: Duration = Duration::from_secs(90 * 86_400);
+
+fn counted_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    time.filter(|time| !time.is_zero() && *time <= COUNTED_MAX)
+        .ok_or_else(|| "give a time such as 24h or 7days, up to 90days".to_owned())
 }
 
 /// What is looked at, and how it is shown.

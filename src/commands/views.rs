@@ -1,7 +1,8 @@
-//! `shiftboss status`, `why`, `queue`, `tasks` and `log`: each looks at a queue, with a daemon or without, and shows what
+//! `shiftboss status`, `why`, `queue`, `tasks`, `log` and `stats`: each looks at a queue, with a daemon or without, and shows what
 //! it found as JSON or as text for people.
 
 mod listings;
+mod stats;
 mod status;
 mod why;
 
@@ -10,7 +11,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::Report;
-use shiftboss_actors::store::{EndedAttempts, ReadResult, Reader, TasksWith};
+use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
 
 use super::output::{self, print};
 use crate::cli::{View, ViewArguments};
@@ -36,9 +37,16 @@ pub fn run(asked: View) -> Result<(), Failure> {
             look(arguments, |reader, now| reader.tasks(now, &asked), Ok, listings::tasks)
         }
         View::Log { arguments, failed, since, log_dir, key, number } => {
-            let asked = EndedAttempts { failed, since, key, count: number.into() };
+            let asked = EndedAttempts { failed, since, key, before: None, count: number.into() };
             let with_outputs = |log| Ok(listings::with_outputs(log, log_dir.as_deref()));
             look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, listings::log)
+        }
+        View::Stats { arguments, time, by } => {
+            let by = by.unwrap_or(Grouping::All);
+            let sums = |reader: &dyn Reader, now| {
+                reader.stats(&StatsOf { since: stats::first_second(now, time), by })
+            };
+            look(arguments, sums, Ok, stats::render)
         }
     }
 }

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
+pub use shiftboss_actors::store::Grouping;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 use shiftboss_actors::store::StoreError;
 pub use shiftboss_actors::store::answers::TaskStatus;

@@ -15,6 +15,14 @@ pub fn of_code(exit_code: i64) -> &'static str {
     }
 }
 
+/// All of them.
+const OUTCOMES: [&str; 6] = ["success", "timeout", "failure", "released", "undone", "expired"];
+
+/// An outcome that somebody else names.
+pub fn known(word: &str) -> Option<&'static str> {
+    OUTCOMES.into_iter().find(|outcome| *outcome == word)
+}
+
 /// The signal that an exit code tells, without `SIG`.
 fn signal(exit_code: i64) -> Option<&'static str> {
     let number = i32::try_from(exit_code.checked_sub(SIGNALS)?).ok()?;

@@ -46,6 +46,8 @@ pub(super) enum Table {
     SingleTasks,
     Accepted,
     Completions,
+    /// Ends by hour, fetcher and outcome.
+    Hours,
 }
 
 use Kind::{Bytes, Integer, Key, Text};
@@ -87,11 +89,12 @@ const ATTEMPTS: Columns = &[
     ("outcome", Text),
     ("exit_code", Integer),
     ("took_ms", Integer),
+    ("ended", Integer),
 ];
 
 impl Table {
     /// In the order in which they are moved.
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::State,
         Self::Fetchers,
         Self::Runs,
@@ -102,6 +105,7 @@ impl Table {
         Self::SingleTasks,
         Self::Accepted,
         Self::Completions,
+        Self::Hours,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -116,6 +120,7 @@ impl Table {
             Self::SingleTasks => "single_tasks",
             Self::Accepted => "accepted",
             Self::Completions => "completions",
+            Self::Hours => "hours",
         }
     }
 
@@ -165,6 +170,15 @@ impl Table {
                 ("checksum", Integer),
             ],
             Self::Completions => &[("minute", Integer), ("exit_code", Integer), ("jobs", Integer)],
+            Self::Hours => &[
+                ("hour", Integer),
+                ("fetcher", Text),
+                ("outcome", Text),
+                ("jobs", Integer),
+                ("took_ms", Integer),
+                ("revisits", Integer),
+                ("revisit_seconds", Integer),
+            ],
         }
     }
 }

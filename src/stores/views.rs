@@ -3,9 +3,10 @@
 //! Called by the views of each store. It knows no database.
 
 use shiftboss_actors::store::answers::{
-    KeyRow, KeyState, Next, Place, Queue, RowState, Task, TaskStatus, Tasks, Turn,
+    KeyRow, KeyState, Next, Place, Queue, RowState, Stats, StatsGroup, Task, TaskStatus, Tasks,
+    Turn,
 };
-use shiftboss_actors::store::{FetcherRecord, TasksWith};
+use shiftboss_actors::store::{FetcherRecord, GROUPS_MAX, Grouping, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::outcome_words::{in_words, of_code};
@@ -30,6 +31,104 @@ pub const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 pub const HOUR_MINUTES: i64 = 60;
 /// Fewer ends in the last hour tell nothing of how long turns take.
 const JOBS_MIN: i64 = 10;
+
+/// Sums of one outcome each that are read at the most: one group has six.
+pub const SEPARATE_SUMS_MAX: i64 = 6 * (GROUPS_MAX as i64 + 1);
+const HOUR_SECONDS: i64 = 3_600;
+
+/// Attempts that ended alike, of a group.
+pub struct Summed {
+    pub fetcher: Option<String>,
+    pub since: Option<UnixSeconds>,
+    pub outcome: String,
+    pub jobs: i64,
+    pub took_ms: i64,
+    pub revisits: i64,
+    pub revisit_seconds: i64,
+}
+
+/// The first hour that is asked for, in hours since 1970.
+pub fn first_hour(asked: &StatsOf) -> i64 {
+    asked.since.div_euclid(HOUR_SECONDS)
+}
+
+/// Whether fetchers are apart, and how many hours are together; 0: all.
+pub fn group_hours(by: Grouping) -> (bool, i64) {
+    match by {
+        Grouping::All => (false, 0),
+        Grouping::Fetcher => (true, 0),
+        Grouping::Hour => (false, 1),
+        Grouping::Day => (false, 24),
+    }
+}
+
+/// Puts the sums of each group together, which stand beside each other.
+pub fn summed_up(asked: &StatsOf, sums: Vec<Summed>) -> Stats {
+    let mut groups: Vec<Group> = Vec::new();
+    for sum in sums {
+        match groups.last_mut() {
+            Some(group) if group.is_of(&sum) => group.add(&sum),
+            _ => groups.push(Group::of(sum)),
+        }
+    }
+    let truncated = groups.len() > GROUPS_MAX;
+    groups.truncate(GROUPS_MAX);
+    let since = first_hour(asked) * HOUR_SECONDS;
+    Stats {
+        since,
+        by: asked.by,
+        groups: groups.into_iter().map(Group::finish).collect(),
+        truncated,
+    }
+}
+
+/// A group, and of its jobs that were done all together.
+#[derive(Default)]
+struct Group {
+    shown: StatsGroup,
+    took_ms: i64,
+    revisits: i64,
+    revisit_seconds: i64,
+}
+
+impl Group {
+    fn of(sum: Summed) -> Self {
+        let mut group = Self::default();
+        group.add(&sum);
+        (group.shown.fetcher, group.shown.since) = (sum.fetcher, sum.since);
+        group
+    }
+
+    fn is_of(&self, sum: &Summed) -> bool {
+        (&self.shown.fetcher, self.shown.since) == (&sum.fetcher, sum.since)
+    }
+
+    fn add(&mut self, sum: &Summed) {
+        let shown = &mut self.shown;
+        let (count, is_done) = match &*sum.outcome {
+            "success" => (&mut shown.success, true),
+            "timeout" => (&mut shown.timeout, true),
+            "failure" => (&mut shown.failure, true),
+            "released" => (&mut shown.released, false),
+            "undone" => (&mut shown.undone, false),
+            _ => (&mut shown.expired, false),
+        };
+        *count += sum.jobs;
+        if is_done {
+            shown.jobs += sum.jobs;
+            self.took_ms += sum.took_ms;
+            self.revisits += sum.revisits;
+            self.revisit_seconds += sum.revisit_seconds;
+        }
+    }
+
+    fn finish(self) -> StatsGroup {
+        let mean = |sum: i64, count: i64| (count > 0).then(|| sum / count);
+        let mean_ms = mean(self.took_ms, self.shown.jobs);
+        let cycle_seconds = mean(self.revisit_seconds, self.revisits);
+        StatsGroup { mean_ms, cycle_seconds, ..self.shown }
+    }
+}
 
 /// How an attempt ended, in words.
 pub fn outcome(kept: String, exit_code: Option<i64>) -> String {

@@ -87,10 +87,17 @@ fn the_json_objects() {
     let ended = &mut log["attempts"][0];
     assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
     assert!(ended["duration_seconds"].take().is_i64());
-    let expected = json!([{"attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
+    let expected = json!([{"ended": 1, "attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
         "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
         "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);
     assert_eq!(log["attempts"], expected);
+    let mut stats = object(&site, &["stats", "--by", "fetcher", "socket"]);
+    let sums = stats["groups"][0].as_object_mut().unwrap();
+    assert!(sums["mean_ms"].take().is_i64() && sums["cycle_seconds"].take().is_i64());
+    let expected = json!({"fetcher": "f", "since": null, "jobs": 1, "success": 0, "timeout": 0,
+        "failure": 1, "released": 0, "undone": 0, "expired": 0, "mean_ms": null,
+        "cycle_seconds": null});
+    assert_eq!((&stats["groups"][0], &stats["by"]), (&expected, &json!("fetcher")));
     for (request, arguments) in [
         ("STATUS", &["status", "socket"][..]),
         ("WHY charlie", &["why", "socket", "charlie"]),

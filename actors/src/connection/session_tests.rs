@@ -16,8 +16,8 @@ use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
 use crate::storage::StorageActor;
-use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
-use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StoreError, TasksWith};
+use crate::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, StoreError, TasksWith};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -65,6 +65,10 @@ impl Reader for OneKey {
     }
 
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        Err(unavailable())
+    }
+
+    fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
         Err(unavailable())
     }
 

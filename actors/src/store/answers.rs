@@ -1,10 +1,13 @@
 //! What a [`Reader`](super::Reader) answers: the JSON objects of the commands that look are made of it
 //! (docs/json.md, which describes each member). Times are in seconds since 1970.
 
+mod ended;
+
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::FetcherRecord;
+pub use ended::{Ended, Log, Stats, StatsGroup};
 
 /// Jobs in flight that are shown at the most.
 pub const HOLDERS_MAX: usize = 1_000;
@@ -34,8 +37,10 @@ pub struct QueueStatus {
     pub fetchers: Vec<FetcherStatus>,
     /// The fetchers that the daemon runs itself, by name.
     pub managed_fetchers: Vec<FetcherRecord>,
-    /// The key that has waited longest of those that could be handed out now.
+    /// The key whose turn is next of those that could be handed out now.
     pub oldest_waiting: Option<Waiting>,
+    /// The same of those that ran before: a key that never ran comes before them, and hides how long they wait.
+    pub longest_wait: Option<Waiting>,
     pub done_last_hour: Vec<Done>,
     pub rejected_files: Vec<RejectedFile>,
     pub directory_lost_since: Option<UnixSeconds>,
@@ -289,34 +294,6 @@ pub struct Next {
     /// The row was handed out before, and its lease expired.
     pub again: bool,
     pub payload: String,
-}
-
-/// The JSON object of `log` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Log {
-    /// The one that was handed out last first.
-    pub attempts: Vec<Ended>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ended {
-    pub attempt: i64,
-    pub key: String,
-    /// `None`: the fetcher has no run any more.
-    pub fetcher: Option<String>,
-    pub run: i64,
-    /// `None`: a classic worker.
-    pub worker: Option<String>,
-    pub started: UnixSeconds,
-    pub finished: UnixSeconds,
-    /// Not below 0, whatever the clock did.
-    pub duration_seconds: i64,
-    pub took_ms: Option<i64>,
-    /// `success`, `failure`, `timeout`, `released`, `undone` or `expired`.
-    pub outcome: String,
-    pub exit_code: Option<i64>,
-    /// The file of its output, if its directory is known and it is there.
-    pub output: Option<String>,
 }
 
 /// What a task is to the queue (the names are those of the life of a task).

@@ -3,9 +3,10 @@
 //! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
 //! question is a method here; what it is answered is in [`answers`](super::answers).
 
+use serde::Serialize;
 use thiserror::Error;
 
-use super::answers::{Log, Queue, QueueStatus, TaskStatus, Tasks, Turn, Why};
+use super::answers::{Log, Queue, QueueStatus, Stats, TaskStatus, Tasks, Turn, Why};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 pub type ReadResult<T> = Result<T, ReadError>;
@@ -29,12 +30,16 @@ pub trait Reader: Send + Sync {
     /// The next jobs in the order in which they would be handed out now: one to 10,000.
     fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue>;
 
-    /// Attempts that ended, the one that was handed out last first, of those that are kept.
+    /// Attempts that ended, of those that are kept: the one that ended last first; of one key, the one that was handed out
+    /// last first, and without hand-outs that never arrived.
     fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log>;
 
     /// The tasks with a status: failed ones newest first, those in flight oldest first, waiting ones in the order of
     /// their turns.
     fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks>;
+
+    /// What ended, summed up: at most [`GROUPS_MAX`] groups, by name or by time.
+    fn stats(&self, asked: &StatsOf) -> ReadResult<Stats>;
 
     /// When single tasks of these keys are expected to be handed out; in their order.
     fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>>;
@@ -69,8 +74,33 @@ pub struct EndedAttempts {
     pub since: Option<UnixSeconds>,
     /// Those only of this key.
     pub key: Option<String>,
+    /// Those only that ended before the end of this number.
+    pub before: Option<i64>,
     /// At most so many, and at most 10,000.
     pub count: usize,
+}
+
+/// Groups of [`Reader::stats`] at the most.
+pub const GROUPS_MAX: usize = 10_000;
+
+/// What is to be summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatsOf {
+    /// Since then: whole hours, of those that are kept.
+    pub since: UnixSeconds,
+    pub by: Grouping,
+}
+
+/// What a sum is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grouping {
+    /// All of it.
+    All,
+    Fetcher,
+    Hour,
+    /// Days are UTC's.
+    Day,
 }
 
 /// Which tasks are asked for.

@@ -1,8 +1,8 @@
 //! What the mock store answers to questions: what is next. Nothing else is asked of it.
 
 use super::store::MockStore;
-use crate::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
-use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, TasksWith};
+use crate::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 fn not_asked<T>() -> ReadResult<T> {
@@ -27,6 +27,10 @@ impl Reader for MockStore {
     }
 
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
+        not_asked()
+    }
+
+    fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
         not_asked()
     }
 

@@ -143,6 +143,7 @@ There are more: their payloads are too long to be listed at once.
     #[test]
     fn the_log_is_as_documented() {
         let done = Ended {
+            ended: 9,
             attempt: 4711,
             key: "alpha".to_owned(),
             fetcher: Some("repology".to_owned()),

@@ -7,13 +7,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{
-    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, Operation, Outcome, Registered,
-    Rejected, Requeued, StoredRun,
+    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, JobEnd, Operation, Outcome,
+    Registered, Rejected, Requeued, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row as Task, Run};
 use tokio_postgres::Row;
 
 use super::batch::CANCELLED_AT_ONCE;
+use crate::stores::outcome_words::known;
 
 /// The answer to one operation: a row of the type `outcome`.
 pub(super) struct Answer {
@@ -132,6 +133,17 @@ impl Answer {
     /// A truth among the details; `None`: not told.
     pub(super) fn flag(&self) -> Option<bool> {
         self.detail.as_ref().and_then(Value::as_bool)
+    }
+
+    /// What ended in the call, as the SQL function `tell_ends` puts it. Nothing is decided by it.
+    pub(super) fn ends(&self) -> Vec<JobEnd> {
+        let told = self.payload.as_deref().unwrap_or_default();
+        let ends: Vec<End> =
+            serde_json::from_slice(&[b"[", told, b"]"].concat()).unwrap_or_default();
+        let end = |(fetcher, word, took_ms, revisit_seconds): End| {
+            Some(JobEnd { fetcher, outcome: known(&word)?, took_ms, revisit_seconds })
+        };
+        ends.into_iter().filter_map(end).collect()
     }
 
     fn count(&self) -> u64 {
@@ -267,6 +279,9 @@ impl From<Read> for Position {
         }
     }
 }
+
+/// fetcher, outcome, milliseconds, seconds since the key's start before
+type End = (Arc<str>, String, u64, Option<u64>);
 
 /// spool, name, inode, born, checksum
 type Entry = (Arc<str>, Arc<str>, i64, i64, i64);

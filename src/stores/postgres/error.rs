@@ -121,3 +121,10 @@ pub(super) fn in_words(error: &Error) -> String {
     }
     text
 }
+
+/// An answer that is none to what was asked.
+pub(super) fn misunderstood(text: &str) -> StoreError {
+    StoreError::Fatal(format!(
+        "the functions of the schema shiftboss are not those of this version: {text}"
+    ))
+}

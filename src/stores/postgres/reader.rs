@@ -1,6 +1,6 @@
 //! The port [`Reader`]: questions about the queue, each answered on a connection of its own, in one read-only
 //! transaction of one snapshot, which waits for no lock for long: how it stands ([`status`]), where a key is ([`mod@why`]),
-//! what is next ([`mod@queue`]), what ended ([`log`]), which tasks have a status ([`mod@tasks`]).
+//! what is next ([`mod@queue`]), what ended ([`log`]), one by one and summed up ([`stats`]), which tasks have a status ([`mod@tasks`]).
 //!
 //! For commands that look, and for operators' connections. It blocks, and has a runtime for each question. Time is the
 //! server's. Jobs of classic workers whose lease is over are in the order once a daemon has seen to them, each second.
@@ -8,15 +8,16 @@
 mod daemons;
 mod log;
 mod queue;
+mod stats;
 mod status;
 mod tasks;
 mod why;
 
 use std::time::Duration;
 
-use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Tasks, Turn, Why};
+use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
 use shiftboss_actors::store::{
-    EndedAttempts, ReadError, ReadResult, Reader, StoreError, TasksWith,
+    EndedAttempts, ReadError, ReadResult, Reader, StatsOf, StoreError, TasksWith,
 };
 use shiftboss_protocol::model::{Key, UnixSeconds};
 use tokio::runtime::Builder;
@@ -192,6 +193,10 @@ impl Reader for PostgresReader {
 
     fn tasks(&self, _: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks> {
         self.ask(async |snapshot| tasks::tasks(snapshot, asked).await)
+    }
+
+    fn stats(&self, asked: &StatsOf) -> ReadResult<Stats> {
+        self.ask(async |snapshot| stats::stats(snapshot, asked).await)
     }
 
     fn turns(&self, _: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {

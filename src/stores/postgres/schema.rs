@@ -1,4 +1,5 @@
-//! Makes the schema, or brings it up to date: numbered files under an advisory lock, each in a transaction.
+//! Makes the schema, or brings it up to date, in one transaction under an advisory lock: numbered files for the tables, and all
+//! functions anew.
 //!
 //! Called when a daemon opens the store, and by `shiftboss migrate`. The version is the comment of the schema, where an
 //! administrator sees it, too.
@@ -13,24 +14,27 @@ use tokio_postgres::error::SqlState;
 use super::connection::unanswered;
 use super::error::classify;
 
-/// What each version adds, from the first one on.
+/// What each version adds to the tables, from the first one on.
 pub(super) const VERSIONS: &[&[&str]] = &[
-    &[
-        include_str!("schema/0001_tables.sql"),
-        include_str!("schema/daemons.sql"),
-        include_str!("schema/rule.sql"),
-        include_str!("schema/counts.sql"),
-        include_str!("schema/tasks.sql"),
-        include_str!("schema/jobs.sql"),
-        include_str!("schema/classic.sql"),
-        include_str!("schema/ended.sql"),
-        include_str!("schema/operations.sql"),
-        include_str!("schema/takeover.sql"),
-        include_str!("schema/forget.sql"),
-        include_str!("schema/apply.sql"),
-        include_str!("schema/views.sql"),
-    ],
+    &[include_str!("schema/0001_tables.sql"), include_str!("schema/0001_views.sql")],
     &[include_str!("schema/0002_relays.sql")],
+    &[include_str!("schema/0003_history.sql")],
+];
+/// The functions of the newest version, which take the place of an older one's.
+const FUNCTIONS: &[&str] = &[
+    include_str!("schema/daemons.sql"),
+    include_str!("schema/rule.sql"),
+    include_str!("schema/counts.sql"),
+    include_str!("schema/history.sql"),
+    include_str!("schema/tasks.sql"),
+    include_str!("schema/jobs.sql"),
+    include_str!("schema/classic.sql"),
+    include_str!("schema/ended.sql"),
+    include_str!("schema/operations.sql"),
+    include_str!("schema/takeover.sql"),
+    include_str!("schema/forget.sql"),
+    include_str!("schema/apply.sql"),
+    include_str!("schema/relays.sql"),
 ];
 /// The oldest version that works on the newest one's schema: functions that its daemons call, and what its `status` and other
 /// questions read, have stayed, and mean what they meant. So daemons of these versions need not be stopped for an update.
@@ -46,7 +50,7 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(15);
 const LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long all of it may take.
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
-/// A version that has to wait for so long for any of its tables gives up and begins anew, for whoever asks for that table after it waits behind it.
+/// An update that has to wait for so long for any of its tables gives up and begins anew, for whoever asks for that table after it waits behind it.
 const TABLE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// So often it begins, and it lets others go on for so long in between.
 const ATTEMPTS_MAX: usize = 10;
@@ -140,24 +144,26 @@ fn refused(why: &str) -> StoreError {
 
 async fn migrate_locked(client: &Client, versions: &[&[&str]]) -> Result<(), StoreError> {
     let version = version(client).await?;
-    for (before, files) in versions.iter().enumerate().skip(version) {
-        add(client, &script(before + 1, files)).await?;
+    match versions.get(version..) {
+        None | Some([]) => Ok(()),
+        Some(missing) => add(client, &script(version, missing)).await,
     }
-    Ok(())
 }
 
-/// One transaction. Functions call each other, in whatever order they are made.
-fn script(version: usize, files: &[&str]) -> String {
-    let schema = if version == 1 { "CREATE SCHEMA shiftboss;" } else { "" };
+/// One transaction, with all that is missing since a version. Functions call each other, in whatever order they are made.
+fn script(since: usize, missing: &[&[&str]]) -> String {
+    let schema = if since == 0 { "CREATE SCHEMA shiftboss;" } else { "" };
     format!(
-        "BEGIN; SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = {}; {schema} {}
-        COMMENT ON SCHEMA shiftboss IS '{COMMENT}{version}{ALSO_FOR}{OLDEST}'; COMMIT",
+        "BEGIN; SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = {}; {schema} {} {}
+        COMMENT ON SCHEMA shiftboss IS '{COMMENT}{}{ALSO_FOR}{OLDEST}'; COMMIT",
         TABLE_WAIT_MAX.as_millis(),
-        files.concat()
+        missing.concat().concat(),
+        FUNCTIONS.concat(),
+        since + missing.len(),
     )
 }
 
-/// Adds a version, whatever readers hold its tables for a while.
+/// Adds versions, whatever readers hold their tables for a while.
 async fn add(client: &Client, script: &str) -> Result<(), StoreError> {
     for attempt in 0..ATTEMPTS_MAX {
         if attempt > 0 {

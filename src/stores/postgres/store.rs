@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Changed, Checkpoint, Operation, Outcome, Rejected, SetPaused, Store, StoreError, StoreFuture,
-    StoreResult,
+    Changed, Checkpoint, JobEnd, Operation, Outcome, Rejected, SetPaused, Store, StoreError,
+    StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 use tokio::task::JoinHandle;
@@ -28,7 +28,7 @@ use super::answers::Answer;
 use super::batch::Batch;
 use super::companion::accompany;
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
-use super::error::{FENCED, classify, fenced, is_undone};
+use super::error::{FENCED, classify, fenced, is_undone, misunderstood};
 use super::membership::{Identity, Membership};
 use super::schema;
 use super::standstill::{Asked, wait_out};
@@ -59,6 +59,8 @@ pub(crate) struct PostgresStore {
     /// How far attempts were gone through for classic leases that are over.
     expired_to: i64,
     found: Found,
+    /// Recorded by calls, and not told yet.
+    ends: Vec<JobEnd>,
 }
 
 /// What a daemon finds when it joins.
@@ -115,6 +117,7 @@ impl PostgresStore {
             seen: 0,
             expired_to: 0,
             found: Found::default(),
+            ends: Vec::new(),
         };
         store.take_name().await?;
         Ok(store)
@@ -362,12 +365,6 @@ impl Drop for PostgresStore {
     }
 }
 
-fn misunderstood(text: &str) -> StoreError {
-    StoreError::Fatal(format!(
-        "the functions of the schema shiftboss are not those of this version: {text}"
-    ))
-}
-
 impl Store for PostgresStore {
     /// Time is the server's.
     fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
@@ -389,6 +386,10 @@ impl Store for PostgresStore {
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
         // The companion sees to what there is.
         Box::pin(ready(Ok(Checkpoint::Complete)))
+    }
+
+    fn take_ends(&mut self) -> Vec<JobEnd> {
+        std::mem::take(&mut self.ends)
     }
 
     fn close(&mut self) -> StoreFuture<'_, ()> {

@@ -7,6 +7,7 @@
 use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key};
 
+use super::hours::AttemptEnd;
 use super::query::{FromRow, Query, columns};
 use super::rows::Delivery;
 use super::session::Session;
@@ -24,6 +25,14 @@ const UNDONE: Outcome = ("undone", None);
 /// The lease expired.
 pub(super) const EXPIRED: Outcome = ("expired", None);
 
+/// A leased attempt that ended.
+pub(super) struct EndedAttempt {
+    pub(super) delivery: Delivery,
+    pub(super) outcome: String,
+    pub(super) finished: i64,
+    pub(super) took_ms: Option<i64>,
+}
+
 /// What a dispatch changed, as it was before.
 struct Before {
     last_served: Option<i64>,
@@ -39,24 +48,25 @@ columns!(Before { last_served, marked_runs, started, finished, exit_code });
 impl Session<'_> {
     /// A key's attempts in flight, the last one last; but for one that its row records.
     pub(super) fn deliveries(&self, key: &str) -> Result<Vec<Delivery>> {
-        let sql = "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker
+        let sql = "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker,
+                prev_last_served, prev_started
             FROM shiftboss_deliveries WHERE attr_path = ?1 ORDER BY attempt";
         self.rows(sql, [key])
     }
 
     /// A leased attempt, with its key.
     pub(super) fn leased(&self, attempt: i64) -> Result<Option<(String, Delivery)>> {
-        let sql =
-            "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker, attr_path
+        let sql = "SELECT attempt, fetcher_id, run_started, started, delivery_count, worker,
+                prev_last_served, prev_started, attr_path
             FROM shiftboss_deliveries INDEXED BY shiftboss_leased
             WHERE attempt = ?1 AND lease IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::from_row(row)?));
+        let read = |row: &Row<'_>| Ok((row.get(8)?, Delivery::from_row(row)?));
         self.with(sql, |statement| statement.query_row([attempt], read)).optional()
     }
 
     /// An attempt is in flight no longer; what became of it is kept.
     pub(super) fn retire(
-        &self,
+        &mut self,
         key: &str,
         delivery: &Delivery,
         (outcome, exit_code): Outcome,
@@ -69,17 +79,21 @@ impl Session<'_> {
 
     /// What became of an attempt.
     pub(super) fn keep_attempt(
-        &self,
+        &mut self,
         key: &str,
         delivery: &Delivery,
         (outcome, exit_code): Outcome,
         finished: i64,
     ) -> Result<()> {
-        let sql = "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started,
-                worker, started, finished, outcome, exit_code, took_ms)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let number = self.queue.counters.next_end(self.connection)?;
+        self.queue.counters.hours.count(AttemptEnd::of(delivery, (outcome, exit_code), finished));
+        let sql = "INSERT INTO shiftboss_attempts (attempt, ended, previous, attr_path, fetcher_id,
+                run_started, worker, started, finished, outcome, exit_code, took_ms)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let ended = (
             delivery.attempt,
+            number,
+            delivery.previous,
             key,
             delivery.fetcher_id,
             delivery.run_started,
@@ -94,14 +108,14 @@ impl Session<'_> {
     }
 
     /// A classic attempt whose lease expired at some time is in flight no longer.
-    fn retire_expired(&self, key: &str, delivery: &Delivery) -> Result<()> {
+    fn retire_expired(&mut self, key: &str, delivery: &Delivery) -> Result<()> {
         let finished = delivery.started.saturating_add(self.queue.policy.lease());
         self.retire(key, delivery, EXPIRED, finished)
     }
 
     /// The same of all of a key's that are meant; the others are returned, the last one last.
     pub(super) fn retire_all_expired(
-        &self,
+        &mut self,
         key: &str,
         is_meant: impl Fn(&Delivery) -> bool,
     ) -> Result<Vec<Delivery>> {
@@ -112,12 +126,16 @@ impl Session<'_> {
         Ok(deliveries)
     }
 
-    /// A leased attempt that ended, if it is not too long ago, with its key and its outcome. A classic job's number is
-    /// nobody's.
-    pub(super) fn ended(&self, attempt: i64) -> Result<Option<(String, Delivery, String)>> {
-        let sql = "SELECT attempt, fetcher_id, run_started, started, 0, worker, attr_path, outcome
+    /// A leased attempt that ended, if it is not too long ago, with its key. A classic job's number is nobody's.
+    pub(super) fn ended(&self, attempt: i64) -> Result<Option<(String, EndedAttempt)>> {
+        let sql = "SELECT attempt, fetcher_id, run_started, started, 0, worker, previous, NULL,
+                attr_path, outcome, finished, took_ms
             FROM shiftboss_attempts WHERE attempt = ?1 AND worker IS NOT NULL";
-        let read = |row: &Row<'_>| Ok((row.get(6)?, Delivery::from_row(row)?, row.get(7)?));
+        let read = |row: &Row<'_>| {
+            let (outcome, finished, took_ms) = (row.get(9)?, row.get(10)?, row.get(11)?);
+            let delivery = Delivery::from_row(row)?;
+            Ok((row.get(8)?, EndedAttempt { delivery, outcome, finished, took_ms }))
+        };
         self.with(sql, |statement| statement.query_row([attempt], read)).optional()
     }
 

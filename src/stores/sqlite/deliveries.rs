@@ -39,7 +39,7 @@ impl DispatchRecord<'_> {
         self.rows.iter().filter(|row| row.fetcher_id == self.row.fetcher_id && !row.again)
     }
 
-    fn delivery(&self, delivery_count: i64) -> Delivery {
+    fn delivery(&self, delivery_count: i64, before: Option<LogRow>) -> Delivery {
         Delivery {
             attempt: self.attempt.0,
             fetcher_id: self.row.fetcher_id,
@@ -47,6 +47,8 @@ impl DispatchRecord<'_> {
             started: self.now,
             delivery_count,
             worker: self.holder.map(|holder| Arc::clone(&holder.worker)),
+            previous: self.row.last_served,
+            prev_started: before.and_then(|(_, started, ..)| started),
             handed_out: Some(Instant::now()),
         }
     }
@@ -112,7 +114,7 @@ impl Session<'_> {
             self.mark(record, fair)?;
         }
         if is_plain {
-            let delivery = record.delivery(1);
+            let delivery = record.delivery(1, before);
             self.queue.cache.remember(key, PlainDelivery { log_rowid, delivery });
         }
         for marked in record.marked() {
@@ -186,7 +188,11 @@ impl Session<'_> {
     }
 
     /// Keeps what undoing this dispatch must restore.
-    fn record_delivery(&self, record: &DispatchRecord<'_>, before: Option<LogRow>) -> Result<()> {
+    fn record_delivery(
+        &mut self,
+        record: &DispatchRecord<'_>,
+        before: Option<LogRow>,
+    ) -> Result<()> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let earlier = if history.has_deliveries {
             // Those whose row is gone have nothing left to lose.
@@ -198,7 +204,8 @@ impl Session<'_> {
         let same = earlier.iter().filter(|delivery| delivery.run() == row.run());
         // Of a classic attempt that is out still the row is dispatched; its lease may have expired since.
         let classic = same.filter(|_| row.again).map(|delivery| delivery.delivery_count).max();
-        let delivery = record.delivery(1 + classic.max(row.expired_leases).unwrap_or(0));
+        let count = 1 + classic.max(row.expired_leases).unwrap_or(0);
+        let delivery = record.delivery(count, before);
         let sql = "INSERT INTO shiftboss_deliveries (attr_path, attempt, fetcher_id, run_started,
                 started, delivery_count, worker, lease, prev_started, prev_finished, prev_exit_code,
                 prev_last_served, marked_runs)
@@ -262,18 +269,18 @@ impl Session<'_> {
     /// What the cache forgot of a dispatch that its row records.
     fn plain_delivery(&self, key: &str) -> Result<Option<PlainDelivery>> {
         let sql = "SELECT last_served, fetcher_id, fetcher_run_started, log.started, 1, NULL,
-                log.rowid
+                prev_last_served, prev_started, log.rowid
             FROM queue JOIN log ON log.attr_path = ?1 AND finished IS NULL
             WHERE queue.attr_path = ?1 AND state = -2 AND last_served IS NOT NULL";
         let read = |row: &SqlRow<'_>| {
-            Ok(PlainDelivery { log_rowid: row.get(6)?, delivery: Delivery::from_row(row)? })
+            Ok(PlainDelivery { log_rowid: row.get(8)?, delivery: Delivery::from_row(row)? })
         };
         self.with(sql, |statement| statement.query_row([key], read)).optional()
     }
 
     /// The usual end: the key has one row, which is dispatched, and one delivery.
     fn complete_plain(
-        &self,
+        &mut self,
         key: &str,
         plain: &PlainDelivery,
         exit_code: i64,

@@ -178,6 +178,8 @@ mod tests {
             started: 7,
             delivery_count: 1,
             worker: None,
+            previous: None,
+            prev_started: None,
             handed_out: None,
         };
         let plain = PlainDelivery { log_rowid: 1, delivery };

@@ -8,7 +8,7 @@ use rusqlite::Result;
 use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds};
 
-use super::attempts::{EXPIRED, RELEASED, done};
+use super::attempts::{EXPIRED, EndedAttempt, RELEASED, done};
 use super::query::Query;
 use super::rows::{Delivery, RunId};
 use super::schema::TASKS_ID;
@@ -57,11 +57,11 @@ impl Session<'_> {
 
     /// The end of an attempt that ended before.
     fn end_ended(&mut self, attempt: Attempt, exit_code: i64, now: UnixSeconds) -> Result<Ack> {
-        let Some((key, delivery, outcome)) = self.ended(attempt.0)? else {
+        let Some((key, ended)) = self.ended(attempt.0)? else {
             return Ok(Ack::Unknown);
         };
-        if outcome != "expired" {
-            return Ok(if outcome == "done" { Ack::Recorded } else { Ack::Stale });
+        if ended.outcome != "expired" {
+            return Ok(if ended.outcome == "done" { Ack::Recorded } else { Ack::Stale });
         }
         // It counts unless the key was handed to somebody since.
         let sql =
@@ -73,7 +73,7 @@ impl Session<'_> {
         if !self.value(sql, (&key, attempt.0))? {
             return Ok(Ack::Stale);
         }
-        self.end_late(&key, &delivery, exit_code, now)?;
+        self.end_late(&key, ended, exit_code, now)?;
         Ok(Ack::Recorded)
     }
 
@@ -81,22 +81,26 @@ impl Session<'_> {
     fn end_late(
         &mut self,
         key: &str,
-        late: &Delivery,
+        mut late: EndedAttempt,
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        let Delivery { attempt, fetcher_id, run_started, started, .. } = *late;
+        let Delivery { attempt, fetcher_id, run_started, started, .. } = late.delivery;
         let sql = "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1 AND fetcher_id = ?2
             AND fetcher_run_started <= ?3 AND (fetcher_id <> 0 OR fetcher_run_started = ?3)
             AND is_dequeued = 0 RETURNING fetcher_id, fetcher_run_started";
         self.mark_rows(sql, (key, fetcher_id, run_started), -1)?;
         self.set_last_served(key, fetcher_id, attempt)?;
-        let sql = "UPDATE shiftboss_attempts SET outcome = 'done', finished = ?2, exit_code = ?3
-            WHERE attempt = ?1";
-        self.run(sql, (attempt, now, exit_code))?;
+        let before = "SELECT (SELECT started FROM log WHERE attr_path = ?1)";
+        late.delivery.prev_started = self.value(before, [key])?;
+        self.queue.counters.hours.recount_late(&late, done(exit_code), now);
+        let number = self.queue.counters.next_end(self.connection)?;
+        let sql = "UPDATE shiftboss_attempts
+            SET outcome = 'done', finished = ?2, exit_code = ?3, ended = ?4 WHERE attempt = ?1";
+        self.run(sql, (attempt, now, exit_code, number))?;
         // Earlier classic attempts would bring the row back.
         self.retire_all_expired(key, |delivery| delivery.fetcher_id == fetcher_id)?;
-        self.forget_expired_leases(key, late.run())?;
+        self.forget_expired_leases(key, late.delivery.run())?;
         self.log_end(key, started, now, exit_code)?;
         self.queue.cache.forget_key(key);
         if fetcher_id == TASKS_ID {
@@ -139,7 +143,7 @@ impl Session<'_> {
             return Ok(Ack::Recorded);
         }
         Ok(match self.ended(attempt.0)? {
-            Some((.., outcome)) if outcome == "released" => Ack::Recorded,
+            Some((_, ended)) if ended.outcome == "released" => Ack::Recorded,
             Some(_) => Ack::Stale,
             None => Ack::Unknown,
         })

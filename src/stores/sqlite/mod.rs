@@ -5,7 +5,7 @@
 //! The schema is in `migrations/`, `triggers.sql` and [`schema`]; opening and refusing in [`open`], damage in
 //! [`damage`] and [`mod@recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
-//! memory between jobs in [`dispatch_cache`] and [`write_behind`]; runs and rows in [`runs`] and [`rowids`]; single tasks in
+//! memory between jobs in [`dispatch_cache`], [`write_behind`] and [`hours`]; runs and rows in [`runs`] and [`rowids`]; single tasks in
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
 //! daemon notes of itself in [`records`], what relays have in [`relays`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
@@ -24,6 +24,7 @@ mod dispatch;
 mod dispatch_cache;
 mod error;
 mod file;
+mod hours;
 mod leases;
 mod leaves;
 mod listings;

@@ -38,6 +38,9 @@ const ORPHANS: &str = "
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_deliveries),
         (SELECT coalesce(max(last_served), 0) FROM queue),
         (SELECT coalesce(max(attempt), 0) FROM shiftboss_last_served)) WHERE name = 'attempt';
+    -- So has version 11, whose attempts have no number of their end.
+    UPDATE shiftboss_attempts SET ended = attempt + (SELECT coalesce(max(ended), 0) FROM shiftboss_attempts)
+        WHERE ended IS NULL;
     UPDATE shiftboss_counters SET value = max(value,
         (SELECT coalesce(max(task), 0) FROM shiftboss_single_tasks)) WHERE name = 'task';
     UPDATE shiftboss_counters SET value = max(value, (SELECT count(*) FROM queue))

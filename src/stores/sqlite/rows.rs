@@ -32,11 +32,25 @@ pub(super) struct Delivery {
     pub(super) delivery_count: i64,
     /// `None`: a classic worker.
     pub(super) worker: Option<Arc<str>>,
+    /// The attempt before, in which a row of its fetcher and key was dispatched.
+    pub(super) previous: Option<i64>,
+    /// When its key was started before.
+    pub(super) prev_started: Option<i64>,
     /// When it was handed out, if that is still in memory: wall clocks have whole seconds here, and step.
     pub(super) handed_out: Option<Instant>,
 }
 
-columns!(Delivery { attempt, fetcher_id, run_started, started, delivery_count, worker; handed_out: None });
+columns!(Delivery {
+    attempt,
+    fetcher_id,
+    run_started,
+    started,
+    delivery_count,
+    worker,
+    previous,
+    prev_started
+    ; handed_out: None
+});
 
 impl Delivery {
     /// How long it is out, in milliseconds.

@@ -326,7 +326,7 @@ impl Session<'_> {
 
     /// A dispatch whose lease expired has nothing left to be handed out; one in flight stays known, and
     /// one that is leased is its worker's.
-    pub(super) fn drop_expired_deliveries(&self, key: &str, run: RunId) -> Result<()> {
+    pub(super) fn drop_expired_deliveries(&mut self, key: &str, run: RunId) -> Result<()> {
         let sql = "SELECT started FROM log WHERE attr_path = ?1 AND finished IS NULL";
         let in_flight: Option<i64> = self.value(sql, [key]).optional()?;
         let is_meant = |delivery: &Delivery| {

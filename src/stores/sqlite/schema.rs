@@ -13,7 +13,7 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub(super) const VERSION: i64 = 11;
+pub(super) const VERSION: i64 = 12;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
@@ -30,6 +30,7 @@ const FROM_7: &str = include_str!("migrations/0008_from_7.sql");
 const FROM_8: &str = include_str!("migrations/0009_from_8.sql");
 const RELAYS: &str = include_str!("migrations/0010_relays.sql");
 const LANES: &str = include_str!("migrations/0011_lanes.sql");
+const HISTORY: &str = include_str!("migrations/0012_history.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
@@ -145,6 +146,9 @@ fn add_ours(connection: &Connection) -> Result<()> {
     }
     if !connection.table_exists(None, "shiftboss_relay_lanes")? {
         connection.execute_batch(LANES)?;
+    }
+    if !connection.column_exists(None, "shiftboss_attempts", "ended")? {
+        connection.execute_batch(HISTORY)?;
     }
     connection.execute_batch(&completed(REBUILD))?;
     connection.execute_batch(&completed(TRIGGERS))

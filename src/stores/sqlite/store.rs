@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use rusqlite::{Connection, Result};
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Changed, Checkpoint, Operation, Outcome, Rejected, RelayAnswer, Relayed, Store, StoreError,
-    StoreFuture, StoreResult,
+    Changed, Checkpoint, JobEnd, Operation, Outcome, Rejected, RelayAnswer, Relayed, Store,
+    StoreError, StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -78,6 +78,11 @@ impl Store for SqliteStore {
 
     fn close(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(ready(self.close_file().map_err(classify)))
+    }
+
+    fn take_ends(&mut self) -> Vec<JobEnd> {
+        // The counts of a fetcher whose name cannot be read are lost; nothing else is.
+        self.queue.counters.hours.take_ends(&self.connection).unwrap_or_default()
     }
 }
 
@@ -256,7 +261,11 @@ impl Session<'_> {
     /// What is cached holds only as long as nobody else writes.
     fn notice_others(&mut self) -> Result<()> {
         let version = self.value("PRAGMA data_version", [])?;
-        if self.queue.cache.hold_against(version) { self.resolve_edited_tasks() } else { Ok(()) }
+        if !self.queue.cache.hold_against(version) {
+            return Ok(());
+        }
+        self.queue.counters.forget_last_end();
+        self.resolve_edited_tasks()
     }
 
     /// What is cached of the queue is forgotten with every operation, but for those that say

@@ -247,10 +247,11 @@ END;
 CREATE TRIGGER shiftboss_delivery_delete AFTER DELETE ON shiftboss_deliveries
 BEGIN
     INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started, worker, started,
-        finished, outcome, exit_code)
+        finished, outcome, exit_code, ended, previous)
     SELECT OLD.attempt, OLD.attr_path, OLD.fetcher_id, OLD.run_started, OLD.worker, OLD.started,
         coalesce(ended.finished, OLD.started), iif(ended.finished IS NULL, 'expired', 'done'),
-        iif(ended.finished IS NULL, NULL, coalesce(ended.exit_code, 0))
+        iif(ended.finished IS NULL, NULL, coalesce(ended.exit_code, 0)),
+        (SELECT coalesce(max(kept.ended), 0) + 1 FROM shiftboss_attempts AS kept), OLD.prev_last_served
     FROM (SELECT 1) LEFT JOIN log AS ended
         ON ended.attr_path = OLD.attr_path AND ended.started = OLD.started
     WHERE NOT EXISTS (SELECT 1 FROM shiftboss_attempts WHERE attempt = OLD.attempt);

@@ -1,5 +1,5 @@
 //! Counts that are written once a commit rather than at every job: attempts given out, undispatched
-//! rows of runs, jobs that ended.
+//! rows of runs, jobs that ended by minute and by hour.
 //!
 //! Until they are flushed the tables lag behind by those counts, inside the open transaction only.
 //! Flushed by the commit, and before anything reads them. Dropped by a rollback.
@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Attempt;
 
+use super::hours::Hours;
 use super::query::Query;
 use super::rows::RunId;
 
@@ -32,6 +33,9 @@ pub(super) struct WriteBehindCounters {
     done: HashMap<(i64, i64), i64>,
     /// The last minute in which a job ended.
     minute: i64,
+    pub(super) hours: Hours,
+    /// The number of the last end; `None`: others may have recorded ends since it was read.
+    last_end: Option<i64>,
 }
 
 impl WriteBehindCounters {
@@ -47,6 +51,8 @@ impl WriteBehindCounters {
     pub(super) fn roll_back(&mut self) {
         self.pending.clear();
         self.done.clear();
+        self.hours.roll_back();
+        self.last_end = None;
         // It may have been reserved in that transaction.
         self.reserved = 0;
     }
@@ -54,6 +60,23 @@ impl WriteBehindCounters {
     pub(super) fn next_attempt(&mut self) -> Attempt {
         self.attempt += 1;
         Attempt(self.attempt)
+    }
+
+    /// The number of the next end. It is stored with the attempt that ended.
+    pub(super) fn next_end(&mut self, connection: &Connection) -> Result<i64> {
+        let last = match self.last_end {
+            Some(last) => last,
+            None => {
+                connection.value("SELECT coalesce(max(ended), 0) FROM shiftboss_attempts", [])?
+            }
+        };
+        self.last_end = Some(last + 1);
+        Ok(last + 1)
+    }
+
+    /// Others wrote: their ends have numbers, too.
+    pub(super) fn forget_last_end(&mut self) {
+        self.last_end = None;
     }
 
     /// A run has so many undispatched rows more.
@@ -83,6 +106,7 @@ impl WriteBehindCounters {
             let old = "DELETE FROM shiftboss_completions WHERE minute < ?1";
             connection.run(old, [last - COUNTED_MINUTES])?;
         }
+        self.hours.flush(connection)?;
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
             let old = "DELETE FROM shiftboss_attempts WHERE attempt <= ?1";

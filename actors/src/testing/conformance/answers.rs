@@ -4,15 +4,16 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::{FETCHERS, History, KEYS, PREVIEWED};
-use crate::store::answers::TaskStatus;
-use crate::store::{EndedAttempts, Reader, TasksWith};
+use crate::store::answers::{Ended, StatsGroup, TaskStatus};
+use crate::store::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::Key;
 
 /// Asks a reader, and compares; the number chooses of several that could be asked.
 pub type Question = fn(&History, &dyn Reader, usize) -> Result<(), TestCaseError>;
 
 /// All of them; the first one is what a mock answers.
-pub const QUESTIONS: [Question; 6] = [next_jobs, status, why, ended_attempts, tasks, turns];
+pub const QUESTIONS: [Question; 8] =
+    [next_jobs, status, why, ended_attempts, history, stats, tasks, turns];
 const STATUSES: [TaskStatus; 4] =
     [TaskStatus::Waiting, TaskStatus::InFlight, TaskStatus::Failed, TaskStatus::DeadLetter];
 const ALL: usize = 10_000;
@@ -58,9 +59,56 @@ fn ended_attempts(it: &History, reader: &dyn Reader, _: usize) -> Result<(), Tes
     let ended = reader.ended_attempts(&asked).unwrap().attempts.into_iter();
     let is_done = |outcome: &str| ["success", "failure", "timeout"].contains(&outcome);
     let leased = ended.filter(|ended| ended.worker.is_some());
-    let leased: Vec<_> =
+    let mut leased: Vec<_> =
         leased.map(|ended| (ended.attempt, ended.key, is_done(&ended.outcome))).collect();
+    // They are in the order of their ends, which the model does not keep.
+    leased.sort_by_key(|(attempt, ..)| -attempt);
     prop_assert_eq!(leased, it.model.ended_leases());
+    Ok(())
+}
+
+/// A key's attempts are those of all that are its own, but for hand-outs that never arrived.
+fn history(_: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseError> {
+    let key = KEYS[round % KEYS.len()];
+    let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let all = reader.ended_attempts(&asked).unwrap().attempts;
+    prop_assert!(all.is_sorted_by(|later, sooner| later.ended > sooner.ended), "{all:?}");
+    let mut expected: Vec<_> =
+        all.iter().filter(|it| it.key == key && it.outcome != "undone").cloned().collect();
+    expected.sort_by_key(|ended| -ended.attempt);
+    let of_key = EndedAttempts { key: Some(key.to_owned()), ..asked.clone() };
+    prop_assert_eq!(reader.ended_attempts(&of_key).unwrap().attempts, expected);
+    let Some(middle) = all.get(all.len() / 2) else {
+        return Ok(());
+    };
+    let older = EndedAttempts { before: Some(middle.ended), ..asked };
+    prop_assert_eq!(&reader.ended_attempts(&older).unwrap().attempts, &all[all.len() / 2 + 1..]);
+    Ok(())
+}
+
+/// What is summed up is the sum of the attempts.
+fn stats(_: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+    let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let all = reader.ended_attempts(&asked).unwrap().attempts;
+    let count = |outcome: &str| all.iter().filter(|it| it.outcome == outcome).count() as i64;
+    let [success, timeout, failure] = ["success", "timeout", "failure"].map(count);
+    let jobs = success + timeout + failure;
+    let is_done = |ended: &&Ended| ended.exit_code.is_some();
+    let took = |ended: &Ended| ended.took_ms.unwrap_or(ended.duration_seconds * 1_000);
+    let took: i64 = all.iter().filter(is_done).map(took).sum();
+    for by in [Grouping::All, Grouping::Fetcher, Grouping::Hour, Grouping::Day] {
+        let groups = reader.stats(&StatsOf { since: 0, by }).unwrap().groups;
+        let sum = |member: fn(&StatsGroup) -> i64| groups.iter().map(member).sum::<i64>();
+        prop_assert_eq!(sum(|group| group.jobs), jobs, "{:?}: {:?} of {:?}", by, groups, all);
+        prop_assert_eq!((sum(|it| it.success), sum(|it| it.timeout)), (success, timeout));
+        prop_assert_eq!(sum(|it| it.failure), failure);
+        let others = (sum(|it| it.released), sum(|it| it.undone), sum(|it| it.expired));
+        prop_assert_eq!(others, (count("released"), count("undone"), count("expired")));
+        if by == Grouping::All {
+            let mean = groups.first().and_then(|group| group.mean_ms);
+            prop_assert_eq!(mean, (jobs > 0).then(|| took / jobs));
+        }
+    }
     Ok(())
 }
 

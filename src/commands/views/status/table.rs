@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus};
+use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
 
 use super::trouble::{self, PAUSED};
 use super::{Unknown, daemons, managed_fetchers, relays};
@@ -160,11 +160,18 @@ fn rows(queue: &QueueStatus) -> String {
 }
 
 fn oldest(queue: &QueueStatus, now: i64) -> String {
-    queue.oldest_waiting.as_ref().map_or("none".to_owned(), |waiting| {
+    let named = |waiting: &Waiting| {
         let last = waiting.last_started;
         let run = last.map_or("never run".to_owned(), |at| format!("last run {}", ago(now - at)));
         format!("{} ({run})", cut(&waiting.key, CELL_WIDTH_MAX))
-    })
+    };
+    match (&queue.oldest_waiting, &queue.longest_wait) {
+        (None, _) => "none".to_owned(),
+        (Some(next), Some(longest)) if next.last_started.is_none() => {
+            format!("{}; of those that ran, {}", named(next), named(longest))
+        }
+        (Some(next), _) => named(next),
+    }
 }
 
 fn last_hour(queue: &QueueStatus) -> String {
@@ -252,9 +259,7 @@ fn workers(
 mod tests {
     use super::*;
     use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
-    use shiftboss_actors::store::answers::{
-        Done, Holding, NotStopped, RejectedFile, Rows, Waiting,
-    };
+    use shiftboss_actors::store::answers::{Done, Holding, NotStopped, RejectedFile, Rows};
     use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
@@ -308,6 +313,7 @@ mod tests {
                 }),
                 next_run: Some(1_000_010_000),
             }],
+            longest_wait: None,
             oldest_waiting: Some(Waiting {
                 key: "evil\u{1b}[2J".to_owned(),
                 last_started: Some(1_000_003_640),

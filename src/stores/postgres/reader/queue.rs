@@ -64,14 +64,32 @@ fn next(row: &Row) -> Next {
     }
 }
 
+/// A key, and its last start.
+type Started = (String, Option<i64>);
+
 /// The keys before a place, the first ones of them.
 pub(super) async fn keys_before(
     snapshot: &Snapshot<'_>,
+    place: (i64, i64),
+    count: usize,
+) -> Result<Vec<Started>, Error> {
+    keys_along(snapshot, WALK, place, count).await
+}
+
+/// The first key of those that ran before: only they have a start.
+pub(super) async fn first_that_ran(snapshot: &Snapshot<'_>) -> Result<Option<Started>, Error> {
+    let ran = WALK.replace("FROM ready WHERE", "FROM ready WHERE started >= 0 AND");
+    Ok(keys_along(snapshot, &ran, END, 1).await?.pop())
+}
+
+async fn keys_along(
+    snapshot: &Snapshot<'_>,
+    walk: &str,
     (started, place): (i64, i64),
     count: usize,
-) -> Result<Vec<(String, Option<i64>)>, Error> {
+) -> Result<Vec<Started>, Error> {
     let sql = format!(
-        "SELECT k.key, w.last_started FROM ({WALK} LIMIT $6::int8) w JOIN keys k USING (key_id)
+        "SELECT k.key, w.last_started FROM ({walk} LIMIT $6::int8) w JOIN keys k USING (key_id)
         ORDER BY w.started, w.place"
     );
     let (walked, count, expired) = (limit(WALK_MAX), limit(count), snapshot.expired());

@@ -11,7 +11,7 @@ use shiftboss_actors::store::answers::{
 use tokio_postgres::{Error, Row};
 
 use super::daemons::{daemons, relays};
-use super::queue::{END, keys_before};
+use super::queue::{END, first_that_ran, keys_before};
 use super::{Daemon, Snapshot, limit, text};
 use crate::stores::options::Durability;
 use crate::stores::views::{HOUR_MINUTES, managed};
@@ -98,7 +98,8 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
             .await?,
         fetchers: snapshot.rows(FETCHERS, &[now], fetcher).await?,
         managed_fetchers: managed_fetchers(snapshot).await?,
-        oldest_waiting: oldest_waiting(snapshot).await?,
+        oldest_waiting: keys_before(snapshot, END, 1).await?.pop().map(waiting),
+        longest_wait: first_that_ran(snapshot).await?.map(waiting),
         done_last_hour: done_last_hour(snapshot).await?,
         rejected_files: snapshot.rows(REJECTED, &[], rejected).await?,
         directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
@@ -152,9 +153,8 @@ async fn managed_fetchers(snapshot: &Snapshot<'_>) -> Result<Vec<FetcherRecord>,
     Ok(snapshot.rows(MANAGED, &[], read).await?.into_iter().flatten().collect())
 }
 
-async fn oldest_waiting(snapshot: &Snapshot<'_>) -> Result<Option<Waiting>, Error> {
-    let first = keys_before(snapshot, END, 1).await?.pop();
-    Ok(first.map(|(key, last_started)| Waiting { key, last_started }))
+fn waiting((key, last_started): (String, Option<i64>)) -> Waiting {
+    Waiting { key, last_started }
 }
 
 pub(super) async fn done_last_hour(snapshot: &Snapshot<'_>) -> Result<Vec<Done>, Error> {

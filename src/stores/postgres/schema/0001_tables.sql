@@ -261,3 +261,34 @@ CREATE TABLE rejected_files (
     since  int8 NOT NULL,
     PRIMARY KEY (daemon, name)
 );
+
+-- rows: of run 0 alone, for `runs` has those of the others. pending: rows that were not handed out yet. in_flight: with run 0,
+-- the attempts that have no end and are not in `overdue`; to count them, all that are kept would have to be gone through.
+CREATE TABLE counts (
+    run     int4 NOT NULL,
+    backend int4 NOT NULL,
+    minute  int8 NOT NULL,
+    rows    int8 NOT NULL,
+    pending int8 NOT NULL,
+    in_flight int8 NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, backend, minute)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- Jobs that ended, by minute (unix time / 60) and exit code.
+CREATE TABLE completions (
+    minute    int8 NOT NULL,
+    exit_code int8 NOT NULL,
+    backend   int4 NOT NULL,
+    jobs      int8 NOT NULL,
+    PRIMARY KEY (minute, exit_code, backend)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- One step of a batch: what was asked, and its answer. Which columns count, the operation says (src/stores/postgres/batch.rs).
+CREATE TYPE outcome AS (
+    ord int4, answer text, attempt int8, key bytea, payload bytea, number int8, detail jsonb
+);
+
+-- Dispatches that are asked for together: whose places in the batch these are, and what is kept of each attempt.
+CREATE TYPE asked AS (
+    ords int4[], workers text[], job_leases int4[], daemon int4, call int8, now_ms int8, lease int8
+);

@@ -1,7 +1,7 @@
 -- A batch of operations in one call, which is one transaction.
 
 -- What came of an operation on a leased attempt: 'recorded', 'stale' or 'unknown'.
-CREATE FUNCTION release(p_attempt int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION release(p_attempt int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts := lock_attempt(p_attempt);
 BEGIN
     IF v_attempt.attempt IS NULL THEN
@@ -15,7 +15,7 @@ END $$;
 
 -- Whether an attempt is leased still. Its worker may have come from another daemon: then the attempt is this one's from
 -- now on, and number is 1.
-CREATE FUNCTION heartbeat(p_daemon int4, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION heartbeat(p_daemon int4, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
 DECLARE v_holder int4;
 BEGIN
     SELECT daemon INTO v_holder FROM attempts WHERE attempt = p_attempt AND lease IS NOT NULL AND finished IS NULL;
@@ -32,7 +32,7 @@ BEGIN
 END $$;
 
 -- Makes a dispatch undone, if the key's log row is still that dispatch's.
-CREATE FUNCTION undo(p_key int8, p_attempt int8, p_now_ms int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION undo(p_key int8, p_attempt int8, p_now_ms int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_last attempts;
 BEGIN
     SELECT d.* INTO v_last FROM deliveries(p_key) d ORDER BY d.attempt DESC LIMIT 1;
@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to.
-CREATE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
     v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading';
     v_position jsonb := p_batch -> 'position';
@@ -65,14 +65,14 @@ BEGIN
     RETURN v_run;
 END $$;
 
-CREATE FUNCTION note_input(p_daemon int4, p_input jsonb, p_now int8) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION note_input(p_daemon int4, p_input jsonb, p_now int8) RETURNS void LANGUAGE sql AS $$
     UPDATE daemons SET input_directory = coalesce(p_input ->> 'there', input_directory),
         lost_since = CASE WHEN p_input ? 'lost' THEN coalesce(lost_since, p_now) END, lost_reason = p_input ->> 'lost'
     WHERE daemon = p_daemon
 $$;
 
 -- Accepts entries of a spool, each with the task in its place.
-CREATE FUNCTION accept_entries(p_daemon int4, p_ids jsonb, p_keys bytea[], p_jitters int4[], p_payloads bytea[],
+CREATE OR REPLACE FUNCTION accept_entries(p_daemon int4, p_ids jsonb, p_keys bytea[], p_jitters int4[], p_payloads bytea[],
     p_max_tasks int8, p_max_expired int4, p_now int8, p_lease int8) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE v_answers jsonb := '[]'; v_answer text; v_id jsonb; v_at int4 := 0;
 BEGIN
@@ -90,13 +90,13 @@ BEGIN
     RETURN v_answers;
 END $$;
 
-CREATE FUNCTION forget_accepted(p_id jsonb) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION forget_accepted(p_id jsonb) RETURNS void LANGUAGE sql AS $$
     DELETE FROM accepted WHERE spool = p_id ->> 0 AND name = p_id ->> 1 AND inode = (p_id ->> 2)::int8
         AND born = (p_id ->> 3)::int8 AND checksum = (p_id ->> 4)::int8
 $$;
 
 -- An operation that only looks.
-CREATE FUNCTION look(p_daemon int4, p_now int8, p_lease int8, p_paused bool, p_kind text, p_limit int8) RETURNS outcome
+CREATE OR REPLACE FUNCTION look(p_daemon int4, p_now int8, p_lease int8, p_paused bool, p_kind text, p_limit int8) RETURNS outcome
 LANGUAGE plpgsql STABLE AS $$
 DECLARE v_answer outcome;
 BEGIN
@@ -126,7 +126,7 @@ BEGIN
 END $$;
 
 -- An operation that is neither a dispatch nor an end.
-CREATE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
+CREATE OR REPLACE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
     p_kind text, p_key bytea, p_jitter int4, p_number int8, p_limit int8, p_name text, p_payload bytea, p_detail jsonb,
     p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS outcome LANGUAGE plpgsql AS $$
 DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_taken record;
@@ -203,16 +203,16 @@ BEGIN
 END $$;
 
 -- Carries a batch out, in the name of a daemon. p_seen: the second of its last call; p_after: how far classic leases were
--- gone through then; the answer at place 0 has both anew, whether the queue is paused, and, where classic leases were gone
--- through, whether there may be one that runs. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
+-- gone through then; the answer at place 0 has both anew, whether the queue is paused, what ended (see `tell_ends`), and, where
+-- classic leases were gone through, whether there may be one that runs. p_drains: it hands nothing out. p_until: where each step ends; dispatches and ends that stand
 -- together are one step. p_rows: where the rows of each operation end.
-CREATE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
+CREATE OR REPLACE FUNCTION apply(p_daemon int4, p_epoch int8, p_call int8, p_seen int8, p_after int8, p_lease int8, p_max_expired int4,
     p_max_tasks int8, p_drains bool, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_number int8[], p_code int8[],
     p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE
     v_now_ms int8; v_now int8; v_after int8 := p_after; v_more bool := false; v_paused bool; v_runs jsonb;
-    v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[];
+    v_from int4 := 1; v_to int4; v_row int4 := 0; v_answer outcome; v_answers outcome[]; v_call outcome;
 BEGIN
     IF 'pause' = ANY (p_kind) OR 'resume' = ANY (p_kind) THEN
         -- Nobody joins meanwhile.
@@ -220,6 +220,7 @@ BEGIN
         PERFORM FROM daemons ORDER BY daemon FOR UPDATE;
     END IF;
     PERFORM fence(p_daemon, p_epoch);
+    PERFORM set_config('shiftboss.ends', '', true);
     v_now_ms := now_ms();
     v_now := v_now_ms / 1000;
     IF v_now < p_seen THEN
@@ -234,7 +235,7 @@ BEGIN
             OR EXISTS (SELECT FROM unended WHERE started >= v_now - p_lease));
     END IF;
     -- As if it were a second earlier, the next call goes on with what is left.
-    RETURN NEXT (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, v_runs)::outcome;
+    v_call := (0, v_paused::text, v_after, NULL, NULL, v_now - v_more::int4, v_runs)::outcome;
     v_paused := v_paused OR p_drains;
     FOREACH v_to IN ARRAY p_until LOOP
         IF p_kind[v_from] IN ('dispatch', 'complete', 'complete_attempt') THEN
@@ -255,5 +256,7 @@ BEGIN
         v_row := p_rows[v_to];
         v_from := v_to + 1;
     END LOOP;
+    v_call.payload := convert_to(nullif(substr(current_setting('shiftboss.ends'), 2), ''), 'UTF8');
+    RETURN NEXT v_call;
     PERFORM tell_ready();
 END $$;

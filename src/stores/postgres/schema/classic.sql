@@ -3,7 +3,7 @@
 
 -- The clock was set back: classic jobs that are out may have started after later ones. From now on they are looked at by
 -- themselves.
-CREATE FUNCTION note_disorder() RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION note_disorder() RETURNS void LANGUAGE sql AS $$
     INSERT INTO disordered SELECT attempt FROM attempts WHERE finished IS NULL AND lease IS NULL ORDER BY attempt
     ON CONFLICT DO NOTHING
 $$;
@@ -12,7 +12,7 @@ $$;
 -- order. More at once than a batch asks for jobs, and few enough for one call. gone_to: how far all were gone through.
 -- They are not seen in the order of their numbers, which are given before commits, but by their own daemon: whoever adopts its
 -- jobs begins at the first one.
-CREATE FUNCTION find_overdue(p_after int8, p_now int8, p_lease int8, OUT gone_to int8, OUT due int8[], OUT key_ids int8[])
+CREATE OR REPLACE FUNCTION find_overdue(p_after int8, p_now int8, p_lease int8, OUT gone_to int8, OUT due int8[], OUT key_ids int8[])
 LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts;
 BEGIN
@@ -36,7 +36,7 @@ BEGIN
 END $$;
 
 -- Those are ready again. more: there may be more to do now.
-CREATE FUNCTION expire_classic(p_after int8, p_now int8, p_lease int8, OUT gone_to int8, OUT more bool) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION expire_classic(p_after int8, p_now int8, p_lease int8, OUT gone_to int8, OUT more bool) LANGUAGE plpgsql AS $$
 DECLARE v_due int8[]; v_keys int8[]; v_new int8; v_key int8;
 BEGIN
     SELECT f.gone_to, f.due, f.key_ids INTO gone_to, v_due, v_keys FROM find_overdue(p_after, p_now, p_lease) AS f;
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- Keys in flight by their log rows alone are free, too, when the lease is over: those for which that came after p_seen.
-CREATE FUNCTION free_unended(p_seen int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION free_unended(p_seen int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[]; v_key int8;
 BEGIN
     v_keys := ARRAY(SELECT key_id FROM unended WHERE started >= p_seen - p_lease AND started < p_now - p_lease ORDER BY key_id);

@@ -2,7 +2,7 @@
 
 -- Nobody but the daemon that joined with this epoch writes in its name. Shared, to the end of the transaction: who takes
 -- a daemon for dead locks its row FOR UPDATE first, and so waits for what it is about.
-CREATE FUNCTION fence(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION fence(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM daemons WHERE daemon = p_daemon AND epoch = p_epoch FOR KEY SHARE;
     IF NOT FOUND THEN
@@ -11,17 +11,17 @@ BEGIN
 END $$;
 
 -- Ends the connections of a daemon that began by then: one that waits for a frozen client would hold its locks.
-CREATE FUNCTION end_connections(p_connections text, p_begun timestamptz) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION end_connections(p_connections text, p_begun timestamptz) RETURNS void LANGUAGE sql AS $$
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = p_connections AND datname = current_database() AND pid <> pg_backend_pid()
         AND backend_start <= p_begun AND pg_has_role(usesysid, 'USAGE')
 $$;
 
 -- Whoever moves the queue holds this lock: "shiftmov" as a number.
-CREATE FUNCTION move_lock() RETURNS int8 LANGUAGE sql IMMUTABLE AS 'SELECT 8316012600700530550';
+CREATE OR REPLACE FUNCTION move_lock() RETURNS int8 LANGUAGE sql IMMUTABLE AS 'SELECT 8316012600700530550';
 
 -- The queue is here, and stays here for now; to the end of the transaction.
-CREATE FUNCTION require_here() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION require_here() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_state state;
 BEGIN
     IF NOT pg_try_advisory_xact_lock_shared(move_lock()) THEN
@@ -40,7 +40,7 @@ END $$;
 -- A daemon joins, or joins anew: from now on nobody writes in its name with an earlier epoch. A name that another owner
 -- has is not taken, and taken_by says who has it, unless it is lost, was stopped, or has not gone on since p_beat.
 -- p_again: by the same process, which has been running since it joined first. p_drains: it hands nothing out.
-CREATE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_max_tasks int8, p_takeover int8,
+CREATE OR REPLACE FUNCTION join_queue(p_name text, p_owner text, p_version text, p_lease int8, p_max_tasks int8, p_takeover int8,
     p_pid int8, p_beat int8, p_again bool, p_drains bool,
     OUT daemon int4, OUT epoch int8, OUT was_clean bool, OUT paused bool, OUT input_directory text, OUT seen int8,
     OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
@@ -75,12 +75,12 @@ BEGIN
 END $$;
 
 -- Whether somebody else has the name of a daemon, and has gone on since p_beat.
-CREATE FUNCTION has_name(p_known daemons, p_owner text, p_beat int8) RETURNS bool LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION has_name(p_known daemons, p_owner text, p_beat int8) RETURNS bool LANGUAGE sql IMMUTABLE AS $$
     SELECT p_known.owner <> p_owner AND NOT p_known.lost AND p_known.pid IS NOT NULL
         AND p_known.beat IS DISTINCT FROM p_beat
 $$;
 
-CREATE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM fence(p_daemon, p_epoch);
     UPDATE daemons SET pid = NULL, started = NULL, gone_at = now_ms() / 1000 WHERE daemon = p_daemon;
@@ -88,7 +88,7 @@ END $$;
 
 -- A daemon lives. Returns those that are not lost, itself among them. It asks for no table but its own, for whoever locks
 -- another one makes nobody dead.
-CREATE FUNCTION beat(p_daemon int4, p_epoch int8)
+CREATE OR REPLACE FUNCTION beat(p_daemon int4, p_epoch int8)
 RETURNS TABLE (daemon int4, epoch int8, beat int8, is_stopped bool, adoptions int8)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -101,7 +101,7 @@ END $$;
 
 -- Takes another daemon for dead, if it has not gone on since: it writes no more, and what it had leased is this one's.
 -- Says how many those were; NULL: it lives.
-CREATE FUNCTION adopt(p_daemon int4, p_epoch int8, p_other int4, p_other_epoch int8, p_other_beat int8) RETURNS int8
+CREATE OR REPLACE FUNCTION adopt(p_daemon int4, p_epoch int8, p_other int4, p_other_epoch int8, p_other_beat int8) RETURNS int8
 LANGUAGE plpgsql AS $$
 DECLARE v_adopted int8;
 BEGIN
@@ -122,7 +122,7 @@ BEGIN
 END $$;
 
 -- What a call handed out whose result nobody learnt is undone, whoever adopted it meanwhile.
-CREATE FUNCTION undo_call(p_daemon int4, p_epoch int8, p_call int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION undo_call(p_daemon int4, p_epoch int8, p_call int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts; v_now_ms int8;
 BEGIN
     PERFORM fence(p_daemon, p_epoch);

@@ -3,7 +3,7 @@
 
 -- Deletes attempts that ended, but for the last p_keep ones, in a step over p_limit numbers; whether there may be more. One that
 -- is committed after so many later ones is kept. And puts counts together. One daemon at a time does it.
-CREATE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION forget_ended(p_daemon int4, p_epoch int8, p_keep int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_from int8; v_to int8;
 BEGIN
     PERFORM fence(p_daemon, p_epoch);
@@ -22,7 +22,7 @@ BEGIN
 END $$;
 
 -- Those that have ended meanwhile.
-CREATE FUNCTION forget_passed_over(p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION forget_passed_over(p_limit int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_ended int8[];
 BEGIN
     v_ended := ARRAY(SELECT p.attempt FROM passed_over p CROSS JOIN LATERAL
@@ -32,11 +32,12 @@ BEGIN
 END $$;
 
 -- Deletes those of these attempts that ended, and that nobody has locked.
-CREATE FUNCTION forget_attempts(p_attempts int8[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION forget_attempts(p_attempts int8[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[];
 BEGIN
     WITH gone AS (DELETE FROM attempts WHERE attempt = ANY (ARRAY(SELECT attempt FROM attempts
-            WHERE attempt = ANY (p_attempts) AND finished IS NOT NULL ORDER BY attempt FOR UPDATE SKIP LOCKED)) RETURNING key_id)
+            WHERE attempt = ANY (p_attempts) AND finished IS NOT NULL ORDER BY attempt FOR UPDATE SKIP LOCKED)) RETURNING key_id, ended),
+        numbers AS (DELETE FROM ends WHERE ended = ANY (ARRAY(SELECT ended FROM gone)))
         SELECT array_agg(DISTINCT key_id) INTO v_keys FROM gone;
     DELETE FROM failures WHERE key_id = ANY (v_keys);
     INSERT INTO failures SELECT key_id FROM log WHERE key_id = ANY (v_keys) AND exit_code <> 0 AND finished IS NOT NULL

@@ -2,7 +2,7 @@
 
 -- From now on a daemon does nothing, if it was stopped, is lost, or has not gone on since p_beat: living ones adopt what it
 -- had leased, as that of one that was stopped. Else taken_by says who has the name. daemon is NULL: nobody has it.
-CREATE FUNCTION retire(p_name text, p_beat int8, OUT daemon int4, OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION retire(p_name text, p_beat int8, OUT daemon int4, OUT taken_by text, OUT beat int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons;
 BEGIN
     PERFORM require_here();
@@ -25,7 +25,7 @@ END $$;
 -- Forgets a part of what a daemon left, p_limit of each kind at the most; in the end the daemon itself: 'gone', or 'more'.
 -- 'adopting': others live, and have not adopted what it had leased yet; with p_give_back it goes back to the queue instead.
 -- 'lives': it joined again meanwhile. And how many lists left the queue, fetchers are free, and leased jobs wait again.
-CREATE FUNCTION forget_part(p_daemon int4, p_limit int8, p_give_back bool,
+CREATE OR REPLACE FUNCTION forget_part(p_daemon int4, p_limit int8, p_give_back bool,
     OUT came_to text, OUT lists int8, OUT fetchers int8, OUT jobs int8) LANGUAGE plpgsql AS $$
 DECLARE v_known daemons; v_now int8 := now_ms() / 1000; v_more bool;
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- Leased jobs of a daemon wait again; how many.
-CREATE FUNCTION give_back(p_daemon int4, p_limit int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION give_back(p_daemon int4, p_limit int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_attempt int8; v_now_ms int8 := now_ms(); v_jobs int8 := 0;
 BEGIN
     FOR v_attempt IN SELECT attempt FROM attempts WHERE daemon = p_daemon AND finished IS NULL AND lease IS NOT NULL
@@ -68,7 +68,7 @@ END $$;
 
 -- What a daemon noted, and whose lists it has: whether there is more, how many lists leave, and how many fetchers it has no
 -- longer. A fetcher that somebody takes over just now is left to him.
-CREATE FUNCTION forget_notes(p_daemon int4, p_limit int8, OUT more bool, OUT lists int8, OUT fetchers int8)
+CREATE OR REPLACE FUNCTION forget_notes(p_daemon int4, p_limit int8, OUT more bool, OUT lists int8, OUT fetchers int8)
 LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM accepted WHERE ctid = ANY (ARRAY(SELECT ctid FROM accepted WHERE daemon = p_daemon LIMIT p_limit));

@@ -4,13 +4,8 @@
 -- looked up for each row of a set is a LATERAL subquery that is not pulled up (OFFSET 0), or an array of keys: there
 -- is no other way for these than along the index.
 
--- One step of a batch: what was asked, and its answer. Which columns count, the operation says (src/stores/postgres/batch.rs).
-CREATE TYPE outcome AS (
-    ord int4, answer text, attempt int8, key bytea, payload bytea, number int8, detail jsonb
-);
-
 -- The same answer to several steps.
-CREATE FUNCTION answered(p_ords int4[], p_answer text) RETURNS outcome[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION answered(p_ords int4[], p_answer text) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_answers outcome[] := '{}'; v_answer outcome := (NULL, p_answer, NULL, NULL, NULL, NULL, NULL)::outcome;
 BEGIN
     FOREACH v_answer.ord IN ARRAY p_ords LOOP
@@ -19,13 +14,8 @@ BEGIN
     RETURN v_answers;
 END $$;
 
--- Dispatches that are asked for together: whose places in the batch these are, and what is kept of each attempt.
-CREATE TYPE asked AS (
-    ords int4[], workers text[], job_leases int4[], daemon int4, call int8, now_ms int8, lease int8
-);
-
 -- Hands a key's row out, under this attempt; NULL: it has none to be handed out.
-CREATE FUNCTION hand_out(p_asked asked, p_at int4, p_key int8, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION hand_out(p_asked asked, p_at int4, p_key int8, p_attempt int8) RETURNS outcome LANGUAGE plpgsql AS $$
 DECLARE v_row queue; v_log log; v_count int4; v_marked int8[]; v_other attempts; v_now int8 := p_asked.now_ms / 1000;
 BEGIN
     SELECT * INTO v_row FROM choose(p_key, deleting_runs());
@@ -63,7 +53,7 @@ END $$;
 -- at each claim. It holds until anybody makes a key ready (`floor`), and for ten seconds after that look, for a transaction
 -- that fails makes ready what it had locked, and tells nobody. While the clock is set back, keys are passed over whose
 -- lease was over already.
-CREATE FUNCTION place_to_go_on(p_version int8, p_raised int8, p_now int8) RETURNS int8[] LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION place_to_go_on(p_version int8, p_raised int8, p_now int8) RETURNS int8[] LANGUAGE plpgsql STABLE AS $$
 DECLARE v_kept int8[] := string_to_array(nullif(current_setting('shiftboss.place', true), ''), ' ')::int8[];
 BEGIN
     IF v_kept[1] = p_version AND p_raised <= v_kept[2] AND p_now - v_kept[2] BETWEEN 0 AND 10
@@ -74,7 +64,7 @@ BEGIN
 END $$;
 
 -- Those that got nothing from the first ones' turn.
-CREATE FUNCTION without_first(p_asked asked, p_count int4) RETURNS asked LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION without_first(p_asked asked, p_count int4) RETURNS asked LANGUAGE sql IMMUTABLE AS $$
     SELECT p_asked.ords[p_count + 1 :], p_asked.workers[p_count + 1 :], p_asked.job_leases[p_count + 1 :], p_asked.daemon,
         p_asked.call, p_asked.now_ms, p_asked.lease
 $$;
@@ -82,7 +72,7 @@ $$;
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
 -- yet: most batches end as many as they hand out. p_is_last: nothing else of the batch comes after it.
-CREATE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8, p_is_last bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8, p_is_last bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_version int8; v_raised int8; v_deleting int4[]; v_from int8[]; v_given outcome[]; v_is_all bool := true;
 BEGIN
     IF p_paused OR p_asked.ords = '{}' THEN
@@ -111,21 +101,21 @@ BEGIN
 END $$;
 
 -- The answers to those who got nothing, when all of the order was looked at, or not.
-CREATE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION unclaimed(p_asked asked, p_is_all bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_is_empty bool := p_is_all AND count_ready(1, p_asked.now_ms / 1000, p_asked.lease) = 0;
 BEGIN
     RETURN answered(p_asked.ords, CASE WHEN v_is_empty THEN 'nothing' ELSE 'later' END);
 END $$;
 
 -- Behind every place in the order.
-CREATE FUNCTION order_end() RETURNS int8[] LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION order_end() RETURNS int8[] LANGUAGE sql IMMUTABLE AS $$
     SELECT '{9223372036854775807, 9223372036854775807}'::int8[]
 $$;
 
 -- Between two places in the order, p_from with the second of its look before it: plain keys in this one statement, any other
 -- one by the rule. The row of `ready` that is locked is the proof that nothing of its key changed since this statement's
 -- snapshot but a payload. So the key's row in `log` may be found by its ctid, and its row in `queue` not.
-CREATE FUNCTION claim_from(p_asked asked, p_version int8, p_from int8[], p_until int8[], p_deleting int4[])
+CREATE OR REPLACE FUNCTION claim_from(p_asked asked, p_version int8, p_from int8[], p_until int8[], p_deleting int4[])
 RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE
     v_now int8 := p_asked.now_ms / 1000; v_at int4 := 0; v_given outcome[] := '{}'; v_job outcome;
@@ -181,7 +171,7 @@ END $$;
 
 -- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
 -- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
-CREATE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], p_is_last bool, OUT given outcome[], OUT is_all bool)
+CREATE OR REPLACE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], p_is_last bool, OUT given outcome[], OUT is_all bool)
 LANGUAGE plpgsql AS $$
 DECLARE v_limit int4; v_until int8[];
 BEGIN
@@ -198,7 +188,7 @@ END $$;
 -- Takes keys that have nothing but rows of these runs out of the order, among the first so many; where that look ended, NULL:
 -- at the end of the order. The key itself need not be locked: who changes it puts another row into the order. But he waits for
 -- this transaction then, so it must not wait for him: p_removes is false where more is to be locked.
-CREATE FUNCTION sweep(p_deleting int4[], p_limit int4, p_removes bool) RETURNS int8[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION sweep(p_deleting int4[], p_limit int4, p_removes bool) RETURNS int8[] LANGUAGE plpgsql AS $$
 DECLARE v_until int8[];
 BEGIN
     WITH looked AS MATERIALIZED (SELECT ctid, started, place, p_removes AND CASE WHEN run IS NULL
@@ -212,7 +202,7 @@ BEGIN
 END $$;
 
 -- Records the end of a key's job, by key alone.
-CREATE FUNCTION end_job(p_key int8, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION end_job(p_key int8, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_log log; v_last attempts; v_other attempts;
 BEGIN
     SELECT * INTO v_log FROM log WHERE key_id = p_key;
@@ -239,7 +229,7 @@ BEGIN
 END $$;
 
 -- The same of a leased attempt; how it is acknowledged.
-CREATE FUNCTION end_attempt(p_attempt int8, p_code int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION end_attempt(p_attempt int8, p_code int8, p_now_ms int8, p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts;
 BEGIN
     v_attempt := lock_attempt(p_attempt);
@@ -257,7 +247,7 @@ BEGIN
 END $$;
 
 -- A leased attempt, with its key locked.
-CREATE FUNCTION lock_attempt(p_attempt int8) RETURNS attempts LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lock_attempt(p_attempt int8) RETURNS attempts LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts;
 BEGIN
     PERFORM FROM log WHERE key_id = (SELECT key_id FROM attempts WHERE attempt = p_attempt) FOR NO KEY UPDATE;
@@ -266,7 +256,7 @@ BEGIN
 END $$;
 
 -- A job ended after its lease: its row is dispatched again, to nobody, and ended.
-CREATE FUNCTION end_late(p_late attempts, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION end_late(p_late attempts, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_key int8 := p_late.key_id; v_other attempts; v_run int4;
 BEGIN
     PERFORM unready(v_key);
@@ -282,20 +272,25 @@ BEGIN
     FOR v_other IN SELECT * FROM deliveries(v_key) WHERE fetcher = p_late.fetcher LOOP
         PERFORM end_expired(v_other, p_lease);
     END LOOP;
-    UPDATE attempts SET outcome = 'done', finished = p_now_ms / 1000, exit_code = p_code WHERE attempt = p_late.attempt;
+    PERFORM note_end(p_late, 'expired', NULL, p_late.finished, p_late.took_ms, -1);
+    UPDATE attempts SET outcome = 'done', finished = p_now_ms / 1000, exit_code = p_code,
+            ended = note_end(p_late, 'done', p_code, p_now_ms / 1000, p_late.took_ms, 1)
+        WHERE attempt = p_late.attempt;
     UPDATE log SET started = p_late.started_ms / 1000, finished = p_now_ms / 1000, exit_code = p_code WHERE key_id = v_key;
     PERFORM end_task(v_key, p_late.fetcher, p_late.run_started, p_code, p_now_ms, p_lease);
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
 END $$;
 
 -- Records the ends of plain keys' jobs among the steps of a batch; which ones these were. The keys of all ends are locked then.
-CREATE FUNCTION end_plain_jobs(p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[], p_attempt int8[],
+CREATE OR REPLACE FUNCTION end_plain_jobs(p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[], p_attempt int8[],
     p_code int8[], p_now_ms int8) RETURNS int4[] LANGUAGE plpgsql AS $$
-DECLARE v_now int8 := p_now_ms / 1000; v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[];
+DECLARE
+    v_now int8 := p_now_ms / 1000; v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_numbers int8[];
+    v_told jsonb;
 BEGIN
     -- attempt: the one that the key's log row is of. Of two ends of a key only the first one is plain.
-    SELECT array_agg(n) FILTER (WHERE is_plain), array_agg(key_id) FILTER (WHERE is_plain),
-            array_agg(attempt) FILTER (WHERE is_plain), array_agg(code) FILTER (WHERE is_plain)
+    SELECT array_agg(n ORDER BY n) FILTER (WHERE is_plain), array_agg(key_id ORDER BY n) FILTER (WHERE is_plain),
+            array_agg(attempt ORDER BY n) FILTER (WHERE is_plain), array_agg(code ORDER BY n) FILTER (WHERE is_plain)
         INTO v_ords, v_keys, v_attempts, v_codes
         FROM (SELECT e.n, l.key_id, l.attempt, e.code, e.nth = 1 AND l.plain AND l.finished IS NULL
                 AND l.attempt IS NOT NULL AND (e.kind = 'complete' OR l.attempt = e.attempt AND e.lease IS NOT NULL) AS is_plain
@@ -311,18 +306,33 @@ BEGIN
     IF v_ords IS NULL THEN
         RETURN '{}';
     END IF;
+    v_numbers := ARRAY(SELECT next_end() FROM generate_subscripts(v_ords, 1));
     WITH ended AS (UPDATE attempts SET finished = v_now, outcome = 'done', took_ms = greatest(p_now_ms - started_ms, 0),
-                exit_code = v_codes[array_position(v_attempts, attempt)]
-            WHERE attempt = ANY (v_attempts)),
+                exit_code = v_codes[array_position(v_attempts, attempt)],
+                ended = v_numbers[array_position(v_attempts, attempt)]
+            WHERE attempt = ANY (v_attempts)
+            RETURNING ended, attempt, fetcher, took_ms, outcome_word('done', exit_code) AS word,
+                greatest(started_ms / 1000 - prev_started, 0) AS revisit),
         logged AS (UPDATE log SET finished = v_now, exit_code = v_codes[array_position(v_keys, key_id)], attempt = NULL
-            WHERE key_id = ANY (v_keys))
+            WHERE key_id = ANY (v_keys)),
+        numbered AS (INSERT INTO ends SELECT ended, attempt FROM ended),
+        named AS (SELECT coalesce(f.name, '') AS name, e.word, e.took_ms, e.revisit
+            FROM ended e LEFT JOIN LATERAL (SELECT name FROM fetchers WHERE fetcher = e.fetcher OFFSET 0) AS f ON true),
+        hourly AS (INSERT INTO hours AS h
+            SELECT v_now / 3600, name, word, pg_backend_pid(), v_now / 60, count(*), sum(took_ms), count(revisit), coalesce(sum(revisit), 0)
+            FROM named GROUP BY name, word
+            ON CONFLICT (hour, fetcher, outcome, backend, minute) DO UPDATE SET jobs = h.jobs + excluded.jobs,
+                took_ms = h.took_ms + excluded.took_ms, revisits = h.revisits + excluded.revisits,
+                revisit_seconds = h.revisit_seconds + excluded.revisit_seconds)
+    SELECT jsonb_agg(jsonb_build_array(name, word, took_ms, revisit)) INTO v_told FROM named;
+    PERFORM tell_ends(v_told);
     INSERT INTO completions AS c SELECT v_now / 60, code, pg_backend_pid(), count(*) FROM unnest(v_codes) AS code GROUP BY code
         ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs;
     RETURN v_ords;
 END $$;
 
 -- Any other end.
-CREATE FUNCTION end_one(p_ord int4, p_kind text, p_key bytea, p_jitter int4, p_attempt int8, p_code int8, p_now_ms int8,
+CREATE OR REPLACE FUNCTION end_one(p_ord int4, p_kind text, p_key bytea, p_jitter int4, p_attempt int8, p_code int8, p_now_ms int8,
     p_lease int8) RETURNS outcome LANGUAGE plpgsql AS $$
 DECLARE v_answer outcome := (p_ord, 'recorded', NULL, NULL, NULL, NULL, NULL)::outcome; v_key int8;
 BEGIN
@@ -339,7 +349,7 @@ END $$;
 
 -- Dispatches and ends in their order. But ends of plain keys' jobs make nothing ready, and so are recorded first. p_asked: who
 -- asks, and no dispatch yet.
-CREATE FUNCTION turn(p_asked asked, p_paused bool, p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[],
+CREATE OR REPLACE FUNCTION turn(p_asked asked, p_paused bool, p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[],
     p_attempt int8[], p_code int8[], p_who text[], p_job_lease int4[]) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE
     v_asked asked := p_asked; v_ords int4[] := '{}'; v_workers text[] := '{}'; v_leases int4[] := '{}'; v_done int4[] := '{}';

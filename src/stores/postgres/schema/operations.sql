@@ -1,6 +1,6 @@
 -- Operations that are no dispatch and no end.
 
-CREATE FUNCTION requeue(p_key int8, p_now_ms int8, p_lease int8, OUT answer text, OUT attempt int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION requeue(p_key int8, p_now_ms int8, p_lease int8, OUT answer text, OUT attempt int8) LANGUAGE plpgsql AS $$
 DECLARE v_last attempts;
 BEGIN
     SELECT * INTO v_last FROM deliveries(p_key) d ORDER BY d.attempt DESC LIMIT 1;
@@ -13,7 +13,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE FUNCTION retry(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
+CREATE OR REPLACE FUNCTION retry(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
 LANGUAGE plpgsql AS $$
 DECLARE v_tasks int8 := 0; v_rows int8 := 0; v_run int4;
 BEGIN
@@ -38,7 +38,7 @@ BEGIN
 END $$;
 
 -- The lease of an attempt expired, if its worker did not go to another daemon meanwhile.
-CREATE FUNCTION expire(p_daemon int4, p_attempt int8, p_max_expired int4, p_now_ms int8, p_lease int8) RETURNS outcome
+CREATE OR REPLACE FUNCTION expire(p_daemon int4, p_attempt int8, p_max_expired int4, p_now_ms int8, p_lease int8) RETURNS outcome
 LANGUAGE plpgsql AS $$
 DECLARE v_attempt attempts := lock_attempt(p_attempt); v_other attempts; v_is_dead bool; v_key int8 := v_attempt.key_id;
 BEGIN
@@ -64,14 +64,14 @@ BEGIN
         jsonb_build_object('worker', v_attempt.worker, 'dead_letter', v_is_dead, 'single', v_attempt.fetcher = 0))::outcome;
 END $$;
 
-CREATE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION stored_run(p_run runs) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('fetcher', f.name, 'started', p_run.run_started, 'complete', p_run.complete,
         'position', p_run.position, 'rows', p_run.rows, 'deleting', p_run.deleting, 'stale', p_run.stale)
     FROM fetchers f WHERE f.fetcher = p_run.fetcher
 $$;
 
 -- Adds rows of a run: in a few statements those of keys that nothing else lists and nobody has; the others one by one.
-CREATE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
+CREATE OR REPLACE FUNCTION add_rows(p_run runs, p_keys bytea[], p_jitters int4[], p_payloads bytea[], p_now int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_keys int8[]; v_payloads bytea[]; v_started int8[]; v_is_idle bool[]; v_not_plain int8[]; v_own int8[]; v_others int8[];
@@ -124,7 +124,7 @@ END $$;
 
 -- Removes a run's rows of these keys: in a few statements those of keys that have nothing else and are not out; the others one
 -- by one. One daemon at a time removes rows of a run: whose it is, or, of a run that is nobody's, who has locked its fetcher.
-CREATE FUNCTION remove_rows(p_keys int8[], p_run int4, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION remove_rows(p_keys int8[], p_run int4, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_plain int8[]; v_key int8;
 BEGIN
     v_plain := ARRAY(SELECT key_id FROM log WHERE key_id = ANY (p_keys) AND plain AND attempt IS NULL);
@@ -139,7 +139,7 @@ BEGIN
 END $$;
 
 -- Deletes rows of a run, p_limit at the most, and with its last row the run; whether that is gone.
-CREATE FUNCTION delete_run(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION delete_run(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[];
 BEGIN
     IF p_run.run IS NULL THEN
@@ -165,7 +165,7 @@ END $$;
 
 -- Deletes runs one after the other, p_limit rows and runs at the most; how many of the first ones are gone. Fetchers are locked
 -- first, and then the keys of all of them in the order of their ids.
-CREATE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8
+CREATE OR REPLACE FUNCTION delete_runs(p_daemon int4, p_runs jsonb, p_limit int8, p_now int8, p_lease int8) RETURNS int8
 LANGUAGE plpgsql AS $$
 DECLARE v_gone int8 := 0; v_left int8 := p_limit; v_asked jsonb; v_run runs;
 BEGIN
@@ -185,7 +185,7 @@ BEGIN
 END $$;
 
 -- Looks at rows of a run, p_limit at the most, and deletes those that its listing lacks; whether there are more.
-CREATE FUNCTION prune(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION prune(p_run runs, p_limit int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_keys int8[]; v_gone int8[];
 BEGIN
     IF NOT coalesce(p_run.listing, false) THEN
@@ -211,7 +211,7 @@ BEGIN
 END $$;
 
 -- Jobs in flight. Those that are overdue are so again while the clock is set back.
-CREATE FUNCTION count_in_flight(p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION count_in_flight(p_now int8, p_lease int8) RETURNS int8 LANGUAGE sql STABLE AS $$
     SELECT coalesce((SELECT sum(in_flight) FROM counts WHERE run = 0), 0)::int8 + (SELECT count(*) FROM overdue o
         CROSS JOIN LATERAL (SELECT started_ms FROM attempts WHERE attempt = o.attempt OFFSET 0) AS a
         WHERE started_ms / 1000 >= p_now - p_lease)
@@ -219,7 +219,7 @@ $$;
 
 -- So many keys that could be handed out now, at the most. While runs are being deleted, as many keys are looked at as take a
 -- third of a second; if none of them has anything else, there may be one behind them.
-CREATE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION count_ready(p_limit int8, p_now int8, p_lease int8) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
 DECLARE v_deleting int4[] := deleting_runs(); v_seen int8; v_found int8;
 BEGIN
     SELECT count(*), count(*) FILTER (WHERE CASE WHEN run IS NULL THEN v_deleting = '{}'

@@ -1,18 +1,18 @@
 -- What a key is to the dispatcher, and the parts of a dispatch that several operations share. Whoever calls these holds
 -- the key's row in `log`.
 
-CREATE FUNCTION now_ms() RETURNS int8 LANGUAGE sql AS
+CREATE OR REPLACE FUNCTION now_ms() RETURNS int8 LANGUAGE sql AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
 
 -- Functions that are called for each job are in plpgsql where the planner cannot inline them: a function in SQL is planned
 -- anew by each call.
-CREATE FUNCTION deleting_runs() RETURNS int4[] LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION deleting_runs() RETURNS int4[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN ARRAY(SELECT run FROM runs WHERE deleting);
 END $$;
 
 -- The attempts of a key whose end is not known.
-CREATE FUNCTION deliveries(p_key int8) RETURNS SETOF attempts LANGUAGE sql STABLE ROWS 2 AS $$
+CREATE OR REPLACE FUNCTION deliveries(p_key int8) RETURNS SETOF attempts LANGUAGE sql STABLE ROWS 2 AS $$
     SELECT a.* FROM attempts a WHERE a.attempt IN (
         SELECT l.attempt FROM log l WHERE l.key_id = p_key
         UNION SELECT o.attempt FROM overdue o WHERE o.key_id = p_key)
@@ -20,7 +20,7 @@ $$;
 
 -- The row of a key that is handed out next: the newest one of its fetcher that was not handed out, or that was and whose
 -- lease expired; of several fetchers' the one that was served least recently.
-CREATE FUNCTION choose(p_key int8, p_deleting int4[]) RETURNS SETOF queue LANGUAGE sql STABLE ROWS 1 AS $$
+CREATE OR REPLACE FUNCTION choose(p_key int8, p_deleting int4[]) RETURNS SETOF queue LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT q.* FROM queue q
     WHERE q.key_id = p_key AND q.run <> ALL (p_deleting)
         AND NOT EXISTS (SELECT FROM queue newer WHERE newer.key_id = p_key AND newer.fetcher = q.fetcher
@@ -31,13 +31,13 @@ CREATE FUNCTION choose(p_key int8, p_deleting int4[]) RETURNS SETOF queue LANGUA
 $$;
 
 -- This transaction made keys ready: claims that go on behind them are to begin anew.
-CREATE FUNCTION note_ready() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION note_ready() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('shiftboss.made_ready', 'yes', true);
 END $$;
 
 -- The last word of a transaction that may have made keys ready.
-CREATE FUNCTION tell_ready() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tell_ready() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('shiftboss.made_ready', true) = 'yes' THEN
         UPDATE floor SET version = version + 1, raised = greatest(raised, now_ms() / 1000);
@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- The key has no place in the order for now.
-CREATE FUNCTION unready(p_key int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION unready(p_key int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM ready USING log l, keys k
     WHERE l.key_id = p_key AND k.key_id = p_key AND ready.key_id = p_key
@@ -53,7 +53,7 @@ BEGIN
 END $$;
 
 -- The same of many keys.
-CREATE FUNCTION unready_all(p_keys int8[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION unready_all(p_keys int8[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT r.ctid FROM unnest(p_keys) AS u
         CROSS JOIN LATERAL (SELECT started FROM log WHERE key_id = u OFFSET 0) AS l
@@ -63,20 +63,20 @@ BEGIN
 END $$;
 
 -- Whether the key has a place in the order.
-CREATE FUNCTION is_in_order(p_key int8) RETURNS bool LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION is_in_order(p_key int8) RETURNS bool LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM log l, keys k, ready r WHERE l.key_id = p_key AND k.key_id = p_key AND r.key_id = p_key
         AND r.started = coalesce(l.started, -1) AND r.place = k.place);
 END $$;
 
 -- The run of the key's only row; NULL: it has several.
-CREATE FUNCTION only_run(p_key int8) RETURNS int4 LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION only_run(p_key int8) RETURNS int4 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT CASE count(*) WHEN 1 THEN min(run) END FROM queue WHERE key_id = p_key);
 END $$;
 
 -- Derives a key's place in the order, and whether it is plain, from all that is known of it.
-CREATE FUNCTION refresh(p_key int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION refresh(p_key int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_log log; v_deleting int4[] := deleting_runs(); v_rows int8; v_simple bool; v_is_ready bool; v_open attempts;
 BEGIN
@@ -104,10 +104,11 @@ BEGIN
 END $$;
 
 -- A delivery is none any more.
-CREATE FUNCTION end_delivery(p_attempt attempts, p_outcome text, p_code int8, p_finished int8, p_took int8)
+CREATE OR REPLACE FUNCTION end_delivery(p_attempt attempts, p_outcome text, p_code int8, p_finished int8, p_took int8)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE attempts SET finished = p_finished, outcome = p_outcome, exit_code = p_code, took_ms = p_took
+    UPDATE attempts SET finished = p_finished, outcome = p_outcome, exit_code = p_code, took_ms = p_took,
+            ended = note_end(p_attempt, p_outcome, p_code, p_finished, p_took, 1)
         WHERE attempt = p_attempt.attempt;
     DELETE FROM overdue WHERE attempt = p_attempt.attempt;
     PERFORM count_out(-1) WHERE NOT FOUND;
@@ -116,19 +117,19 @@ BEGIN
 END $$;
 
 -- One whose lease expired at some time, and that cannot come again.
-CREATE FUNCTION end_expired(p_attempt attempts, p_lease int8) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION end_expired(p_attempt attempts, p_lease int8) RETURNS void LANGUAGE sql AS $$
     SELECT end_delivery(p_attempt, 'expired', NULL, p_attempt.started_ms / 1000 + p_lease, NULL)
 $$;
 
 -- When a fetcher was last served with a key.
-CREATE FUNCTION served(p_key int8, p_fetcher int4) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION served(p_key int8, p_fetcher int4) RETURNS int8 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT max(served) FROM queue WHERE key_id = p_key AND fetcher = p_fetcher),
         (SELECT attempt FROM last_served JOIN fetchers USING (name) WHERE key_id = p_key AND fetcher = p_fetcher));
 END $$;
 
 -- Keeps that for when there is no such row.
-CREATE FUNCTION keep_served(p_key int8, p_fetcher int4, p_attempt int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION keep_served(p_key int8, p_fetcher int4, p_attempt int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO last_served SELECT p_key, name, p_attempt FROM fetchers
     WHERE fetcher = p_fetcher AND p_attempt IS NOT NULL
@@ -137,7 +138,7 @@ BEGIN
 END $$;
 
 -- Takes a dispatch back, whatever was done to its log row meanwhile. With p_rearm its rows wait again.
-CREATE FUNCTION take_back(p_attempt attempts, p_outcome text, p_rearm bool, p_now_ms int8, p_lease int8)
+CREATE OR REPLACE FUNCTION take_back(p_attempt attempts, p_outcome text, p_rearm bool, p_now_ms int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_key int8 := p_attempt.key_id; v_run int4;
 BEGIN
@@ -165,7 +166,7 @@ BEGIN
 END $$;
 
 -- The id of a key, made if it is not known, and its row in `log` locked.
-CREATE FUNCTION lock_key(p_key bytea, p_jitter int4, p_make bool) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lock_key(p_key bytea, p_jitter int4, p_make bool) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_key int8;
 BEGIN
     SELECT key_id INTO v_key FROM keys WHERE jitter = p_jitter AND sha256(key) = sha256(p_key);
@@ -178,7 +179,7 @@ BEGIN
 END $$;
 
 -- Makes keys that are not known.
-CREATE FUNCTION make_keys(p_keys bytea[], p_jitters int4[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION make_keys(p_keys bytea[], p_jitters int4[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_jitters int4[]; v_jitter int4;
 BEGIN
     WITH made AS (
@@ -198,7 +199,7 @@ BEGIN
 END $$;
 
 -- Keys of one jitter are in the order of their bytes.
-CREATE FUNCTION number_ties(p_jitter int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION number_ties(p_jitter int4) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_key int8; v_place int8; v_is_ready bool;
 BEGIN
     PERFORM FROM log WHERE key_id IN (SELECT key_id FROM keys WHERE jitter = p_jitter)

@@ -6,7 +6,7 @@
 -- being deleted, by all companions.
 
 -- The run of that number of a fetcher, if it is this daemon's.
-CREATE FUNCTION run_of(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION run_of(p_daemon int4, p_fetcher text, p_started int8) RETURNS runs LANGUAGE sql STABLE AS $$
     SELECT r.* FROM runs r JOIN fetchers f USING (fetcher)
     WHERE f.name = p_fetcher AND r.run_started = p_started AND r.daemon = p_daemon
 $$;
@@ -14,7 +14,7 @@ $$;
 -- Makes a run known, if its fetcher is this daemon's, or is so from now on. p_own: all runs of the fetcher that the daemon
 -- has, with the first of them in a batch. run is NULL: another daemon has the fetcher. taken_from: whose it was, if it was taken
 -- over now.
-CREATE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8, p_own jsonb, OUT run runs, OUT taken_from text)
+CREATE OR REPLACE FUNCTION register_run(p_daemon int4, p_fetcher text, p_started int8, p_own jsonb, OUT run runs, OUT taken_from text)
 LANGUAGE plpgsql AS $$
 DECLARE v_owner fetcher_owners; v_fetcher int4;
 BEGIN
@@ -39,7 +39,7 @@ BEGIN
 END $$;
 
 -- Whether a daemon may take a fetcher of another one. Its owner writes nothing until this transaction ends.
-CREATE FUNCTION is_free(p_owner fetcher_owners, p_daemon int4) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION is_free(p_owner fetcher_owners, p_daemon int4) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_before int8;
 BEGIN
     SELECT now_ms() / 1000 - takeover INTO v_before FROM daemons WHERE daemon = p_daemon;
@@ -52,7 +52,7 @@ END $$;
 
 -- A fetcher is this daemon's from now on. Of its runs those that this one has too are read anew, and what their files do not
 -- list leaves the queue then; the others are being deleted.
-CREATE FUNCTION take_over(p_daemon int4, p_fetcher text, p_own jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION take_over(p_daemon int4, p_fetcher text, p_own jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_fetcher int4;
     v_own int8[] := ARRAY(SELECT jsonb_array_elements_text(p_own)::int8);
@@ -66,13 +66,13 @@ BEGIN
 END $$;
 
 -- A time for people: 1h 30m.
-CREATE FUNCTION span(p_seconds int8) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION span(p_seconds int8) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT concat_ws(' ', nullif(p_seconds / 3600, 0) || 'h', nullif(p_seconds % 3600 / 60, 0) || 'm',
         nullif(p_seconds % 60, 0) || 's')
 $$;
 
 -- Why a daemon has not got a run that it registered, for people; NULL: it has.
-CREATE FUNCTION why_elsewhere(p_daemon int4, p_fetcher text, p_run runs) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION why_elsewhere(p_daemon int4, p_fetcher text, p_run runs) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     IF p_run.run IS NULL THEN
         RETURN (SELECT format('the fetcher %s belongs to the daemon %s; it is taken over (--takeover) when that one has been '
@@ -84,7 +84,7 @@ BEGIN
 END $$;
 
 -- A run is gone. The daemon that has the fetcher, and no run of it any more, has it for a while yet.
-CREATE FUNCTION leave_fetcher(p_fetcher int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION leave_fetcher(p_fetcher int4) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM runs WHERE fetcher = p_fetcher AND daemon IS NOT NULL) THEN
         UPDATE fetcher_owners SET left_at = now_ms() / 1000
@@ -95,7 +95,7 @@ END $$;
 
 -- Deletes rows of a run that nobody has, p_limit at the most, and with the last one the run; whether there may be more. When
 -- there are none, forgets who had fetchers that have been left for so long that every daemon may have them.
-CREATE FUNCTION tidy_fetchers(p_daemon int4, p_epoch int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tidy_fetchers(p_daemon int4, p_epoch int8, p_limit int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE v_run runs; v_lease int8; v_takeover int8;
 BEGIN
     PERFORM fence(p_daemon, p_epoch);

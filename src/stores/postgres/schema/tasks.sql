@@ -2,18 +2,18 @@
 -- the last one that failed. Called with the key's row in `log` locked; none of these derives the key's place in the order.
 
 -- Whether a dispatch of a task is known.
-CREATE FUNCTION is_out(p_key int8, p_task int8) RETURNS bool LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION is_out(p_key int8, p_task int8) RETURNS bool LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM deliveries(p_key) WHERE fetcher = 0 AND run_started = p_task)
 $$;
 
-CREATE FUNCTION count_tasks(p_all int8, p_ended int8) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION count_tasks(p_all int8, p_ended int8) RETURNS void LANGUAGE sql AS $$
     UPDATE state SET single_tasks = single_tasks + p_all, single_tasks_ended = single_tasks_ended + p_ended
     WHERE p_all <> 0 OR p_ended <> 0
 $$;
 
 -- Takes a row out, and what hangs on it: an expired delivery of it has nothing left to be handed out; one in flight
 -- stays known, and one that is leased is its worker's.
-CREATE FUNCTION remove_row(p_key int8, p_run int4, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION remove_row(p_key int8, p_run int4, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_row queue; v_other attempts;
 BEGIN
     DELETE FROM queue WHERE run = p_run AND key_id = p_key RETURNING * INTO v_row;
@@ -30,7 +30,7 @@ BEGIN
 END $$;
 
 -- Sees to it that the key's row is the one that it has to be.
-CREATE FUNCTION derive_row(p_key int8, p_max_expired int4, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION derive_row(p_key int8, p_max_expired int4, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_current int8; v_status text; v_next single_tasks; v_is_out bool;
 BEGIN
     SELECT q.run_started, s.status INTO v_current, v_status FROM queue q LEFT JOIN single_tasks s ON s.task = q.run_started
@@ -55,7 +55,7 @@ BEGIN
 END $$;
 
 -- The job of a row ended: if it was a single task's, the task is gone with code 0, and has failed with another one.
-CREATE FUNCTION end_task(p_key int8, p_fetcher int4, p_task int8, p_code int8, p_now_ms int8, p_lease int8)
+CREATE OR REPLACE FUNCTION end_task(p_key int8, p_fetcher int4, p_task int8, p_code int8, p_now_ms int8, p_lease int8)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_was text;
 BEGIN
@@ -71,7 +71,7 @@ BEGIN
     PERFORM derive_row(p_key, 0, p_lease);
 END $$;
 
-CREATE FUNCTION end_task_with(p_task int8, p_status text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION end_task_with(p_task int8, p_status text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE v_was text;
 BEGIN
     SELECT status INTO v_was FROM single_tasks WHERE task = p_task;
@@ -80,7 +80,7 @@ BEGIN
 END $$;
 
 -- Adds a task: 'added', 'known', or 'full'.
-CREATE FUNCTION add_task(p_key bytea, p_jitter int4, p_payload bytea, p_max_tasks int8, p_max_expired int4, p_now int8,
+CREATE OR REPLACE FUNCTION add_task(p_key bytea, p_jitter int4, p_payload bytea, p_max_tasks int8, p_max_expired int4, p_now int8,
     p_lease int8) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE v_key int8 := lock_key(p_key, p_jitter, true); v_task int8;
 BEGIN
@@ -100,7 +100,7 @@ BEGIN
 END $$;
 
 -- Deletes the tasks of a key, the newest first, p_limit at once; that in flight stays. NULL: none is in flight.
-CREATE FUNCTION cancel_tasks(p_key int8, p_limit int4, p_max_expired int4, p_now int8, p_lease int8, OUT deleted int8,
+CREATE OR REPLACE FUNCTION cancel_tasks(p_key int8, p_limit int4, p_max_expired int4, p_now int8, p_lease int8, OUT deleted int8,
     OUT in_flight int8) LANGUAGE plpgsql AS $$
 DECLARE v_ended int8;
 BEGIN
@@ -117,7 +117,7 @@ BEGIN
 END $$;
 
 -- Failed tasks of a key and its dead letters wait again, the oldest first; how many.
-CREATE FUNCTION retry_tasks(p_key int8, p_limit int4, p_max_expired int4, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION retry_tasks(p_key int8, p_limit int4, p_max_expired int4, p_lease int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE v_back int8;
 BEGIN
     IF EXISTS (SELECT FROM queue q JOIN single_tasks s ON s.task = q.run_started

@@ -14,12 +14,12 @@ use shiftboss_actors::store::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
-use super::{Outcomes, PostgresStore, misunderstood};
+use super::{Outcomes, PostgresStore};
 use crate::boot_time::boot_time;
 use crate::stores::postgres::answers::Answer;
 use crate::stores::postgres::batch::Batch;
 use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
-use crate::stores::postgres::error::{FENCED, classify, fenced};
+use crate::stores::postgres::error::{FENCED, classify, fenced, misunderstood};
 
 pub(super) const APPLY: &str =
     "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4,
@@ -84,6 +84,7 @@ impl PostgresStore {
             (answer.number.unwrap_or_default(), answer.attempt.unwrap_or_default());
         self.membership.note_pause(answer.is("true"));
         self.membership.note_classic(answer.flag());
+        self.ends.extend(answer.ends());
     }
 
     async fn relay(&mut self, operation: &Operation) -> StoreResult<Result<Outcome, Rejected>> {

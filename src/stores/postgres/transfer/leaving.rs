@@ -47,7 +47,7 @@ fn select(table: Table) -> &'static str {
         Table::Attempts => {
             "SELECT attempt, key, fetcher::int8, run_started, started_ms / 1000, worker, lease::int8,
                 delivery_count::int8, prev_started, prev_finished, prev_exit_code, prev_served,
-                to_json(coalesce(marked, ARRAY[run_started]))::text, finished, outcome, exit_code, took_ms
+                to_json(coalesce(marked, ARRAY[run_started]))::text, finished, outcome, exit_code, took_ms, ended
             FROM attempts JOIN keys USING (key_id)"
         }
         Table::SingleTasks => {
@@ -57,6 +57,11 @@ fn select(table: Table) -> &'static str {
         Table::Completions => {
             "SELECT minute, exit_code, sum(jobs)::int8 FROM completions
             GROUP BY minute, exit_code HAVING sum(jobs) > 0"
+        }
+        Table::Hours => {
+            "SELECT hour, fetcher, outcome, sum(jobs)::int8, sum(took_ms)::int8, sum(revisits)::int8,
+                sum(revisit_seconds)::int8
+            FROM hours GROUP BY hour, fetcher, outcome HAVING sum(jobs) > 0"
         }
     }
 }

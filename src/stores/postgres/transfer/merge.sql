@@ -47,14 +47,21 @@ INSERT INTO accepted SELECT a.*, current_setting('shiftboss.daemon')::int4 FROM 
 
 -- That an attempt which ended was leased tells its worker's name.
 INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease, delivery_count,
-        prev_started, prev_finished, prev_exit_code, prev_served, marked, finished, outcome, exit_code, took_ms)
+        prev_started, prev_finished, prev_exit_code, prev_served, marked, finished, outcome, exit_code, took_ms, ended)
     SELECT a.attempt, k.key_id, a.fetcher, a.run_started, current_setting('shiftboss.daemon')::int4, 0, a.started * 1000,
         a.worker, coalesce(a.lease, CASE WHEN a.worker IS NOT NULL THEN 0 END), a.delivery_count, a.prev_started,
         a.prev_finished, a.prev_exit_code, a.prev_served,
         CASE WHEN a.marked IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(a.marked::jsonb)::int8) END,
-        a.finished, a.outcome, a.exit_code, a.took_ms
+        a.finished, a.outcome, a.exit_code, a.took_ms,
+        CASE WHEN a.outcome IS NOT NULL THEN row_number() OVER (ORDER BY a.ended NULLS LAST) END
     FROM moved_attempts a JOIN keys k USING (jitter, key) ORDER BY a.attempt
     ON CONFLICT DO NOTHING;
+INSERT INTO ends SELECT ended, attempt FROM attempts WHERE ended IS NOT NULL ORDER BY ended;
+-- A key's history goes back over those that were not undone.
+UPDATE attempts a SET prev_last = before.attempt
+    FROM (SELECT attempt AS of, lag(attempt) OVER (PARTITION BY key_id ORDER BY attempt) AS attempt FROM attempts
+        WHERE outcome IS DISTINCT FROM 'undone') AS before
+    WHERE a.attempt = before.of AND a.finished IS NOT NULL;
 SELECT setval('attempt_numbers', last_attempt) FROM moved_state WHERE last_attempt > 0;
 
 -- Of several attempts of a key without an end the last one is out, and the leases of the others expired.
@@ -106,6 +113,7 @@ INSERT INTO counts (run, backend, minute, rows, pending)
         count(*) FILTER (WHERE NOT dispatched) FROM queue GROUP BY run;
 SELECT count_out(count(*)) FROM moved_open WHERE is_last;
 INSERT INTO completions (minute, exit_code, backend, jobs) SELECT minute, exit_code, pg_backend_pid(), jobs FROM moved_completions;
+INSERT INTO hours SELECT hour, fetcher, outcome, 0, 0, jobs, took_ms, revisits, revisit_seconds FROM moved_hours;
 -- Whether the clock was set back while these were out is not known.
 INSERT INTO disordered SELECT attempt FROM moved_open WHERE lease IS NULL;
 UPDATE forgotten SET attempt = (SELECT coalesce(min(attempt) - 1, (SELECT last_value FROM attempt_numbers)) FROM attempts);

@@ -85,8 +85,8 @@ fn inserts(table: Table) -> &'static [&'static str] {
         }
         Table::Attempts => &[
             "INSERT INTO shiftboss_attempts (attempt, attr_path, fetcher_id, run_started, started,
-                worker, finished, outcome, exit_code, took_ms)
-            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?14, ?15, ?16, ?17 WHERE ?15 IS NOT NULL",
+                worker, finished, outcome, exit_code, took_ms, ended, previous)
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?14, ?15, ?16, ?17, ?18, ?12 WHERE ?15 IS NOT NULL",
             "INSERT INTO open (attempt, attr_path, fetcher_id, run_started, started, worker, lease,
                 delivery_count, prev_started, prev_finished, prev_exit_code, prev_last_served, marked_runs)
             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 WHERE ?15 IS NULL",
@@ -102,6 +102,9 @@ fn inserts(table: Table) -> &'static [&'static str] {
         Table::Completions => &[
             "INSERT INTO shiftboss_completions (minute, exit_code, jobs) VALUES (?1, ?2, ?3)",
         ],
+        Table::Hours => &["INSERT INTO shiftboss_hours
+                (hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"],
     }
 }
 

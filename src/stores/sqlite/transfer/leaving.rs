@@ -59,11 +59,11 @@ fn select(table: Table) -> &'static str {
         Table::LastServed => "SELECT attr_path, name, attempt FROM shiftboss_last_served",
         Table::Attempts => {
             "SELECT attempt, attr_path, fetcher_id, run_started, started, worker, NULL, 1,
-                NULL, NULL, NULL, NULL, NULL, finished, outcome, exit_code, took_ms
+                NULL, NULL, NULL, previous, NULL, finished, outcome, exit_code, took_ms, ended
             FROM shiftboss_attempts
             UNION ALL SELECT attempt, attr_path, fetcher_id, run_started, started, worker, lease,
                 delivery_count, prev_started, prev_finished, prev_exit_code, prev_last_served,
-                marked_runs, NULL, NULL, NULL, NULL FROM shiftboss_in_flight"
+                marked_runs, NULL, NULL, NULL, NULL, NULL FROM shiftboss_in_flight"
         }
         Table::SingleTasks => {
             "SELECT task, attr_path, added, status, payload FROM shiftboss_single_tasks"
@@ -71,6 +71,9 @@ fn select(table: Table) -> &'static str {
         Table::Accepted => "SELECT spool, name, inode, born, checksum FROM shiftboss_accepted",
         Table::Completions => {
             "SELECT minute, exit_code, jobs FROM shiftboss_completions WHERE jobs > 0"
+        }
+        Table::Hours => {
+            "SELECT hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds FROM shiftboss_hours WHERE jobs > 0"
         }
     }
 }

@@ -49,9 +49,30 @@ impl Order {
     pub(super) fn walk(
         &self,
         snapshot: &Connection,
+        show: impl FnMut(QueuePosition) -> Result<bool>,
+    ) -> Result<bool> {
+        self.walk_along(&in_order(&self.partitions.open, self.expired), snapshot, show)
+    }
+
+    /// The first one of those that ran before.
+    pub(super) fn first_that_ran(&self, snapshot: &Connection) -> Result<Option<QueuePosition>> {
+        let ran = in_order(&self.partitions.open, self.expired)
+            .replace("state > 0", &format!("state > 0 AND last_started >= {}", i64::MIN));
+        let mut first = None;
+        self.walk_along(&ran, snapshot, |position| {
+            first = Some(position);
+            Ok(false)
+        })?;
+        Ok(first)
+    }
+
+    fn walk_along(
+        &self,
+        in_order: &str,
+        snapshot: &Connection,
         mut show: impl FnMut(QueuePosition) -> Result<bool>,
     ) -> Result<bool> {
-        let mut statement = snapshot.prepare(&in_order(&self.partitions.open, self.expired))?;
+        let mut statement = snapshot.prepare(in_order)?;
         let mut rows = statement.query([])?;
         let mut last: Option<String> = None;
         for _ in 0..WALK_MAX {

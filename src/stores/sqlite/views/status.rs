@@ -15,6 +15,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
 use super::relays;
+use crate::stores::sqlite::dispatch::QueuePosition;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
@@ -65,6 +66,7 @@ pub(super) fn queue_status(
             .map(|fetcher| managed(fetcher, directory_lost_since))
             .collect(),
         oldest_waiting: oldest_waiting(snapshot, now)?,
+        longest_wait: Order::load(snapshot, now)?.first_that_ran(snapshot)?.map(waiting),
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
         rejected_files: snapshot.rows(rejected, [])?,
         directory_lost_since,
@@ -123,10 +125,14 @@ const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
         AND ours.run_started = run.run_started
     WHERE deleting = 0 GROUP BY fetchers.fetcher_id ORDER BY name";
 
+fn waiting(position: QueuePosition) -> Waiting {
+    Waiting { last_started: position.0, key: position.2 }
+}
+
 fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {
     let mut first = None;
     Order::load(snapshot, now)?.walk(snapshot, |position| {
-        first = Some(Waiting { last_started: position.0, key: position.2 });
+        first = Some(waiting(position));
         Ok(false)
     })?;
     Ok(first)
