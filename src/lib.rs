@@ -31,7 +31,9 @@ mod intake;
 mod limits;
 pub mod lock;
 mod logging;
+mod metrics;
 mod near;
+mod process_usage;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 mod reconnect;
 mod runner;

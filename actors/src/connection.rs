@@ -57,7 +57,7 @@ const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
 /// Errors after which a connection is closed.
-const ERRORS_MAX: u32 = 10;
+const ERRORS_MAX: usize = 10;
 
 /// As many warnings about workers are logged in [`WARNINGS_SECONDS`]: one can go wrong as fast as it can connect
 /// (spec 1: after an answer it does not know the stock worker spins without sleeping).
@@ -105,7 +105,7 @@ struct Connection {
     /// Set once the connection has opted in to protocol 2.
     session: Option<Asker>,
     /// Errors that it was answered in protocol 2.
-    errors: u32,
+    errors: usize,
     /// Classic jobs that were written, and that the peer has not been seen to have read.
     unread: Vec<HandOut>,
 }
@@ -200,14 +200,16 @@ impl Connection {
 
     async fn classic(&mut self, request: Request) -> Reply {
         self.settle_read();
-        let ended = match request {
-            Request::Ready => None,
-            Request::Done { key, exit_code } => Some(Complete { key, exit_code }),
+        let (word, ended) = match request {
+            Request::Ready => ("READY", None),
+            Request::Done { key, exit_code } => ("DONE", Some(Complete { key, exit_code })),
         };
+        self.links.metrics.requested(word, 1);
         match next_work(ended, None, &self.links).await {
             Ok(Some(job)) => Reply::job(None, job),
             Ok(None) => Reply::line(&Answer::NoJobs(Idle::Nothing)),
             Err(reason) => {
+                self.links.metrics.refused(&[reason.code]);
                 self.complain("A request could not be answered: closing.", reason);
                 Reply::default().and_close()
             }
@@ -233,7 +235,11 @@ impl Connection {
 
     async fn session_line(&mut self, line: Result<SessionRequest, Refused>) -> Reply {
         match (line, &mut self.session) {
-            (Ok(request), Some(session)) => session.reply(request).await,
+            (Ok(request), Some(session)) => {
+                let count = |(word, count)| self.links.metrics.requested(word, count);
+                request.words().into_iter().flatten().for_each(count);
+                session.reply(request).await
+            }
             (Err(refused), _) => {
                 self.complain("A faulty request.", &refused);
                 Reply::refused(refused)
@@ -244,6 +250,8 @@ impl Connection {
 
     /// Writes a reply, and does what it says of its job and of the connection. False: the connection ends.
     async fn write(&mut self, reply: Reply) -> bool {
+        let faults = reply.faults();
+        self.links.metrics.refused(&reply.errors);
         // A report can be long: the peer has time as long as it gets on with reading.
         for piece in reply.bytes.chunks(WRITTEN_AT_ONCE) {
             let written = timeout(WRITE_TIMEOUT, self.stream.write_all(piece)).await;
@@ -257,7 +265,7 @@ impl Connection {
             Some(job) if self.session.is_some() => job.settle(),
             job => self.unread.extend(job),
         }
-        self.errors += reply.errors;
+        self.errors += faults;
         if self.errors >= ERRORS_MAX {
             let why = "ten or more";
             self.complain("Closing after too many errors, each reported to the worker.", why);

@@ -1,7 +1,7 @@
 //! The supervision tree of shiftboss.
 //!
 //! Ports: [`store`] (what the tree needs of a queue, and what can be asked of it), [`live`] (what only the daemon
-//! knows of itself), [`service`] (what else may live in the tree).
+//! knows of itself), [`metrics`] (what it counts), [`service`] (what else may live in the tree).
 //!
 //! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
@@ -24,6 +24,7 @@ pub mod file_watcher;
 pub mod fs_events;
 pub mod listener;
 pub mod live;
+pub mod metrics;
 pub mod peer;
 pub mod run_reader;
 pub mod service;

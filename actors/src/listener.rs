@@ -9,6 +9,7 @@ mod tests;
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -82,6 +83,7 @@ impl ListenerActor {
     fn admit(&mut self, stream: UnixStream, ctx: &mut Context<Self>) {
         if self.connections.len() >= self.connections_max {
             self.refused += 1;
+            self.links.metrics.connection_refused();
             if self.refused.is_power_of_two() {
                 warn!(
                     limit = self.connections_max,
@@ -91,10 +93,13 @@ impl ListenerActor {
             }
             return;
         }
+        self.links.metrics.connection_opened();
+        let metrics = Arc::clone(&self.links.metrics);
         let actor = ConnectionActor::new(stream, self.links.clone(), self.closing.clone());
         let connection = self.connections.track_future(Context::new().into_future(actor));
         // Its own task, whose handle tells of a panic; actix itself would tell nobody.
-        ctx.spawn(actix::spawn(connection).into_actor(self).map(|end, _, _| {
+        ctx.spawn(actix::spawn(connection).into_actor(self).map(move |end, _, _| {
+            metrics.connection_closed();
             if end.is_err_and(|end| end.is_panic()) {
                 error!("A connection panicked; its job is back in the queue. Please report this.");
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::Counted;
 use crate::store::answers::QueueStatus;
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -62,6 +63,25 @@ pub struct Outage {
     pub since: UnixSeconds,
     /// How the last one failed.
     pub error: String,
+}
+
+/// What a process uses.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ProcessUsage {
+    pub resident_bytes: u64,
+    /// Of a processor, since its start.
+    pub cpu_seconds: f64,
+}
+
+/// What a daemon counts of itself; the JSON object of `METRICS`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DaemonMetrics {
+    /// Of the program.
+    pub version: String,
+    /// When the daemon started, in seconds since 1970.
+    pub started: u64,
+    pub usage: Option<ProcessUsage>,
+    pub counted: Counted,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -33,6 +33,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::store::{
     Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
 };
@@ -61,6 +62,7 @@ pub struct StorageActor {
     clock: Box<dyn Clock>,
     gathered: Gathered,
     company: Company,
+    metrics: Arc<Metrics>,
     /// A [`flush`](Self::flush) is to come.
     flushing: bool,
     /// One is to come after a wait.
@@ -102,6 +104,7 @@ impl StorageActor {
     pub fn new(
         store: Box<dyn Store>,
         clock: Box<dyn Clock>,
+        metrics: Arc<Metrics>,
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
         let now = Instant::now();
@@ -112,6 +115,7 @@ impl StorageActor {
             clock,
             gathered: Gathered::default(),
             company: Company::default(),
+            metrics,
             flushing: false,
             lingering: false,
             housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
@@ -193,11 +197,19 @@ impl StorageActor {
         }
         let now = self.clock.now();
         let (batch, replies) = self.gathered.take();
-        self.call(
-            ctx,
-            async move |store| store.apply(now, batch).await,
-            |actor, ctx, outcomes| actor.applied(ctx, replies, outcomes),
-        );
+        let begun = Instant::now();
+        let apply = async move |store: &mut dyn Store| {
+            let outcomes = store.apply(now, batch).await;
+            (outcomes, store.take_ends())
+        };
+        self.call(ctx, apply, move |actor, ctx, (outcomes, ends)| {
+            if let Ok(outcomes) = &outcomes
+                && replies.writes
+            {
+                actor.metrics.committed(outcomes, &ends, begun.elapsed(), now);
+            }
+            actor.applied(ctx, replies, outcomes);
+        });
     }
 
     fn expect_company(&mut self, outcomes: &StoreResult<Vec<Result<Outcome, Rejected>>>) {
@@ -386,6 +398,7 @@ impl Actor for StorageActor {
         ctx.run_interval(IDLE_TICK, |actor, ctx| {
             actor.maintain(ctx);
             actor.outages.look();
+            actor.metrics.waiting(actor.waiting.len());
             actor.begin_missing_leases(ctx);
         });
         ctx.run_interval(LOOK_TICK, Self::look_around);

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -25,6 +26,7 @@ use crate::connection::{Operators, SessionLinks, WorkLinks};
 use crate::exit_notifier::{Exit, ExitNotifier};
 use crate::file_watcher::{FileWatcherActor, Input, Start, StartError, StopWatching, start_tail};
 use crate::listener::{CloseAll, ListenerActor, SocketBinder};
+use crate::metrics::Metrics;
 use crate::service::{Service, ServiceLinks};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
@@ -100,6 +102,7 @@ struct Tree {
     watcher: Addr<FileWatcherActor>,
     listener: Option<Addr<ListenerActor>>,
     services: Vec<Box<dyn Service>>,
+    metrics: Arc<Metrics>,
     /// Where the actors tell their ends without which the tree cannot go on.
     exits: UnboundedSender<Exit>,
 }
@@ -117,13 +120,17 @@ struct Storage {
 type End = oneshot::Receiver<StoreResult<()>>;
 
 impl Storage {
-    fn start(store: Box<dyn Store + Send>, clock: Box<dyn Clock>) -> (Self, End) {
+    fn start(
+        store: Box<dyn Store + Send>,
+        clock: Box<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> (Self, End) {
         let (step_rows, is_remote) = (store.step_rows(), store.is_remote());
         let arbiter = (!is_remote).then(Arbiter::new);
         let handle = arbiter.as_ref().map_or_else(Arbiter::current, Arbiter::handle);
         let (tell_end, end) = oneshot::channel();
         let address = StorageActor::start_in_arbiter(&handle, move |_| {
-            StorageActor::new(store, clock, tell_end)
+            StorageActor::new(store, clock, metrics, tell_end)
         });
         (Self { address, arbiter, step_rows }, end)
     }
@@ -176,11 +183,13 @@ pub async fn run(
         parts;
     let path = input.path.clone();
     let (exits, mut exited) = mpsc::unbounded_channel();
-    let (storage, end) = Storage::start(store, clock);
-    let (list_storage, list_end) =
-        list_store.map(|store| Storage::start(store, Box::new(SystemClock))).unzip();
+    let metrics = Arc::<Metrics>::default();
+    let (storage, end) = Storage::start(store, clock, Arc::clone(&metrics));
+    let (list_storage, list_end) = list_store
+        .map(|store| Storage::start(store, Box::new(SystemClock), Arc::clone(&metrics)))
+        .unzip();
     let mut ends = Ends(std::iter::once(end).chain(list_end).collect());
-    let mut tree = Tree::start(storage, list_storage, input, services, exits);
+    let mut tree = Tree::start(storage, list_storage, input, services, metrics, exits);
     let ended = tokio::select! {
         ended = ends.next() => ended,
         Some(exit) = exited.recv() => Err(match exit {
@@ -204,6 +213,7 @@ impl Tree {
         list_storage: Option<Storage>,
         input: Input,
         services: Vec<Box<dyn Service>>,
+        metrics: Arc<Metrics>,
         exits: UnboundedSender<Exit>,
     ) -> Self {
         let exit_notifier = ExitNotifier { name: "the FileWatcherActor", exits: exits.clone() };
@@ -212,7 +222,7 @@ impl Tree {
         let watcher =
             FileWatcherActor::new(input, address.clone(), *step_rows, start_tail, exit_notifier)
                 .start();
-        Self { storage, list_storage, watcher, listener: None, services, exits }
+        Self { storage, list_storage, watcher, listener: None, services, metrics, exits }
     }
 
     /// Registers every run, lets workers in, and goes on until something fails.
@@ -258,6 +268,7 @@ impl Tree {
             dispatch: self.storage.address.clone().recipient(),
             finish: self.storage.address.clone().recipient(),
             barrier: self.watcher.clone().recipient(),
+            metrics: Arc::clone(&self.metrics),
             session,
         }
     }

@@ -1,4 +1,5 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`, `stats`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`, `stats`,
+//! `metrics`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -117,6 +118,21 @@ Examples:
         /// A line for each, instead of one for all
         #[arg(long, value_name = "fetcher|hour|day", value_parser = one_of(GROUPINGS))]
         by: Option<Grouping>,
+    },
+    /// Print metrics for Prometheus, as OpenMetrics text
+    ///
+    /// The database tells how the queue is; a daemon that runs, what it counts since its start. Exits with an error if the
+    /// database cannot be read.
+    #[command(after_help = "\
+Examples:
+  shiftboss metrics state.db
+  shiftboss metrics /run/shiftboss/worker.sock > /var/lib/node_exporter/shiftboss.prom")]
+    Metrics {
+        /// The database, or the daemon's socket, as of `status`
+        target: Option<PathBuf>,
+        /// Look at the daemon of this configuration file
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
 }
 

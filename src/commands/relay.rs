@@ -20,6 +20,7 @@ use crate::config::DaemonFiles;
 use crate::exit::Failure;
 use crate::lock;
 use crate::logging;
+use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 
@@ -62,6 +63,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
             reader,
             daemon: Arc::new(locks.daemon.clone()),
             group: settings.operator_group,
+            usage: process_usage::own,
         }),
         services: Vec::new(),
     };

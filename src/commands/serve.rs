@@ -32,6 +32,7 @@ use crate::fetchers::Fetchers;
 use crate::intake::SpoolIntake;
 use crate::lock;
 use crate::logging;
+use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::stores::{self, Database, Policy};
@@ -116,7 +117,7 @@ fn operators(settings: &ServeSettings, daemon: &Daemon) -> Result<Option<Operato
     }
     let reader = stores::reader(&settings.database)?;
     let (daemon, group) = (Arc::new(daemon.clone()), settings.operator_group);
-    Ok(Some(Operators { reader, daemon, group }))
+    Ok(Some(Operators { reader, daemon, group, usage: process_usage::own }))
 }
 
 async fn run_tree(

@@ -1,5 +1,5 @@
-//! `shiftboss status`, `why`, `queue`, `tasks`, `log` and `stats`: each looks at a queue, with a daemon or without, and shows what
-//! it found as JSON or as text for people.
+//! `shiftboss status`, `why`, `queue`, `tasks`, `log`, `stats` and `metrics`: each looks at a queue, with a daemon or
+//! without, and shows what it found.
 
 mod listings;
 mod stats;
@@ -17,6 +17,7 @@ use super::output::{self, print};
 use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::lock::LockState;
+use crate::metrics::Scrape;
 use crate::stores::Database;
 use crate::target::{Target, ask, move_up};
 
@@ -40,6 +41,9 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let asked = EndedAttempts { failed, since, key, before: None, count: number.into() };
             let with_outputs = |log| Ok(listings::with_outputs(log, log_dir.as_deref()));
             look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, listings::log)
+        }
+        View::Metrics { target, config } => {
+            print(Scrape::take(&Target::find(target, config.as_deref())?)?.text())
         }
         View::Stats { arguments, time, by } => {
             let by = by.unwrap_or(Grouping::All);

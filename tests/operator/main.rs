@@ -4,6 +4,7 @@
 mod cli;
 #[path = "../common/mod.rs"]
 mod common;
+mod metrics;
 mod orders;
 mod status;
 mod targets;

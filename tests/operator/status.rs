@@ -109,10 +109,10 @@ fn the_json_object() {
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
             "daemon": null,
         }],
-        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "redelivered": 0},
+        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "leased": 0, "redelivered": 0},
         "fetchers": [{
             "name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
-            "skipped": 1, "older_runs": 0, "age_seconds": null,
+            "skipped": 1, "older_runs": 0, "dead_letters": 0, "age_seconds": null,
         }],
         "managed_fetchers": [],
         "oldest_waiting": null,

@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 
 use super::workers::Workers;
 use crate::file_watcher::{AcceptInput, CatchUpBarrier};
-use crate::live::Daemon;
+use crate::live::{Daemon, ProcessUsage};
+use crate::metrics::Metrics;
 use crate::service::{LookAtBroker, LookAtSpool, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::TakeJob;
@@ -23,6 +24,8 @@ pub struct WorkLinks {
     pub dispatch: Recipient<TakeJob<()>>,
     pub finish: Recipient<TakeJob<Complete>>,
     pub barrier: Recipient<CatchUpBarrier>,
+    /// Where requests are counted.
+    pub metrics: Arc<Metrics>,
     /// For those who opt in to protocol 2; `None`: nobody may.
     pub session: Option<Rc<SessionLinks>>,
 }
@@ -36,6 +39,8 @@ pub struct Operators {
     pub daemon: Arc<Daemon>,
     /// The group whose members are operators, as the daemon's user and root are.
     pub group: Option<u32>,
+    /// What the daemon's process uses; `None`: that cannot be read.
+    pub usage: fn() -> Option<ProcessUsage>,
 }
 
 /// Whom a connection asks that speaks protocol 2, beyond what every one does.

@@ -23,8 +23,8 @@ pub(super) struct Reply {
     pub(super) job: Option<HandOut>,
     /// There was no work; the worker waits for some.
     pub(super) wait: Option<Wait>,
-    /// Errors among them; ten close a connection.
-    pub(super) errors: u32,
+    /// Errors among them.
+    pub(super) errors: Vec<ErrorCode>,
     /// Held until it is written: a long report lies in memory as long.
     pub(super) _place: Option<OwnedSemaphorePermit>,
     pub(super) close: bool,
@@ -37,10 +37,14 @@ impl Reply {
         reply
     }
 
-    /// That the daemon can do nothing at present is no fault of the worker's.
     pub(super) fn refused(refused: Refused) -> Self {
-        let errors = u32::from(refused.code != ErrorCode::Busy);
-        Self { errors, ..Self::line(&refused.into()) }
+        Self { errors: vec![refused.code], ..Self::line(&refused.into()) }
+    }
+
+    /// Errors that count towards a close. That the daemon can do nothing at present is no fault of the peer's.
+    pub(super) fn faults(&self) -> usize {
+        let is_fault = |code: &&ErrorCode| !matches!(code, ErrorCode::Busy | ErrorCode::Full);
+        self.errors.iter().filter(is_fault).count()
     }
 
     pub(super) fn json(line: impl Display) -> Self {
@@ -76,7 +80,8 @@ impl Reply {
     /// The same, with the lines of another one before it.
     pub(super) fn after(self, mut before: Self) -> Self {
         before.bytes.unsplit(self.bytes);
-        Self { bytes: before.bytes, errors: before.errors + self.errors, ..self }
+        before.errors.extend(self.errors);
+        Self { bytes: before.bytes, errors: before.errors, ..self }
     }
 }
 

@@ -20,7 +20,7 @@ use super::reply::{Reply, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{Health, Live, LiveStatus, Report};
+use crate::live::{DaemonMetrics, Health, Live, LiveStatus, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
@@ -80,6 +80,7 @@ impl Asker {
             }
             SessionRequest::Quit => Ok(Reply::line(&Answer::Ok).and_close()),
             SessionRequest::Health => self.health().await,
+            SessionRequest::Metrics => self.metrics(),
             SessionRequest::Add(tasks) => return self.add(tasks).await,
             SessionRequest::Status => self.status().await,
             SessionRequest::Why(key) => self.why(key).await,
@@ -206,6 +207,17 @@ impl Asker {
         }
     }
 
+    fn metrics(&self) -> Answered {
+        let Operators { daemon, usage, .. } = &self.session.operators;
+        let line = serde_json::to_string(&DaemonMetrics {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: daemon.started,
+            usage: usage(),
+            counted: self.work.metrics.counted(),
+        });
+        Ok(Reply::json(line.map_err(Refused::busy)?))
+    }
+
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
@@ -304,9 +316,8 @@ fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Repl
         Err(error) => return Reply::refused(Refused::busy(error)),
     };
     if added == Added::Full {
-        // No fault of the operator's: it does not count towards a close.
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
-        return Reply::line(&Refused::new(ErrorCode::Full, text).into());
+        return Reply::refused(Refused::new(ErrorCode::Full, text));
     }
     let object = json!({
         "key": key.as_str(),

@@ -90,7 +90,7 @@ fn unavailable() -> ReadError {
 fn operators() -> Operators {
     let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
     let daemon = Arc::new(Daemon { pid: 1, database, input_dir, socket, started: 2 });
-    Operators { reader: Arc::new(OneKey), daemon, group: None }
+    Operators { reader: Arc::new(OneKey), daemon, group: None, usage: || None }
 }
 
 /// A worker's end, the actor, and its storage.
@@ -106,7 +106,8 @@ impl Site {
         let mock = MockStore::with_jobs(jobs);
         let (tell_end, _) = oneshot::channel();
         let clock = Box::new(ManualClock::at(100));
-        let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
+        let storage =
+            StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
         let session = SessionLinks::new(storage.clone(), watcher, None, None, None, operators());
@@ -114,6 +115,7 @@ impl Site {
             dispatch: to().recipient(),
             finish: to().recipient(),
             barrier: Nothing.start().recipient(),
+            metrics: Default::default(),
             session: Some(Rc::new(session)),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();

@@ -133,6 +133,7 @@ fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
         dispatch: fake.clone().recipient(),
         finish: fake.clone().recipient(),
         barrier: fake.recipient(),
+        metrics: Default::default(),
         session: None,
     };
     let context = Context::new();

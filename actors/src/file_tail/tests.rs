@@ -22,7 +22,8 @@ async fn a_file_that_is_replaced_is_another_portion() {
     let (mock, run) = (MockStore::default(), Run { fetcher: "f".into(), started: 1 });
     mock.add_run(&run, 0);
     let (clock, tell_end) = (Box::new(ManualClock::at(100)), oneshot::channel().0);
-    let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
+    let storage =
+        StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
     let directory = Rc::new(Directory::open(home.path()).unwrap());
     let reader = RunReader::new(directory, mock.inside().kept.runs[&run].clone());
     let shared = Rc::new(Shared::new(crate::store::ADDED_ROWS));

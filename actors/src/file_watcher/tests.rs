@@ -50,7 +50,8 @@ impl Site {
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
         let clock = Box::new(ManualClock::at(100));
         let (tell_end, _) = tokio::sync::oneshot::channel();
-        let storage = StorageActor::new(Box::new(mock.clone()), clock, tell_end).start();
+        let storage =
+            StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
         let exits = tokio::sync::mpsc::unbounded_channel().0;
         let exit_notifier = ExitNotifier { name: "the watcher", exits };
         let path = input.path.clone();

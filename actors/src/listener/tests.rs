@@ -108,6 +108,7 @@ impl Site {
             dispatch: storage.clone().recipient(),
             finish: storage.clone().recipient(),
             barrier: storage.recipient(),
+            metrics: Default::default(),
             session: None,
         };
         let exits = tokio::sync::mpsc::unbounded_channel().0;

@@ -97,6 +97,7 @@ impl Current {
 impl StorageActor {
     /// Logs an error, and ends the process's life with one that only a new process can mend.
     pub(super) fn note(&mut self, error: &StoreError) {
+        self.metrics.storage_failed(error);
         match error {
             StoreError::Fatal(_) | StoreError::Corrupt(_) => {
                 error!(%error, "Storage cannot go on.");

@@ -26,7 +26,7 @@ fn holder(worker: &str) -> LeaseHolder {
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
     let (tell_end, end) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, tell_end).start(), end)
+    (StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start(), end)
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {

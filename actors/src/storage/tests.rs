@@ -19,7 +19,7 @@ const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
 fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
     let (tell_end, end) = oneshot::channel();
     let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, tell_end).start(), end)
+    (StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start(), end)
 }
 
 fn full() -> StoreError {

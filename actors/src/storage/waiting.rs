@@ -44,6 +44,11 @@ pub(super) struct WaitQueue {
 }
 
 impl WaitQueue {
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
     /// There was nothing for this one, or it could not be answered: it stays where it was.
     fn put_back(&mut self, number: u64, waiter: Waiter) {
         self.waiters.insert(number, waiter);

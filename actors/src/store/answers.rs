@@ -117,6 +117,8 @@ pub struct Rows {
     pub pending: i64,
     pub dispatched: i64,
     pub in_flight: i64,
+    /// Of those in flight, the ones that are leased: protocol 2.
+    pub leased: i64,
     pub redelivered: i64,
 }
 
@@ -145,6 +147,7 @@ pub struct FetcherStatus {
     pub pending: i64,
     pub skipped: i64,
     pub older_runs: i64,
+    pub dead_letters: i64,
     /// Of the run's number, if that is a time.
     pub age_seconds: Option<i64>,
 }

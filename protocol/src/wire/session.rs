@@ -89,6 +89,8 @@ pub enum SessionRequest {
     Quit,
     /// Whether the daemon can reach its database.
     Health,
+    /// What the daemon counts of itself.
+    Metrics,
     /// For operators only: single tasks that are to be added, of as many lines.
     Add(Vec<Row>),
     /// For operators only: how the queue stands.
@@ -123,6 +125,34 @@ impl SessionRequest {
         matches!(self, Ask::Ready { .. } | Ask::Done { .. } | Ask::Beat(_) | Ask::Release(_))
     }
 
+    /// The first words of its lines, as [`REQUESTS`] has them, and how many lines have them.
+    pub fn words(&self) -> [Option<(&'static str, u64)>; 2] {
+        let (word, count, then) = match self {
+            Ask::Ready { .. } => ("READY", 1, false),
+            Ask::Done { then, .. } => ("DONE", 1, then.is_some()),
+            Ask::Beat(_) => ("BEAT", 1, false),
+            Ask::Release(_) => ("RELEASE", 1, false),
+            Ask::Quit => ("QUIT", 1, false),
+            Ask::Health => ("HEALTH", 1, false),
+            Ask::Metrics => ("METRICS", 1, false),
+            Ask::Add(tasks) => ("ADD", tasks.len() as u64, false),
+            Ask::Status => ("STATUS", 1, false),
+            Ask::Why(_) => ("WHY", 1, false),
+            Ask::Queue(_) => ("QUEUE", 1, false),
+            Ask::Log(_) => ("LOG", 1, false),
+            Ask::Retry(_, None) => ("RETRY", 1, false),
+            Ask::Retry(_, Some(_)) => ("RETRY-OF", 1, false),
+            Ask::Requeue(_) => ("REQUEUE", 1, false),
+            Ask::Cancel(_) => ("CANCEL", 1, false),
+            Ask::Pause { drains: true, .. } => ("DRAIN", 1, false),
+            Ask::Pause { paused: true, .. } => ("PAUSE", 1, false),
+            Ask::Pause { .. } => ("RESUME", 1, false),
+            Ask::RunFetcher(_) => ("RUN-FETCHER", 1, false),
+            Ask::AcceptInput => ("ACCEPT-INPUT", 1, false),
+        };
+        [Some((word, count)), then.then_some(("READY", 1))]
+    }
+
     /// Length of the longest line behind it, with its end, that may belong to it.
     pub(super) fn joins(&self) -> usize {
         match self {
@@ -144,7 +174,7 @@ impl SessionRequest {
 
     /// Whether only operators may ask it.
     pub fn is_of_an_operator(&self) -> bool {
-        !(self.is_of_a_worker() || matches!(self, Self::Quit | Self::Health))
+        !(self.is_of_a_worker() || matches!(self, Self::Quit | Self::Health | Self::Metrics))
     }
 }
 
@@ -232,6 +262,7 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
     ("RELEASE", "RELEASE <attempt>", |rest| Some(Ask::Release(attempt(rest?)?))),
     ("QUIT", ALONE, |rest| alone(rest, Ask::Quit)),
     ("HEALTH", ALONE, |rest| alone(rest, Ask::Health)),
+    ("METRICS", ALONE, |rest| alone(rest, Ask::Metrics)),
     ("STATUS", ALONE, |rest| alone(rest, Ask::Status)),
     ("WHY", "WHY <key>", |rest| Some(Ask::Why(key(rest?)?))),
     ("QUEUE", "QUEUE <count, 1 to 10000>", |rest| Some(Ask::Queue(count(rest?)?))),

@@ -143,6 +143,7 @@ fn good_lines_are_requests() {
         ("QUEUE 10000", Queue(10_000)),
         ("LOG 1", Log(1)),
         ("HEALTH", SessionRequest::Health),
+        ("METRICS", SessionRequest::Metrics),
         ("REQUEUE alpha", SessionRequest::Requeue(key("alpha"))),
         ("RETRY alpha", SessionRequest::Retry(key("alpha"), None)),
         ("RETRY-OF alpha @tasks", SessionRequest::Retry(key("alpha"), Some("@tasks".into()))),
@@ -153,6 +154,7 @@ fn good_lines_are_requests() {
         ("ACCEPT-INPUT", SessionRequest::AcceptInput),
         ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
     ] {
+        assert_eq!(request.words()[0], Some((line.split(' ').next().unwrap(), 1)), "{line}");
         assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
     }
 }

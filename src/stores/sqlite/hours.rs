@@ -53,6 +53,9 @@ impl AttemptEnd {
     }
 }
 
+/// Hour, fetcher and outcome.
+type Group = (i64, i64, &'static str);
+
 #[derive(Debug, Default)]
 struct Sums {
     jobs: i64,
@@ -64,8 +67,8 @@ struct Sums {
 /// What is not in the table yet.
 #[derive(Debug, Default)]
 pub(super) struct Hours {
-    /// By hour, fetcher and outcome.
-    sums: HashMap<(i64, i64, &'static str), Sums>,
+    /// Of most commits there is one.
+    sums: Vec<(Group, Sums)>,
     /// The ends themselves, until their transaction is committed.
     ends: Vec<AttemptEnd>,
     /// The last hour in which anything ended.
@@ -90,11 +93,19 @@ impl Hours {
 
     fn add(&mut self, end: &AttemptEnd, times: i64) {
         let hour = end.finished.div_euclid(HOUR_SECONDS);
-        let sums = self.sums.entry((hour, end.fetcher_id, end.outcome)).or_default();
+        let sums = self.sums_of((hour, end.fetcher_id, end.outcome));
         sums.jobs += times;
         sums.took_ms += times * end.took_ms;
         sums.revisits += times * i64::from(end.revisit_seconds.is_some());
         sums.revisit_seconds += times * end.revisit_seconds.unwrap_or(0);
+    }
+
+    fn sums_of(&mut self, group: Group) -> &mut Sums {
+        let at = self.sums.iter().rposition(|(known, _)| *known == group).unwrap_or_else(|| {
+            self.sums.push((group, Sums::default()));
+            self.sums.len() - 1
+        });
+        &mut self.sums[at].1
     }
 
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<()> {
@@ -106,7 +117,7 @@ impl Hours {
                 took_ms = took_ms + excluded.took_ms, revisits = revisits + excluded.revisits,
                 revisit_seconds = revisit_seconds + excluded.revisit_seconds";
         let mut last = self.hour;
-        for ((hour, fetcher_id, outcome), sums) in self.sums.drain() {
+        for ((hour, fetcher_id, outcome), sums) in self.sums.drain(..) {
             let Sums { jobs, took_ms, revisits, revisit_seconds } = sums;
             let values = (hour, fetcher_id, outcome, jobs, took_ms, revisits, revisit_seconds);
             connection.run(sql, values)?;

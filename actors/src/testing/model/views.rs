@@ -29,6 +29,7 @@ impl Model {
             pending: count(pending),
             dispatched: count(self.queue.len() - pending),
             in_flight: count(self.log.values().filter(|log| log.1.is_none()).count()),
+            leased: count(self.deliveries.iter().filter(|delivery| delivery.leased).count()),
             redelivered: count(again.len()),
         }
     }

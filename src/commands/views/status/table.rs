@@ -290,7 +290,7 @@ mod tests {
                 held(Some("builder-3"), 1_000_003_400),
                 held(Some("builder-3"), 1_000_003_500),
             ],
-            rows: Rows { pending: 3, dispatched: 4, in_flight: 2, redelivered: 1 },
+            rows: Rows { pending: 3, dispatched: 4, in_flight: 2, leased: 1, redelivered: 1 },
             fetchers: vec![FetcherStatus {
                 name: "repology".to_owned(),
                 run: 1_000_000_000,
@@ -299,6 +299,7 @@ mod tests {
                 pending: 3,
                 skipped: 1,
                 older_runs: 0,
+                dead_letters: 0,
                 age_seconds: Some(3_700),
             }],
             managed_fetchers: vec![FetcherRecord {

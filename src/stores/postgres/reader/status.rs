@@ -22,11 +22,11 @@ const COUNTS: &str = "WITH
     listed AS (SELECT coalesce(sum(rows), 0)::int8 AS rows FROM runs WHERE NOT deleting),
     counted AS (SELECT coalesce(sum(c.rows), 0)::int8 AS rows, coalesce(sum(pending), 0)::int8 AS pending
         FROM counts c JOIN runs USING (run) WHERE NOT deleting),
-    open AS MATERIALIZED (SELECT key_id, max(delivery_count) AS times FROM attempts WHERE finished IS NULL GROUP BY key_id)
+    open AS MATERIALIZED (SELECT key_id, max(delivery_count) AS times, count(lease) AS leases FROM attempts WHERE finished IS NULL GROUP BY key_id)
     SELECT listed.rows + counted.rows, pending,
         (SELECT count(*) FROM open JOIN log l USING (key_id) WHERE l.started IS NOT NULL AND l.finished IS NULL)
             + (SELECT count(*) FROM unended),
-        (SELECT count(*) FROM open WHERE times > 1),
+        (SELECT count(*) FROM open WHERE times > 1), (SELECT coalesce(sum(leases), 0)::int8 FROM open),
         (SELECT count(*) FROM queue WHERE dead), single_tasks, single_tasks_ended
     FROM listed, counted, state";
 
@@ -46,15 +46,17 @@ const HOLDERS: &str = "WITH open AS MATERIALIZED (SELECT * FROM attempts WHERE f
 
 /// Each fetcher's newest run, and the single tasks as one. A run's number is usually the time of its start; one that cannot
 /// be, before 2000, has no age. $1: now.
-const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, older,
+const FETCHERS: &str = "SELECT name, run, complete, rows, pending, skipped, older, dead,
         CASE WHEN run BETWEEN 946684800 AND $1::int8 THEN $1 - run END
     FROM (SELECT f.name, r.run_started AS run, r.complete, r.rows, (SELECT coalesce(sum(pending), 0)::int8 FROM counts
                 WHERE counts.run = r.run) AS pending, r.skipped, (SELECT count(*) - 1 FROM runs older
-                WHERE older.fetcher = f.fetcher AND NOT older.deleting) AS older
+                WHERE older.fetcher = f.fetcher AND NOT older.deleting) AS older,
+            (SELECT count(*) FROM queue WHERE dead AND queue.fetcher = f.fetcher) AS dead
         FROM fetchers f CROSS JOIN LATERAL (SELECT * FROM runs newest
             WHERE newest.fetcher = f.fetcher AND NOT deleting ORDER BY run_started DESC LIMIT 1) AS r
         WHERE f.fetcher <> 0
-        UNION ALL SELECT '@tasks', last.run, true, sum(rows)::int8, sum(pending)::int8, 0, 0
+        UNION ALL SELECT '@tasks', last.run, true, sum(rows)::int8, sum(pending)::int8, 0, 0,
+            (SELECT count(*) FROM queue WHERE dead AND fetcher = 0)
         FROM (SELECT max(run_started) AS run FROM queue WHERE run = 0) AS last, counts
         WHERE counts.run = 0 AND last.run IS NOT NULL GROUP BY last.run) AS shown
     ORDER BY name COLLATE \"C\"";
@@ -79,6 +81,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         dispatched: all - pending,
         in_flight: counts.get(2),
         redelivered: counts.get(3),
+        leased: counts.get(4),
     };
     let daemon = snapshot.daemon.as_ref();
     Ok(QueueStatus {
@@ -89,9 +92,9 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         paused: snapshot.is_paused,
         moved_to: snapshot.moved_to.clone(),
         rows,
-        dead_letters: counts.get(4),
-        single_tasks: counts.get(5),
-        single_tasks_ended: counts.get(6),
+        dead_letters: counts.get(5),
+        single_tasks: counts.get(6),
+        single_tasks_ended: counts.get(7),
         max_single_tasks: daemon.map(|daemon| daemon.max_tasks),
         holders: snapshot
             .rows(HOLDERS, &[&limit(HOLDERS_MAX), &snapshot.expired()], holding)
@@ -136,7 +139,8 @@ fn fetcher(row: &Row) -> FetcherStatus {
         pending: row.get(4),
         skipped: row.get(5),
         older_runs: row.get(6),
-        age_seconds: row.get(7),
+        dead_letters: row.get(7),
+        age_seconds: row.get(8),
     }
 }
 

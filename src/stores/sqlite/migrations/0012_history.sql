@@ -11,7 +11,8 @@ FROM (SELECT attempt, row_number() OVER (ORDER BY finished, attempt) AS ended,
         lag(attempt) OVER (PARTITION BY attr_path, fetcher_id, outcome IN ('done', 'expired') ORDER BY attempt) AS previous
     FROM shiftboss_attempts) AS numbered
 WHERE kept.attempt = numbered.attempt;
-CREATE UNIQUE INDEX shiftboss_ends ON shiftboss_attempts (ended);
+-- No two ends have one number: the daemon draws them. For SQLite to check that would cost each job.
+CREATE INDEX shiftboss_ends ON shiftboss_attempts (ended);
 
 -- Attempts that ended, by hour (unix time / 3600), fetcher ('': it was gone) and outcome; kept for 90 days. took_ms: how long
 -- they were out, all together. revisits: those whose key ran before, and revisit_seconds, how long that was ago at their

@@ -105,7 +105,7 @@ fn jobs_and_trouble() {
     let again = site.next(begin + 61).unwrap();
     assert_eq!(
         look(&site, begin + 61).rows,
-        Rows { pending: 0, dispatched: 2, in_flight: 2, redelivered: 1 }
+        Rows { pending: 0, dispatched: 2, in_flight: 2, leased: 0, redelivered: 1 }
     );
     site.finish(again.split(' ').next().unwrap(), begin + 120);
     assert_eq!(look(&site, begin + 120).done_last_hour, [Done { exit_code: 0, jobs: 1 }]);

@@ -24,9 +24,19 @@ use crate::stores::sqlite::snapshot;
 use crate::stores::sqlite::transfer::moved_to;
 use crate::stores::views::{HOUR_MINUTES, managed};
 
-columns!(Rows { pending, dispatched, in_flight, redelivered });
+columns!(Rows { pending, dispatched, in_flight, leased, redelivered });
 columns!(Holding { worker, key, attempt, since, lease_seconds; daemon: None });
-columns!(FetcherStatus { name, run, complete, lines, pending, skipped, older_runs, age_seconds });
+columns!(FetcherStatus {
+    name,
+    run,
+    complete,
+    lines,
+    pending,
+    skipped,
+    older_runs,
+    dead_letters,
+    age_seconds
+});
 columns!(Done { exit_code, jobs });
 columns!(RejectedFile { name, reason, since; daemon: None });
 
@@ -91,6 +101,7 @@ fn last_write(path: &Path) -> Option<UnixSeconds> {
 /// The kept counts of all runs, and the keys in flight.
 const ROWS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(rows - pending), 0),
         (SELECT count(*) FROM log INDEXED BY shiftboss_unfinished WHERE finished IS NULL),
+        (SELECT count(*) FROM shiftboss_deliveries INDEXED BY shiftboss_leased WHERE lease IS NOT NULL),
         (SELECT count(DISTINCT attr_path) FROM shiftboss_deliveries WHERE delivery_count > 1)
     FROM shiftboss_runs WHERE deleting = 0";
 /// Few rows have any expired lease.
@@ -119,6 +130,8 @@ const HOLDERS: &str = "SELECT * FROM (
 const FETCHERS: &str = "SELECT name, max(run.run_started), is_complete,
         iif(name = '@tasks', sum(rows), rows), iif(name = '@tasks', sum(pending), pending), skipped,
         iif(name = '@tasks', 0, count(*) - 1),
+        (SELECT count(*) FROM shiftboss_expired_leases AS lost
+            WHERE lost.fetcher_id = fetchers.fetcher_id AND dead_letter <> 0),
         iif(max(run.run_started) BETWEEN 946684800 AND ?1, ?1 - max(run.run_started), NULL)
     FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id)
     JOIN shiftboss_runs AS ours ON ours.fetcher_id = run.fetcher_id
@@ -168,12 +181,12 @@ fn status_of_reference(
 ) -> Result<QueueStatus> {
     let rows = "SELECT count(*) FILTER (WHERE is_dequeued = 0),
             count(*) FILTER (WHERE is_dequeued <> 0),
-            (SELECT count(*) FROM log WHERE finished IS NULL), 0 FROM queue";
+            (SELECT count(*) FROM log WHERE finished IS NULL), 0, 0 FROM queue";
     let sql = "SELECT name, max(run_started), is_complete,
             (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
                 AND fetcher_run_started = run_started),
             (SELECT count(*) FROM queue WHERE queue.fetcher_id = run.fetcher_id
-                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1,
+                AND fetcher_run_started = run_started AND is_dequeued = 0), 0, count(*) - 1, 0,
             iif(max(run_started) BETWEEN 946684800 AND ?1, ?1 - max(run_started), NULL)
         FROM fetchers JOIN fetcher_runs AS run USING (fetcher_id) GROUP BY fetcher_id ORDER BY name";
     Ok(QueueStatus {

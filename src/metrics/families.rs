@@ -1,0 +1,394 @@
+//! The families of metrics, in the text format OpenMetrics (docs/metrics.md lists them). No key, worker or exit code is a label.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
+use prometheus_client::registry::{Registry, Unit};
+use shiftboss_actors::metrics::{ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
+use shiftboss_actors::store::answers::FetcherStatus;
+
+use super::Scrape;
+
+/// Fetchers that have series of their own; the smaller ones are summed up.
+const FETCHERS_MAX: usize = 100;
+/// Fetchers that were gone when a job of theirs ended.
+const GONE_FETCHERS: &str = "(gone)";
+
+pub(super) fn text(scrape: Scrape) -> String {
+    let mut registry = Registry::with_prefix("shiftboss");
+    registry.register_collector(Box::new(scrape));
+    let mut text = String::new();
+    // A string takes all that is written to it.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut out = Writer(encoder);
+        self.daemon(&mut out)?;
+        self.queue(&mut out)?;
+        self.fetchers(&mut out)?;
+        match &self.daemon {
+            Some(daemon) => self.counted(&daemon.counted, &mut out),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A whole number as a value: exact up to 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn value(number: i64) -> f64 {
+    number as f64
+}
+
+fn unsigned(number: u64) -> f64 {
+    value(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Writes families.
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
+
+impl Writer<'_> {
+    fn gauge(&mut self, name: &str, help: &str, unit: Option<Unit>, value: f64) -> fmt::Result {
+        self.0.encode_descriptor(name, help, unit.as_ref(), Gauge)?.encode_gauge(&value)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        count(&mut self.0.encode_descriptor(name, help, None, Counter)?, value)
+    }
+
+    /// A gauge of several series; none at all without any.
+    fn gauges<'l>(
+        &mut self,
+        (name, help, unit): (&str, &str, Option<Unit>),
+        series: impl Iterator<Item = (Labels<'l>, f64)>,
+    ) -> fmt::Result {
+        let mut series = series.peekable();
+        if series.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), Gauge)?;
+        for (labels, value) in series {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn counters<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl Iterator<Item = (Labels<'l>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, Counter)?;
+        for (labels, value) in series {
+            count(&mut family.encode_family(&labels)?, value)?;
+        }
+        Ok(())
+    }
+
+    fn by_word(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        words: &ByWord,
+    ) -> fmt::Result {
+        let series =
+            words.iter().map(|(word, count)| (vec![(label, Cow::Borrowed(&**word))], *count));
+        self.counters(name, help, series)
+    }
+
+    fn histograms<'l>(
+        &mut self,
+        (name, help, unit): (&str, &str, Option<Unit>),
+        series: impl Iterator<Item = (Labels<'l>, &'l Histogram)>,
+    ) -> fmt::Result {
+        let kind = MetricType::Histogram;
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, histogram) in series {
+            histogram_of(&mut family.encode_family(&labels)?, histogram)?;
+        }
+        Ok(())
+    }
+}
+
+fn count(metric: &mut MetricEncoder<'_>, value: u64) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, f64>(&value, None)
+}
+
+fn histogram_of(metric: &mut MetricEncoder<'_>, histogram: &Histogram) -> fmt::Result {
+    let bounds = histogram.bounds.iter().copied().chain([f64::INFINITY]);
+    let ranges: Vec<(f64, u64)> = bounds.zip(histogram.counts.iter().copied()).collect();
+    let count = histogram.counts.iter().sum();
+    metric.encode_histogram::<NoLabelSet>(histogram.sum, count, &ranges, None)
+}
+
+const SECONDS: Option<Unit> = Some(Unit::Seconds);
+const BYTES: Option<Unit> = Some(Unit::Bytes);
+
+/// What there is of daemon and database as such.
+impl Scrape {
+    fn daemon(&self, out: &mut Writer<'_>) -> fmt::Result {
+        out.gauge("up", "Whether a daemon runs and answers.", None, self.is_up.into())?;
+        let took = self.took.as_secs_f64();
+        out.gauge("scrape_duration", "How long these were gathered.", SECONDS, took)?;
+        if let Some([database, log]) = self.files {
+            let help = "The database's file.";
+            out.gauge("database", help, BYTES, unsigned(database))?;
+            out.gauge("wal", "The database's write-ahead log.", BYTES, unsigned(log))?;
+        }
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        let version = ("version", Cow::Borrowed(&*daemon.version));
+        let sqlite = ("sqlite", Cow::Borrowed(rusqlite::version()));
+        let build = std::iter::once((vec![version, sqlite], 1.0));
+        out.gauges(("build_info", "The daemon's version, and SQLite's.", None), build)?;
+        let started = unsigned(daemon.started);
+        out.gauge("daemon_start_timestamp", "When the daemon started.", SECONDS, started)?;
+        let Some(usage) = daemon.usage else {
+            return Ok(());
+        };
+        let resident = unsigned(usage.resident_bytes);
+        out.gauge("daemon_resident_memory", "Memory of the daemon.", BYTES, resident)?;
+        let help = "Processor time of the daemon.";
+        let mut cpu = out.0.encode_descriptor("daemon_cpu", help, SECONDS.as_ref(), Counter)?;
+        cpu.encode_counter::<NoLabelSet, _, f64>(&usage.cpu_seconds, None)
+    }
+
+    fn queue(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let Self { queue, now, .. } = self;
+        out.gauge("paused", "Whether nothing is handed out.", None, queue.paused.into())?;
+        let is_lost = queue.directory_lost_since.is_some().into();
+        out.gauge("input_directory_lost", "Whether the input directory is gone.", None, is_lost)?;
+        let rejected = queue.rejected_files.len() as u64;
+        out.gauge("rejected_files", "Input files that are left out.", None, unsigned(rejected))?;
+        let protocols =
+            [("classic", queue.rows.in_flight - queue.rows.leased), ("2", queue.rows.leased)];
+        let in_flight = protocols.into_iter().map(|(protocol, jobs)| {
+            (vec![("protocol", Cow::Borrowed(protocol))], value(jobs.max(0)))
+        });
+        out.gauges(("in_flight_jobs", "Jobs that are out.", None), in_flight)?;
+        let since = |then: Option<i64>| then.map_or(0.0, |then| value((now - then).max(0)));
+        let longest = queue.longest_wait.as_ref().and_then(|waiting| waiting.last_started);
+        let help =
+            "Since the last start of the key that ran before and waits longest; 0: none waits.";
+        out.gauge("oldest_wait", help, SECONDS, since(longest))?;
+        let oldest = queue.holders.first().map(|held| held.since);
+        let help = "Since the hand-out of the job that is out longest; 0: none is.";
+        out.gauge("oldest_in_flight", help, SECONDS, since(oldest))
+    }
+
+    /// What the daemon counts.
+    fn counted(&self, counted: &Counted, out: &mut Writer<'_>) -> fmt::Result {
+        let now = [
+            ("connections", "Connections of workers and operators.", counted.connections),
+            ("waiting_requests", "Workers that wait for a job.", counted.waiting_requests),
+        ];
+        for (name, help, number) in now {
+            out.gauge(name, help, None, unsigned(number))?;
+        }
+        let since_start = [
+            ("connections_opened", "Connections that were accepted.", counted.connections_opened),
+            ("connections_refused", "Connections beyond the limit.", counted.connections_refused),
+            ("stale_results", "Results of attempts that were over.", counted.stale_results),
+        ];
+        for (name, help, number) in since_start {
+            out.counter(name, help, number)?;
+        }
+        out.by_word("requests", "Requests, by their first word.", "request", &counted.requests)?;
+        let (name, help) = ("request_errors", "Requests that were refused.");
+        out.by_word(name, help, "code", &counted.request_errors)?;
+        let (name, help) = ("storage_errors", "Requests to the database that failed.");
+        out.by_word(name, help, "kind", &counted.storage_errors)?;
+        let (name, help) = ("leases_expired", "Leases of protocol 2 that expired.");
+        out.by_word(name, help, "result", &counted.leases_expired)?;
+        if let Some(last) = counted.last_job_end {
+            let help = "When a job was done last.";
+            out.gauge("last_job_end_timestamp", help, SECONDS, value(last))?;
+        }
+        let commits = std::iter::once((Vec::new(), &counted.commit_seconds));
+        out.histograms(("commit_duration", "How long commits took.", SECONDS), commits)?;
+        let commits = std::iter::once((Vec::new(), &counted.commit_mutations));
+        out.histograms(("commit_mutations", "Requests that shared a commit.", None), commits)
+    }
+}
+
+/// What there is of each fetcher.
+impl Scrape {
+    fn fetchers(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let named = self.named();
+        self.lists(&named, out)?;
+        self.managed(&named, out)?;
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        let mut jobs: BTreeMap<&str, FetcherJobs> = BTreeMap::new();
+        for (name, ended) in &daemon.counted.fetchers {
+            jobs.entry(label(&named, name)).or_default().merge(ended);
+        }
+        let outcomes = jobs.iter().flat_map(|(name, jobs)| {
+            jobs.outcomes.iter().map(|(outcome, count)| {
+                (vec![fetcher(name), ("outcome", Cow::Borrowed(&**outcome))], *count)
+            })
+        });
+        out.counters("jobs", "Attempts that ended.", outcomes)?;
+        let took = jobs.iter().map(|(name, jobs)| (vec![fetcher(name)], &jobs.job_seconds));
+        out.histograms(("job_duration", "How long jobs took that were done.", SECONDS), took)?;
+        let revisits = jobs.iter().map(|(name, jobs)| (vec![fetcher(name)], &jobs.revisit_seconds));
+        let help = "Between two starts of a key: the cycle time.";
+        out.histograms(("revisit_interval", help, SECONDS), revisits)
+    }
+
+    /// The largest fetchers, by lines and by jobs.
+    fn named(&self) -> BTreeSet<&str> {
+        let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
+        for list in &self.queue.fetchers {
+            sizes.insert(&list.name, list.lines.max(0).cast_unsigned());
+        }
+        for (name, jobs) in self.daemon.iter().flat_map(|daemon| &daemon.counted.fetchers) {
+            let size = sizes.entry(name).or_default();
+            *size = (*size).max(jobs.outcomes.values().sum());
+        }
+        let mut largest: Vec<(&str, u64)> = sizes.into_iter().collect();
+        largest.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+        largest.into_iter().take(FETCHERS_MAX).map(|(name, _)| name).collect()
+    }
+
+    fn lists(&self, named: &BTreeSet<&str>, out: &mut Writer<'_>) -> fmt::Result {
+        type Count = fn(&FetcherStatus) -> i64;
+        let sums = |count: Count| {
+            let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+            for list in &self.queue.fetchers {
+                *sums.entry(label(named, &list.name)).or_default() += count(list);
+            }
+            sums
+        };
+        let statuses: [(&str, Count); 2] =
+            [("waiting", |list| list.pending), ("dead_letter", |list| list.dead_letters)];
+        let tasks = statuses.into_iter().flat_map(|(status, count)| {
+            let series = move |(name, tasks)| {
+                (vec![fetcher(name), ("status", Cow::Borrowed(status))], value(tasks))
+            };
+            sums(count).into_iter().map(series)
+        });
+        out.gauges(("tasks", "Tasks of newest lists, by status.", None), tasks)?;
+        let lists: [(&str, &str, Count); 2] = [
+            ("fetcher_list_lines", "Lines of the newest list.", |list| list.lines),
+            ("fetcher_skipped_lines", "Faulty lines of the newest list.", |list| list.skipped),
+        ];
+        for (name, help, count) in lists {
+            let series = sums(count).into_iter();
+            let series = series.map(|(name, lines)| (vec![fetcher(name)], value(lines)));
+            out.gauges((name, help, None), series)?;
+        }
+        let made = self.queue.fetchers.iter().filter_map(|list| {
+            let is_named = list.age_seconds.is_some() && named.contains(&*list.name);
+            is_named.then(|| (vec![fetcher(&list.name)], value(list.run)))
+        });
+        out.gauges(("fetcher_list_timestamp", "When the newest list was begun.", SECONDS), made)
+    }
+
+    /// The runs of fetchers that the daemon runs itself.
+    fn managed(&self, named: &BTreeSet<&str>, out: &mut Writer<'_>) -> fmt::Result {
+        let runs: Vec<_> = self
+            .queue
+            .managed_fetchers
+            .iter()
+            .filter(|record| named.len() < FETCHERS_MAX || named.contains(&*record.name))
+            .filter_map(|record| Some((vec![fetcher(&record.name)], record.last_run.as_ref()?)))
+            .collect();
+        let each = |value: fn(&shiftboss_actors::store::EndedRun) -> f64| {
+            runs.iter().map(move |(labels, run)| (labels.clone(), value(run)))
+        };
+        let success = each(|run| f64::from(run.exit_code == 0));
+        out.gauges(
+            ("fetcher_last_run_success", "Whether the last run made a list.", None),
+            success,
+        )?;
+        let ended = each(|run| value(run.ended));
+        out.gauges(("fetcher_last_run_timestamp", "When the last run ended.", SECONDS), ended)?;
+        let took = each(|run| value((run.ended - run.started).max(0)));
+        out.gauges(("fetcher_last_run_duration", "How long the last run took.", SECONDS), took)
+    }
+}
+
+/// As whom a fetcher is counted.
+fn label<'a>(named: &BTreeSet<&'a str>, name: &'a str) -> &'a str {
+    match name {
+        "" => GONE_FETCHERS,
+        name if named.contains(name) => name,
+        _ => OTHER_FETCHERS,
+    }
+}
+
+fn fetcher(name: &str) -> (&'static str, Cow<'_, str>) {
+    ("fetcher", Cow::Borrowed(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shiftboss_actors::live::DaemonMetrics;
+    use shiftboss_actors::store::answers::QueueStatus;
+
+    use super::*;
+
+    /// Of a thousand fetchers the largest hundred are named, by lines or by jobs, and the others are one.
+    #[test]
+    fn the_smallest_fetchers_are_summed_up() {
+        let list = |number: i64| FetcherStatus {
+            name: format!("f{number}"),
+            run: 1_700_000_000 + number,
+            complete: true,
+            lines: number,
+            pending: 1,
+            skipped: 0,
+            older_runs: 0,
+            dead_letters: 0,
+            age_seconds: Some(1),
+        };
+        let jobs = |count| FetcherJobs {
+            outcomes: ByWord::from([("success".into(), count)]),
+            ..FetcherJobs::default()
+        };
+        let counted = Counted {
+            fetchers: [("f1".into(), jobs(5_000)), ("f2".into(), jobs(7)), ("".into(), jobs(3))]
+                .into(),
+            ..Counted::default()
+        };
+        let daemon = DaemonMetrics { version: "1".to_owned(), started: 0, usage: None, counted };
+        let fetchers = (1..=1_000).map(list).collect();
+        let text = text(Scrape {
+            now: 1_700_002_000,
+            queue: QueueStatus { fetchers, ..QueueStatus::default() },
+            is_up: true,
+            daemon: Some(daemon),
+            files: None,
+            took: Duration::ZERO,
+        });
+        for line in [
+            "shiftboss_tasks{fetcher=\"(other)\",status=\"waiting\"} 900.0",
+            "shiftboss_tasks{fetcher=\"f1\",status=\"waiting\"} 1.0",
+            "shiftboss_fetcher_list_timestamp_seconds{fetcher=\"f902\"} 1700000902.0",
+            "shiftboss_jobs_total{fetcher=\"f1\",outcome=\"success\"} 5000",
+            "shiftboss_jobs_total{fetcher=\"(other)\",outcome=\"success\"} 7",
+            "shiftboss_jobs_total{fetcher=\"(gone)\",outcome=\"success\"} 3",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} of {text}");
+        }
+        let is_of_tasks =
+            |line: &&str| line.starts_with("shiftboss_tasks{") && line.contains("waiting");
+        assert_eq!(text.lines().filter(is_of_tasks).count(), FETCHERS_MAX + 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! Metrics of a queue and its daemon, for `shiftboss metrics` and the page's `/metrics`: what is measured. How it is written is
+//! in [`families`].
+//!
+//! The database tells how the queue is, whether or not a daemon runs; the daemon what it counts of itself. Neither is asked
+//! for anything that grows with the queue.
+
+mod families;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::DaemonMetrics;
+use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_protocol::model::UnixSeconds;
+
+use crate::client::Session;
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockState;
+use crate::target::{self, Target};
+
+/// How long the daemon may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The policy of a daemon that speaks the classic protocol alone.
+const CLASSIC: &str = "classic";
+
+/// What was measured at one time.
+#[derive(Debug)]
+pub struct Scrape {
+    now: UnixSeconds,
+    queue: QueueStatus,
+    /// A daemon runs, and answers, or cannot be asked by us.
+    is_up: bool,
+    /// `None`: none runs, or it tells us nothing.
+    daemon: Option<DaemonMetrics>,
+    /// Bytes of the database's file and of its log; none of a database on a server.
+    files: Option<[u64; 2]>,
+    took: Duration,
+}
+
+impl Scrape {
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn take(target: &Target) -> Result<Self, Failure> {
+        let begun = Instant::now();
+        let queue = target::ask(&target.database, |reader, now| reader.status(now))?;
+        let is_classic = queue.policy.as_deref() == Some(CLASSIC);
+        let (is_up, daemon) = match &target.daemon {
+            LockState::By(_) if is_classic => (true, None),
+            LockState::By(daemon) => ask(&daemon.socket),
+            LockState::Free | LockState::Unknown(_) => (false, None),
+        };
+        let files = target.database.file().map(|path| {
+            let mut log = path.as_os_str().to_owned();
+            log.push("-wal");
+            let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
+            [size(path), size(log.as_ref())]
+        });
+        let now = SystemClock.now();
+        Ok(Self { now, queue, is_up, daemon, files, took: begun.elapsed() })
+    }
+
+    /// As OpenMetrics text, version 1.0.
+    pub fn text(self) -> String {
+        families::text(self)
+    }
+}
+
+/// Whether a daemon answers, and what. One that we may not ask is taken to be well; and an older one knows no such request.
+fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
+    let answered = Session::begin(socket, "metrics", "METRICS\n", PATIENCE)
+        .and_then(|mut session| session.answer());
+    match answered {
+        Ok(answer) => (true, serde_json::from_value(answer.object).ok()),
+        Err(failure) => {
+            (matches!(failure.code(), ExitCode::Denied | ExitCode::Configuration), None)
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What this process uses, for the daemon's answer to `METRICS`.
+
+use std::fs;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use shiftboss_actors::live::ProcessUsage;
+
+/// `None`: the system does not tell.
+pub fn own() -> Option<ProcessUsage> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    let cpu = usage.user_time() + usage.system_time();
+    // Exact up to 2^53 microseconds, 285 years.
+    #[allow(clippy::cast_precision_loss)]
+    let cpu_seconds = cpu.num_microseconds() as f64 / 1e6;
+    Some(ProcessUsage { resident_bytes: resident(&status()?)?, cpu_seconds })
+}
+
+fn status() -> Option<String> {
+    fs::read_to_string("/proc/self/status").ok()
+}
+
+/// The line of the memory that is resident, in KiB.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read() {
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    1536 kB\nThreads:\t1\n"), Some(1_572_864));
+        assert_eq!(resident("Name:\tx\n"), None);
+        let own = own().unwrap();
+        assert!(own.resident_bytes > 1_000_000 && own.cpu_seconds >= 0.0);
+    }
+}

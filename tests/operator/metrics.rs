@@ -1,0 +1,160 @@
+//! `shiftboss metrics`: the families that docs/metrics.md lists, counts that are true, names of all kinds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::random::Random;
+use crate::common::{Client, Site, wait_until};
+
+const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
+/// Those of fetchers that the daemon runs itself.
+const MANAGED: &str = "fetcher_last_run_";
+const TARGET: &[&str] = &["metrics", "state.db"];
+
+/// What the program prints.
+fn metrics(site: &Site) -> String {
+    let output = site.run(TARGET);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), &*errors), (Some(0), ""));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    text
+}
+
+/// Each family's name, type and unit.
+fn families(text: &str) -> BTreeSet<String> {
+    let mut families: BTreeMap<&str, [&str; 2]> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["#", "TYPE", name, kind] => families.entry(name).or_default()[0] = kind,
+            ["#", "UNIT", name, unit] => families.entry(name).or_default()[1] = unit,
+            _ => {}
+        }
+    }
+    let line = |(name, [kind, unit]): (&str, [&str; 2])| {
+        format!("{}|{kind}|{unit}", name.strip_prefix("shiftboss_").unwrap())
+    };
+    families.into_iter().map(line).collect()
+}
+
+/// The same of the document; its words of those that the database tells begin with `d`.
+fn documented(of_database_alone: bool) -> BTreeSet<String> {
+    let rows = DOCUMENTED.lines().filter(|line| line.starts_with("| `"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let is_of_database = cells[5] == "d" || cells[5].starts_with("d: ");
+        let family = format!("{}|{}|{}", cells[1].trim_matches('`'), cells[2], cells[3]);
+        (is_of_database || !of_database_alone).then_some(family)
+    };
+    rows.filter_map(row).filter(|family| !family.starts_with(MANAGED)).collect()
+}
+
+/// The value of a series; none counts as nothing.
+fn series(text: &str, name: &str) -> f64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.map_or(0.0, |value| value.parse().unwrap())
+}
+
+/// Names, types and units are those of the document, with a daemon and without.
+#[test]
+fn the_families_are_as_documented() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.deliver("f", 1_700_000_000, "alpha 1\nbravo 2\n");
+    site.wait_count(2);
+    let mut worker = Client::connect(&site);
+    assert!(worker.ask("HELLO 2 w").starts_with("HELLO"));
+    let job = worker.ask("READY");
+    let attempt = job.split(' ').nth(1).unwrap();
+    assert_eq!(worker.ask(&format!("DONE {attempt} 0")), "OK\n");
+    wait_until("the end is counted", || {
+        series(&metrics(&site), "shiftboss_jobs_total{fetcher=\"f\",outcome=\"success\"}") == 1.0
+    });
+    let text = metrics(&site);
+    assert_eq!(families(&text), documented(false));
+    assert_eq!(series(&text, "shiftboss_up"), 1.0);
+    assert_eq!(series(&text, "shiftboss_requests_total{request=\"DONE\"}"), 1.0);
+    assert_eq!(series(&text, "shiftboss_tasks{fetcher=\"f\",status=\"waiting\"}"), 1.0);
+    assert_eq!(series(&text, "shiftboss_connections"), 2.0);
+    assert_eq!(series(&text, "shiftboss_job_duration_seconds_count{fetcher=\"f\"}"), 1.0);
+    let list = "shiftboss_fetcher_list_timestamp_seconds{fetcher=\"f\"}";
+    assert_eq!(series(&text, list), 1_700_000_000.0);
+    daemon.stop();
+    let text = metrics(&site);
+    assert_eq!((families(&text), series(&text, "shiftboss_up")), (documented(true), 0.0));
+}
+
+/// A daemon under `--classic` counts nothing for others; it is up all the same.
+#[test]
+fn a_classic_daemon_is_up() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--classic"]);
+    site.deliver("f", 1_700_000_000, "alpha 1\n");
+    site.wait_count(1);
+    let text = metrics(&site);
+    assert_eq!((families(&text), series(&text, "shiftboss_up")), (documented(true), 1.0));
+}
+
+/// Ten thousand jobs of workers that finish, fail, give back, or vanish: each is counted as it ended.
+#[test]
+fn counters_are_what_happened() {
+    const JOBS: usize = 10_000;
+    let site = Site::new();
+    let _daemon = site.start_with(&["--durability", "process"]);
+    let lines: String = (0..JOBS).map(|number| format!("key{number} x\n")).collect();
+    site.deliver("f", 1, lines);
+    site.wait_count(JOBS);
+    let mut random = Random::seeded();
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    let greeted = |lease: &str| {
+        let mut client = Client::connect(&site);
+        assert!(client.ask(&format!("HELLO 2 w {lease}")).starts_with("HELLO"));
+        client
+    };
+    let mut worker = greeted("600");
+    for _ in 0..JOBS {
+        // A connection that is dropped with its job leaves it to its lease.
+        let vanishes = random.below(500) == 0;
+        let mut short = vanishes.then(|| greeted("1"));
+        let client = short.as_mut().unwrap_or(&mut worker);
+        let job = client.ask("READY");
+        let attempt = job.split(' ').nth(1).unwrap().to_owned();
+        let (outcome, answer) = match random.below(10) {
+            _ if vanishes => ("expired", None),
+            0 => ("released", Some(format!("RELEASE {attempt}"))),
+            1 => ("failure", Some(format!("DONE {attempt} 7"))),
+            2 => ("timeout", Some(format!("DONE {attempt} 124"))),
+            _ => ("success", Some(format!("DONE {attempt} 0"))),
+        };
+        if let Some(answer) = answer {
+            assert_eq!(client.ask(&answer), "OK\n");
+        }
+        *counts.entry(outcome).or_default() += 1;
+    }
+    let expired = counts["expired"];
+    wait_until("all leases have expired", || {
+        let requeued = "shiftboss_leases_expired_total{result=\"requeued\"}";
+        series(&metrics(&site), requeued) == f64::from(expired)
+    });
+    let text = metrics(&site);
+    for (outcome, count) in counts {
+        let name = format!("shiftboss_jobs_total{{fetcher=\"f\",outcome=\"{outcome}\"}}");
+        assert_eq!(series(&text, &name), f64::from(count), "{outcome}");
+    }
+    let stats = site.run(&["stats", "state.db", "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    let summed = stats["groups"][0]["expired"].as_u64().unwrap();
+    assert_eq!(summed, u64::from(expired));
+}
+
+/// Names that would break a line are escaped.
+#[test]
+fn names_of_all_kinds() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.deliver("a\"b\\c {x=1} \u{202e}", 1, "alpha 1\nbravo 2\n");
+    site.wait_count(2);
+    let text = metrics(&site);
+    let hostile = "shiftboss_tasks{fetcher=\"a\\\"b\\\\c {x=1} \u{202e}\",status=\"waiting\"}";
+    assert_eq!(series(&text, hostile), 2.0, "{text}");
+}
