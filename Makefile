@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
+.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-prometheus test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -35,6 +35,10 @@ test-postgres: ## Run the tests on PostgreSQL
 # Installs Debian's RabbitMQ where it is missing, and starts a broker of its own; SHIFTBOSS_TEST_BROKER names another.
 test-broker: ## Run the tests of relays on a RabbitMQ broker
 	tests/broker.sh
+
+# Installs Debian's Prometheus where it is missing.
+test-prometheus: ## Have Prometheus read the metrics, and check the alert rules
+	tests/prometheus.sh
 
 test-sqlite: ## Run the daemon's tests on the program without PostgreSQL and RabbitMQ
 	cargo nextest run --locked -p shiftboss --no-default-features --test daemon

@@ -9,6 +9,8 @@ mod relay;
 mod serve;
 mod spool;
 mod views;
+#[cfg(feature = "web")]
+mod web;
 mod work;
 
 use std::ffi::OsString;
@@ -38,6 +40,8 @@ pub use spool::{
     SpoolVerb, TakeArguments,
 };
 pub use views::{View, ViewArguments};
+#[cfg(feature = "web")]
+pub use web::WebArguments;
 pub use work::WorkArguments;
 
 /// Hands out recurring work, longest-waiting first.
@@ -76,6 +80,12 @@ pub enum Command {
     /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
     /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
     Relay(Box<RelayArguments>),
+    /// Serve metrics and health over HTTP
+    ///
+    /// A process of its own, which reads the database as `status` does, and asks the daemon on its socket. It works while the
+    /// daemon is stopped. /metrics is for Prometheus, /healthz says whether the daemon can reach its database.
+    #[cfg(feature = "web")]
+    Web(WebArguments),
     /// Look at a message broker: its queues, and the messages that were refused
     Broker(BrokerArguments),
     #[command(flatten)]

@@ -46,4 +46,6 @@ mod target;
 mod terminal;
 mod text;
 pub mod url;
+#[cfg(feature = "web")]
+mod web;
 mod worker;

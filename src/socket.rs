@@ -158,6 +158,16 @@ fn check_free(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// A new socket, in the place of one on which nobody answers. It stays when its process ends.
+#[cfg(feature = "web")]
+pub fn listen_at(path: &Path, mode: u32) -> Result<StdListener, Failure> {
+    check_free(path)?;
+    if path.symlink_metadata().is_ok() {
+        std::fs::remove_file(path).map_err(|error| cannot("replace", path, &error))?;
+    }
+    bind_with_mode(path, mode).map_err(|error| cannot("listen on", path, &error))
+}
+
 /// As a start looks at the path, whether or not a daemon listens there now, and where this user may look.
 pub fn check_free_or_ours(path: &Path) -> Result<(), Failure> {
     match std::fs::symlink_metadata(path) {

@@ -20,21 +20,9 @@ programs() {
     server=$(command -v rabbitmq-server) && dirname "$server"
 }
 
-# Debian's package starts a broker of the system, unless it is kept from doing so.
 install() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null ||
+    sh tests/install.sh rabbitmq-server ||
         fail "there is no RabbitMQ: install its server, version 3.10 or newer (Debian: rabbitmq-server), or set SHIFTBOSS_TEST_BROKER"
-    policy=/usr/sbin/policy-rc.d made=
-    if [ ! -e $policy ]; then
-        made=$policy
-        trap 'rm -f "$made"' EXIT
-        printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy
-    fi
-    export DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1
-    (apt-get install -y --no-install-recommends rabbitmq-server ||
-        { apt-get update && apt-get install -y --no-install-recommends rabbitmq-server; }) >&2
-    trap - EXIT
-    [ -z "$made" ] || rm -f "$made"
 }
 
 # A port of the loopback that nobody has.

@@ -10,6 +10,7 @@
 mod company;
 mod gathered;
 mod handlers;
+mod housekeeping;
 mod leases;
 pub mod messages;
 mod outages;
@@ -39,6 +40,7 @@ use crate::store::{
 };
 use company::Company;
 use gathered::{Gathered, Replies};
+use housekeeping::Housekeeping;
 use leases::LeaseClock;
 use outages::Outages;
 use reply::{Deferred, Reply, deferred};
@@ -49,10 +51,6 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence; documented as
 /// a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
-/// Without a commit for this long the main file is brought up to date (spec 6: a second).
-const IDLE_AFTER: Duration = Duration::from_millis(400);
-/// Even a busy store is maintained this often: its files may have vanished.
-const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 
 pub struct StorageActor {
     /// `None`: it is at work.
@@ -90,14 +88,6 @@ struct RunsChange {
     asked: Option<Reply<()>>,
 }
 
-/// When the main file is to be brought up to date.
-struct Housekeeping {
-    /// Commits were made since it was last up to date.
-    dirty: bool,
-    last_commit: Instant,
-    last_maintained: Instant,
-}
-
 impl StorageActor {
     /// Takes the store over. `end` learns when the store cannot go on, and when an operator asked for a drain and
     /// no job is in flight any more.
@@ -107,7 +97,6 @@ impl StorageActor {
         metrics: Arc<Metrics>,
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
-        let now = Instant::now();
         let is_remote = store.is_remote();
         Self {
             is_remote,
@@ -118,7 +107,7 @@ impl StorageActor {
             metrics,
             flushing: false,
             lingering: false,
-            housekeeping: Housekeeping { dirty: true, last_commit: now, last_maintained: now },
+            housekeeping: Housekeeping::new(),
             outages: Outages::new(is_remote),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
@@ -373,19 +362,6 @@ impl RunsChange {
             self.happened = false;
             asked.send(());
         }
-    }
-}
-
-impl Housekeeping {
-    fn committed(&mut self) {
-        self.dirty = true;
-        self.last_commit = Instant::now();
-    }
-
-    /// Whether it is time: `Some(true)`, because nothing happens.
-    fn due(&self) -> Option<bool> {
-        let is_idle = self.dirty && self.last_commit.elapsed() >= IDLE_AFTER;
-        (is_idle || self.last_maintained.elapsed() >= MAINTAIN_EVERY).then_some(is_idle)
     }
 }
 

@@ -14,7 +14,6 @@ use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
 use crate::protocol::{Outcome, Protocol};
-use crate::report::median;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -176,4 +175,12 @@ pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
             other => return other,
         }
     }
+}
+
+/// The one in the middle; zero of none.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }

@@ -116,14 +116,6 @@ pub fn beanstalkd_version() -> Option<String> {
     Some(String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// The one in the middle; zero of none.
-#[must_use]
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
 /// A duration as people read it.
 #[must_use]
 pub fn ms(time: Duration) -> String {

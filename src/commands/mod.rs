@@ -31,6 +31,8 @@ use crate::logging::{self, LogFormat};
 use crate::stores::{self, Database};
 use crate::target::{Target, move_up, socket};
 use crate::text;
+#[cfg(feature = "web")]
+use crate::web;
 
 pub fn run(command: Command) -> Result<(), Failure> {
     if matches!(command, Command::Serve(_) | Command::Relay(_)) {
@@ -41,6 +43,11 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Relay(typed) => relay::run((*typed).try_into()?),
+        #[cfg(feature = "web")]
+        Command::Web(typed) => {
+            logging::start(LogFormat::Auto, &typed.log_level)?;
+            web::run(typed.try_into()?)
+        }
         Command::Broker(typed) => broker::run(typed.verb),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
         Command::Check { database: Some(database), .. } => {

@@ -20,9 +20,9 @@ use crate::lock::LockState;
 use crate::target::{self, Target};
 
 /// How long the daemon may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The policy of a daemon that speaks the classic protocol alone.
-const CLASSIC: &str = "classic";
+pub const CLASSIC: &str = "classic";
 
 /// What was measured at one time.
 #[derive(Debug)]

@@ -6,6 +6,10 @@ mod cli;
 mod common;
 mod metrics;
 mod orders;
+#[cfg(feature = "web")]
+mod prometheus;
 mod status;
 mod targets;
 mod views;
+#[cfg(feature = "web")]
+mod web;

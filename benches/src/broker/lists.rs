@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::bare;
 use super::installation::Installation;
 use super::{Stage, figure};
-use crate::report::{Figure, median, per_second};
+use crate::load::median;
+use crate::report::{Figure, per_second};
 use crate::servers::{Server, new_home, write_list};
 
 /// The bare loop's rows, as a multiple of the list's: it is faster.

@@ -8,7 +8,8 @@ use super::graphile::Graphile;
 use super::queue::Queue;
 use super::{Stage, figure};
 use crate::load::Load;
-use crate::report::{Figure, measured, median, ms, per_second};
+use crate::load::median;
+use crate::report::{Figure, measured, ms, per_second};
 
 /// Daemons, and the workers of each.
 const OURS: [(usize, usize); 5] = [(1, 1), (1, 16), (2, 16), (1, 64), (2, 64)];

@@ -6,7 +6,8 @@ use std::time::Instant;
 use shiftboss_spool::{Durability, Limits, Order};
 
 use super::{Place, REFERENCE, Setting, failed, fill, micros, queue, rate, row};
-use crate::report::{Figure, median};
+use crate::load::median;
+use crate::report::Figure;
 
 /// Takes from each queue; the first, which lists the queue, is shown apart.
 const TAKES: usize = 90;

@@ -6,7 +6,8 @@ use shiftboss_spool::{Durability, EntryName, Item, QueueName, Spool, time_ordere
 
 use super::bare::Bare;
 use super::{Place, REFERENCE, Setting, both, data_only, failed, fill, queue, rate, row};
-use crate::report::{Figure, median};
+use crate::load::median;
+use crate::report::Figure;
 
 /// Operations of one kind in a round; and entries of a batch.
 const OPERATIONS: usize = 100;

@@ -14,6 +14,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{classify, in_words, unconnected};
+use super::password::port;
 use super::{password, tls};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::database::SCHEMES;
@@ -136,12 +137,6 @@ fn places(config: &Config) -> String {
     let addresses = config.get_hostaddrs().iter().enumerate();
     let addresses = addresses.map(|(at, address)| format!("{address}:{}", port(config, at)));
     names.chain(addresses).collect::<Vec<_>>().join(", ")
-}
-
-/// The port of the host at this place in the URL.
-pub(super) fn port(config: &Config, at: usize) -> u16 {
-    let ports = config.get_ports();
-    ports.get(at).or(ports.first()).copied().unwrap_or(5432)
 }
 
 /// The server cuts names of connections, and alters what is not ASCII: what would not stay as it is gets a digest.

@@ -10,8 +10,6 @@ use std::path::Path;
 
 use tokio_postgres::config::{Config, Host};
 
-use super::connection::port;
-
 /// Others may not read a file of passwords.
 const OTHERS: u32 = 0o077;
 /// How a socket's directory may be named in the file, beside its path.
@@ -52,6 +50,12 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
     Ok(Some(text))
+}
+
+/// The port of the host at this place in the URL.
+pub(super) fn port(config: &Config, at: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(at).or(ports.first()).copied().unwrap_or(5432)
 }
 
 /// The password of the first line that fits: host:port:database:user:password, * for any.

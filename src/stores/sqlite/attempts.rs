@@ -15,8 +15,10 @@ use super::session::Session;
 /// How an attempt ended: its name in the table, and the exit code.
 pub(super) type Outcome = (&'static str, Option<i64>);
 
+const DONE: &str = "done";
+
 pub(super) fn done(exit_code: i64) -> Outcome {
-    ("done", Some(exit_code))
+    (DONE, Some(exit_code))
 }
 /// The worker gave the job back.
 pub(super) const RELEASED: Outcome = ("released", None);
@@ -86,23 +88,45 @@ impl Session<'_> {
         finished: i64,
     ) -> Result<()> {
         let number = self.queue.counters.next_end(self.connection)?;
-        self.queue.counters.hours.count(AttemptEnd::of(delivery, (outcome, exit_code), finished));
+        let took_ms = delivery.took_ms();
+        let end = AttemptEnd::of(delivery, (outcome, exit_code), finished, took_ms);
+        self.queue.counters.hours.count(end);
+        let Delivery { attempt, previous, fetcher_id, run_started, started, .. } = *delivery;
+        if outcome == DONE && delivery.worker.is_none() {
+            // The usual end. SQLite copies each text that is bound.
+            let sql = "INSERT INTO shiftboss_attempts (attempt, ended, previous, attr_path,
+                    fetcher_id, run_started, started, finished, outcome, exit_code, took_ms)
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'done', ?9, ?10)";
+            let ended = (
+                attempt,
+                number,
+                previous,
+                key,
+                fetcher_id,
+                run_started,
+                started,
+                finished,
+                exit_code,
+                took_ms,
+            );
+            return self.run(sql, ended);
+        }
         let sql = "INSERT INTO shiftboss_attempts (attempt, ended, previous, attr_path, fetcher_id,
                 run_started, worker, started, finished, outcome, exit_code, took_ms)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let ended = (
-            delivery.attempt,
+            attempt,
             number,
-            delivery.previous,
+            previous,
             key,
-            delivery.fetcher_id,
-            delivery.run_started,
+            fetcher_id,
+            run_started,
             &delivery.worker,
-            delivery.started,
+            started,
             finished,
             outcome,
             exit_code,
-            delivery.took_ms(),
+            took_ms,
         );
         self.run(sql, ended)
     }

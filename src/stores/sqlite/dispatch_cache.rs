@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use super::candidates::Next;
@@ -34,9 +35,9 @@ pub(super) struct DispatchCache {
     second: UnixSeconds,
     /// Keys that were taken since they were looked up.
     taken: usize,
-    plain: HashMap<String, PlainDelivery>,
+    plain: HashMap<String, PlainDelivery, RandomState>,
     /// The keys of those that are leased, by their attempts.
-    leased: HashMap<i64, String>,
+    leased: HashMap<i64, String, RandomState>,
     /// Up to this log row, by start and rowid, no row of the queue records a dispatch that nobody ended. It outlives
     /// what others write, for their triggers move the record. `None`: no log row was looked at.
     pub(super) expired: Option<(i64, i64)>,

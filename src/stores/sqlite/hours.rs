@@ -37,6 +37,7 @@ impl AttemptEnd {
         delivery: &Delivery,
         (outcome, exit_code): Outcome,
         finished: UnixSeconds,
+        took_ms: Option<i64>,
     ) -> Self {
         let started = delivery.started;
         // Wall clocks step.
@@ -45,7 +46,7 @@ impl AttemptEnd {
             fetcher_id: delivery.fetcher_id,
             outcome: exit_code.map_or(outcome, of_code),
             finished,
-            took_ms: delivery.took_ms().unwrap_or_else(by_clock),
+            took_ms: took_ms.unwrap_or_else(by_clock),
             revisit_seconds: delivery
                 .prev_started
                 .map(|before| started.saturating_sub(before).max(0)),
@@ -83,10 +84,8 @@ impl Hours {
 
     /// A late result takes the place of the expired lease.
     pub(super) fn recount_late(&mut self, late: &EndedAttempt, outcome: Outcome, now: UnixSeconds) {
-        let end = |outcome, finished| {
-            let end = AttemptEnd::of(&late.delivery, outcome, finished);
-            AttemptEnd { took_ms: late.took_ms.unwrap_or(end.took_ms), ..end }
-        };
+        let EndedAttempt { delivery, took_ms, .. } = late;
+        let end = |outcome, finished| AttemptEnd::of(delivery, outcome, finished, *took_ms);
         self.add(&end(EXPIRED, late.finished), -1);
         self.count(end(outcome, now));
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::query::columns;
 
 /// A run in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RunId {
     pub(super) fetcher_id: i64,
     pub(super) started: i64,

@@ -4,8 +4,6 @@
 //! Until they are flushed the tables lag behind by those counts, inside the open transaction only.
 //! Flushed by the commit, and before anything reads them. Dropped by a rollback.
 
-use std::collections::HashMap;
-
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Attempt;
 
@@ -20,6 +18,37 @@ pub(super) const ATTEMPTS_KEPT: i64 = 100_000;
 /// Minutes for which ended jobs are counted.
 const COUNTED_MINUTES: i64 = 24 * 60;
 
+/// Sums by a key. Most that are added one after the other are of one key, and to hash each would cost more than all else here.
+#[derive(Debug)]
+struct Sums<K>(Vec<(K, i64)>);
+
+impl<K> Default for Sums<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: Ord + Copy> Sums<K> {
+    fn add(&mut self, key: K, value: i64) {
+        match self.0.last_mut() {
+            Some((last, sum)) if *last == key => *sum += value,
+            _ => self.0.push((key, value)),
+        }
+    }
+
+    /// Takes all of them, each key once, in order.
+    fn take(&mut self) -> Vec<(K, i64)> {
+        let mut sums = std::mem::take(&mut self.0);
+        sums.sort_unstable_by_key(|(key, _)| *key);
+        sums.dedup_by(|(key, value), (before, sum)| {
+            let is_same = key == before;
+            *sum += if is_same { *value } else { 0 };
+            is_same
+        });
+        sums
+    }
+}
+
 /// Counts that are not in the tables yet.
 #[derive(Debug, Default)]
 pub(super) struct WriteBehindCounters {
@@ -28,9 +57,9 @@ pub(super) struct WriteBehindCounters {
     /// Up to here they may be given out: the last one that is stored as taken.
     reserved: i64,
     /// Changes of runs' undispatched rows.
-    pending: HashMap<RunId, i64>,
+    pending: Sums<RunId>,
     /// Jobs that ended, by (minute, exit_code).
-    done: HashMap<(i64, i64), i64>,
+    done: Sums<(i64, i64)>,
     /// The last minute in which a job ended.
     minute: i64,
     pub(super) hours: Hours,
@@ -49,8 +78,8 @@ impl WriteBehindCounters {
     /// Drops what was counted in a transaction that was rolled back. Nobody saw its attempts; they
     /// are not used again all the same.
     pub(super) fn roll_back(&mut self) {
-        self.pending.clear();
-        self.done.clear();
+        self.pending = Sums::default();
+        self.done = Sums::default();
         self.hours.roll_back();
         self.last_end = None;
         // It may have been reserved in that transaction.
@@ -81,26 +110,26 @@ impl WriteBehindCounters {
 
     /// A run has so many undispatched rows more.
     pub(super) fn count_pending(&mut self, run: RunId, change: i64) {
-        *self.pending.entry(run).or_default() += change;
+        self.pending.add(run, change);
     }
 
     pub(super) fn count_done(&mut self, minute: i64, exit_code: i64) {
-        *self.done.entry((minute, exit_code)).or_default() += 1;
+        self.done.add((minute, exit_code), 1);
     }
 
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<()> {
         let sql = "UPDATE shiftboss_runs SET pending = pending + ?3
             WHERE fetcher_id = ?1 AND run_started = ?2";
-        for (run, change) in &self.pending {
+        for (run, change) in self.pending.take() {
             connection.run(sql, (run.fetcher_id, run.started, change))?;
         }
-        self.pending.clear();
         let sql = "INSERT INTO shiftboss_completions (minute, exit_code, jobs) VALUES (?1, ?2, ?3)
             ON CONFLICT (minute, exit_code) DO UPDATE SET jobs = jobs + excluded.jobs";
-        for ((minute, exit_code), jobs) in &self.done {
+        let mut last = self.minute;
+        for ((minute, exit_code), jobs) in self.done.take() {
             connection.run(sql, (minute, exit_code, jobs))?;
+            last = minute;
         }
-        let last = self.done.drain().map(|((minute, _), _)| minute).max().unwrap_or(self.minute);
         if self.minute != last {
             self.minute = last;
             let old = "DELETE FROM shiftboss_completions WHERE minute < ?1";
@@ -135,5 +164,21 @@ impl WriteBehindCounters {
         connection.run(sql, [self.attempt + more])?;
         self.reserved = self.attempt + more;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each key has one sum, however its values came.
+    #[test]
+    fn sums_are_by_key() {
+        let mut sums = Sums::default();
+        for (key, value) in [(2, 1), (2, 1), (1, 5), (2, -3), (3, 0), (1, 1)] {
+            sums.add(key, value);
+        }
+        assert_eq!(sums.take(), [(1, 6), (2, -1), (3, 0)]);
+        assert!(sums.take().is_empty());
     }
 }

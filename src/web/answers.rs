@@ -1,0 +1,71 @@
+//! What is sent: metrics, health, and what robots are told. Statuses say what went wrong; none shows a path of this machine
+//! beyond what the command line names.
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpResponse, web};
+use tracing::{debug, warn};
+
+use super::Page;
+use super::health::health;
+use super::queries::Overloaded;
+use crate::metrics::Scrape;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Of OpenMetrics.
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Seconds after which who was turned away may ask again.
+const RETRY_AFTER: &str = "2";
+
+/// `Err`: why the daemon is not well.
+pub(super) type Health = Result<(), String>;
+
+pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
+    let shared = page.clone();
+    let ask = move || match shared.find().and_then(|target| Scrape::take(&target)) {
+        Ok(scrape) => Some(scrape.text()),
+        Err(failure) => {
+            warn!("There are no metrics: {failure}");
+            None
+        }
+    };
+    debug!("Metrics are asked for.");
+    match page.queries.answer(&page.metrics, ask).await {
+        Ok(None) => {
+            unavailable("the database cannot be read; the log of `shiftboss web` says why\n")
+        }
+        Ok(Some(text)) => HttpResponse::Ok().content_type(METRICS).body(text),
+        Err(overloaded) => turned_away(overloaded),
+    }
+}
+
+pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
+    let shared = page.clone();
+    let ask =
+        move || shared.find().and_then(|target| health(&target)).map_err(|why| why.to_string());
+    debug!("Health is asked for.");
+    match page.queries.answer(&page.health, ask).await {
+        Ok(Ok(())) => HttpResponse::Ok().content_type(TEXT).body("ok\n"),
+        Ok(Err(why)) => unavailable(&format!("{why}\n")),
+        Err(overloaded) => turned_away(overloaded),
+    }
+}
+
+/// Pages of a queue are nobody's to index.
+pub(super) async fn robots() -> HttpResponse {
+    HttpResponse::Ok().content_type(TEXT).body("User-agent: *\nDisallow: /\n")
+}
+
+fn unavailable(text: &str) -> HttpResponse {
+    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type(TEXT).body(text.to_owned())
+}
+
+fn turned_away(overloaded: Overloaded) -> HttpResponse {
+    let text = match overloaded {
+        Overloaded::Full => "too many ask at once: try again\n",
+        Overloaded::Late => "it took too long: try again\n",
+    };
+    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE)
+        .content_type(TEXT)
+        .insert_header(("Retry-After", RETRY_AFTER))
+        .body(text)
+}

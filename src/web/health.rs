@@ -1,0 +1,35 @@
+//! Whether the daemon is well: what `/healthz` answers.
+
+use shiftboss_protocol::client::{Connection, within};
+
+use crate::client::Session;
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockState;
+use crate::metrics::{CLASSIC, PATIENCE};
+use crate::target::{self, Target};
+
+/// Whether the daemon can reach its database: it is asked within [`PATIENCE`]. Of one under `--classic`, which answers no
+/// question, that it takes a connection.
+///
+/// # Errors
+/// Why it is not well.
+pub(super) fn health(target: &Target) -> Result<(), Failure> {
+    let daemon = match &target.daemon {
+        LockState::By(daemon) => daemon,
+        LockState::Free => {
+            let text = format!("no daemon runs on {}", target.database);
+            return Err(Failure::new(ExitCode::Unavailable, text));
+        }
+        LockState::Unknown(why) => return Err(Failure::new(ExitCode::Unavailable, *why)),
+    };
+    let asked = Session::begin(&daemon.socket, "health", "HEALTH\n", PATIENCE)
+        .and_then(|mut session| session.answer());
+    let Err(failure) = asked else { return Ok(()) };
+    let queue = target::ask(&target.database, |reader, now| reader.status(now));
+    match queue {
+        Ok(queue) if queue.policy.as_deref() == Some(CLASSIC) => {
+            Connection::connect(&daemon.socket, within(PATIENCE)).map(drop).map_err(|_| failure)
+        }
+        _ => Err(failure),
+    }
+}

@@ -1,0 +1,149 @@
+//! Under which names the page answers. A foreign page may have its own name lead to the loopback (DNS rebinding), and would
+//! read what is there: so `Host` must be a name that is ours. On a Unix socket no browser is led anywhere.
+
+use std::any::Any;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::HOST;
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpResponse};
+
+/// Bytes of all names and values of a request's head.
+const HEAD_MAX_BYTES: usize = 16 * 1024;
+
+/// That a connection came by a Unix socket.
+struct OverUnixSocket;
+
+/// Names that are ours beside those of the loopback, in lower case.
+pub(super) struct Hosts(Vec<String>);
+
+impl Hosts {
+    pub(super) fn new(names: Vec<String>) -> Self {
+        Self(names)
+    }
+
+    /// Whether a value of `Host` is one of ours, with whatever port.
+    fn has(&self, host: &str) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        if let Some(literal) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            return literal.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
+        }
+        if let Ok(address) = name.parse::<IpAddr>() {
+            return address.is_ipv4() && address.is_loopback();
+        }
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        name == "localhost" || self.0.contains(&name)
+    }
+}
+
+/// The name before the port, if that is a number.
+fn without_port(host: &str) -> Option<&str> {
+    let end = host.rfind(']').map_or(0, |bracket| bracket + 1);
+    match host[end..].find(':') {
+        None => Some(host),
+        Some(colon) => {
+            let (name, port) = host.split_at(end + colon);
+            port[1..].parse::<u16>().is_ok().then_some(name)
+        }
+    }
+}
+
+/// Notes of a new connection how it came.
+pub(super) fn note_socket(connection: &dyn Any, extensions: &mut Extensions) {
+    if connection.is::<actix_rt::net::UnixStream>() {
+        extensions.insert(OverUnixSocket);
+    }
+}
+
+/// Answers 421 to who asks under another name, and 431 to who says too much.
+pub(super) async fn check(
+    hosts: Arc<Hosts>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let size = |(name, value): (
+        &actix_web::http::header::HeaderName,
+        &actix_web::http::header::HeaderValue,
+    )| { name.as_str().len() + value.len() };
+    let head: usize = request.headers().iter().map(size).sum();
+    let refused = if head + request.uri().to_string().len() > HEAD_MAX_BYTES {
+        Some((
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "the head of the request is too large\n",
+        ))
+    } else if request.conn_data::<OverUnixSocket>().is_some() || is_named(&hosts, &request) {
+        None
+    } else {
+        Some((
+            StatusCode::MISDIRECTED_REQUEST,
+            "this page has another name: start `shiftboss web` with --allow-host NAME\n",
+        ))
+    };
+    match refused {
+        None => Ok(next.call(request).await?.map_into_left_body()),
+        Some((status, text)) => {
+            let answer =
+                HttpResponse::build(status).content_type("text/plain; charset=utf-8").body(text);
+            Ok(request.into_response(answer).map_into_right_body())
+        }
+    }
+}
+
+/// There is one `Host`, and it is ours; the one of an absolute address, too.
+fn is_named(hosts: &Hosts, request: &ServiceRequest) -> bool {
+    let mut named = request.headers().get_all(HOST);
+    let (Some(host), None) = (named.next(), named.next()) else { return false };
+    let is_ours = |host: &str| hosts.has(host);
+    host.to_str().is_ok_and(is_ours)
+        && request.uri().authority().is_none_or(|authority| is_ours(authority.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of the loopback and those that are allowed, and nothing that only looks like them.
+    #[test]
+    fn names_are_parsed() {
+        let hosts = Hosts::new(vec!["queue.example.org".to_owned()]);
+        for ours in [
+            "localhost",
+            "localhost:7390",
+            "LOCALHOST.",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "127.1.2.3",
+            "[::1]",
+            "[::1]:7390",
+            "queue.example.org",
+            "Queue.Example.org.:80",
+        ] {
+            assert!(hosts.has(ours), "{ours}");
+        }
+        for foreign in [
+            "",
+            "evil.org",
+            "localhost.evil.org",
+            "127.0.0.1.evil.org",
+            "queue.example.org.evil",
+            "10.0.0.1",
+            "[::2]",
+            "::1",
+            "localhost:x",
+            "localhost:",
+            "[::1",
+            "[::1]x",
+            "localhost@evil.org",
+            "0.0.0.0",
+            "2130706433",
+            "queue.example.orgx",
+            "localhost:70000",
+        ] {
+            assert!(!hosts.has(foreign), "{foreign}");
+        }
+    }
+}
