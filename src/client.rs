@@ -90,11 +90,7 @@ impl Session {
         let words = line.strip_prefix("ERROR ").unwrap_or_default();
         let (code, text) = words.split_once(' ').unwrap_or((words, ""));
         let (exit, before, after) = match code {
-            "denied" => (
-                ExitCode::Denied,
-                "refused: ",
-                "; run this as its user, as root, or as a member of its --operator-group",
-            ),
+            "denied" => (ExitCode::Denied, "refused: ", ""),
             "unknown" => return Failure::new(ExitCode::BadData, text),
             "full" => (ExitCode::AlreadyRunning, "refused: ", ""),
             "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; try again"),

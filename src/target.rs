@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::live::Daemon;
 use shiftboss_actors::store::{ReadResult, Reader};
 
 use crate::config::{self, Checked};
@@ -110,7 +111,7 @@ fn database_of(target: &Database) -> Result<Database, Failure> {
         return Ok(target.clone());
     };
     if let Some(holder) = lock::holder_of(target) {
-        return Ok(holder.database.into());
+        return queue_of(holder, target);
     }
     let shown = target.display();
     let why = match fs::symlink_metadata(target) {
@@ -125,10 +126,24 @@ fn database_of(target: &Database) -> Result<Database, Failure> {
                 .map_err(|error| Failure::usage(format!("{shown}: {error}")));
         }
     };
-    lock::noted(target).map(|left| left.database.into()).ok_or_else(|| {
+    let Some(left) = lock::noted(target) else {
         let text = format!("{why}: start one, or give the database instead of the socket");
-        Failure::new(ExitCode::Unavailable, text)
-    })
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    };
+    queue_of(left, target)
+}
+
+/// The database of whoever listens on a socket, or did.
+fn queue_of(holder: Daemon, socket: &Path) -> Result<Database, Failure> {
+    let database: Database = holder.database.into();
+    if !database.is_broker() {
+        return Ok(database);
+    }
+    let text = format!(
+        "{} is the socket of a relay, which has no queue to look at: ask where the daemon runs that serves it",
+        socket.display()
+    );
+    Err(Failure::new(ExitCode::Unavailable, text))
 }
 
 /// The database or the socket that a command looks at.

@@ -156,7 +156,9 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
             Ok(())
         }
         Op::AddTask(_) | Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) => {
-            forbidden("an operator's order; the daemon allows those with --relay-operators")
+            forbidden(
+                "an operator's order; start the daemon with --relay-operators and this relay's name to allow those",
+            )
         }
         _ => forbidden("an operation that is a daemon's own"),
     }

@@ -32,6 +32,11 @@ impl Database {
         }
     }
 
+    /// It is a broker's URL, which a relay has in a database's place.
+    pub fn is_broker(&self) -> bool {
+        matches!(self, Self::Server(url) if url.begins_with(&["amqp://", "amqps://"]))
+    }
+
     /// The file that `command` needs; on a server there is something else to do `instead`.
     pub fn require_file(&self, command: &str, instead: &str) -> Result<&Path, Failure> {
         self.file().ok_or_else(|| {

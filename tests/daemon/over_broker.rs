@@ -240,6 +240,11 @@ fn operators_at_a_relay() {
     };
     assert_eq!(add(&trusted).0, 0);
     let (code, error) = add(&other);
-    assert!(code != 0 && error.contains("--relay-operators"), "{code} {error}");
+    assert!(code == 77 && error.contains("--relay-operators"), "{code} {error}");
     assert_eq!(other.site.ask("READY"), "JOB alpha 1\n");
+    // A relay has no queue to look at.
+    let socket = other.site.socket();
+    let looked = other.site.run(&["status", socket.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&looked.stderr).into_owned();
+    assert!(looked.status.code() == Some(69) && error.contains("socket of a relay"), "{error}");
 }

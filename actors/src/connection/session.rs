@@ -26,7 +26,8 @@ use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
     Ack, AddTask, Added, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts, Heartbeat,
-    LeaseHolder, ReadError, Reader, Release, Requeue, Requeued, Retry, StoreResult, WhyIdle,
+    LeaseHolder, ReadError, Reader, Release, Requeue, Requeued, Retry, StoreError, StoreResult,
+    WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
@@ -108,7 +109,7 @@ impl Asker {
         StorageActor: Handler<M>,
         Context<StorageActor>: ToEnvelope<StorageActor, M>,
     {
-        in_time("storage", self.session.storage.send(message)).await?.map_err(Refused::busy)
+        in_time("storage", self.session.storage.send(message)).await?.map_err(undone)
     }
 
     async fn ready(&self, wait: Duration) -> Answered {
@@ -304,8 +305,16 @@ impl Asker {
     }
 }
 
+/// Why storage did not do it. What is rejected it will not do later either: a daemon allows its relay no such order.
+fn undone(error: StoreError) -> Refused {
+    match error {
+        StoreError::Rejected(text) => Refused { code: ErrorCode::Denied, text: text.into() },
+        error => Refused::busy(error),
+    }
+}
+
 fn denied() -> Reply {
-    let text = "for the daemon's own user, root, and the group of --operator-group";
+    let text = "that is for its own user, root, and the members of its --operator-group";
     Reply::refused(Refused::new(ErrorCode::Denied, text))
 }
 
@@ -313,7 +322,7 @@ fn denied() -> Reply {
 fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Reply {
     let added = match added {
         Ok(added) => added,
-        Err(error) => return Reply::refused(Refused::busy(error)),
+        Err(error) => return Reply::refused(undone(error)),
     };
     if added == Added::Full {
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
