@@ -28,6 +28,7 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^serve::many_entries$/)
     | test(/^single_tasks::(a_job_that_ends_under|a_task_outlives|an_unknown_group|classic_knows)/)
     | test(/^targets::/)
+    | test(/^(metrics|web)::(a_classic|the_health_of_a_classic)/)
     | test(/^turns::(a_lease_holds|an_undone_turn|classic_serves|fetchers_take_turns|twelve_hours)/)
     | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
     | test(/^views::(a_database_for_others|the_json_objects|why_in_words|with_the_daemon_down)$/)'

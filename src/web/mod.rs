@@ -82,8 +82,12 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         metrics: View::default(),
         health: View::default(),
     });
-    // Whoever mistyped the target is told so at once; a database that is not there yet may come.
-    page.find()?;
+    // Whoever mistyped the target is told so at once; a daemon or a database that is not there yet may come.
+    if let Err(failure) = page.find()
+        && matches!(failure.code(), ExitCode::Usage | ExitCode::Configuration)
+    {
+        return Err(failure);
+    }
     let hosts = Arc::new(Hosts::new(allow_host));
     actix_rt::System::new().block_on(async move {
         let server = HttpServer::new(move || {
