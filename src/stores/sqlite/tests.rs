@@ -7,6 +7,7 @@ mod entries;
 mod failed;
 mod fairness;
 mod histories;
+mod history;
 mod leases;
 mod managed_fetchers;
 mod power_cuts;

@@ -54,13 +54,18 @@ fn strangers_are_denied() {
         "STATUS",
         "ACCEPT-INPUT",
         "RUN-FETCHER a",
+        "METRICS",
         "READY",
     ];
     let asked = site.as_somebody_else(&lines).output().unwrap();
     let answers = String::from_utf8(asked.stdout).unwrap();
     let answers: Vec<&str> = answers.lines().collect();
     assert!(answers[1..5].iter().all(|line| line.starts_with("ERROR denied ")), "{answers:?}");
-    assert_eq!(job(answers[5]).1, "alpha");
+    assert!(
+        answers[5].starts_with("{\"version\":") && !answers[5].contains("alpha"),
+        "{answers:?}"
+    );
+    assert_eq!(job(answers[6]).1, "alpha");
 }
 
 /// What operators ask is one line of JSON.

@@ -77,6 +77,27 @@ fn daemons_of_the_version_before_go_on() {
     PostgresReader(database.server.clone()).status(0).unwrap();
 }
 
+/// Attempts that ended under version 2 have numbers of their ends, in the order in which they ended.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn ends_of_version_2_get_numbers() {
+    let database = Database::new();
+    wait_for(async {
+        let client = support::connect(&database.url).await;
+        schema::migrate_to(&client, &schema::VERSIONS[..2]).await.unwrap();
+        let ended = "SET search_path = shiftboss;
+            INSERT INTO keys (key, jitter, place) VALUES ('a', 1, 1);
+            INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, finished, outcome)
+            SELECT n, key_id, 0, 1, 1, 1, n * 1000, CASE WHEN n < 4 THEN 10 - n END, CASE WHEN n < 4 THEN 'done' END
+            FROM keys, generate_series(1, 4) AS n";
+        client.batch_execute(ended).await.unwrap();
+        schema::migrate(&client).await.unwrap();
+        let numbers = "SELECT array_agg(attempt ORDER BY ended) FROM ends JOIN attempts USING (attempt, ended)";
+        let numbered: Vec<i64> = client.query_one(numbers, &[]).await.unwrap().get(0);
+        assert_eq!(numbered, [3, 2, 1]);
+    });
+}
+
 /// Somebody holds a table and does not let go: the update gives up, and says what is in its way.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
