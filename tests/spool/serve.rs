@@ -298,8 +298,8 @@ fn many_entries() {
     wait_accepted(&site, &spool);
     println!("{count} entries in {took:?}; the slowest answer took {slowest:?}; {memory} MiB");
     assert!(memory < 256, "{memory} MiB");
-    // Generous, for a machine at work: it is about a tenth of that.
-    assert!(took < Duration::from_millis(5) * u32::try_from(count).unwrap(), "{took:?}");
+    // Generous, for a machine at work and a build without optimizations: it is about a tenth of that.
+    assert!(took < Duration::from_millis(20) * u32::try_from(count).unwrap(), "{took:?}");
 }
 
 /// Does every job that there is, each of which must come once; their keys.
