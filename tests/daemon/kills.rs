@@ -50,11 +50,16 @@ fn two_hundred_kills_under_load() {
             scope.spawn(move || work(load, worker % 2 == 0));
         }
         let at_end = SetOnDrop(&load.over);
-        for _ in 0..KILLS {
+        for kill in 0..KILLS {
+            let before = acknowledged(&load);
             // Without power cuts the lesser durability promises the same.
             let options: [&[&str]; 2] = [&[], &["--durability", "process"]];
             let options = options[usize::try_from(random.below(2)).unwrap()];
             let daemon = load.site.spawn(load.site.serve(options));
+            // A kill at any time hits the start, too; every other one hits work.
+            if kill % 2 == 0 {
+                wait_until("work is done", || acknowledged(&load) > before);
+            }
             pause(Duration::from_millis(random.below(300)));
             daemon.kill();
         }

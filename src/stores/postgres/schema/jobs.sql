@@ -312,7 +312,7 @@ BEGIN
                 ended = v_numbers[array_position(v_attempts, attempt)]
             WHERE attempt = ANY (v_attempts)
             RETURNING ended, attempt, fetcher, took_ms, outcome_word('done', exit_code) AS word,
-                greatest(started_ms / 1000 - prev_started, 0) AS revisit),
+                revisit_of(attempts) AS revisit),
         logged AS (UPDATE log SET finished = v_now, exit_code = v_codes[array_position(v_keys, key_id)], attempt = NULL
             WHERE key_id = ANY (v_keys)),
         numbered AS (INSERT INTO ends SELECT ended, attempt FROM ended),

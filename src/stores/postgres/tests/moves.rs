@@ -22,7 +22,8 @@ use super::support::{self, Database, Site, cases, options};
 use crate::stores::sqlite::{SqliteReader, SqliteStore};
 use crate::stores::{move_in, move_out};
 
-/// What may stand in a file, but for the marks, what a daemon notes of itself, places in the file, and what is derived.
+/// What may stand in a file, but for the marks, what a daemon notes of itself, places in the file, and what is derived. Ends are
+/// numbered anew, in their order.
 const KEPT: [&str; 12] = [
     "SELECT * FROM fetchers",
     "SELECT * FROM fetcher_runs",
@@ -32,7 +33,8 @@ const KEPT: [&str; 12] = [
     "SELECT fetcher_id, run_started, rows, pending, skipped, deleting, offset, lines, device, inode, checksum,
         content, modified, changed, stale FROM shiftboss_runs",
     "SELECT * FROM shiftboss_in_flight",
-    "SELECT * FROM shiftboss_attempts",
+    "SELECT attempt, attr_path, fetcher_id, run_started, worker, started, finished, outcome, exit_code, took_ms,
+        rank() OVER (ORDER BY ended), previous FROM shiftboss_attempts",
     "SELECT * FROM shiftboss_last_served WHERE NOT EXISTS (SELECT 1 FROM queue JOIN fetchers USING (fetcher_id)
         WHERE queue.attr_path = shiftboss_last_served.attr_path AND fetchers.name = shiftboss_last_served.name)",
     "SELECT * FROM shiftboss_expired_leases",
