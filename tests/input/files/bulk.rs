@@ -18,7 +18,7 @@ fn very_many_files_at_once() {
     let daemon = site.start();
     let mut loaded = 0;
     let mut slowest = Duration::ZERO;
-    crate::common::wait_within(Duration::from_secs(90), "all files are loaded", || {
+    wait("all files are loaded", || {
         let start = Instant::now();
         assert!(site.ask("DONE nobody 0").ends_with('\n'));
         slowest = slowest.max(start.elapsed());
@@ -42,12 +42,14 @@ fn very_many_files_made_while_running() {
     for i in 0..FILES / 4 {
         site.write(format!("f{i}.1.txt"), format!("key{i} 0 {i}\n"));
     }
-    site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &[&(FILES / 4).to_string()]);
-    site.wait_count(FILES / 4);
+    wait("all files are loaded", || site.number("SELECT count(*) FROM queue") == FILES as i64 / 4);
+    wait("all are complete", || {
+        site.number("SELECT sum(is_complete) FROM fetcher_runs") == FILES as i64 / 4
+    });
     for i in 0..FILES / 4 {
         site.remove(format!("f{i}.1.txt"));
     }
-    site.wait_sql("SELECT count(*) FROM fetcher_runs", &["0"]);
+    wait("all is deleted", || site.number("SELECT count(*) FROM fetcher_runs") == 0);
 }
 
 /// Very many files removed at once, of many fetchers and of one, while a worker asks: it waits for
@@ -64,7 +66,7 @@ fn very_many_files_removed_at_once() {
         site.write(name(i), format!("key{i} 0 {i}\n"));
     }
     let _daemon = site.start();
-    crate::common::wait_within(Duration::from_secs(90), "all files are loaded", || {
+    wait("all files are loaded", || {
         site.number("SELECT count(*) FROM queue WHERE EXISTS (SELECT 1 FROM fetcher_runs)")
             == REMOVED as i64
     });
@@ -72,9 +74,7 @@ fn very_many_files_removed_at_once() {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| slowest_answer(&site, &over));
         (0..REMOVED).for_each(|i| site.remove(name(i)));
-        wait_two_minutes("all is deleted", || {
-            site.number("SELECT count(*) FROM fetcher_runs") == 0
-        });
+        wait("all is deleted", || site.number("SELECT count(*) FROM fetcher_runs") == 0);
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         let slowest = worker.join().unwrap();
         // So long the stock worker waits for an answer. How fast it is, benchmarks say.
@@ -97,9 +97,9 @@ fn loss_13_no_worker_waits_five_seconds() {
             (0..6).map(|_| scope.spawn(|| slowest_answer(&site, &over))).collect();
         site.write("big.1.txt.part", lines.concat());
         site.rename("big.1.txt.part", "big.1.txt");
-        wait_two_minutes("all is loaded", || site.number("SELECT count(*) FROM queue") == 300_001);
+        wait("all is loaded", || site.number("SELECT count(*) FROM queue") == 300_001);
         site.remove("big.1.txt");
-        wait_two_minutes("all is deleted", || site.number("SELECT count(*) FROM queue") == 1);
+        wait("all is deleted", || site.number("SELECT count(*) FROM queue") == 1);
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         for worker in workers {
             let slowest = worker.join().unwrap();
@@ -108,8 +108,9 @@ fn loss_13_no_worker_waits_five_seconds() {
     });
 }
 
-fn wait_two_minutes(what: &str, condition: impl FnMut() -> bool) {
-    crate::common::wait_within(Duration::from_secs(120), what, condition);
+/// How long thousands of files take is the machine's matter: what is asserted is that all goes well meanwhile.
+fn wait(what: &str, condition: impl FnMut() -> bool) {
+    crate::common::wait_within(Duration::from_secs(240), what, condition);
 }
 
 /// Works like a stock worker until `over`; returns the longest wait for an answer.
