@@ -19,7 +19,7 @@ mod tails;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -104,6 +104,8 @@ pub struct FileWatcherActor {
     /// What is at the path of the lost directory.
     stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
+    /// While runs are being registered: those that are to be looked at then.
+    postponed: Option<BTreeSet<Run>>,
     /// What is wrong with the input.
     faults: faults::Faults,
     /// Runs under deletion, in the order in which they go.
@@ -138,6 +140,7 @@ impl FileWatcherActor {
             open: None,
             stranger: None,
             runs: BTreeMap::new(),
+            postponed: None,
             faults: faults::Faults::default(),
             deleting: VecDeque::new(),
             queue: VecDeque::new(),

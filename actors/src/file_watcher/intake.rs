@@ -109,8 +109,12 @@ impl FileWatcherActor {
         self.refresh(all, ctx);
     }
 
-    /// Looks at the runs and acts on what is there. Nothing else is handled before the new ones are registered.
+    /// Looks at the runs and acts on what is there. Nothing else is handled before the new ones are registered: a look that the
+    /// same message asks for comes after that.
     pub(super) fn refresh(&mut self, mut runs: BTreeSet<Run>, ctx: &mut Context<Self>) {
+        if let Some(postponed) = &mut self.postponed {
+            return postponed.append(&mut runs);
+        }
         let (mut fresh, mut gone) = (BTreeSet::new(), BTreeSet::new());
         for drains in 0.. {
             self.sort(runs, &mut fresh, &mut gone, ctx);

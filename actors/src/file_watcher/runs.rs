@@ -39,8 +39,13 @@ impl FileWatcherActor {
     /// Makes runs known to the store and starts their tails. Nothing else is handled meanwhile.
     pub(super) fn register(&mut self, mut runs: Vec<Run>, ctx: &mut Context<Self>) {
         if runs.is_empty() {
+            let postponed = self.postponed.take().unwrap_or_default();
+            if !postponed.is_empty() {
+                self.refresh(postponed, ctx);
+            }
             return;
         }
+        self.postponed.get_or_insert_default();
         let rest = split_off_rest(&mut runs);
         for run in &runs {
             if let Some(entry) = self.runs.get_mut(run) {

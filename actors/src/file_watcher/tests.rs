@@ -136,6 +136,23 @@ async fn a_look_finds_what_was_written_before() {
     }
 }
 
+/// More files than the kernel has events for: the look at everything comes after those that were told of are registered.
+#[actix::test]
+async fn a_look_at_everything_waits_for_registrations() {
+    let site = Site::started(MockStore::default(), real()).await;
+    let files = 5_600;
+    for file in 0..files {
+        site.write(&format!("f{file}.1.txt"), "\n");
+    }
+    site.watcher.send(CatchUpBarrier).await.unwrap();
+    until("all are complete", || {
+        let inside = site.mock.inside();
+        inside.kept.runs.values().filter(|run| run.complete).count() == files
+    })
+    .await;
+    site.watcher.send(CatchUpBarrier).await.expect("the watcher lives");
+}
+
 /// A run that replaces another is registered before that one is deleted.
 #[actix::test]
 async fn a_new_run_is_registered_before_the_old_one_goes() {
