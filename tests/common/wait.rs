@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// How long a test waits before it says that something does not happen. Generous: it is only
 /// spent by a test that fails.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(3);
 

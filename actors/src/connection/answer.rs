@@ -15,8 +15,7 @@ use shiftboss_protocol::wire::session::Refused;
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long looks are repeated while files have more to read, of which one is enough for NOJOBS, and a job is sought behind the
-/// rows of a run that is being deleted.
+/// How long looks are repeated while files have more to read; one look is enough for NOJOBS.
 const LOOKING_TIME: Duration = Duration::from_secs(3);
 /// Pause before asking again while a deletion is getting on, or a file waits for its turn.
 const LATER_PAUSE: Duration = Duration::from_millis(20);
@@ -65,8 +64,6 @@ pub(super) async fn next_work(
             }
             // Nobody deletes any more: the watcher has stopped.
             Work::Later if !links.barrier.connected() => return Err(Refused::busy(STOPPING)),
-            // A worker that asks again finds it, and one that got no answer would not ask.
-            Work::Later if began.elapsed() >= LOOKING_TIME => return Ok(None),
             Work::Later => sleep(LATER_PAUSE).await,
         }
         work = dispatch().await?;

@@ -203,17 +203,6 @@ async fn no_jobs_is_said_in_time_while_there_is_more_to_read() {
     }
 }
 
-/// Nor does a deletion that goes on and on.
-#[actix::test]
-async fn no_jobs_is_said_in_time_while_rows_are_deleted() {
-    tokio::time::pause();
-    let fake = fake((0..1_000).map(|_| Next::Later).collect());
-    let (mut worker, _address, _end) = connect(&fake);
-    let before = tokio::time::Instant::now();
-    assert_eq!(exchange(&mut worker, "READY\n").await, "NOJOBS\n");
-    assert!(before.elapsed() < REQUEST_TIMEOUT);
-}
-
 /// A request that cannot be answered closes the connection in silence; later ones are dropped.
 #[actix::test]
 async fn an_error_closes_in_silence() {

@@ -170,13 +170,14 @@ BEGIN
 END $$;
 
 -- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
--- many keys as nearly always is enough, and then of as many as a twelfth of a second is enough for.
+-- many keys as nearly always is enough, and then of as many as a quarter of a second is enough for. A worker
+-- waits for 4 s.
 CREATE OR REPLACE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], p_is_last bool, OUT given outcome[], OUT is_all bool)
 LANGUAGE plpgsql AS $$
 DECLARE v_limit int4; v_until int8[];
 BEGIN
     given := '{}';
-    FOREACH v_limit IN ARRAY ARRAY[2 * cardinality(p_asked.ords), 1000, 20000] LOOP
+    FOREACH v_limit IN ARRAY ARRAY[2 * cardinality(p_asked.ords), 1000, 50000] LOOP
         v_until := sweep(p_deleting, v_limit, p_is_last);
         is_all := v_until IS NULL;
         given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}',
