@@ -1,17 +1,21 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run run-postgres run-relay test test-postgres test-broker test-prometheus test-sqlite lint lines fuzz man docs bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
+.PHONY: help setup run demo run-postgres run-relay test test-postgres test-broker test-prometheus test-browser test-packages test-release test-sqlite lint lines fuzz man docs deb dist install uninstall bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
 
 setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
+	cargo fetch --locked --manifest-path browser/Cargo.toml
 	cargo build --locked --release
 
 run: ## Run the example: checksums of all programs, two at a time
 	sh examples/audit-files/run.sh
+
+demo: ## Look at the pages: the example at a slow pace, until Ctrl-C
+	sh examples/audit-files/demo.sh
 
 run-postgres: ## Run the example with two daemons of one queue, on a PostgreSQL server of its own
 	sh examples/audit-files/run-postgres.sh
@@ -40,6 +44,18 @@ test-broker: ## Run the tests of relays on a RabbitMQ broker
 test-prometheus: ## Have Prometheus read the metrics, and check the alert rules
 	tests/prometheus.sh
 
+# Installs Debian's chromium and its driver where they are missing.
+test-browser: ## Have a browser look at the pages
+	tests/browser.sh
+
+# Installs Debian's mmdebstrap, lintian and nix-bin where they are missing, and cargo-deb below target/.
+test-packages: ## Install, upgrade and remove the Debian package, in a Debian of its own (root)
+	tests/packages.sh
+
+# As before; installs buildah and musl-tools, too.
+test-release: ## The same with what is released: the packages of `make deb` and `make dist`, and the image
+	tests/packages.sh --release
+
 test-sqlite: ## Run the daemon's tests on the program without PostgreSQL and RabbitMQ
 	cargo nextest run --locked -p shiftboss --no-default-features --test daemon
 
@@ -48,6 +64,9 @@ lint: ## Check format, lints and documentation; a warning is an error
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p shiftboss --no-default-features --all-targets -- -D warnings
+	cargo fmt --manifest-path browser/Cargo.toml --check
+	cargo clippy --locked --manifest-path browser/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/browser \
+		--all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 		cargo doc --locked --workspace --no-deps --document-private-items
 
@@ -65,6 +84,29 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 man: ## Write man pages and shell completions, to target/man
 	cargo run --quiet --locked -p shiftboss-manual -- target/man
 	@echo "target/man/man1 and target/man/completions (bash, zsh, fish)"
+
+# Installs cargo-deb below target/ where it is missing.
+deb: man ## Build the Debian package, in target/debian
+	sh contrib/debian/build.sh
+
+# Installs Debian's musl-tools and Rust's musl target where they are missing.
+dist: man ## Build the static tarball with its checksum, and what the image is made of, in target/dist
+	sh contrib/dist.sh
+
+built := $(or $(CARGO_TARGET_DIR),target)/release/shiftboss
+
+# Only what is missing is built, so `make setup man && sudo make install` needs no Rust of root's.
+install: $(built) target/man/man1 ## Install program, units, man pages and completions (PREFIX=/usr/local, DESTDIR=)
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh contrib/install.sh $(built) target/man
+
+uninstall: ## Take away what `make install` installed, but no settings and no database
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh contrib/install.sh --uninstall
+
+$(built):
+	cargo build --locked --release
+
+target/man/man1:
+	$(MAKE) man
 
 docs: ## Write docs/commands.md, from the definitions of the command line
 	cargo run --quiet --locked -p shiftboss-manual -- --reference docs/commands.md

@@ -5,9 +5,12 @@ mod broker;
 mod fetch;
 mod on_change;
 mod operators;
+mod output;
 mod relay;
 mod serve;
 mod spool;
+#[cfg(feature = "top")]
+mod top;
 mod views;
 #[cfg(feature = "web")]
 mod web;
@@ -31,7 +34,8 @@ use crate::url::Url;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
-pub use operators::{Add, DaemonArguments, FailedOnes, KeyArguments, Operate};
+pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, Operate};
+pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
@@ -39,6 +43,8 @@ pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
 };
+#[cfg(feature = "top")]
+pub use top::TopArguments;
 pub use views::{View, ViewArguments};
 #[cfg(feature = "web")]
 pub use web::WebArguments;
@@ -80,14 +86,18 @@ pub enum Command {
     /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
     /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
     Relay(Box<RelayArguments>),
-    /// Serve metrics and health over HTTP
+    /// Show the queue in a browser, and serve metrics and health over HTTP
     ///
     /// A process of its own, which reads the database as `status` does, and asks the daemon on its socket. It works while the
-    /// daemon is stopped. /metrics is for Prometheus, /healthz says whether the daemon can reach its database.
+    /// daemon is stopped. Nothing can be changed there without --token-file. /metrics is for Prometheus, /healthz says whether the
+    /// daemon can reach its database (docs/web.md).
     #[cfg(feature = "web")]
     Web(WebArguments),
+    #[cfg(feature = "top")]
+    Top(TopArguments),
     /// Look at a message broker: its queues, and the messages that were refused
     Broker(BrokerArguments),
+    Output(OutputArguments),
     #[command(flatten)]
     View(View),
     #[command(flatten)]
@@ -223,11 +233,6 @@ Example:
         /// The copy to be made; must not exist
         file: Option<PathBuf>,
     },
-    /// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
-    ///
-    /// When COMMAND has ended well and the list looks right, it becomes NAME.NUMBER.txt, and NAME's older files are
-    /// removed. Else nothing of it is handed out, the old list stays, and fetch exits with 69. One fetch of a NAME runs at
-    /// a time; a second one exits with 75.
     Fetch(FetchArguments),
     /// Take jobs from the daemon, and run COMMAND for each
     ///
@@ -256,7 +261,9 @@ Examples:
   shiftboss completions bash > ~/.local/share/bash-completion/completions/shiftboss
   shiftboss completions zsh > ~/.zfunc/_shiftboss
   shiftboss completions fish > ~/.config/fish/completions/shiftboss.fish")]
-    Completions { shell: Shell },
+    Completions {
+        shell: Shell,
+    },
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,

@@ -5,10 +5,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::{User, getuid};
 use serde_json::Value;
 use shiftboss_protocol::client::{Connection, Deadline, is_timeout, within};
 use shiftboss_protocol::wire::answers::Answer as Greeting;
-use shiftboss_protocol::wire::session::VERSION;
+use shiftboss_protocol::wire::session::{NAME_MAX_BYTES, VERSION};
 
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
@@ -36,11 +37,22 @@ impl Session {
         requests: &str,
         timeout: Duration,
     ) -> Result<Self, Failure> {
+        Self::begin_as(socket, &format!("shiftboss-{name}"), name, requests, timeout)
+    }
+
+    /// The same in the name of somebody whom the daemon is to remember: one word.
+    pub fn begin_as(
+        socket: &Path,
+        by: &str,
+        name: &str,
+        requests: &str,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
         let deadline = within(timeout);
         let connection = Connection::connect(socket, deadline)
             .map_err(|error| no_answer(socket, timeout, &error))?;
         let mut session = Self { connection, socket: socket.to_owned(), timeout, deadline };
-        session.send(&format!("HELLO {VERSION} shiftboss-{name}\n{requests}"))?;
+        session.send(&format!("HELLO {VERSION} {by}\n{requests}"))?;
         let greeting = session.connection.line(session.deadline);
         match greeting.map_err(|error| session.no_answer(&error))? {
             None => Err(session.silent(name)),
@@ -91,7 +103,7 @@ impl Session {
         let (code, text) = words.split_once(' ').unwrap_or((words, ""));
         let (exit, before, after) = match code {
             "denied" => (ExitCode::Denied, "refused: ", ""),
-            "unknown" => return Failure::new(ExitCode::BadData, text),
+            "unknown" | "held" | "listed" => return Failure::new(ExitCode::BadData, text),
             "full" => (ExitCode::AlreadyRunning, "refused: ", ""),
             "busy" => (ExitCode::Unavailable, "cannot do it now: ", "; try again"),
             "unsupported" => (ExitCode::Configuration, "is older than this command: ", ""),
@@ -128,4 +140,16 @@ pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure
         false => error.to_string(),
     };
     Failure::new(code, format!("no answer from {}: {why}; {hint}", socket.display()))
+}
+
+/// Whether it may stand for somebody.
+pub fn is_by(text: &str) -> bool {
+    let is_word = !text.contains(|it: char| it.is_control() || it.is_whitespace());
+    (1..=NAME_MAX_BYTES).contains(&text.len()) && is_word
+}
+
+/// This process's user by name, or by number.
+pub fn this_user() -> String {
+    let name = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
+    name.filter(|name| is_by(name)).unwrap_or_else(|| format!("uid-{}", getuid()))
 }

@@ -36,12 +36,14 @@ pub struct Failure {
     code: ExitCode,
     /// What was done, to what, why it failed, and what to do. Empty: all was said already.
     message: String,
+    /// Whose exit code is the command's own.
+    job: Option<u8>,
 }
 
 impl Failure {
     /// A failure with its message.
     pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), job: None }
     }
 
     /// A wrong command line.
@@ -59,8 +61,18 @@ impl Failure {
         Self::new(code, "")
     }
 
+    /// A job that ended with this code, which is to be the command's.
+    pub fn of_job(exit_code: u8) -> Self {
+        Self { job: Some(exit_code), ..Self::silent(ExitCode::Found) }
+    }
+
     pub fn code(&self) -> ExitCode {
         self.code
+    }
+
+    /// What the process ends with.
+    pub fn number(&self) -> u8 {
+        self.job.unwrap_or(self.code as u8)
     }
 
     /// Whether there is anything to be said.

@@ -29,10 +29,12 @@ mod fetch;
 mod fetchers;
 mod intake;
 mod limits;
+mod live;
 pub mod lock;
 mod logging;
 mod metrics;
 mod near;
+mod outputs;
 mod process_usage;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 mod reconnect;
@@ -41,10 +43,13 @@ mod safe_file;
 mod schedule;
 mod signals;
 mod socket;
+mod standing;
 pub mod stores;
 mod target;
 mod terminal;
 mod text;
+#[cfg(feature = "top")]
+mod top;
 pub mod url;
 #[cfg(feature = "web")]
 mod web;

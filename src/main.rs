@@ -10,6 +10,10 @@ use shiftboss::exit::Failure;
 use shiftboss::stores::without_passwords;
 use shiftboss::{commands, exit};
 
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let typed = match Cli::try_parse() {
         Ok(typed) => typed,
@@ -32,7 +36,7 @@ fn main() -> ExitCode {
                 // Nobody may be reading; the code tells all the same.
                 let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
             }
-            (failure.code() as u8).into()
+            failure.number().into()
         }
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, openat2};
 use rustix::io::Errno;
 
 /// How often a file that comes and goes is tried to be opened.
@@ -109,6 +109,15 @@ pub fn replace(
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     let (directory, name) = parent(path)?;
     let found = open(directory.as_fd(), name, OFlags::RDONLY, 0)?;
+    require_file(&rustix::fs::fstat(&found)?)?;
+    Ok(found.into())
+}
+
+/// Opens a regular file below a directory to read it, whatever is in its path: it stays beneath that, and no link is followed.
+pub fn open_beneath(path: &Path, name: &Path) -> io::Result<File> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let found = openat2(directory(path)?, name, flags, Mode::empty(), resolve)?;
     require_file(&rustix::fs::fstat(&found)?)?;
     Ok(found.into())
 }

@@ -11,9 +11,9 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::Daemon;
+use shiftboss_actors::live::{Daemon, Report};
 use shiftboss_actors::store::{ReadResult, Reader};
 
 use crate::config::{self, Checked};
@@ -94,6 +94,22 @@ impl Target {
             (Database::Server(_), Database::Server(_)) => LockState::Unknown(ASK_A_SOCKET),
         };
         Ok(Self { database, daemon })
+    }
+}
+
+impl Target {
+    /// What was found as one line of JSON: in the envelope that all objects have.
+    pub fn json(&self, found: &impl Serialize) -> Result<String, Failure> {
+        let (daemon, daemon_unknown) = match &self.daemon {
+            LockState::Free => (None, None),
+            LockState::By(daemon) => (Some(daemon), None),
+            LockState::Unknown(why) => (None, Some(*why)),
+        };
+        let database = &*self.database.name();
+        let report = Report { database, daemon, daemon_unknown, found };
+        serde_json::to_string(&report)
+            .map(|line| line + "\n")
+            .map_err(Failure::of(ExitCode::Internal))
     }
 }
 

@@ -3,12 +3,15 @@
 
 use std::array::from_fn;
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub use crate::escape::shown;
 
+/// Columns of a text from outside that are shown where there is room.
+#[cfg(any(feature = "top", feature = "web"))]
+pub const TEXT_WIDTH: usize = 200;
 /// Columns of a cell at the most; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
 /// Characters for each column of a cell at the most.
@@ -18,6 +21,25 @@ const MARKS_MAX: usize = 8;
 pub fn cut(text: &str, width: usize) -> String {
     // One letter more than fits, which may be two columns wide.
     clip(&shown(begin(text, width + 2)), width)
+}
+
+/// As [`cut`], but `...` stands for the middle: keys that begin alike often differ at their end.
+#[cfg(feature = "top")]
+pub fn cut_middle(text: &str, width: usize) -> String {
+    let whole = shown(text);
+    if begin(&whole, width).len() == whole.len() {
+        return whole;
+    }
+    let half = width.saturating_sub(3) / 2;
+    let mut end = whole.len();
+    for (at, _) in whole
+        .char_indices()
+        .rev()
+        .take_while(|(at, _)| begin(&whole[*at..], half).len() == whole.len() - at)
+    {
+        end = at;
+    }
+    format!("{}...{}", begin(&whole, half), &whole[end..])
 }
 
 /// A text that is `width` columns wide at the most, as terminals count them: letters of East Asia take two, marks
@@ -60,6 +82,30 @@ pub fn span(seconds: i64) -> String {
 
 pub fn ago(seconds: i64) -> String {
     if seconds <= 0 { "just now".to_owned() } else { format!("{} ago", span(seconds)) }
+}
+
+/// How long a job took: in milliseconds where that is known and worth it.
+pub fn took(ms: Option<i64>, seconds: i64) -> String {
+    match ms {
+        Some(ms @ ..10_000) => format!("{}.{:03}s", ms / 1_000, ms % 1_000),
+        Some(ms) => span(ms / 1_000),
+        None => span(seconds),
+    }
+}
+
+/// The last second that is shown: 9999-12-31T23:59:59Z.
+const SECOND_MAX: u64 = 253_402_300_799;
+
+/// As `2026-11-21T13:05:09Z`.
+pub fn timestamp(second: i64) -> String {
+    let second = second.max(0).cast_unsigned().min(SECOND_MAX);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(second)).to_string()
+}
+
+/// To the minute, in UTC; a day without its time.
+pub fn time(second: i64) -> String {
+    let text = timestamp(second);
+    text.get(..16).unwrap_or(&text).replace('T', " ").trim_end_matches(" 00:00").to_owned()
 }
 
 /// `1 line`, `2 lines`.
@@ -106,6 +152,27 @@ mod tests {
         assert_eq!(cut("\u{1b}[2J", 7), "\\u{1...");
         assert_eq!(cut(&"é".repeat(9), 7), "éééé...");
         assert_eq!(cut("\u{202e}", 7), "\\u{2...", "escapes count as they are shown");
+    }
+
+    /// What differs at its end is told apart.
+    #[cfg(feature = "top")]
+    #[test]
+    fn texts_are_cut_in_the_middle() {
+        assert_eq!(cut_middle("payload", 7), "payload");
+        assert_eq!(cut_middle("payload-17", 9), "pay...-17");
+        assert_eq!(cut_middle("ééééééé\u{1b}", 9), "ééé...1b}");
+        assert_eq!(cut_middle("日本語日本語", 7), "日...語");
+    }
+
+    /// Whatever an edited database says, there is a time to be shown.
+    #[test]
+    fn any_second_is_shown() {
+        assert_eq!(timestamp(1_795_266_309), "2026-11-21T13:05:09Z");
+        assert_eq!(timestamp(i64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(
+            (time(i64::MIN), time(86_399)),
+            ("1970-01-01".to_owned(), "1970-01-01 23:59".to_owned())
+        );
     }
 
     /// What a shell would take apart is quoted, and nothing else.

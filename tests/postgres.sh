@@ -15,6 +15,7 @@ fail() {
 # The daemon's tests that are about SQLite: its file, its faults and edits of it by hand, and the classic rules. One that is
 # missing here fails (Site::database in tests/common).
 sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|planted|limits)|status)::/)
+    | test(/^bumps::the_classic/)
     | test(/^classic::(a_thousand_pipelined_lines|accepted_forms_of_done)$/)
     | test(/^delivery::(a_killed_peer|an_answer_(left|not|that)|an_undo_does_not|classic_undoes)/)
     | test(/^directory::another_daemons_directory_is_not_accepted$/)
@@ -27,11 +28,11 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^serving::statement_(22|34|39)_/)
     | test(/^serve::many_entries$/)
     | test(/^single_tasks::(a_job_that_ends_under|a_task_outlives|an_unknown_group|classic_knows)/)
-    | test(/^targets::/)
-    | test(/^(metrics|web)::(a_classic|the_health_of_a_classic)/)
+    | test(/^(targets|top)::/)
+    | test(/^(metrics|web|pages)::(a_classic|the_health_of_a_classic|a_database)/)
     | test(/^turns::(a_lease_holds|an_undone_turn|classic_serves|fetchers_take_turns|twelve_hours)/)
     | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
-    | test(/^views::(a_database_for_others|the_json_objects|why_in_words|with_the_daemon_down)$/)'
+    | test(/^views::(a_database_for_others|the_json_objects|times_that|why_in_words|with_the_daemon_down)/)'
 # Those of commands that use no queue.
 other='binary(project) | (binary(spool) & not test(/^serve/)) | test(/^(check|child|fetch|on_change|cli)::/)'
 # Thousands of files: one after the other, for server and daemon share the machine's cores.

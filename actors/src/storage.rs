@@ -36,7 +36,8 @@ use tracing::debug;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store::{
-    Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
+    Changed, Checkpoint, Dispatched, EndHolds, NextHoldEnd, Outcome, Rejected, Request, Store,
+    StoreResult,
 };
 use company::Company;
 use gathered::{Gathered, Replies};
@@ -48,8 +49,8 @@ use waiting::WaitQueue;
 
 /// How often the actor looks whether it is idle.
 const IDLE_TICK: Duration = Duration::from_millis(250);
-/// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence; documented as
-/// a second.
+/// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
+/// documented as a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
 
 pub struct StorageActor {
@@ -320,6 +321,16 @@ impl StorageActor {
             self.look_for_waiting(ctx);
         }
         self.look_whether_drained(ctx);
+        self.end_holds(ctx);
+    }
+
+    /// Keys whose hold is over are back in the order. What cannot be written is tried again at the next look.
+    fn end_holds(&mut self, ctx: &mut Context<Self>) {
+        self.submit(ctx, NextHoldEnd, |actor, ctx, next| {
+            if next == Ok(Some(0)) {
+                actor.submit(ctx, EndHolds, |_, _, _| ());
+            }
+        });
     }
 }
 

@@ -5,6 +5,8 @@
 //! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
 
 pub mod answers;
+mod bumps;
+mod keys;
 mod operations;
 mod reader;
 mod relays;
@@ -18,6 +20,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use bumps::*;
+pub use keys::*;
 pub use operations::*;
 pub use reader::*;
 pub use relays::*;

@@ -221,6 +221,8 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
             busy_timeout,
             max_expired_leases: 5,
             max_single_tasks: 1_000_000,
+            history: 100_000,
+            bump_share: 100,
         },
     )
     .map_err(|refused| io::Error::other(refused.to_string()))

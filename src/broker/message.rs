@@ -7,12 +7,13 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::store::{
-    AddRows, AddTask, JoinedRelay, Lane, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
+    AddRows, AddTask, Hold, JoinedRelay, Lane, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
     RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
+use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, REASON_MAX_BYTES};
 
 use super::range::range_of;
 
@@ -152,16 +153,44 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         | Op::CountInFlight(_)
         | Op::WhyIdle(_) => Ok(()),
         Op::AddTask(AddTask(row)) if operators => check_row(row),
-        Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) if operators => {
+        Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
+            if operators =>
+        {
             Ok(())
         }
-        Op::AddTask(_) | Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) => {
-            forbidden(
-                "an operator's order; start the daemon with --relay-operators and this relay's name to allow those",
-            )
-        }
+        Op::Forget(_) if operators => Ok(()),
+        Op::Hold(it) if operators => check_hold(it),
+        Op::Bump(it) if operators => check_name(&it.by),
+        Op::AddTask(_)
+        | Op::Retry(_)
+        | Op::Requeue(_)
+        | Op::SetPaused(_)
+        | Op::CancelTasks(_)
+        | Op::Hold(_)
+        | Op::Bump(_)
+        | Op::Unhold(_)
+        | Op::Forget(_) => forbidden(
+            "an operator's order; start the daemon with --relay-operators and this relay's name to allow those",
+        ),
         _ => forbidden("an operation that is a daemon's own"),
     }
+}
+
+fn check_hold(hold: &Hold) -> Result<(), Unfit> {
+    let is_time = hold.seconds.is_none_or(|seconds| seconds <= HOLD_SECONDS_MAX);
+    if is_time && is_text(&hold.reason, REASON_MAX_BYTES) {
+        return check_name(&hold.by);
+    }
+    forbidden("a hold with a time or a reason that is none")
+}
+
+/// Whether it may stand for somebody.
+fn check_name(by: &str) -> Result<(), Unfit> {
+    if is_text(by, NAME_BYTES_MAX) { Ok(()) } else { forbidden("a name that is none") }
+}
+
+fn is_text(text: &str, most: usize) -> bool {
+    text.len() <= most && !text.contains(char::is_control)
 }
 
 /// Whether rows may come by a range's queue.

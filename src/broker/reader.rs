@@ -2,7 +2,9 @@
 //!
 //! Given to its connections in the place of a store's reader.
 
-use shiftboss_actors::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use shiftboss_actors::store::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
 use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -20,7 +22,7 @@ impl Reader for RelayReader {
         elsewhere()
     }
 
-    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+    fn why(&self, _: UnixSeconds, _: &str, _: usize) -> ReadResult<Option<Why>> {
         elsewhere()
     }
 
@@ -32,11 +34,31 @@ impl Reader for RelayReader {
         elsewhere()
     }
 
+    fn ends_after(&self, _: Option<i64>, _: usize) -> ReadResult<Ends> {
+        elsewhere()
+    }
+
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
         elsewhere()
     }
 
+    fn jobs_by_minute(&self, _: UnixSeconds) -> ReadResult<Vec<MinuteJobs>> {
+        elsewhere()
+    }
+
     fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
+        elsewhere()
+    }
+
+    fn search(&self, _: &str, _: usize) -> ReadResult<Found> {
+        elsewhere()
+    }
+
+    fn held(&self, _: usize) -> ReadResult<HeldKeys> {
+        elsewhere()
+    }
+
+    fn last_starts(&self) -> ReadResult<LastStarts> {
         elsewhere()
     }
 

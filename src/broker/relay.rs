@@ -95,6 +95,8 @@ impl RelayStore {
         let answer = match &operation {
             Operation::Dispatch(_) if self.drains => Outcome::Dispatch(Dispatched::Nothing),
             Operation::HasWork(_) if self.drains => Outcome::HasWork(false),
+            // The daemon's own, of which it takes care.
+            Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
             Operation::AcceptedEntries(_) => Outcome::AcceptedEntries(Vec::new()),
             Operation::FetcherRecords(_) => Outcome::FetcherRecords(Vec::new()),
             Operation::Drain(_) => {

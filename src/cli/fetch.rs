@@ -10,6 +10,11 @@ use crate::config::FetcherTable;
 use crate::exit::Failure;
 use crate::stores::Database;
 
+/// Run COMMAND, which prints a list of tasks, and put the list into INPUT_DIR once it is whole
+///
+/// When COMMAND has ended well and the list looks right, it becomes NAME.NUMBER.txt, and NAME's older files are
+/// removed. Else nothing of it is handed out, the old list stays, and fetch exits with 69. One fetch of a NAME runs at
+/// a time; a second one exits with 75.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,13 +1,15 @@
 //! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `requeue`,
-//! `run-fetcher`, `accept-input`, `add`, `cancel`; and `health`.
+//! `hold`, `unhold`, `bump`, `forget`, `run-fetcher`, `accept-input`, `add`, `cancel`; and `health`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
 
 use super::timeout;
 use super::views::since;
+use crate::client::is_by;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,6 +77,53 @@ Examples:
         #[command(flatten)]
         failed: FailedOnes,
     },
+    /// Keep a key from being handed out, until `unhold`, or for a time
+    ///
+    /// A job in flight goes on. It outlives new lists and restarts; then the key is back at its old place. Said again, the
+    /// last word holds. `shiftboss held` lists the keys that are held. `retry` is refused meanwhile. Exits with 75 if 10000
+    /// keys are held already.
+    Hold(Hold),
+    /// End the hold of a key: it waits again, at its old place
+    #[command(
+        after_help = "\
+Example:
+  shiftboss unhold /run/shiftboss/worker.sock alpha",
+        override_usage = "shiftboss unhold [OPTIONS] [SOCKET] <KEY>"
+    )]
+    Unhold {
+        #[command(flatten)]
+        of: KeyArguments,
+        #[command(flatten)]
+        by: By,
+    },
+    /// Have a key run soon: before others that wait longer, as far as there is room for that
+    ///
+    /// What has ended of it is put back, as by `retry`; a key in flight runs once more. Bumped keys go one after the other, and may
+    /// have a tenth of all hand-outs together (`--bump-share`), so nobody else waits much longer. Said again, nothing changes.
+    /// Exits with 65 if no fetcher lists the key, or it is held, and with 75 if 1000 keys are bumped already.
+    #[command(
+        after_help = "\
+Example:
+  shiftboss bump /run/shiftboss/worker.sock alpha",
+        override_usage = "shiftboss bump [OPTIONS] [SOCKET] <KEY>"
+    )]
+    Bump {
+        #[command(flatten)]
+        of: KeyArguments,
+        #[command(flatten)]
+        by: By,
+    },
+    /// Forget a key that nothing lists: when it ran, its attempts, its hold
+    ///
+    /// If a list names it later, it comes first, as a key that never ran. What was summed up of its jobs stays. Exits with 65 if a
+    /// list or a single task has the key, or nothing is known of it, and with 69 while it is in flight.
+    #[command(
+        after_help = "\
+Example:
+  shiftboss forget /run/shiftboss/worker.sock alpha",
+        override_usage = "shiftboss forget [OPTIONS] [SOCKET] <KEY>"
+    )]
+    Forget(KeyArguments),
     /// Run a managed fetcher now: one that the daemon runs itself
     ///
     /// The daemon starts a run and does not wait for its end; `shiftboss status` shows the run and its result.
@@ -146,6 +195,53 @@ pub struct Add {
     /// object for each.
     #[arg(long)]
     pub lines: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "\
+Examples:
+  shiftboss hold /run/shiftboss/worker.sock alpha
+  shiftboss hold --for 2days --reason 'upstream is down' /run/shiftboss/worker.sock alpha",
+    override_usage = "shiftboss hold [OPTIONS] [SOCKET] <KEY>"
+)]
+pub struct Hold {
+    #[command(flatten)]
+    pub of: KeyArguments,
+    /// How long: a time such as 2h or 3days [default: until `unhold`]
+    #[arg(long = "for", value_name = "TIME", value_parser = hold_time)]
+    pub time: Option<Duration>,
+    /// Why: a line for those who wonder
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub by: By,
+}
+
+/// In whose name something is asked for.
+#[derive(Debug, Args)]
+pub struct By {
+    /// Who wants it, as the daemon is to remember: one word [default: the user's name]
+    #[arg(long, value_name = "NAME", value_parser = by)]
+    pub by: Option<String>,
+}
+
+fn hold_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    time.filter(|time| *time <= Duration::from_secs(HOLD_SECONDS_MAX.into()))
+        .ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.len() <= REASON_MAX_BYTES && !text.contains(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("give one line of at most {REASON_MAX_BYTES} bytes")),
+    }
+}
+
+fn by(text: &str) -> Result<String, String> {
+    let wrong = || format!("give one word of at most {NAME_MAX_BYTES} bytes");
+    Some(text.to_owned()).filter(|text| is_by(text)).ok_or_else(wrong)
 }
 
 /// Failed tasks that are put back.

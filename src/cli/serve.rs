@@ -1,9 +1,10 @@
-//! What can be said to `serve`, by flags, by the environment or in a configuration file, and the checked
-//! settings made of it, once.
+//! What can be said to `serve`, by flags, by the environment or in a configuration file. The checked settings are made of it by
+//! [`settings`].
 //!
 //! [`ServeOptions`] is parsed by clap and by serde alike, so that a key of the file is a flag, too. Reading the
 //! file is [`crate::config`]'s.
 
+mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,33 +17,28 @@ use clap::Args;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{absolute, broker, database, one_of};
-use crate::broker::{Broker, QueueKind};
+use super::{database, one_of};
+use crate::broker::QueueKind;
 use crate::config::values as values_of_file;
 use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
-use crate::socket::{SocketSettings, group_id};
-use crate::stores::{self, Database, Durability, Joining, Options, Policy};
+use crate::socket::group_id;
+use crate::stores::{self, Database, Durability};
 use crate::url::Url;
+pub use settings::ServeSettings;
 pub use values::host_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, PROCESS_SERVER, SERVER_ONLY,
-    absolute_database, database_of_file, expired_leases_of_file, lease_of_file, named, parse_lease,
-    polls,
+    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, HISTORY, PROCESS_SERVER,
+    SERVER_ONLY, database_of_file, expired_leases_of_file, history_of_file, lease_of_file,
+    parse_lease, parse_share, share_of_file,
 };
 pub(super) use values::{
     daemon_name_of_file, mode_of_file, parse_daemon_name, parse_mode, url_of_file,
 };
 
-/// How long a request waits for another process's write to the database.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where nothing is said.
-const LEASE_SECONDS: i64 = 12 * 3600;
-const EXPIRED_LEASES: u32 = 5;
-const SINGLE_TASKS: u32 = 1_000_000;
 pub(super) const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
-const TAKEOVER: Duration = Duration::from_secs(10 * 60);
 pub(super) const MODE: u32 = 0o600;
 pub(super) const CONNECTIONS: u32 = 16_384;
 
@@ -109,6 +105,24 @@ pub struct ServeOptions {
     /// How many single tasks are kept at once; beyond that `shiftboss add` is refused [default: 1000000]
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
     pub max_single_tasks: Option<NonZeroU32>,
+    /// How many attempts that ended are kept, the last ones: 1000 to 50000000 [default: 100000]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SHIFTBOSS_HISTORY",
+        value_parser = clap::value_parser!(u32).range(HISTORY)
+    )]
+    #[serde(default, deserialize_with = "history_of_file")]
+    pub history: Option<u32>,
+    /// What share of the hand-outs keys may have that `shiftboss bump` has go first: 0 to 0.5 [default: 0.1]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        env = "SHIFTBOSS_BUMP_SHARE",
+        value_parser = parse_share
+    )]
+    #[serde(default, deserialize_with = "share_of_file")]
+    pub bump_share: Option<u32>,
     /// What an answer outlives: a power cut, or only the end of the process [default: power]
     #[arg(long, value_parser = one_of(DURABILITIES), env = "SHIFTBOSS_DURABILITY")]
     pub durability: Option<Durability>,
@@ -210,7 +224,8 @@ impl ServeOptions {
         fall_back!(database input_dir socket max_expired_leases max_single_tasks durability spool);
         fall_back!(accept_input accept_input_after socket_mode socket_group operator_group);
         fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
-        fall_back!(poll poll_notified broker broker_prefix broker_queues relay_operators);
+        fall_back!(poll poll_notified broker broker_prefix broker_queues relay_operators history);
+        fall_back!(bump_share);
         Self { fetcher: others.fetcher, ..self }
     }
 
@@ -278,121 +293,5 @@ impl Checked for ServeOptions {
             return Err(Fault { place: 0..0, what: CLASSIC_LEASE.to_owned() });
         }
         check_fetchers(&self.fetcher)
-    }
-}
-
-/// What was said, or else its default, checked. The daemon sees nothing else.
-#[derive(Debug)]
-pub struct ServeSettings {
-    pub database: Database,
-    pub joining: Joining,
-    pub input: PathBuf,
-    pub socket: SocketSettings,
-    pub store: Options,
-    pub operator_group: Option<u32>,
-    pub connections_max: usize,
-    /// The spool whose tasks enter the queue.
-    pub spool: Option<PathBuf>,
-    /// The broker that relays use.
-    pub broker: Option<Broker>,
-    pub relay_operators: Vec<String>,
-    /// Whichever directory is there at the start is the input directory.
-    pub accept_input: bool,
-    /// Another one is, once it has held lists for so long without a change.
-    pub accept_input_after: Duration,
-    pub log_format: LogFormat,
-    pub log_level: String,
-    pub fetchers: Vec<FetcherTable>,
-}
-
-impl ServeSettings {
-    /// Settings from the command line and the environment, and behind them a file.
-    pub fn new(typed: ServeOptions, file: Option<ServeOptions>) -> Result<Self, Failure> {
-        typed.check().map_err(|fault| Failure::usage(fault.what))?;
-        typed.unfit().map_or(Ok(()), |text| Err(Failure::usage(text)))?;
-        let said = typed.over(file.unwrap_or_default());
-        said.faults().into_iter().next().map_or(Ok(()), Err)?;
-        let policy = match said.classic {
-            Some(true) => Policy::Classic,
-            _ => Policy::Fair { lease_seconds: said.lease.unwrap_or(LEASE_SECONDS) },
-        };
-        let operators = said.operator_group.as_deref();
-        let operators = operators.map(|group| group_id(group, "--operator-group"));
-        let input = named(said.input_dir, "INPUT_DIR")?;
-        Ok(Self {
-            database: absolute_database(said.database)?,
-            joining: Joining {
-                name: said.daemon_name.unwrap_or_else(host_name),
-                input: input.clone(),
-                migrate: said.no_migrate != Some(true),
-                takeover: said.takeover.unwrap_or(TAKEOVER),
-                polls: polls(said.poll, said.poll_notified),
-            },
-            input,
-            socket: SocketSettings {
-                path: named(said.socket, "SOCKET")?,
-                mode: said.socket_mode.unwrap_or(MODE),
-                group: said.socket_group,
-            },
-            store: Options {
-                policy,
-                durability: said.durability.unwrap_or(Durability::Power),
-                busy_timeout: BUSY_TIMEOUT,
-                max_expired_leases: said.max_expired_leases.unwrap_or(EXPIRED_LEASES),
-                max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
-            },
-            operator_group: operators.transpose()?,
-            connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
-            spool: said.spool.map(absolute).transpose()?,
-            broker: broker(said.broker, said.broker_prefix, said.broker_queues)?,
-            relay_operators: said.relay_operators.unwrap_or_default(),
-            accept_input: said.accept_input.unwrap_or(false),
-            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
-            log_format: said.log_format.unwrap_or(LogFormat::Auto),
-            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
-            fetchers: said.fetcher.into_iter().map(Spanned::into_inner).collect(),
-        })
-    }
-
-    pub fn files(&self) -> DaemonFiles<'_> {
-        DaemonFiles {
-            database: self.database.file(),
-            input: Some(&self.input),
-            socket: Some(&self.socket.path),
-            spool: self.spool.as_deref(),
-        }
-    }
-
-    /// Names of the settings, fetchers apart, that differ from those of `other`.
-    #[must_use]
-    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let (a, b) = (self, other);
-        let all = [
-            ("database", a.database != b.database),
-            ("input_dir", a.input != b.input),
-            ("socket", a.socket.path != b.socket.path),
-            ("classic", (a.store.policy == Policy::Classic) != (b.store.policy == Policy::Classic)),
-            ("lease", a.store.policy != b.store.policy),
-            ("max_expired_leases", a.store.max_expired_leases != b.store.max_expired_leases),
-            ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
-            ("daemon_name", a.joining.name != b.joining.name),
-            ("takeover", a.joining.takeover != b.joining.takeover),
-            ("poll", a.joining.polls.alone != b.joining.polls.alone),
-            ("poll_notified", a.joining.polls.notified != b.joining.polls.notified),
-            ("no_migrate", a.joining.migrate != b.joining.migrate),
-            ("durability", a.store.durability != b.store.durability),
-            ("spool", a.spool != b.spool),
-            ("broker", a.broker != b.broker),
-            ("relay_operators", a.relay_operators != b.relay_operators),
-            ("accept_input", a.accept_input != b.accept_input),
-            ("accept_input_after", a.accept_input_after != b.accept_input_after),
-            ("socket_mode", a.socket.mode != b.socket.mode),
-            ("socket_group", a.socket.group != b.socket.group),
-            ("operator_group", a.operator_group != b.operator_group),
-            ("max_connections", a.connections_max != b.connections_max),
-            ("log_format", a.log_format != b.log_format),
-            ("log_level", a.log_level != b.log_level),
-        ];
-        all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `log`, `stats`,
-//! `metrics`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `held`, `log`,
+//! `stats`, `metrics`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -73,14 +73,27 @@ Examples:
         #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
+    /// Show the keys that operators hold, the last one first
+    #[command(after_help = "\
+Examples:
+  shiftboss held state.db
+  shiftboss held --json /run/shiftboss/worker.sock | jq -r '.keys[].key'")]
+    Held {
+        #[command(flatten)]
+        arguments: ViewArguments,
+        /// How many: 1 to 10000
+        #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: u16,
+    },
     /// Show the attempts that ended, the last one first
     ///
-    /// The daemon keeps the last 100000; under --classic it keeps none. With --key, hand-outs that never arrived are left out.
+    /// The daemon keeps the last 100000, or as many as its --history says; under --classic it keeps none. With --key, hand-outs that never arrived are left out.
     #[command(after_help = "\
 Examples:
   shiftboss log state.db
   shiftboss log --failed --since 2h /run/shiftboss/worker.sock
-  shiftboss log --key alpha --json state.db")]
+  shiftboss log --key alpha --json state.db
+  shiftboss log --follow --after 4711 --json state.db")]
     Log {
         #[command(flatten)]
         arguments: ViewArguments,
@@ -96,8 +109,17 @@ Examples:
         /// Only those of this key
         #[arg(long)]
         key: Option<String>,
+        /// Print each attempt when it has ended, a line each, until Ctrl-C; with --json an object each
+        ///
+        /// For log shippers: who goes on with --after misses no end and meets none twice, whatever is started again, as long as the
+        /// daemon keeps as many attempts as end meanwhile (its --history).
+        #[arg(long, conflicts_with_all = ["since", "log_dir", "key"])]
+        follow: bool,
+        /// Begin behind the end of this number (`ended` in the object); 0: with all that are kept [default: with those from now on]
+        #[arg(long, value_name = "ENDED", requires = "follow", value_parser = clap::value_parser!(i64).range(0..))]
+        after: Option<i64>,
         /// How many: 1 to 10000
-        #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        #[arg(short = 'n', long = "number", default_value_t = 20, conflicts_with = "follow", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
     /// Show what was done: jobs, outcomes, how long they took, and the cycle time
@@ -141,6 +163,7 @@ const GROUPINGS: &[(&str, &str, Grouping)] = &[
     ("fetcher", "Each fetcher", Grouping::Fetcher),
     ("hour", "Each hour", Grouping::Hour),
     ("day", "Each day, in UTC", Grouping::Day),
+    ("fetcher-day", "Each fetcher, and of each the days", Grouping::FetcherDay),
 ];
 
 /// The statuses that can be asked for.

@@ -3,19 +3,26 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::exit::{ExitCode, Failure};
-use crate::web::{Listen, Settings};
+use crate::outputs::Outputs;
+use crate::web::{LOG_LEVEL, Listen, Settings, Token, TokenFor};
+
+/// Characters of a title.
+const TITLE_MAX: usize = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shiftboss web /var/lib/shiftboss/state.db
   shiftboss web --listen unix:/run/shiftboss-web/http /run/shiftboss/worker.sock
+  shiftboss web --output '/var/log/jobs/{day}/{key}.log' --token-file token \\
+      /run/shiftboss/worker.sock
   shiftboss web --listen 10.0.0.5:7390 --listen-any --allow-host queue.example.org state.db")]
 pub struct WebArguments {
-    /// Where to listen: an address, or unix:PATH. May be given several times
+    /// Where to listen: an address, or unix:PATH. May be given several times. Sockets of the init system (LISTEN_FDS) take
+    /// their place
     #[arg(long, value_name = "ADDRESS|unix:PATH", default_value = "127.0.0.1:7390", value_parser = listen)]
     pub listen: Vec<Listen>,
     /// Listen on addresses that other machines reach, too: whoever reaches one sees keys and payloads
@@ -25,14 +32,40 @@ pub struct WebArguments {
     /// times
     #[arg(long, value_name = "NAME", value_parser = host)]
     pub allow_host: Vec<String>,
+    /// Have buttons to pause, resume and retry, for who gives the token in this file as password, with any user name. The daemon
+    /// must take orders from this command's user. Without it nothing can be changed
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// What needs the token
+    #[arg(long, value_name = "WHAT", default_value = "actions", requires = "token_file")]
+    pub token_for: Need,
+    /// Show what jobs wrote: the files of `work --log-dir DIR` are 'DIR/{day}/{key}.log'
+    #[arg(long, value_name = "'DIR/{day}/{key}.log'")]
+    pub output: Option<Outputs>,
+    /// What the pages are called
+    #[arg(long, value_name = "TEXT", default_value = "shiftboss", value_parser = title)]
+    pub title: String,
     /// The database or the daemon's socket, as of `status`
     pub target: Option<PathBuf>,
     /// Look at the daemon of this configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// What is logged, as of `serve`
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "SHIFTBOSS_LOG",
+        default_value = LOG_LEVEL
+    )]
     pub log_level: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Need {
+    /// What changes something
+    Actions,
+    /// All but /healthz
+    All,
 }
 
 impl TryFrom<WebArguments> for Settings {
@@ -52,8 +85,13 @@ impl TryFrom<WebArguments> for Settings {
                 ));
             }
         }
-        let WebArguments { listen, allow_host, target, config, .. } = typed;
-        Ok(Self { listen, allow_host, target, config })
+        let WebArguments { listen, allow_host, title, output: outputs, target, config, .. } = typed;
+        let needed_for = match typed.token_for {
+            Need::Actions => TokenFor::Actions,
+            Need::All => TokenFor::All,
+        };
+        let token = typed.token_file.map(|file| Token::read(&file, needed_for)).transpose()?;
+        Ok(Self { listen, allow_host, title, outputs, token, target, config })
     }
 }
 
@@ -75,4 +113,12 @@ fn host(text: &str) -> Result<String, String> {
         return Err("give a host name alone, such as queue.example.org".to_owned());
     }
     Ok(text.trim_end_matches('.').to_ascii_lowercase())
+}
+
+fn title(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.chars().count() > TITLE_MAX || text.contains(char::is_control)
+    {
+        return Err(format!("give 1 to {TITLE_MAX} characters"));
+    }
+    Ok(text.to_owned())
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use shiftboss_protocol::client::{Connection, within};
 
-use super::output::offer;
+use super::printing::offer;
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
 use crate::text::{quoted, shown};

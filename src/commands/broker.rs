@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::output::{json, offer};
+use super::printing::{json, offer};
 use crate::broker::{
     self, Broker, BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
 };

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use shiftboss_actors::directory::{Directory, Entry};
 use shiftboss_protocol::fetcher_file::{FileName, Line, Named};
 
-use super::output::show;
+use super::printing::show;
 use super::text::counted;
 use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};

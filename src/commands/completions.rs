@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::output::print;
+use super::printing::print;
 use crate::cli::Cli;
 use crate::exit::Failure;
 

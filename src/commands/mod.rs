@@ -1,5 +1,5 @@
 //! The commands: a file for each, or for those that are alike (`operators`, `views`). Each calls the parts and shows
-//! what they answer. `input`, `output` and [`text`] are what they share.
+//! what they answer. `input`, `printing` and [`text`] are what they share.
 
 pub mod ask;
 mod broker;
@@ -11,10 +11,13 @@ mod moving;
 pub mod on_change;
 pub mod operators;
 mod output;
+mod printing;
 pub mod recover;
 pub mod relay;
 pub mod serve;
 pub mod spool;
+#[cfg(feature = "top")]
+mod top;
 mod views;
 pub mod work;
 
@@ -35,7 +38,13 @@ use crate::text;
 use crate::web;
 
 pub fn run(command: Command) -> Result<(), Failure> {
-    if matches!(command, Command::Serve(_) | Command::Relay(_)) {
+    let has_connections = match command {
+        Command::Serve(_) | Command::Relay(_) => true,
+        #[cfg(feature = "web")]
+        Command::Web(_) => true,
+        _ => false,
+    };
+    if has_connections {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
         limits::raise_descriptors();
     }
@@ -48,6 +57,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             web::run(typed.try_into()?)
         }
+        #[cfg(feature = "top")]
+        Command::Top(typed) => top::run(typed.into()),
         Command::Broker(typed) => broker::run(typed.verb),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
         Command::Check { database: Some(database), .. } => {
@@ -63,6 +74,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Move { from, to, daemon_name } => moving::run(from, to, daemon_name),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
+        Command::Output(typed) => output::run(typed),
         Command::View(asked) => views::run(asked),
         Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
@@ -99,6 +111,8 @@ fn needs(command: &Command) -> Needs {
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
         Command::Spool(_) => (24, 6),
+        #[cfg(feature = "top")]
+        Command::Top(_) => (24, 4),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),
         _ => (16, 0),
@@ -126,7 +140,7 @@ fn migrate(database: &Database) -> Result<(), Failure> {
         return Err(Failure::usage(text));
     };
     stores::migrate(url)?;
-    output::print(format!("{url} is up to date\n"))
+    printing::print(format!("{url} is up to date\n"))
 }
 
 fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Failure> {
@@ -139,7 +153,7 @@ fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Fa
         return Err(Failure::usage(text));
     };
     let left = stores::forget_daemon(url, &name)?;
-    output::print(format!(
+    printing::print(format!(
         "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
         text::shown(&name),
         left.lists,

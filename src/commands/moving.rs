@@ -1,6 +1,6 @@
 //! `shiftboss move`: brings a queue from a file to a server, or back.
 
-use super::output::print;
+use super::printing::print;
 use crate::cli::host_name;
 use crate::exit::Failure;
 use crate::stores::{Database, Moved, move_in, move_out};

@@ -8,7 +8,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::output::{print, show};
+use super::printing::{print, show};
 use super::text::{self, ago, shown, span};
 use crate::child::look_for;
 use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};

@@ -1,15 +1,16 @@
-//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `run-fetcher`, `accept-input`, `add`, `cancel` and
-//! `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or a sentence made of
+//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `forget`, `run-fetcher`,
+//! `accept-input`, `add`, `cancel` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or a sentence made of
 //! it.
 
 mod drain;
+mod levers;
 mod retry_failed;
 mod tasks;
 
 use serde_json::Value;
 use shiftboss_protocol::model::Key;
 
-use super::output::print;
+use super::printing::print;
 use crate::cli::{DaemonArguments, KeyArguments, Operate};
 use crate::client::{Answer, Session};
 use crate::exit::Failure;
@@ -42,6 +43,10 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Retry { of, .. } => tell_of(of, "RETRY", retried),
         Operate::Add(add) => tasks::add(add),
         Operate::Cancel(of) => tasks::cancel(of),
+        Operate::Hold(asked) => levers::hold(asked),
+        Operate::Unhold { of, by } => levers::unhold(of, by),
+        Operate::Bump { of, by } => levers::bump(of, by),
+        Operate::Forget(of) => tell_of(of, "FORGET", |key, _| format!("Forgotten: {key}.")),
         Operate::Drain(daemon) => drain::run(daemon),
     }
 }

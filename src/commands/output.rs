@@ -1,40 +1,206 @@
-//! What commands print on standard output: a text, or one line of JSON.
+//! `shiftboss output`: what a key's jobs wrote, from the files of workers with `--log-dir`; an attempt of it, to its end.
+//!
+//! Nobody is asked: the files say which attempts there are, and how they ended. Of all keys: [`all_keys`].
 
-use std::io::{self, ErrorKind, Write};
+mod all_keys;
+mod follow;
 
-use serde::Serialize;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
+use std::time::SystemTime;
 
+use super::printing::print;
+use crate::cli::OutputArguments;
 use crate::exit::{ExitCode, Failure};
+use crate::outputs::attempts::{Part, parts};
+use crate::outputs::screen::{Colours, line};
+use crate::outputs::{Outputs, days_until};
+use crate::text::{columns, shown};
 
-pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    offer(text).map(drop)
+/// What is shown of a line at once; a longer one is shown in pieces.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+pub fn run(typed: OutputArguments) -> Result<(), Failure> {
+    let outputs = Outputs::of_log_dir(typed.log_dir.clone());
+    let Some(key) = typed.key.clone() else { return all_keys::run(&typed) };
+    if typed.list {
+        return list(&outputs, &key, typed.day.as_ref());
+    }
+    let mut found = Found::find(&outputs, &key, &typed)?;
+    let screen = Screen::new(typed.raw);
+    let to = found.end()?;
+    let begin = found.begin();
+    let from = match typed.lines {
+        Some(lines) => last_lines(&mut found.file, begin, to, lines).map_err(unreadable)?,
+        None => begin,
+    };
+    if !screen.copy(&mut found.file, from, to)? || !typed.follow {
+        return Ok(());
+    }
+    follow::to_its_end(&outputs, &key, found, to, screen)
 }
 
-/// Prints a whole text; whether anybody reads. A reader that is gone (`shiftboss check DIR | head`) has what it wanted: the
-/// command ends well, and quietly.
-pub fn offer(text: impl AsRef<[u8]>) -> Result<bool, Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let message = format!("cannot write to standard output: {error}");
-            Err(Failure::new(ExitCode::StoreIo, message))
+/// An attempt, or a whole file in which no worker wrote where one begins.
+struct Found {
+    file: File,
+    day: String,
+    part: Option<Part>,
+}
+
+impl Found {
+    /// What is asked for, the newest one.
+    fn find(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<Self, Failure> {
+        for day in days(typed.day.as_ref()) {
+            let Some(mut file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
+            let mut parts = parts(&mut file, 0).map_err(unreadable)?;
+            let part = match typed.attempt {
+                Some(number) => match parts.into_iter().rfind(|it| it.attempt == Some(number)) {
+                    None => continue,
+                    found => found,
+                },
+                None => parts.pop(),
+            };
+            return Ok(Self { file, day, part });
+        }
+        let of = typed.attempt.map(|number| format!("attempt {number} of ")).unwrap_or_default();
+        let on = typed.day.as_ref().map(|day| format!(" on {day}")).unwrap_or_default();
+        let directory = typed.log_dir.display();
+        let text = format!(
+            "there is no output of {of}{} in {directory}{on}: `--list` shows what there is",
+            shown(key)
+        );
+        Err(Failure::new(ExitCode::Unavailable, text))
+    }
+
+    fn begin(&self) -> u64 {
+        self.part.as_ref().map_or(0, |part| part.begin)
+    }
+
+    /// Behind what there is of it now.
+    fn end(&self) -> Result<u64, Failure> {
+        match self.part.as_ref().and_then(|part| part.ending.as_ref()) {
+            Some(ending) => Ok(ending.at),
+            None => Ok(self.file.metadata().map_err(unreadable)?.len()),
         }
     }
 }
 
-/// A JSON object as a line.
-pub fn json(object: &impl Serialize) -> Result<String, Failure> {
-    let line = serde_json::to_string(object).map_err(Failure::of(ExitCode::Internal))?;
-    Ok(line + "\n")
+fn days(asked: Option<&String>) -> Box<dyn Iterator<Item = String> + '_> {
+    match asked {
+        Some(day) => Box::new(std::iter::once(day.clone())),
+        None => Box::new(days_until(SystemTime::now())),
+    }
 }
 
-/// Prints what was found: the JSON object, or the text that `render` makes of it. Whether anybody reads.
-pub fn show<T: Serialize>(
-    found: &T,
-    as_json: bool,
-    render: impl FnOnce(&T) -> String,
-) -> Result<bool, Failure> {
-    offer(if as_json { json(found)? } else { render(found) })
+fn unreadable(error: io::Error) -> Failure {
+    Failure::new(ExitCode::StoreIo, format!("the output cannot be read: {error}"))
+}
+
+/// All attempts that wrote something, the newest day first.
+fn list(outputs: &Outputs, key: &str, day: Option<&String>) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for day in days(day) {
+        let Some(mut file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
+        let found = parts(&mut file, 0).map_err(unreadable)?;
+        let row = |part: &Part| {
+            let number = part.attempt.map_or("-".to_owned(), |number| number.to_string());
+            let words = part.ending.as_ref().map_or("no end yet", |ending| &ending.words);
+            [number, part.begun.clone(), words.to_owned()]
+        };
+        rows.extend(found.iter().rev().map(row));
+    }
+    if rows.is_empty() {
+        let text = format!("there is no output of {}", shown(key));
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    }
+    print(columns(["Attempt", "begun", "ended"], rows))
+}
+
+/// Where the last lines before a place begin.
+fn last_lines(file: &mut File, from: u64, to: u64, count: usize) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(from))?;
+    let mut reader = BufReader::new(file.take(to - from));
+    let (mut begins, mut at) = (VecDeque::new(), from);
+    loop {
+        let length = {
+            let bytes = reader.fill_buf()?;
+            if bytes.is_empty() {
+                return Ok(begins.front().copied().filter(|_| count > 0).unwrap_or(to));
+            }
+            if at == from && begins.is_empty() {
+                begins.push_back(from);
+            }
+            for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+                let begin = at + index as u64 + 1;
+                if begin < to {
+                    begins.push_back(begin);
+                }
+                if begins.len() > count {
+                    begins.pop_front();
+                }
+            }
+            bytes.len()
+        };
+        at += length as u64;
+        reader.consume(length);
+    }
+}
+
+/// Standard output, and what is made of bytes for it.
+#[derive(Debug, Clone, Copy)]
+struct Screen {
+    is_plain: bool,
+}
+
+impl Screen {
+    /// Bytes go out as they are, but on a terminal, unless that is asked for.
+    fn new(raw: bool) -> Self {
+        Self { is_plain: raw || !io::stdout().is_terminal() }
+    }
+
+    /// Shows a part of a file; whether anybody reads.
+    fn copy(self, file: &mut File, from: u64, to: u64) -> Result<bool, Failure> {
+        file.seek(SeekFrom::Start(from)).map_err(unreadable)?;
+        let mut left = BufReader::new(file.take(to.saturating_sub(from)));
+        let mut piece = Vec::new();
+        loop {
+            piece.clear();
+            let read = left.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut piece);
+            if read.map_err(unreadable)? == 0 {
+                return Ok(true);
+            }
+            if !self.write(&piece)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Shows a line, or a piece of one; whether anybody reads.
+    fn write(self, piece: &[u8]) -> Result<bool, Failure> {
+        if self.is_plain {
+            return super::printing::offer(piece);
+        }
+        let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+        let end = if text.len() < piece.len() { "\n" } else { "" };
+        super::printing::offer(line(text, Colours::Kept) + end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Lines are counted from the end, whether or not the last one is whole.
+    #[test]
+    fn the_last_lines() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before\none\ntwo\nthree").unwrap();
+        let mut last = |to, count| last_lines(&mut file, 7, to, count).unwrap();
+        assert_eq!((last(20, 1), last(20, 2), last(20, 9)), (15, 11, 7));
+        assert_eq!((last(15, 1), last(15, 2), last(15, 0)), (11, 7, 15));
+        assert_eq!(last(7, 3), 7);
+    }
 }

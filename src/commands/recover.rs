@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::output::print;
+use super::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Saved, recover};
 use crate::text::counted;

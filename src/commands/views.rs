@@ -1,23 +1,25 @@
-//! `shiftboss status`, `why`, `queue`, `tasks`, `log`, `stats` and `metrics`: each looks at a queue, with a daemon or
+//! `shiftboss status`, `why`, `queue`, `tasks`, `held`, `log`, `stats` and `metrics`: each looks at a queue, with a daemon or
 //! without, and shows what it found.
 
+mod follow;
 mod listings;
 mod stats;
 mod status;
-mod why;
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::Report;
-use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
+use shiftboss_actors::store::{
+    EndedAttempts, Grouping, KEYS_BEFORE_MAX, ReadResult, Reader, StatsOf, TasksWith,
+};
 
-use super::output::{self, print};
+use super::printing::print;
 use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::lock::LockState;
 use crate::metrics::Scrape;
+use crate::standing::why;
 use crate::stores::Database;
 use crate::target::{Target, ask, move_up};
 
@@ -28,7 +30,12 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
             arguments.target = target;
             let known = |found: Option<_>| found.ok_or_else(|| why::unheard_of(&key));
-            look(arguments, |reader, now| reader.why(now, &key), known, why::render)
+            look(
+                arguments,
+                |reader, now| reader.why(now, &key, KEYS_BEFORE_MAX),
+                known,
+                why::render,
+            )
         }
         View::Queue { arguments, number } => {
             look(arguments, |reader, now| reader.next_jobs(now, number.into()), Ok, listings::queue)
@@ -37,8 +44,16 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let asked = TasksWith { status, fetcher, since: None, count: number.into() };
             look(arguments, |reader, now| reader.tasks(now, &asked), Ok, listings::tasks)
         }
-        View::Log { arguments, failed, since, log_dir, key, number } => {
-            let asked = EndedAttempts { failed, since, key, before: None, count: number.into() };
+        View::Held { arguments, number } => {
+            look(arguments, |reader, _| reader.held(number.into()), Ok, listings::held)
+        }
+        View::Log { arguments, failed, follow: true, after, .. } => {
+            follow::run(arguments, failed, after)
+        }
+        View::Log { arguments, failed, since, log_dir, key, number, .. } => {
+            let outcomes = if failed { EndedAttempts::FAILED.to_vec() } else { Vec::new() };
+            let count = number.into();
+            let asked = EndedAttempts { outcomes, since, key, count, ..EndedAttempts::default() };
             let with_outputs = |log| Ok(listings::with_outputs(log, log_dir.as_deref()));
             look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, listings::log)
         }
@@ -47,9 +62,7 @@ pub fn run(asked: View) -> Result<(), Failure> {
         }
         View::Stats { arguments, time, by } => {
             let by = by.unwrap_or(Grouping::All);
-            let sums = |reader: &dyn Reader, now| {
-                reader.stats(&StatsOf { since: stats::first_second(now, time), by })
-            };
+            let sums = |reader: &dyn Reader, now| reader.stats(&StatsOf::last(time, by, now));
             look(arguments, sums, Ok, stats::render)
         }
     }
@@ -81,13 +94,7 @@ fn show<T: Serialize>(
     if !json {
         return print(render(found));
     }
-    let (daemon, daemon_unknown) = match &target.daemon {
-        LockState::Free => (None, None),
-        LockState::By(daemon) => (Some(daemon), None),
-        LockState::Unknown(why) => (None, Some(*why)),
-    };
-    let database = &*target.database.name();
-    print(output::json(&Report { database, daemon, daemon_unknown, found })?)
+    print(target.json(found)?)
 }
 
 /// Says on standard error that nobody changes what is shown; the JSON object tells it itself. A queue on a server may

@@ -178,7 +178,12 @@ impl Scrape {
             (vec![("protocol", Cow::Borrowed(protocol))], value(jobs.max(0)))
         });
         out.gauges(("in_flight_jobs", "Jobs that are out.", None), in_flight)?;
-        let since = |then: Option<i64>| then.map_or(0.0, |then| value((now - then).max(0)));
+        let kinds = std::iter::once((vec![("kind", Cow::Borrowed("hold"))], value(queue.held)));
+        out.gauges(("held_keys", "Keys that are not handed out.", None), kinds)?;
+        let help = "Keys that are to run soon, and wait.";
+        out.gauge("bumped_keys", help, None, value(queue.bumped))?;
+        let since =
+            |then: Option<i64>| then.map_or(0.0, |then| value(now.saturating_sub(then).max(0)));
         let longest = queue.longest_wait.as_ref().and_then(|waiting| waiting.last_started);
         let help =
             "Since the last start of the key that ran before and waits longest; 0: none waits.";

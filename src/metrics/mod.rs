@@ -67,7 +67,7 @@ impl Scrape {
 }
 
 /// Whether a daemon answers, and what. One that we may not ask is taken to be well; and an older one knows no such request.
-fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
+pub fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
     let answered = Session::begin(socket, "metrics", "METRICS\n", PATIENCE)
         .and_then(|mut session| session.answer());
     match answered {

@@ -152,7 +152,7 @@ pub fn day(time: SystemTime) -> String {
     timestamp(time)[..10].to_owned()
 }
 
-fn is_day(text: &str) -> bool {
+pub fn is_day(text: &str) -> bool {
     text.len() == 10 && humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).is_ok()
 }
 

@@ -21,6 +21,7 @@ mod views;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shiftboss_actors::file_identity::DirectoryIdentity;
 pub use shiftboss_actors::store::Grouping;
@@ -33,11 +34,12 @@ use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;
 pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
-pub use options::{Durability, Joining, Options, Policy, Polls};
+pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls};
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
 use sqlite::{SqliteReader, open_to_read};
+pub use views::Pace;
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {
@@ -86,8 +88,16 @@ pub fn unusable(database: &Path) -> Option<String> {
 /// Answers questions about the queue in a database, whether or not a daemon keeps it.
 pub fn reader(database: &Database) -> Result<Arc<dyn Reader>, Failure> {
     match database {
-        Database::File(path) => Ok(Arc::new(SqliteReader(path.clone()))),
+        Database::File(path) => Ok(Arc::new(SqliteReader::new(path.clone()))),
         Database::Server(url) => server::reader(url),
+    }
+}
+
+/// The same for several questions together, which may take so long. Not for a reader that stays.
+pub fn glance(database: &Database, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
+    match database {
+        Database::File(path) => Ok(Arc::new(SqliteReader::glance(path.clone(), patience))),
+        Database::Server(url) => server::glance(url, patience),
     }
 }
 

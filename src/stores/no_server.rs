@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shiftboss_actors::store::Reader;
 
@@ -34,6 +35,10 @@ pub(super) fn open(url: &Url, _: &Options, _: &Joining) -> Result<Opened, Failur
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
+    refused(url)
+}
+
+pub(super) fn glance(url: &Url, _: Duration) -> Result<Arc<dyn Reader>, Failure> {
     refused(url)
 }
 

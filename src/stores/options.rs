@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+pub use shiftboss_actors::store::BUMP_SHARE_MAX;
 use shiftboss_protocol::model::UnixSeconds;
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
@@ -102,4 +103,8 @@ pub struct Options {
     pub max_expired_leases: u32,
     /// Single tasks that may be kept at once.
     pub max_single_tasks: u32,
+    /// Attempts that ended are kept, so many of the last ones.
+    pub history: u32,
+    /// What keys that operators bump may have of the hand-outs, in thousandths.
+    pub bump_share: u32,
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shiftboss_actors::store::{Reader, StoreResult};
 use tokio::runtime::Builder;
@@ -64,7 +65,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(Arc::new(PostgresReader(Server::new(url)?)))
+    Ok(Arc::new(PostgresReader::new(Server::new(url)?)))
+}
+
+pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
+    Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
 }
 
 /// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.

@@ -48,11 +48,27 @@ pub(super) enum Table {
     Completions,
     /// Ends by hour, fetcher and outcome.
     Hours,
+    Holds,
+    /// In the order in which keys were bumped.
+    Bumps,
 }
 
 use Kind::{Bytes, Integer, Key, Text};
 
 type Columns = &'static [(&'static str, Kind)];
+/// last_*: numbers up to these are taken.
+const STATE: Columns = &[
+    ("paused", Integer),
+    ("last_task", Integer),
+    ("last_attempt", Integer),
+    ("last_fetcher", Integer),
+    ("lease", Integer),
+    ("max_tasks", Integer),
+    ("input_directory", Text),
+    ("installation", Text),
+    ("credit", Integer),
+    ("bump_share", Integer),
+];
 const RUNS: Columns = &[
     ("fetcher", Integer),
     ("run_started", Integer),
@@ -94,7 +110,7 @@ const ATTEMPTS: Columns = &[
 
 impl Table {
     /// In the order in which they are moved.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::State,
         Self::Fetchers,
         Self::Runs,
@@ -106,6 +122,8 @@ impl Table {
         Self::Accepted,
         Self::Completions,
         Self::Hours,
+        Self::Holds,
+        Self::Bumps,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -121,23 +139,15 @@ impl Table {
             Self::Accepted => "accepted",
             Self::Completions => "completions",
             Self::Hours => "hours",
+            Self::Holds => "holds",
+            Self::Bumps => "bumps",
         }
     }
 
     /// The columns, in order.
     pub(super) fn columns(self) -> Columns {
         match self {
-            // last_*: numbers up to these are taken.
-            Self::State => &[
-                ("paused", Integer),
-                ("last_task", Integer),
-                ("last_attempt", Integer),
-                ("last_fetcher", Integer),
-                ("lease", Integer),
-                ("max_tasks", Integer),
-                ("input_directory", Text),
-                ("installation", Text),
-            ],
+            Self::State => STATE,
             Self::Fetchers => &[("fetcher", Integer), ("name", Text)],
             Self::Runs => RUNS,
             Self::Queue => &[
@@ -178,6 +188,21 @@ impl Table {
                 ("took_ms", Integer),
                 ("revisits", Integer),
                 ("revisit_seconds", Integer),
+            ],
+            Self::Holds => &[
+                ("key", Key),
+                ("kind", Text),
+                ("since", Integer),
+                ("until", Integer),
+                ("reason", Text),
+                ("held_by", Text),
+            ],
+            Self::Bumps => &[
+                ("key", Key),
+                ("since", Integer),
+                ("bumped_by", Text),
+                ("attempt", Integer),
+                ("last_attempt", Integer),
             ],
         }
     }

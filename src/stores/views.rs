@@ -3,8 +3,8 @@
 //! Called by the views of each store. It knows no database.
 
 use shiftboss_actors::store::answers::{
-    KeyRow, KeyState, Next, Place, Queue, RowState, Stats, StatsGroup, Task, TaskStatus, Tasks,
-    Turn,
+    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Place, Queue, RowState, Stats,
+    StatsGroup, Task, TaskStatus, Tasks, Turn,
 };
 use shiftboss_actors::store::{FetcherRecord, GROUPS_MAX, Grouping, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
@@ -13,14 +13,16 @@ use super::outcome_words::{in_words, of_code};
 
 /// Keys that can be asked for at once.
 pub const QUEUE_MAX: usize = 10_000;
+/// Keys that can be searched for at once.
+pub const SEARCH_MAX: usize = 1_000;
+/// Held keys that can be asked for at once.
+pub const HELD_MAX: usize = 10_000;
 /// Attempts that can be asked for at once.
 pub const LOG_MAX: usize = 10_000;
 /// Rows that a walk along the order goes over at the most: a key has one for each fetcher that lists it.
 pub const WALK_MAX: usize = 1_000_000;
 /// Keys before a single task's that are counted; and other single tasks of its key.
 pub const COUNTED_MAX: u64 = 1_000;
-/// Keys before a key that are counted when it is asked for by itself; beyond, it is "more than".
-pub const KEYS_BEFORE_MAX: usize = 100_000;
 /// Of those, so many are named.
 pub const FIRST_MAX: usize = 5;
 /// Rows of a key that are shown.
@@ -29,6 +31,8 @@ pub const ROWS_MAX: i64 = 1_000;
 pub const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Jobs that ended within this many minutes are counted.
 pub const HOUR_MINUTES: i64 = 60;
+/// Ends within less are not said to be faster than that.
+const PACE_SECONDS_MIN: i64 = 10;
 /// Fewer ends in the last hour tell nothing of how long turns take.
 const JOBS_MIN: i64 = 10;
 
@@ -59,7 +63,35 @@ pub fn group_hours(by: Grouping) -> (bool, i64) {
         Grouping::Fetcher => (true, 0),
         Grouping::Hour => (false, 1),
         Grouping::Day => (false, 24),
+        Grouping::FetcherDay => (true, 24),
     }
+}
+
+/// The first text behind all that begin with `prefix`, in the order of their bytes; `None`: there is none.
+pub fn behind(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
+/// One key more than was asked for tells that there are more.
+pub fn found(mut keys: Vec<KnownKey>, count: usize) -> Found {
+    let truncated = keys.len() > count;
+    keys.truncate(count);
+    Found { keys, truncated }
+}
+
+/// One key more than was asked for tells that there are more.
+pub fn held_keys(mut keys: Vec<HeldKey>, count: usize) -> HeldKeys {
+    let truncated = keys.len() > count;
+    keys.truncate(count);
+    HeldKeys { keys, truncated }
 }
 
 /// Puts the sums of each group together, which stand beside each other.
@@ -168,10 +200,13 @@ pub fn that_fit(mut rows: Vec<KeyRow>) -> Vec<KeyRow> {
 }
 
 /// What stands between a key with these rows and its next dispatch.
-pub fn key_state(rows: &[KeyRow], is_held: bool, is_free: bool) -> KeyState {
+///
+/// is_free: it has a row that may be handed out; is_on_hold: that is all that keeps it from that.
+pub fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold: bool) -> KeyState {
     let has = |state| rows.iter().any(|row| row.state == state);
-    match (is_held, is_free) {
+    match (is_in_flight, is_free) {
         (true, _) => KeyState::InFlight,
+        (_, true) if is_on_hold => KeyState::Held,
         (_, true) => KeyState::Waiting,
         _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
         _ if has(RowState::Dispatched) => KeyState::Dispatched,
@@ -180,15 +215,34 @@ pub fn key_state(rows: &[KeyRow], is_held: bool, is_free: bool) -> KeyState {
     }
 }
 
-/// Seconds until a place's turn, at so many jobs an hour, if they are enough to tell; the next one's comes when
-/// a worker asks.
-pub fn expected(place: &Place, jobs_last_hour: i64) -> Option<i64> {
-    const HOUR_SECONDS: i64 = 3_600;
-    if !place.exact || place.keys_before == 0 || jobs_last_hour < JOBS_MIN {
-        return None;
+/// How fast jobs ended within the last hour: as many as that, in so many seconds. Before the first of them nobody may have been
+/// at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    jobs: i64,
+    seconds: i64,
+}
+
+impl Pace {
+    /// Of jobs of which the first ended at that time, which is known to the minute.
+    pub fn new(jobs: i64, since: Option<UnixSeconds>, now: UnixSeconds) -> Self {
+        let seconds = since.map_or(HOUR_SECONDS, |since| now.saturating_sub(since));
+        Self { jobs, seconds: seconds.clamp(PACE_SECONDS_MIN, HOUR_SECONDS) }
     }
-    let turns = i64::try_from(place.keys_before).ok()? + 1;
-    Some(turns.saturating_mul(HOUR_SECONDS) / jobs_last_hour)
+
+    /// Seconds until a place's turn, if the jobs are enough to tell; the next one's comes when a worker asks.
+    pub fn expected(self, place: &Place) -> Option<i64> {
+        place.exact.then(|| self.expected_in(place.keys_before)).flatten()
+    }
+
+    /// The same, behind so many keys.
+    pub fn expected_in(self, keys_before: usize) -> Option<i64> {
+        if keys_before == 0 || self.jobs < JOBS_MIN {
+            return None;
+        }
+        let turns = i64::try_from(keys_before).ok()? + 1;
+        Some(turns.saturating_mul(self.seconds) / self.jobs)
+    }
 }
 
 /// The turn of a key before which so many keys were counted, if it was met; `is_all`: there are no more keys. It has so
@@ -221,4 +275,32 @@ pub fn cut(status: TaskStatus, mut tasks: Vec<Task>, count: usize) -> Tasks {
     let truncated = tasks.len() > count;
     tasks.truncate(count);
     Tasks { status, tasks, truncated }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue that has only just begun is as fast as it was since.
+    #[test]
+    fn a_turn_is_foretold() {
+        let (now, place) =
+            (10_000, |keys_before| Place { keys_before, exact: true, first: vec![] });
+        let expected = |jobs, since, keys| Pace::new(jobs, since, now).expected(&place(keys));
+        assert_eq!(expected(120, Some(now - 3_599), 7), Some(8 * 3_599 / 120));
+        assert_eq!(expected(31, Some(now - 60), 27), Some(28 * 60 / 31));
+        assert_eq!((expected(9, Some(now - 60), 1), expected(99, Some(now - 60), 0)), (None, None));
+        assert_eq!(expected(10, Some(now + 5), 9), Some(10), "a clock that was set back");
+        let far = Place { exact: false, ..place(5) };
+        assert_eq!(Pace::new(99, Some(now - 60), now).expected(&far), None);
+    }
+
+    /// What begins with a text is before the text behind it, and nothing else is.
+    #[test]
+    fn texts_behind_a_prefix() {
+        assert_eq!(behind("ab").as_deref(), Some("ac"));
+        assert_eq!(behind("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(behind("\u{d7ff}").as_deref(), Some("\u{e000}"));
+        assert_eq!((behind(""), behind("\u{10ffff}")), (None, None));
+    }
 }

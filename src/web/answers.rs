@@ -1,9 +1,12 @@
-//! What is sent: metrics, health, and what robots are told. Statuses say what went wrong; none shows a path of this machine
-//! beyond what the command line names.
+//! What is sent: answers that many may be given, each only once to who has it; and to machines metrics, health, and what robots are
+//! told. Statuses say what went wrong; none shows a path of this machine beyond what the command line names.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
-use tracing::{debug, warn};
+use actix_web::http::header::{ETAG, IF_NONE_MATCH};
+use actix_web::{HttpRequest, HttpResponse, web};
+use tracing::warn;
 
 use super::Page;
 use super::health::health;
@@ -19,6 +22,32 @@ const RETRY_AFTER: &str = "2";
 /// `Err`: why the daemon is not well.
 pub(super) type Health = Result<(), String>;
 
+/// An answer as it is sent to everybody who asks the same within a second.
+#[derive(Debug, Clone)]
+pub(super) struct Made {
+    pub(super) status: StatusCode,
+    pub(super) content_type: &'static str,
+    /// Shared by all to whom it is being sent.
+    pub(super) body: web::Bytes,
+}
+
+impl Made {
+    /// It is not sent again to who has it.
+    pub(super) fn send(&self, request: &HttpRequest) -> HttpResponse {
+        let mut hasher = DefaultHasher::new();
+        self.body.hash(&mut hasher);
+        let tag = format!("\"{:016x}\"", hasher.finish());
+        let has = request.headers().get(IF_NONE_MATCH).is_some_and(|known| *known == tag);
+        if has && self.status.is_success() {
+            return HttpResponse::NotModified().insert_header((ETAG, tag)).finish();
+        }
+        HttpResponse::build(self.status)
+            .content_type(self.content_type)
+            .insert_header((ETAG, tag))
+            .body(self.body.clone())
+    }
+}
+
 pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
     let ask = move || match shared.find().and_then(|target| Scrape::take(&target)) {
@@ -28,7 +57,6 @@ pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
             None
         }
     };
-    debug!("Metrics are asked for.");
     match page.queries.answer(&page.metrics, ask).await {
         Ok(None) => {
             unavailable("the database cannot be read; the log of `shiftboss web` says why\n")
@@ -42,12 +70,15 @@ pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
     let ask =
         move || shared.find().and_then(|target| health(&target)).map_err(|why| why.to_string());
-    debug!("Health is asked for.");
     match page.queries.answer(&page.health, ask).await {
         Ok(Ok(())) => HttpResponse::Ok().content_type(TEXT).body("ok\n"),
         Ok(Err(why)) => unavailable(&format!("{why}\n")),
         Err(overloaded) => turned_away(overloaded),
     }
+}
+
+pub(super) async fn no_such_page() -> HttpResponse {
+    HttpResponse::NotFound().content_type(TEXT).body("there is no such page\n")
 }
 
 /// Pages of a queue are nobody's to index.
@@ -59,7 +90,7 @@ fn unavailable(text: &str) -> HttpResponse {
     HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type(TEXT).body(text.to_owned())
 }
 
-fn turned_away(overloaded: Overloaded) -> HttpResponse {
+pub(super) fn turned_away(overloaded: Overloaded) -> HttpResponse {
     let text = match overloaded {
         Overloaded::Full => "too many ask at once: try again\n",
         Overloaded::Late => "it took too long: try again\n",

@@ -12,6 +12,8 @@ use actix_web::http::header::HOST;
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse};
 
+use super::Page;
+
 /// Bytes of all names and values of a request's head.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
 
@@ -27,7 +29,7 @@ impl Hosts {
     }
 
     /// Whether a value of `Host` is one of ours, with whatever port.
-    fn has(&self, host: &str) -> bool {
+    pub(super) fn has(&self, host: &str) -> bool {
         let Some(name) = without_port(host) else { return false };
         if let Some(literal) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
             return literal.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
@@ -61,7 +63,7 @@ pub(super) fn note_socket(connection: &dyn Any, extensions: &mut Extensions) {
 
 /// Answers 421 to who asks under another name, and 431 to who says too much.
 pub(super) async fn check(
-    hosts: Arc<Hosts>,
+    page: Arc<Page>,
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
@@ -75,7 +77,7 @@ pub(super) async fn check(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "the head of the request is too large\n",
         ))
-    } else if request.conn_data::<OverUnixSocket>().is_some() || is_named(&hosts, &request) {
+    } else if request.conn_data::<OverUnixSocket>().is_some() || is_named(&page.hosts, &request) {
         None
     } else {
         Some((

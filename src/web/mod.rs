@@ -1,31 +1,45 @@
 //! `shiftboss web`: what operators look at over HTTP. A process of its own, so that nobody's page slows a worker: it reads the
 //! database as `status` does, and asks the daemon on its socket for what only the daemon knows.
 //!
-//! Here it listens, and says which address answers what. [`hosts`] refuses whoever was led here under a foreign name,
-//! [`queries`] keeps questions few, [`answers`] are what is sent, [`mod@health`] whether the daemon is well.
+//! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
+//! foreign name, [`token`] who has none, [`queries`] keeps questions few, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
+//! machines, [`actions`] change something; [`mod@health`] says whether the daemon is well.
 
+mod actions;
 mod answers;
+mod api;
 mod health;
 mod hosts;
+mod listening;
+mod pages;
 mod queries;
+mod request_log;
+mod token;
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::middleware::{DefaultHeaders, from_fn};
-use actix_web::{App, HttpServer, web};
-use tracing::info;
+use actix_web::{App, HttpServer, Route, guard, web};
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::{ReadResult, Reader};
+use shiftboss_protocol::model::UnixSeconds;
+use tracing::{info, warn};
 
 use crate::exit::{ExitCode, Failure};
-use crate::socket::listen_at;
+use crate::outputs::Outputs;
+use crate::stores;
 use crate::target::Target;
-use answers::Health;
+use answers::{Health, Made};
 use hosts::Hosts;
-use queries::{Queries, View};
+pub use listening::Listen;
+use listening::Listener;
+use queries::{Queries, View, Views};
+pub use token::{Token, TokenFor};
 
+/// What is logged unless something else is asked for: without what the server says of its threads.
+pub const LOG_LEVEL: &str = "info,actix_server=warn";
 /// Threads that answer requests.
 const WORKERS: usize = 2;
 /// Connections that one of them has at once; more wait to be accepted.
@@ -34,23 +48,24 @@ const CONNECTIONS_MAX: usize = 12_000;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that are under way when it is asked to stop.
 const SHUTDOWN_SECONDS: u64 = 3;
-/// Who may connect to a socket that it makes: its user and group, as a reverse proxy may be.
-const SOCKET_MODE: u32 = 0o660;
+/// By how much its priority is lower than others'.
+const NICENESS: i32 = 10;
+/// Bytes of a form.
+const BODY_MAX_BYTES: usize = 8 * 1024;
 /// Nothing is loaded from elsewhere, framed, or sent elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listen {
-    Address(SocketAddr),
-    Unix(PathBuf),
-}
 
 #[derive(Debug)]
 pub struct Settings {
     pub listen: Vec<Listen>,
     /// Names that `Host` may have, in lower case.
     pub allow_host: Vec<String>,
+    /// What the pages are called.
+    pub title: String,
+    /// Where jobs' outputs are.
+    pub outputs: Option<Outputs>,
+    /// Without one nothing can be changed.
+    pub token: Option<Token>,
     pub target: Option<PathBuf>,
     pub config: Option<PathBuf>,
 }
@@ -59,13 +74,43 @@ pub struct Settings {
 struct Page {
     target: Option<PathBuf>,
     config: Option<PathBuf>,
+    title: String,
+    outputs: Option<Outputs>,
+    token: Option<Token>,
+    hosts: Hosts,
     queries: Queries,
     /// `None`: the database could not be read.
     metrics: View<Option<String>>,
     health: View<Health>,
+    pages: Views<Made>,
 }
 
 impl Page {
+    fn new(settings: Settings) -> Self {
+        Self {
+            target: settings.target,
+            config: settings.config,
+            title: settings.title,
+            outputs: settings.outputs,
+            token: settings.token,
+            hosts: Hosts::new(settings.allow_host),
+            queries: Queries::default(),
+            metrics: View::default(),
+            health: View::default(),
+            pages: Views::default(),
+        }
+    }
+
+    /// Asks the queue. What takes too long is broken off.
+    fn look<T>(
+        &self,
+        ask: impl FnOnce(&Target, &dyn Reader, UnixSeconds) -> ReadResult<T>,
+    ) -> Result<T, Failure> {
+        let target = self.find()?;
+        let reader = stores::glance(&target.database, queries::QUESTION_MAX)?;
+        ask(&target, &*reader, SystemClock.now()).map_err(stores::read_failure)
+    }
+
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
         Target::find(self.target.clone(), self.config.as_deref())
@@ -73,51 +118,72 @@ impl Page {
 }
 
 /// Serves until a signal asks for the end.
-pub fn run(settings: Settings) -> Result<(), Failure> {
-    let Settings { listen, allow_host, target, config } = settings;
-    let page = web::Data::new(Page {
-        target,
-        config,
-        queries: Queries::default(),
-        metrics: View::default(),
-        health: View::default(),
-    });
+pub fn run(mut settings: Settings) -> Result<(), Failure> {
+    give_way();
+    let listeners = listening::open(std::mem::take(&mut settings.listen))?;
+    let page = Arc::new(Page::new(settings));
     // Whoever mistyped the target is told so at once; a daemon or a database that is not there yet may come.
     if let Err(failure) = page.find()
         && matches!(failure.code(), ExitCode::Usage | ExitCode::Configuration)
     {
         return Err(failure);
     }
-    let hosts = Arc::new(Hosts::new(allow_host));
+    if let Err(failure) = page.look(|_, reader, now| reader.status(now)) {
+        warn!("{failure}; until that is mended pages are answered with 503");
+    }
     actix_rt::System::new().block_on(async move {
         let server = HttpServer::new(move || {
-            let hosts = Arc::clone(&hosts);
+            let (named, known) = (Arc::clone(&page), Arc::clone(&page));
             App::new()
-                .app_data(page.clone())
-                .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&hosts), request, next)))
+                .app_data(web::Data::from(Arc::clone(&page)))
+                .app_data(web::FormConfig::default().limit(BODY_MAX_BYTES))
+                .app_data(pages::asked::config())
+                .wrap(from_fn(move |request, next| token::check(Arc::clone(&known), request, next)))
+                .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&named), request, next)))
                 .wrap(headers())
-                .route("/metrics", web::get().to(answers::metrics))
-                .route("/healthz", web::get().to(answers::healthz))
-                .route("/robots.txt", web::get().to(answers::robots))
+                .wrap(from_fn(request_log::note))
+                .configure(routes)
         })
         .on_connect(hosts::note_socket)
         .workers(WORKERS)
         .max_connections(CONNECTIONS_MAX)
         .client_request_timeout(REQUEST_TIMEOUT)
         .shutdown_timeout(SHUTDOWN_SECONDS);
-        let server = listen.iter().try_fold(server, |server, listen| match listen {
-            Listen::Address(address) => {
-                server.bind(address).map_err(|error| cannot_listen(&address.to_string(), &error))
-            }
-            Listen::Unix(path) => server
-                .listen_uds(listen_at(path, SOCKET_MODE)?)
-                .map_err(|error| cannot_listen(&path.display().to_string(), &error)),
+        let server = listeners.into_iter().try_fold(server, |server, listener| {
+            let added = match listener {
+                Listener::Tcp(tcp) => server.listen(tcp),
+                Listener::Unix(unix) => server.listen_uds(unix),
+            };
+            added.map_err(|error| listening::cannot("what was opened", &error))
         })?;
         for address in server.addrs() {
             info!("Listening: http://{address}/");
         }
         server.run().await.map_err(Failure::of(ExitCode::Internal))
     })
+}
+
+/// Whatever is looked at, workers and the daemon come first.
+fn give_way() {
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        warn!("The priority cannot be lowered: {error}");
+    }
+}
+
+/// A route for who looks, or asks what looking would give.
+fn get() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+fn routes(config: &mut web::ServiceConfig) {
+    config
+        .default_service(web::to(answers::no_such_page))
+        .route("/metrics", get().to(answers::metrics))
+        .route("/healthz", get().to(answers::healthz))
+        .route("/robots.txt", get().to(answers::robots))
+        .configure(pages::routes)
+        .configure(api::routes)
+        .configure(actions::routes);
 }
 
 fn headers() -> DefaultHeaders {
@@ -127,12 +193,4 @@ fn headers() -> DefaultHeaders {
         .add(("Referrer-Policy", "no-referrer"))
         .add(("Cross-Origin-Resource-Policy", "same-origin"))
         .add(("Cache-Control", "no-store"))
-}
-
-fn cannot_listen(place: &str, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        io::ErrorKind::AddrInUse => ExitCode::AlreadyRunning,
-        _ => ExitCode::CannotCreate,
-    };
-    Failure::new(code, format!("cannot listen on {place}: {error}"))
 }

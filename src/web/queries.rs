@@ -1,8 +1,9 @@
 //! Questions to the database and the daemon, kept few whoever asks: so many at once, so many that wait, and one for all who
 //! ask the same within a second.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Semaphore};
@@ -15,8 +16,10 @@ const AT_ONCE: usize = 4;
 const WAITING_MAX: usize = 64;
 /// How long an answer is given to others, too.
 const FRESH: Duration = Duration::from_secs(1);
+/// Questions whose last answers are kept; an answer may have a megabyte.
+const VIEWS_MAX: usize = 32;
 /// How long a question may take.
-const QUESTION_MAX: Duration = Duration::from_secs(5);
+pub(super) const QUESTION_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,36 @@ impl<T> Default for View<T> {
     }
 }
 
+/// The last answer, if it is given to others, too.
+fn fresh<T: Clone>(last: &Option<(Instant, T)>) -> Option<T> {
+    last.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, answer)| answer.clone())
+}
+
+/// The last answers to questions that differ.
+pub(super) struct Views<T>(std::sync::Mutex<HashMap<String, Arc<View<T>>>>);
+
+impl<T> Default for Views<T> {
+    fn default() -> Self {
+        Self(std::sync::Mutex::default())
+    }
+}
+
+impl<T> Views<T> {
+    /// Has all questions asked anew.
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    pub(super) fn of(&self, question: &str) -> Arc<View<T>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= VIEWS_MAX && !known.contains_key(question) {
+            // What is forgotten was good for a second.
+            known.clear();
+        }
+        Arc::clone(known.entry(question.to_owned()).or_default())
+    }
+}
+
 impl Queries {
     /// The answer of a view: the last one if it is fresh, else what `ask` finds on a thread.
     pub(super) async fn answer<T: Clone + Send + 'static>(
@@ -64,16 +97,20 @@ impl Queries {
         view: &View<T>,
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Overloaded> {
+        // Who finds it answered waits for nobody.
+        if let Ok(last) = view.0.try_lock()
+            && let Some(answer) = fresh(&last)
+        {
+            return Ok(answer);
+        }
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             return Err(Overloaded::Full);
         }
         let asked = async {
             let mut last = view.0.lock().await;
-            if let Some((at, answer)) = &*last
-                && at.elapsed() < FRESH
-            {
-                return Some(answer.clone());
+            if let Some(answer) = fresh(&last) {
+                return Some(answer);
             }
             let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
             // A question that takes too long goes on, and keeps its place.

@@ -7,4 +7,5 @@ mod common;
 mod fetch;
 mod fetchers;
 mod on_change;
+mod output;
 mod work;

@@ -12,6 +12,7 @@ pub mod left;
 pub mod mounts;
 pub mod random;
 pub mod reference;
+pub mod screen;
 pub mod server;
 pub mod site;
 pub mod sql;

@@ -234,6 +234,27 @@ fn the_rest_is_saved() {
     assert_eq!(recover(&site).0, Some(73));
 }
 
+/// What is bumped outlives its rows, which the lists bring back; so does what may go first, and it can be moved.
+#[test]
+fn bumps_outlive_their_rows() {
+    let site = filled(10);
+    let daemon = site.start();
+    site.wait_count(10);
+    assert_eq!(site.run(&["bump", "socket", "key000007"]).status.code(), Some(0));
+    daemon.stop();
+    let roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('queue', 'shiftboss_counters')";
+    let roots: Vec<u64> = site.sql(roots).iter().map(|page| page.parse().unwrap()).collect();
+    smash(&site, roots.into_iter());
+    let (code, told) = recover(&site);
+    assert!(matches!(code, Some(0 | 1)), "{told}");
+    put_in_place(&site);
+    let daemon = site.start();
+    site.wait_count(10);
+    assert_eq!(site.next_key("READY").as_deref(), Some("key000007"));
+    daemon.stop();
+    assert_eq!(site.number("SELECT count(*) FROM shiftboss_counters WHERE name = 'credit'"), 1);
+}
+
 /// A table with two wide holes: every row before, between and behind them is saved, and the text says what
 /// no file brings back.
 #[test]

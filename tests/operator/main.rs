@@ -1,15 +1,25 @@
 //! What operators see and say.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "web")]
+mod actions;
+mod bumps;
 mod cli;
 #[path = "../common/mod.rs"]
 mod common;
+mod follow;
+mod holds;
 mod metrics;
 mod orders;
 #[cfg(feature = "web")]
+mod pages;
+#[cfg(feature = "web")]
 mod prometheus;
+mod said;
 mod status;
 mod targets;
+#[cfg(feature = "top")]
+mod top;
 mod views;
 #[cfg(feature = "web")]
 mod web;

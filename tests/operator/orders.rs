@@ -1,29 +1,13 @@
 //! `pause`, `resume`, `drain` and `retry`: against the daemon, and against peers that are none.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
 use crate::common::{Client, Site, wait_until};
-use serde_json::{Value, json};
-
-/// Standard output of a command that goes well.
-fn said(site: &Site, arguments: &[&str]) -> String {
-    let output = site.run(arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Exit code and standard error of a command that fails, and prints nothing.
-fn failure(output: &Output) -> (i32, String) {
-    assert_eq!(&output.stdout[..], b"");
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-fn object(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
-}
+use crate::said::{failure, object, said};
+use serde_json::json;
 
 /// A worker of protocol 2 that was handed a job; its attempt.
 fn leased(site: &Site, lease: &str) -> (Client, String) {
@@ -169,17 +153,18 @@ fn drain_waits_for_the_end() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     assert!(code == Some(69) && why.contains("still in flight"), "{why}");
-    let draining = drain(&site, &[]);
+    // The one before has asked for the same: this one has, too, once it says so.
+    let mut draining = drain(&site, &[]);
+    let mut lines = BufReader::new(draining.stdout.take().unwrap());
+    let mut text = String::new();
+    lines.read_line(&mut text).unwrap();
     // On a server the other daemons go on.
-    wait_until("it drains", || {
-        object(&said(&site, &["health", "--json", "socket"]))["draining"] == true
-    });
+    assert_eq!(object(&said(&site, &["health", "--json", "socket"]))["draining"], true);
     assert!(worker.ask("READY").starts_with("NOJOBS paused "));
     assert!(daemon.is_running());
     assert_eq!(worker.ask(&format!("DONE {attempt} 0")), "OK\n");
-    let output = draining.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    lines.read_to_string(&mut text).unwrap();
+    assert_eq!(draining.wait().unwrap().code(), Some(0));
     assert_eq!(text, "Nothing is handed out any more; 1 job in flight.\nThe daemon has gone.\n");
     assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
 }

@@ -84,6 +84,7 @@ fn the_json_object() {
     assert!(found["not_stopped"]["last_write"].take().is_i64());
     assert!(found["rejected_files"][0]["since"].take().is_i64());
     assert!(found["holders"][0]["since"].take().is_i64());
+    assert!(found["done_since"].take().is_i64());
     assert!(found["rejected_files"][0]["reason"].take().is_string());
     let expected = json!({
         "database": site.target(),
@@ -95,7 +96,7 @@ fn the_json_object() {
             "started": null,
         },
         "daemon_unknown": null,
-        "schema_version": 12,
+        "schema_version": site.number("PRAGMA user_version"),
         "durability": "power",
         "policy": "fair",
         "lease_seconds": 43_200,
@@ -105,6 +106,8 @@ fn the_json_object() {
         "single_tasks": 0,
         "single_tasks_ended": 0,
         "max_single_tasks": 1_000_000,
+        "held": 0,
+        "bumped": 0,
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
             "daemon": null,
@@ -118,6 +121,7 @@ fn the_json_object() {
         "oldest_waiting": null,
         "longest_wait": null,
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
+        "done_since": null,
         "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null, "daemon": null}],
         "directory_lost_since": null,
         "directory_lost_reason": null,

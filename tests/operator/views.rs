@@ -54,7 +54,7 @@ fn the_json_objects() {
     let where_it_is = object(&site, &["queue", "socket"])["daemon"].clone();
     assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
     let key = |key: &str, last: i64, payload: &str| {
-        json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false,
+        json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false, "bumped": false,
             "payload": payload})
     };
     let queue = json!({
@@ -70,7 +70,7 @@ fn the_json_objects() {
         "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "key": "charlie",
         "state": "waiting", "paused": false,
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
-        "expected_in_seconds": null, "jobs_last_hour": 0, "in_flight": null,
+        "expected_in_seconds": null, "jobs_last_hour": 0, "jobs_since": null, "hold": null, "bump": null, "in_flight": null,
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
         "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
     });
@@ -307,6 +307,32 @@ fn a_database_for_others() {
         }
     }
     allow(&site.path("closed"), 0o700).unwrap();
+}
+
+/// Whatever times somebody writes into the log, each view shows something.
+#[test]
+fn times_that_cannot_be() {
+    let site = site();
+    site.edit(
+        "UPDATE log SET started = -9223372036854775808, finished = -9223372036854775808 WHERE attr_path = 'alpha';
+        UPDATE log SET started = 9223372036854775807, finished = 9223372036854775807 WHERE attr_path = 'bravo'",
+    );
+    for arguments in [
+        &["status"][..],
+        &["why", "state.db", "alpha"],
+        &["why", "state.db", "bravo"],
+        &["queue"],
+        &["log"],
+        &["stats"],
+        &["metrics"],
+        &["tasks", "--status", "failed"],
+    ] {
+        let target = if arguments.contains(&"state.db") { &[][..] } else { &["state.db"] };
+        said(&site, &[arguments, target].concat());
+    }
+    let _daemon = site.start();
+    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
+    assert_eq!(site.next_key("DONE alpha 0").as_deref(), Some("charlie"));
 }
 
 /// A key of 4 KiB makes no line of a table as long as itself, and one that would turn lines around is

@@ -1,9 +1,12 @@
 //! `shiftboss web`: metrics and health over HTTP, under which names it answers, and what it bears.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit};
 
 use crate::common::{Daemon, Site, wait_until};
 
@@ -35,10 +38,10 @@ pub fn start(site: &Site, options: &[&str]) -> Page {
 
 /// A status, the head and the body.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
 }
 
 fn answer(mut stream: impl Read) -> Answer {
@@ -60,20 +63,25 @@ pub fn get(address: &str, path: &str) -> String {
     answer(stream).body
 }
 
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// What is answered to a request, by whoever listens there.
+pub fn to(address: &str, request: &str) -> Answer {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    answer(stream)
+}
+
 impl Page {
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
+    pub fn raw(&self, request: &str) -> Answer {
+        to(&self.address, request)
     }
 
-    fn raw(&self, request: &str) -> Answer {
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).unwrap();
-        answer(stream)
-    }
-
-    fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Answer {
         self.raw(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
     }
 }
@@ -107,7 +115,10 @@ fn metrics_and_health() {
     });
     let _daemon = site.start();
     wait_until("it is well again", || page.get("/healthz").status == 200);
-    assert_eq!(page.get("/nothing").status, 404);
+    assert_eq!(page.get("/nothing").body, "there is no such page\n");
+    let head = "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    wait_until("there are metrics again", || page.raw(head).status == 200);
+    assert_eq!(page.raw(head).body, "");
     page.process.stop();
 }
 
@@ -175,7 +186,7 @@ fn bad_clients_are_borne() {
     let site = Site::new();
     let _daemon = site.start();
     let page = start(&site, &[]);
-    let mut slow: Vec<TcpStream> = (0..200).map(|_| page.connect()).collect();
+    let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(&page.address)).collect();
     slow.iter_mut().for_each(|stream| stream.write_all(b"GET /heal").unwrap());
     let large = format!(
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-A: {}\r\n\r\n",
@@ -203,6 +214,52 @@ fn bad_clients_are_borne() {
             ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
         );
     }
+}
+
+/// Ten thousand who connect and say nothing: workers get their jobs, memory stays small, and they are sent away in time.
+#[test]
+fn ten_thousand_connections() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .unwrap();
+    let site = Site::new();
+    let _daemon = site.start();
+    site.deliver("f", 1, "alpha 1\nbravo 2\n");
+    site.wait_count(2);
+    let page = start(&site, &[]);
+    let before = page.process.memory_kib("VmRSS:");
+    let mut silent: Vec<TcpStream> = (0..10_000).map(|_| connect(&page.address)).collect();
+    let key = site.next_key("READY").unwrap();
+    assert!(site.next_key(&format!("DONE {key} 0")).is_some());
+    let grown = page.process.memory_kib("VmRSS:").saturating_sub(before);
+    assert!(grown < 200 * 1024, "{grown} KiB for 10,000 connections");
+    silent.iter_mut().for_each(|stream| drop(stream.read_to_end(&mut Vec::new())));
+    assert_eq!(page.get("/healthz").status, 200);
+}
+
+/// What the init system listens on takes the place of `--listen`: an address or a socket.
+#[test]
+fn sockets_of_the_init_system() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (tcp, path) = (TcpListener::bind("127.0.0.1:0").unwrap(), site.path("http"));
+    let unix = UnixListener::bind(&path).unwrap();
+    let start_on = |listener: OwnedFd| {
+        let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(site.program().get_program());
+        shell.args(["web", "--listen", "127.0.0.1:1", "socket"]).current_dir(site.path("."));
+        shell.stdin(listener);
+        site.spawn(shell)
+    };
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let address = tcp.local_addr().unwrap().to_string();
+    let _first = start_on(tcp.into());
+    assert_eq!(to(&address, request).status, 200);
+    let _second = start_on(unix.into());
+    let mut local = UnixStream::connect(&path).unwrap();
+    local.write_all(request.as_bytes()).unwrap();
+    assert_eq!(answer(local).status, 200);
 }
 
 /// Without a database there is nothing to tell yet, and the page stays.

@@ -1,6 +1,8 @@
 //! What a line of protocol 2 is answered: asking storage, the watcher and the reader.
 //!
-//! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket.
+//! Plain futures over [`Asker`], awaited by the [connection](super); they know no socket. Orders about one key are in [`on_keys`].
+
+mod on_keys;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,9 +27,8 @@ use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
-    Ack, AddTask, Added, CancelTasks, Cancelled, CompleteAttempt, Each, EndedAttempts, Heartbeat,
-    LeaseHolder, ReadError, Reader, Release, Requeue, Requeued, Retry, StoreError, StoreResult,
-    WhyIdle,
+    Ack, AddTask, Added, CompleteAttempt, Each, EndedAttempts, Heartbeat, KEYS_BEFORE_MAX,
+    LeaseHolder, ReadError, Reader, Release, StoreError, StoreResult, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
@@ -94,6 +95,10 @@ impl Asker {
             }
             SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
             SessionRequest::Requeue(key) => self.requeue(key).await,
+            SessionRequest::Hold(key, seconds, reason) => self.hold(key, seconds, reason).await,
+            SessionRequest::Bump(key) => self.bump(key).await,
+            SessionRequest::Unhold(key) => self.unhold(key).await,
+            SessionRequest::Forget(key) => self.forget(key).await,
             SessionRequest::Cancel(key) => self.cancel(key).await,
             SessionRequest::Pause { paused, drains } => self.pause(paused, drains).await,
             SessionRequest::AcceptInput => self.accept_input().await,
@@ -143,38 +148,6 @@ impl Asker {
             }
             Err(refused) => Reply::refused(refused.clone()).after(Reply::refused(refused)),
         }
-    }
-
-    async fn retry(&self, key: Key, fetcher: Option<Arc<str>>) -> Answered {
-        let unknown = || Refused::unknown("no fetcher lists that key, and no single task has it");
-        let rows = self.ask(Perform(Retry { key: key.clone(), fetcher })).await?;
-        let rows = rows.ok_or_else(unknown)?;
-        Ok(Reply::json(json!({"key": key.as_str(), "rows": rows})))
-    }
-
-    async fn requeue(&self, key: Key) -> Answered {
-        let key_text = key.to_string();
-        let object = match self.ask(Perform(Requeue(key))).await? {
-            Requeued::Back(attempt) => {
-                json!({"key": key_text, "requeued": true, "attempt": attempt.0})
-            }
-            Requeued::NotInFlight => json!({"key": key_text, "requeued": false}),
-            Requeued::Unknown => {
-                return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
-            }
-        };
-        Ok(Reply::json(object))
-    }
-
-    async fn cancel(&self, key: Key) -> Answered {
-        let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
-        let Cancelled { deleted, more, in_flight } = cancelled;
-        if deleted == 0 && !in_flight {
-            return Err(Refused::unknown("there is no single task of that key"));
-        }
-        let key = key.as_str();
-        let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
-        Ok(Reply::json(object))
     }
 
     async fn pause(&self, paused: bool, drains: bool) -> Answered {
@@ -263,7 +236,7 @@ impl Asker {
     async fn why(&self, key: Key) -> Answered {
         self.look(move |reader, now| {
             let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            reader.why(now, key.as_str())?.ok_or_else(unknown)
+            reader.why(now, key.as_str(), KEYS_BEFORE_MAX)?.ok_or_else(unknown)
         })
         .await
     }

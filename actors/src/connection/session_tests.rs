@@ -16,7 +16,9 @@ use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
 use crate::storage::StorageActor;
-use crate::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use crate::store::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
 use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, StoreError, TasksWith};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
@@ -52,7 +54,7 @@ impl Reader for OneKey {
         Err(unavailable())
     }
 
-    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+    fn why(&self, _: UnixSeconds, _: &str, _: usize) -> ReadResult<Option<Why>> {
         Ok(None)
     }
 
@@ -64,11 +66,31 @@ impl Reader for OneKey {
         Err(unavailable())
     }
 
+    fn ends_after(&self, _: Option<i64>, _: usize) -> ReadResult<Ends> {
+        Err(unavailable())
+    }
+
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
         Err(unavailable())
     }
 
+    fn jobs_by_minute(&self, _: UnixSeconds) -> ReadResult<Vec<MinuteJobs>> {
+        Err(unavailable())
+    }
+
     fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
+        Err(unavailable())
+    }
+
+    fn search(&self, _: &str, _: usize) -> ReadResult<Found> {
+        Err(unavailable())
+    }
+
+    fn held(&self, _: usize) -> ReadResult<HeldKeys> {
+        Err(unavailable())
+    }
+
+    fn last_starts(&self) -> ReadResult<LastStarts> {
         Err(unavailable())
     }
 

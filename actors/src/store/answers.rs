@@ -2,12 +2,14 @@
 //! (docs/json.md, which describes each member). Times are in seconds since 1970.
 
 mod ended;
+mod keys;
 
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::FetcherRecord;
-pub use ended::{Ended, Log, Stats, StatsGroup};
+pub use ended::{Ended, Ends, Log, MinuteJobs, Stats, StatsGroup};
+pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts};
 
 /// Jobs in flight that are shown at the most.
 pub const HOLDERS_MAX: usize = 1_000;
@@ -31,6 +33,10 @@ pub struct QueueStatus {
     /// Of those, the ones that failed or are dead letters.
     pub single_tasks_ended: i64,
     pub max_single_tasks: Option<i64>,
+    /// Keys that operators hold.
+    pub held: i64,
+    /// Keys that operators bumped, and that wait for their turn.
+    pub bumped: i64,
     /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
     pub holders: Vec<Holding>,
     /// By name, each with its newest run: the lists in the input directory, whoever made them.
@@ -42,6 +48,8 @@ pub struct QueueStatus {
     /// The same of those that ran before: a key that never ran comes before them, and hides how long they wait.
     pub longest_wait: Option<Waiting>,
     pub done_last_hour: Vec<Done>,
+    /// The minute in which the first of these ended; `None`: there are none.
+    pub done_since: Option<UnixSeconds>,
     pub rejected_files: Vec<RejectedFile>,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
@@ -185,10 +193,16 @@ pub struct Why {
     pub paused: bool,
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
-    /// Seconds until it is handed out, if jobs go on ending as in the last hour; `None` where that
+    /// Seconds until it is handed out, if jobs go on ending as they did since `jobs_since`; `None` where that
     /// is not known, and for the next one.
     pub expected_in_seconds: Option<i64>,
     pub jobs_last_hour: i64,
+    /// The minute in which the first of these ended; `None`: there are none.
+    pub jobs_since: Option<UnixSeconds>,
+    /// It is not handed out as long as that lasts, whatever its state.
+    pub hold: Option<Hold>,
+    /// It goes before the order, when it may.
+    pub bump: Option<Bump>,
     /// Its job that is out, also beyond its lease.
     pub in_flight: Option<Delivery>,
     pub last_result: Option<LastResult>,
@@ -206,6 +220,8 @@ pub struct Why {
 pub enum KeyState {
     /// Only the keys before it.
     Waiting,
+    /// It would be waiting, but an operator holds it.
+    Held,
     InFlight,
     /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
     DeadLetter,
@@ -296,6 +312,8 @@ pub struct Next {
     pub last_started: Option<UnixSeconds>,
     /// The row was handed out before, and its lease expired.
     pub again: bool,
+    /// An operator bumped it.
+    pub bumped: bool,
     pub payload: String,
 }
 

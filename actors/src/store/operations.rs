@@ -9,9 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, InputDirectory,
-    JoinedRelay, Lane, LeaseHolder, Registered, Rejected, Relay, RelayAnswer, RelayedRows,
-    Requeued, RowBatch, RowsAnswer, SpoolEntry, StoreError, StoreResult, StoredRun,
+    Ack, Added, Bumped, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, Forgotten,
+    Held, InputDirectory, JoinedRelay, Lane, LeaseHolder, Registered, Rejected, Relay, RelayAnswer,
+    RelayedRows, Requeued, Retried, RowBatch, RowsAnswer, SpoolEntry, StoreError, StoreResult,
+    StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
 
@@ -114,13 +115,42 @@ operations! {
         pub attempt: Attempt,
     } => bool,
 
-    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight. Says
-    /// how many; `None`: no row has that key.
+    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight.
     Retry {
         pub key: Key,
         /// The fetcher whose rows alone are meant; `None`: all are.
         pub fetcher: Option<Arc<str>>,
-    } => Option<u64>,
+    } => Retried,
+
+    /// Keeps a key from being handed out, in place of an earlier hold of it; a job in flight goes on. It outlives lists and
+    /// restarts, and then the key is back at its old place.
+    Hold {
+        pub key: Key,
+        /// How long; `None`: until [`Unhold`].
+        pub seconds: Option<u32>,
+        /// For people; may be empty.
+        pub reason: String,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Held,
+
+    /// Has a key run soon: its ended rows wait again, as by [`Retry`], and it goes before the order as far as the [`Credit`](super::Credit)
+    /// allows. A key in flight runs once more. A hand-out that is taken back leaves it bumped.
+    Bump {
+        pub key: Key,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Bumped,
+
+    /// Forgets all that is known of a key that nothing lists: when it ran, its attempts, its hold. Hand-outs that never arrived are
+    /// no attempts of it, and what was summed up stays.
+    Forget(Key) => Forgotten,
+
+    /// Ends the hold of a key; says whether there was one.
+    Unhold(Key) => bool,
+
+    /// Ends holds whose time is over, a bounded number at once.
+    EndHolds => (),
 
     /// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
     Requeue(Key) => Requeued,
@@ -241,6 +271,9 @@ operations! {
     /// Whether a [`Dispatch`] would find a job.
     HasWork => bool,
 
+    /// In how many seconds the next hold is over; 0: [`EndHolds`] has something to do; `None`: none ends by itself.
+    NextHoldEnd => Option<u64>,
+
     /// How many jobs are in flight.
     CountInFlight => u64,
 
@@ -266,6 +299,7 @@ impl Operation {
             | Self::Runs(_)
             | Self::Leases(_)
             | Self::HasWork(_)
+            | Self::NextHoldEnd(_)
             | Self::CountInFlight(_)
             | Self::WhyIdle(_)
             | Self::AcceptedEntries(_)
@@ -286,6 +320,9 @@ impl Operation {
             | Self::Undo(_)
             | Self::Retry(_)
             | Self::Requeue(_)
+            | Self::Bump(_)
+            | Self::Unhold(_)
+            | Self::EndHolds(_)
             | Self::SetPaused(_)
             | Self::AddRows(_)
             | Self::AddRelayedRows(_)

@@ -3,10 +3,15 @@
 //! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
 //! question is a method here; what it is answered is in [`answers`](super::answers).
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::answers::{Log, Queue, QueueStatus, Stats, TaskStatus, Tasks, Turn, Why};
+use super::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
+    Tasks, Turn, Why,
+};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
 pub type ReadResult<T> = Result<T, ReadError>;
@@ -24,8 +29,8 @@ pub trait Reader: Send + Sync {
     fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus>;
 
     /// Where a key is, and why it is not the next one; `None`: nobody ever heard of it. What is no key is asked
-    /// for as well: somebody typed it.
-    fn why(&self, now: UnixSeconds, key: &str) -> ReadResult<Option<Why>>;
+    /// for as well: somebody typed it. Of the keys before it `count_max` are counted; beyond, there are "more than" that.
+    fn why(&self, now: UnixSeconds, key: &str, count_max: usize) -> ReadResult<Option<Why>>;
 
     /// The next jobs in the order in which they would be handed out now: one to 10,000.
     fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue>;
@@ -34,12 +39,29 @@ pub trait Reader: Send + Sync {
     /// last first, and without hand-outs that never arrived.
     fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log>;
 
+    /// The first `count` attempts that ended behind the end of this number; `None`: none, but from where on those come that end
+    /// from now on.
+    fn ends_after(&self, after: Option<i64>, count: usize) -> ReadResult<Ends>;
+
     /// The tasks with a status: failed ones newest first, those in flight oldest first, waiting ones in the order of
     /// their turns.
     fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks>;
 
+    /// Jobs that ended in each of the last 60 minutes, the present one among them; minutes without any are left out.
+    fn jobs_by_minute(&self, now: UnixSeconds) -> ReadResult<Vec<MinuteJobs>>;
+
     /// What ended, summed up: at most [`GROUPS_MAX`] groups, by name or by time.
     fn stats(&self, asked: &StatsOf) -> ReadResult<Stats>;
+
+    /// Keys that begin with `prefix`, listed now or run before, in the order of their bytes: at most `count`.
+    fn search(&self, prefix: &str, count: usize) -> ReadResult<Found>;
+
+    /// Keys that are held, the last one first: at most `count`.
+    fn held(&self, count: usize) -> ReadResult<HeldKeys>;
+
+    /// When the keys of the newest lists were last started: of all if they are few, else of [`SAMPLE_MAX`] that are chosen by
+    /// chance.
+    fn last_starts(&self) -> ReadResult<LastStarts>;
 
     /// When single tasks of these keys are expected to be handed out; in their order.
     fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>>;
@@ -68,32 +90,58 @@ pub enum ReadError {
 /// Which attempts are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedAttempts {
-    /// Those only that ended with `failure` or `timeout`.
-    pub failed: bool,
+    /// Those only with these outcomes, in the words of the life of a task; empty: all.
+    pub outcomes: Vec<&'static str>,
+    /// Those only of this fetcher's tasks.
+    pub fetcher: Option<String>,
     /// Those only that ended at that time or later.
     pub since: Option<UnixSeconds>,
     /// Those only of this key.
     pub key: Option<String>,
     /// Those only that ended before the end of this number.
     pub before: Option<i64>,
+    /// Those only among so many that ended last, or last before that number: so that what is rare is not searched for among
+    /// all that are kept. Not of one key.
+    pub among: Option<usize>,
     /// At most so many, and at most 10,000.
     pub count: usize,
 }
 
+impl EndedAttempts {
+    /// What `failed` says: the outcomes of jobs that were done, and not well.
+    pub const FAILED: [&str; 2] = ["failure", "timeout"];
+}
+
+const HOUR_SECONDS: i64 = 3_600;
 /// Groups of [`Reader::stats`] at the most.
 pub const GROUPS_MAX: usize = 10_000;
+/// Keys before a key that [`Reader::why`] counts for who asks for it alone.
+pub const KEYS_BEFORE_MAX: usize = 100_000;
+/// Keys of [`Reader::last_starts`] at the most.
+pub const SAMPLE_MAX: usize = 1_024;
 
 /// What is to be summed up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsOf {
     /// Since then: whole hours, of those that are kept.
     pub since: UnixSeconds,
     pub by: Grouping,
+    /// Of these fetchers alone; empty: of all.
+    pub fetchers: Vec<String>,
+}
+
+impl StatsOf {
+    /// Of so many whole hours, the present one among them.
+    pub fn last(time: Duration, by: Grouping, now: UnixSeconds) -> Self {
+        let hours = time.as_secs().div_ceil(HOUR_SECONDS.unsigned_abs()).max(1);
+        let first = (now.div_euclid(HOUR_SECONDS) + 1).saturating_sub_unsigned(hours);
+        Self { since: first * HOUR_SECONDS, by, fetchers: Vec::new() }
+    }
 }
 
 /// What a sum is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Grouping {
     /// All of it.
     All,
@@ -101,6 +149,8 @@ pub enum Grouping {
     Hour,
     /// Days are UTC's.
     Day,
+    /// Fetchers, and of each the days.
+    FetcherDay,
 }
 
 /// Which tasks are asked for.
@@ -113,4 +163,22 @@ pub struct TasksWith {
     pub since: Option<UnixSeconds>,
     /// At most so many.
     pub count: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The present hour is one of them.
+    #[test]
+    fn whole_hours_are_summed_up() {
+        let first = |now, hours: f64| {
+            let time = Duration::from_secs_f64(hours * 3_600.0);
+            StatsOf::last(time, Grouping::All, now).since
+        };
+        assert_eq!(first(10 * 3_600, 1.0), 10 * 3_600);
+        assert_eq!(first(10 * 3_600 + 5, 0.1), 10 * 3_600);
+        assert_eq!(first(10 * 3_600 + 5, 1.5), 9 * 3_600);
+        assert_eq!(first(30 * 3_600 - 1, 24.0), 6 * 3_600);
+    }
 }

@@ -20,9 +20,10 @@ use super::model::{Model, Rules};
 use super::one_by_one::OneByOne;
 use crate::file_identity::Position;
 use crate::store::{
-    AddRows, AddTask, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched,
-    Expire, LeaseHolder, Operation, Outcome, Reader, Reading, RegisterRun, Rejected, Release,
-    Request, Requeue, Retry, RowBatch, SetPaused, Store, Undo,
+    AddRows, AddTask, Bump, CancelTasks, Complete, CompleteAttempt, DeleteRuns, Dispatch,
+    Dispatched, EndHolds, Expire, Forget, Hold, LeaseHolder, NextHoldEnd, Operation, Outcome,
+    Reader, Reading, RegisterRun, Rejected, Release, Request, Requeue, Retry, RowBatch, SetPaused,
+    Store, Undo, Unhold,
 };
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
@@ -52,6 +53,11 @@ pub enum Word {
     AddTask { key: usize, payload: u8 },
     Cancel { key: usize },
     Pause(bool),
+    Hold { key: usize, seconds: Option<u32> },
+    Unhold { key: usize },
+    Bump { key: usize },
+    EndHolds,
+    Forget { key: usize },
 }
 
 pub fn word() -> impl Strategy<Value = Word> {
@@ -74,6 +80,12 @@ pub fn word() -> impl Strategy<Value = Word> {
         4 => (keys(), 0..3_u8).prop_map(|(key, payload)| Word::AddTask { key, payload }),
         1 => keys().prop_map(|key| Word::Cancel { key }),
         1 => prop::bool::weighted(0.3).prop_map(Word::Pause),
+        2 => (keys(), prop::option::of(0..100_u32))
+            .prop_map(|(key, seconds)| Word::Hold { key, seconds }),
+        2 => keys().prop_map(|key| Word::Unhold { key }),
+        3 => keys().prop_map(|key| Word::Bump { key }),
+        2 => Just(Word::EndHolds),
+        2 => keys().prop_map(|key| Word::Forget { key }),
     ]
 }
 
@@ -204,6 +216,16 @@ impl History {
             }
             Word::Requeue { key: at } => Requeue(key(KEYS[*at])).push(&mut batch),
             Word::Pause(paused) => SetPaused(*paused).push(&mut batch),
+            Word::Hold { key: at, seconds } => {
+                let (reason, by) = ("it is broken".to_owned(), "eve".into());
+                Hold { key: key(KEYS[*at]), seconds: *seconds, reason, by }.push(&mut batch);
+            }
+            Word::Unhold { key: at } => Unhold(key(KEYS[*at])).push(&mut batch),
+            Word::Bump { key: at } => {
+                Bump { key: key(KEYS[*at]), by: "eve".into() }.push(&mut batch);
+            }
+            Word::Forget { key: at } => Forget(key(KEYS[*at])).push(&mut batch),
+            Word::EndHolds => (NextHoldEnd, EndHolds).push(&mut batch),
         }
         batch
     }

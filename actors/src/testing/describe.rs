@@ -18,6 +18,11 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::Expire(it) => ("expire", it.0.0.to_string()),
         Op::Undo(it) => ("undo", it.attempt.0.to_string()),
         Op::Retry(it) => ("retry", it.key.to_string()),
+        Op::Hold(it) => ("hold", it.key.to_string()),
+        Op::Bump(it) => ("bump", it.key.to_string()),
+        Op::Unhold(it) => ("unhold", it.0.to_string()),
+        Op::Forget(it) => ("forget", it.0.to_string()),
+        Op::EndHolds(_) => ("end holds", String::new()),
         Op::Requeue(it) => ("requeue", it.0.to_string()),
         Op::Drain(_) => ("drain", String::new()),
         Op::SetPaused(it) => ("pause", if it.0 { "yes" } else { "no" }.to_owned()),
@@ -49,6 +54,8 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::AcceptedEntries(_) => ("accepted", String::new()),
         Op::FetcherRecords(_) => ("fetcher_records", String::new()),
         Op::HasWork(_) => ("look", String::new()),
-        Op::Leases(_) | Op::CountInFlight(_) | Op::WhyIdle(_) => ("", String::new()),
+        Op::Leases(_) | Op::CountInFlight(_) | Op::WhyIdle(_) | Op::NextHoldEnd(_) => {
+            ("", String::new())
+        }
     }
 }

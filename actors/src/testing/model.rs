@@ -1,5 +1,7 @@
 //! A naive model of spec 2 and 5: plain lists, searched through from end to end.
 
+mod bumps;
+mod keys;
 mod leases;
 mod outside;
 mod perform;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::jitter;
 
+use bumps::Bumps;
 use leases::{Leases, Outcome};
 use tasks::Single;
 
@@ -27,6 +30,8 @@ pub struct Rules {
     pub jitter: fn(&str) -> i32,
     /// So many single tasks may be kept.
     pub max_single_tasks: usize,
+    /// What keys that are bumped may have of the hand-outs, in thousandths.
+    pub bump_share: u32,
 }
 
 impl Default for Rules {
@@ -37,6 +42,7 @@ impl Default for Rules {
             max_expired_leases: 5,
             jitter,
             max_single_tasks: 1_000,
+            bump_share: 300,
         }
     }
 }
@@ -90,6 +96,11 @@ pub struct Model {
     singles: Vec<Single>,
     /// The last number of a single task.
     last_task: i64,
+    /// Until when; `None`: until it is ended.
+    holds: BTreeMap<String, Option<i64>>,
+    bumps: Bumps,
+    /// A key was forgotten, whose jobs are summed up still.
+    has_forgotten: bool,
 }
 
 impl Model {
@@ -107,6 +118,9 @@ impl Model {
             leases: Leases::default(),
             singles: Vec::new(),
             last_task: 0,
+            holds: BTreeMap::new(),
+            bumps: Bumps::new(if rules.is_fair { rules.bump_share } else { 0 }),
+            has_forgotten: false,
         }
     }
 
@@ -194,10 +208,17 @@ impl Model {
         self.last_served.get(&(row.key.clone(), self.name(row.fetcher))).copied()
     }
 
-    /// The row that is handed out next, paused or not.
-    fn next_row(&self, now: i64) -> Option<Row> {
-        let held = |key: &str| {
-            self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
+    /// The row that is handed out next, paused or not; and whether it goes before the order.
+    fn next_row(&self, now: i64) -> Option<(Row, bool)> {
+        let bumped = self.bumped_row(now).map(|row| (row, true));
+        bumped.or_else(|| self.first_row(now, |_| true).map(|row| (row, false)))
+    }
+
+    /// The first row in order, of the keys that are meant.
+    fn first_row(&self, now: i64, is_meant: impl Fn(&str) -> bool) -> Option<Row> {
+        let kept = |key: &str| {
+            self.holds.contains_key(key)
+                || self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
         };
         let free = |key: &str| match self.log.get(key) {
             None | Some((_, Some(_), _)) => true,
@@ -209,8 +230,8 @@ impl Model {
             let turn = if fair { (row.dispatched, self.last_served(row)) } else { (false, None) };
             (started(row), (self.rules.jitter)(&row.key), row.key.clone(), turn, row.fetcher)
         };
-        let eligible =
-            self.candidates().into_iter().filter(|row| free(&row.key) && !held(&row.key));
+        let is_eligible = |row: &&Row| is_meant(&row.key) && free(&row.key) && !kept(&row.key);
+        let eligible = self.candidates().into_iter().filter(is_eligible);
         eligible.min_by_key(|row| rank(row)).cloned()
     }
 
@@ -224,9 +245,10 @@ impl Model {
         if self.leases.paused {
             return None;
         }
-        let row = self.next_row(now)?;
+        let (row, is_before_order) = self.next_row(now)?;
         let last_served = self.last_served(&row);
         self.attempts += 1;
+        self.bump_goes_out(&row.key, is_before_order);
         if self.rules.is_fair {
             self.record_dispatch(&row, now, last_served, leased);
         }
@@ -288,14 +310,20 @@ impl Model {
                 let last = deliveries.max_by_key(|delivery| delivery.attempt);
                 let row = last.map(|last| (last.fetcher, last.run));
                 self.complete_delivery(key, Outcome::Done);
-                if let Some(row) = row {
-                    return self.end_task(key, row, code);
+                match row {
+                    Some(row) => self.end_task(key, row, code),
+                    None => self.note_task_end(key),
                 }
+                return self.arm_if_bumped(key);
             }
-            // Its dispatch is not known: it may have been a single task's.
-            if self.note_end(key) {
-                self.resolve_tasks(key);
-            }
+            self.note_task_end(key);
+        }
+    }
+
+    /// A job ended whose dispatch is not known: it may have been a single task's.
+    fn note_task_end(&mut self, key: &str) {
+        if self.note_end(key) {
+            self.resolve_tasks(key);
         }
     }
 
@@ -324,6 +352,9 @@ impl Model {
 
     /// All that a dispatch changed is as it was before it; but for rows that are to stay out.
     fn take_back(&mut self, delivery: &Delivery, rearm: bool) {
+        if rearm {
+            self.restore_bump(delivery.attempt);
+        }
         for row in &mut self.queue {
             if (row.fetcher, &row.key) == (delivery.fetcher, &delivery.key)
                 && rearm

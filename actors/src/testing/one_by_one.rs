@@ -9,13 +9,14 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::store::{
-    AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, CancelTasks,
-    Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch,
-    Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords, ForgetAccepted,
-    ForgetFetcher, ForgetRejected, HasWork, Heartbeat, InputDirectory, LeaseHolder, Leases,
-    NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun, Registered, RejectFile,
-    Rejected, Release, Request, Requeue, Requeued, Retry, RowBatch, Runs, SetPaused, SpoolEntry,
-    Store, StoreError, StoreResult, StoredRun, Undo, WhyIdle,
+    AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, Bump, Bumped,
+    CancelTasks, Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns,
+    Dispatch, Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords,
+    ForgetAccepted, ForgetFetcher, ForgetRejected, HasWork, Heartbeat, Held, Hold, InputDirectory,
+    LeaseHolder, Leases, NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun,
+    Registered, RejectFile, Rejected, Release, Request, Requeue, Requeued, Retried, Retry,
+    RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreError, StoreResult, StoredRun, Undo, Unhold,
+    WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
@@ -105,7 +106,20 @@ pub trait OneByOne: Store {
         self.ask(0, Undo { key: key.clone(), attempt })
     }
 
-    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Option<u64>> {
+    fn hold(&mut self, key: &Key, seconds: Option<u32>, now: UnixSeconds) -> StoreResult<Held> {
+        let (key, reason, by) = (key.clone(), "it is broken".to_owned(), "eve".into());
+        self.ask(now, Hold { key, seconds, reason, by })
+    }
+
+    fn unhold(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<bool> {
+        self.ask(now, Unhold(key.clone()))
+    }
+
+    fn bump(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Bumped> {
+        self.ask(now, Bump { key: key.clone(), by: "eve".into() })
+    }
+
+    fn retry(&mut self, key: &Key, fetcher: Option<&str>) -> StoreResult<Retried> {
         self.ask(0, Retry { key: key.clone(), fetcher: fetcher.map(Into::into) })
     }
 

@@ -1,7 +1,9 @@
 //! What the mock store answers to questions: what is next. Nothing else is asked of it.
 
 use super::store::MockStore;
-use crate::store::answers::{Log, Queue, QueueStatus, Stats, Tasks, Turn, Why};
+use crate::store::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
 use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::{Key, UnixSeconds};
 
@@ -18,7 +20,7 @@ impl Reader for MockStore {
         not_asked()
     }
 
-    fn why(&self, _: UnixSeconds, _: &str) -> ReadResult<Option<Why>> {
+    fn why(&self, _: UnixSeconds, _: &str, _: usize) -> ReadResult<Option<Why>> {
         not_asked()
     }
 
@@ -26,11 +28,31 @@ impl Reader for MockStore {
         not_asked()
     }
 
+    fn ends_after(&self, _: Option<i64>, _: usize) -> ReadResult<Ends> {
+        not_asked()
+    }
+
     fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
         not_asked()
     }
 
+    fn jobs_by_minute(&self, _: UnixSeconds) -> ReadResult<Vec<MinuteJobs>> {
+        not_asked()
+    }
+
     fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
+        not_asked()
+    }
+
+    fn search(&self, _: &str, _: usize) -> ReadResult<Found> {
+        not_asked()
+    }
+
+    fn held(&self, _: usize) -> ReadResult<HeldKeys> {
+        not_asked()
+    }
+
+    fn last_starts(&self) -> ReadResult<LastStarts> {
         not_asked()
     }
 

@@ -2,6 +2,7 @@
 
 mod latency;
 mod loading;
+mod pages;
 mod shapes;
 mod size;
 mod throughput;
@@ -45,4 +46,5 @@ pub const GROUPS: &[(&[u32], Group)] = &[
     (&[14], work::rows),
     (&[15], watching::rows),
     (&[16, 17], worker::rows),
+    (&[18, 19], pages::rows),
 ];

@@ -21,6 +21,10 @@ pub const LEASE_SECONDS: u32 = 60;
 pub const LEASE_SECONDS_MAX: u32 = 604_800;
 /// Longest wait of a `READY`.
 pub const WAIT_SECONDS_MAX: u32 = 86_400;
+/// Longest hold that ends by itself: ten years.
+pub const HOLD_SECONDS_MAX: u32 = 315_360_000;
+/// Longest reason of a hold in bytes.
+pub const REASON_MAX_BYTES: usize = 1_000;
 /// Most entries of a `QUEUE` or a `LOG`.
 pub const COUNT_MAX: u32 = 10_000;
 
@@ -105,6 +109,14 @@ pub enum SessionRequest {
     Retry(Key, Option<Arc<str>>),
     /// For operators only: put a key's job back that is in flight.
     Requeue(Key),
+    /// For operators only: hand a key not out, so many seconds long or until the end of that; and why.
+    Hold(Key, Option<u32>, String),
+    /// For operators only: have a key run soon.
+    Bump(Key),
+    /// For operators only: the end of a key's hold.
+    Unhold(Key),
+    /// For operators only: forget all of a key that nothing lists.
+    Forget(Key),
     /// For operators only: delete a key's single tasks.
     Cancel(Key),
     /// For operators only: hand nothing out, or hand out again.
@@ -143,6 +155,10 @@ impl SessionRequest {
             Ask::Retry(_, None) => ("RETRY", 1, false),
             Ask::Retry(_, Some(_)) => ("RETRY-OF", 1, false),
             Ask::Requeue(_) => ("REQUEUE", 1, false),
+            Ask::Hold(..) => ("HOLD", 1, false),
+            Ask::Bump(_) => ("BUMP", 1, false),
+            Ask::Unhold(_) => ("UNHOLD", 1, false),
+            Ask::Forget(_) => ("FORGET", 1, false),
             Ask::Cancel(_) => ("CANCEL", 1, false),
             Ask::Pause { drains: true, .. } => ("DRAIN", 1, false),
             Ask::Pause { paused: true, .. } => ("PAUSE", 1, false),
@@ -185,6 +201,10 @@ pub enum ErrorCode {
     Usage,
     Version,
     Unsupported,
+    /// The key is held.
+    Held,
+    /// The key is listed.
+    Listed,
     /// Somebody else's by now.
     Stale,
     Unknown,
@@ -286,6 +306,19 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
         "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends",
         |rest| Some(Ask::Add(vec![single_task(rest?.as_bytes()).ok()?])),
     ),
+    ("HOLD", "HOLD <key> <seconds, 0 to 315360000, or -> [reason, at most 1000 bytes]", |rest| {
+        let (key_word, rest) = rest?.split_once(' ')?;
+        let (time, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+        let seconds = match time {
+            "-" => None,
+            time => Some(within(time, 0, HOLD_SECONDS_MAX)?),
+        };
+        let fits = reason.len() <= REASON_MAX_BYTES && !reason.contains(char::is_control);
+        fits.then_some(Ask::Hold(key(key_word)?, seconds, reason.to_owned()))
+    }),
+    ("BUMP", "BUMP <key>", |rest| Some(Ask::Bump(key(rest?)?))),
+    ("FORGET", "FORGET <key>", |rest| Some(Ask::Forget(key(rest?)?))),
+    ("UNHOLD", "UNHOLD <key>", |rest| Some(Ask::Unhold(key(rest?)?))),
     ("CANCEL", "CANCEL <key>", |rest| Some(Ask::Cancel(key(rest?)?))),
 ];
 const ALONE: &str = "this request stands alone";

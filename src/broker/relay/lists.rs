@@ -172,6 +172,8 @@ impl ListStore {
         let answer = match &operation {
             // The store for jobs has those.
             Operation::Leases(_) => Outcome::Leases(Vec::new()),
+            // The daemon's own, of which it takes care.
+            Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
             Operation::AddRows(AddRows(rows)) => {
                 let Some(transfer) = self.transfers.get(&rows.run) else {
                     return (None, Some(operation));

@@ -1,5 +1,6 @@
 //! Values of `serve`'s settings, as they are typed and as they stand in a file, and why some do not go together.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::cli::absolute;
 use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
 use crate::exit::Failure;
-use crate::stores::{Database, Polls};
+use crate::stores::{BUMP_SHARE_MAX, Database, Polls};
 use crate::url::Url;
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
@@ -43,6 +44,9 @@ pub(super) fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Optio
     checked(typed, TIME_IN_QUOTES, |text: String| parse_lease(&text).map(Some))
 }
 
+/// Attempts that may be kept.
+pub(super) const HISTORY: RangeInclusive<i64> = 1_000..=50_000_000;
+
 pub(super) fn expired_leases_of_file<'de, D: Deserializer<'de>>(
     typed: D,
 ) -> Result<Option<u32>, D::Error> {
@@ -51,6 +55,37 @@ pub(super) fn expired_leases_of_file<'de, D: Deserializer<'de>>(
         1..=1000 => Ok(Some(count)),
         _ => Err(wrong.to_owned()),
     })
+}
+
+pub(super) fn history_of_file<'de, D: Deserializer<'de>>(
+    typed: D,
+) -> Result<Option<u32>, D::Error> {
+    let wrong = "give a whole number from 1000 to 50000000, without quotes";
+    checked(typed, wrong, |count: u32| match HISTORY.contains(&count.into()) {
+        true => Ok(Some(count)),
+        false => Err(wrong.to_owned()),
+    })
+}
+
+/// A share, in thousandths.
+pub(super) fn parse_share(text: &str) -> Result<u32, String> {
+    let share: Option<f64> = text.parse().ok();
+    share.and_then(thousandths).ok_or_else(|| format!("give {SHARE}"))
+}
+
+pub(super) fn share_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
+    let wrong = format!("give {SHARE}, without quotes");
+    checked(typed, &wrong, |share: f64| thousandths(share).map(Some).ok_or_else(|| wrong.clone()))
+}
+
+const SHARE: &str = "0, or a number from 0.001 to 0.5";
+
+fn thousandths(share: f64) -> Option<u32> {
+    let most = f64::from(BUMP_SHARE_MAX);
+    let thousandths = (share * 1_000.0).round();
+    let is_too_small = thousandths == 0.0 && share != 0.0;
+    // Within these it is a small whole number.
+    ((0.0..=most).contains(&thousandths) && !is_too_small).then_some(thousandths as u32)
 }
 
 /// Permission bits.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::child::{look_for, look_for_in};
 use crate::cli::ServeOptions;
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::commands::serve::configuration;
 use crate::commands::serve::needs::{self, NETWORK_ADVICE};
 use crate::commands::text::shown;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::stores;
 

@@ -13,7 +13,7 @@ use shiftboss_protocol::client::{Deadline, is_timeout, within};
 use super::{in_flight, show};
 use crate::cli::DaemonArguments;
 use crate::client::Session;
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::stores::Database;

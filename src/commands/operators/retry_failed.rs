@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use shiftboss_actors::store::TasksWith;
 use shiftboss_actors::store::answers::TaskStatus;
+use shiftboss_actors::store::{HOLDS_MAX, TasksWith};
 
 use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::target::{self, Target, socket};
 use crate::text::counted;
@@ -24,26 +24,34 @@ const BATCH: usize = 200;
 /// After so many refusals the daemon closes a connection.
 const REFUSALS_MAX: usize = 10;
 
+/// A task's key and fetcher.
+type TaskOf = (String, String);
+
 pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
     let socket = socket(daemon.socket.clone(), "retry")?;
-    let (tasks, count) = tasks_of(&socket, failed)?;
+    let (tasks, count, held) = tasks_of(&socket, failed)?;
     if !tasks.is_empty() && !failed.yes && !confirm(&count)? {
         return print("Nothing was put back.\n");
     }
     let rows = put_back(&socket, &tasks, &daemon)?;
     print(if daemon.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
-        format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows}))
+        format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows, "held": held}))
     } else {
-        format!("Back in the queue: {}.\n", counted(rows, "row"))
+        format!("Back in the queue: {}{}.\n", counted(rows, "row"), left_alone(held))
     })
 }
 
-/// The failed tasks by key and fetcher, and how many there are, in words.
-fn tasks_of(
-    socket: &Path,
-    failed: &FailedOnes,
-) -> Result<(Vec<(String, String)>, String), Failure> {
+/// Of so many tasks the keys are held.
+fn left_alone(held: usize) -> String {
+    match held {
+        0 => String::new(),
+        held => format!(", but for {} of held keys", counted(held, "task")),
+    }
+}
+
+/// The failed tasks by key and fetcher, how many there are, in words, and how many more have a key that is held.
+fn tasks_of(socket: &Path, failed: &FailedOnes) -> Result<(Vec<TaskOf>, String, usize), Failure> {
     let target = Target::find(Some(socket.to_owned()), None)?;
     let asked = TasksWith {
         status: TaskStatus::Failed,
@@ -51,14 +59,20 @@ fn tasks_of(
         since: failed.since,
         count: TASKS_MAX,
     };
-    let found = target::ask(&target.database, |reader, now| reader.tasks(now, &asked))?;
+    let (mut found, held) = target::ask(&target.database, |reader, now| {
+        Ok((reader.tasks(now, &asked)?, reader.held(HOLDS_MAX)?))
+    })?;
+    let held: BTreeSet<String> = held.keys.into_iter().map(|held| held.key).collect();
+    let all = found.tasks.len();
+    found.tasks.retain(|task| !held.contains(&task.key));
     let count = counted(found.tasks.len(), "failed task");
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
+    let left = all - found.tasks.len();
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
-    let mut tasks: Vec<(String, String)> = tasks.collect();
+    let mut tasks: Vec<TaskOf> = tasks.collect();
     tasks.sort_unstable();
     tasks.dedup();
-    Ok((tasks, format!("{count}{more}")))
+    Ok((tasks, format!("{count}{}{more}", left_alone(left)), left))
 }
 
 fn confirm(count: &str) -> Result<bool, Failure> {
@@ -73,15 +87,11 @@ fn confirm(count: &str) -> Result<bool, Failure> {
 
 /// Puts the rows of these keys back, each of its fetcher alone; how many there were. What a daemon did not answer
 /// because it refused too much before is asked again on another connection.
-fn put_back(
-    socket: &Path,
-    mut tasks: &[(String, String)],
-    daemon: &DaemonArguments,
-) -> Result<i64, Failure> {
+fn put_back(socket: &Path, mut tasks: &[TaskOf], daemon: &DaemonArguments) -> Result<i64, Failure> {
     let mut rows = 0;
     while !tasks.is_empty() {
         let batch = &tasks[..tasks.len().min(BATCH)];
-        let request = |(key, fetcher): &(String, String)| format!("RETRY-OF {key} {fetcher}\n");
+        let request = |(key, fetcher): &TaskOf| format!("RETRY-OF {key} {fetcher}\n");
         let requests: String = batch.iter().map(request).collect();
         let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
         let (mut answered, mut refused) = (0, 0);

@@ -16,7 +16,7 @@ use super::{begin, key, show, word};
 use crate::cli::{Add, DaemonArguments, KeyArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::target::move_up;
 use crate::text::{counted, shown};

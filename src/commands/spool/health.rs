@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 
 use super::{failure, never};
 use crate::cli::MonitorArguments;
-use crate::commands::output::show;
+use crate::commands::printing::show;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::with_signals;
 use shiftboss_spool::{

@@ -10,7 +10,7 @@ use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolErro
 
 use super::{failure, never};
 use crate::cli::OneEntry;
-use crate::commands::output;
+use crate::commands::printing;
 use crate::commands::text::{self, columns, cut, line};
 use crate::exit::Failure;
 use crate::terminal;
@@ -32,7 +32,7 @@ pub fn list(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Re
     let checked_out = if checkouts || json { self::checkouts(spool, queue)? } else { Vec::new() };
     let available = spool.list(queue).map_err(failure)?;
     let listed = Listed { queue: queue.clone(), available, checked_out };
-    output::show(&listed, json, |listed| if checkouts { table(listed) } else { names(listed) })
+    printing::show(&listed, json, |listed| if checkouts { table(listed) } else { names(listed) })
         .map(drop)
 }
 
@@ -112,7 +112,7 @@ pub fn show(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> 
         String::from_utf8(spool.metadata(&entry.queue, &entry.name).map_err(failure)?).ok();
     let (metadata_path, data_path) = (info.metadata_path.clone(), spool.data(&entry.name).path());
     let shown = Shown { info, metadata, metadata_path, data_path };
-    output::show(&shown, json, entry_text).map(drop)
+    printing::show(&shown, json, entry_text).map(drop)
 }
 
 fn file(path: &Path, bytes: u64) -> String {
@@ -185,7 +185,7 @@ fn lengths_text(lengths: &Lengths) -> String {
 }
 
 pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
-    output::show(&look(spool).map_err(failure)?, json, lengths_text).map(drop)
+    printing::show(&look(spool).map_err(failure)?, json, lengths_text).map(drop)
 }
 
 /// Shows the queues until nobody reads any more, or a signal ends us.
@@ -195,8 +195,9 @@ pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> 
     let mut last = String::new();
     loop {
         let now = look(spool).map_err(failure)?;
-        let text = if json { output::json(&now)? } else { before.to_owned() + &lengths_text(&now) };
-        if (json || is_terminal || text != last) && !output::offer(&text)? {
+        let text =
+            if json { printing::json(&now)? } else { before.to_owned() + &lengths_text(&now) };
+        if (json || is_terminal || text != last) && !printing::offer(&text)? {
             return Ok(());
         }
         last = text;

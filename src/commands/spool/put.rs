@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::failure;
 use crate::cli::PutArguments;
 use crate::commands::input;
-use crate::commands::output::print;
+use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{
     DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered,

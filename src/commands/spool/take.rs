@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{failure, never};
 use crate::cli::{OneEntry, TakeArguments};
-use crate::commands::output::offer;
+use crate::commands::printing::offer;
 use crate::exit::{ExitCode, Failure};
 use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError};
 

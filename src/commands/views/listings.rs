@@ -1,14 +1,15 @@
-//! What `shiftboss queue`, `tasks` and `log` list, as tables for people. Pure but for [`with_outputs`], which looks for
+//! What `shiftboss queue`, `tasks`, `held` and `log` list, as tables for people. Pure but for [`with_outputs`], which looks for
 //! files.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use shiftboss_actors::store::answers::{Ended, Log, Next, Queue, Task, Tasks};
+use shiftboss_actors::store::answers::{Ended, HeldKey, HeldKeys, Log, Next, Queue, Task, Tasks};
 
 use crate::runner::log_directory::{day, file_name};
+use crate::standing::{held_for, last_run};
 use crate::stores::outcome_words::in_words;
-use crate::text::{ago, columns, cut, shown, span};
+use crate::text::{ago, columns, cut, shown, took};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
 const PAYLOAD_WIDTH: usize = 60;
@@ -23,10 +24,9 @@ pub(super) fn queue(queue: &Queue, now: i64) -> String {
         return out + "Nothing is waiting.\n";
     }
     let row = |next: &Next| {
-        let last = next.last_started.map_or("never".to_owned(), |started| ago(now - started));
         [
             shown(&next.key),
-            if next.again { last + ", lost" } else { last },
+            last_run(next, now),
             shown(&next.fetcher),
             next.run.to_string(),
             cut(&next.payload, PAYLOAD_WIDTH),
@@ -45,10 +45,26 @@ pub(super) fn tasks(found: &Tasks, now: i64) -> String {
         return "No task has that status.\n".to_owned();
     }
     let row = |task: &Task| {
-        let since = task.since.map_or("-".to_owned(), |since| ago(now - since));
+        let since = task.since.map_or("-".to_owned(), |since| ago(now.saturating_sub(since)));
         [shown(&task.key), shown(&task.fetcher), since, shown(&task.reason)]
     };
     let mut out = columns(["Key", "fetcher", "since", "reason"], found.tasks.iter().map(row));
+    if found.truncated {
+        out.push_str("There are more: give a larger -n.\n");
+    }
+    out
+}
+
+pub(super) fn held(found: &HeldKeys, now: i64) -> String {
+    if found.keys.is_empty() {
+        return "No key is held.\n".to_owned();
+    }
+    let row = |HeldKey { key, hold }: &HeldKey| {
+        let since = ago(now.saturating_sub(hold.since));
+        [shown(key), since, held_for(hold, now), shown(&hold.by), shown(&hold.reason)]
+    };
+    let head = ["Key", "since", "held", "by", "reason"];
+    let mut out = columns(head, found.keys.iter().map(row));
     if found.truncated {
         out.push_str("There are more: give a larger -n.\n");
     }
@@ -65,8 +81,8 @@ pub(super) fn log(log: &Log, now: i64) -> String {
             ended.attempt.to_string(),
             shown(&ended.key),
             in_words(&ended.outcome, ended.exit_code),
-            ago(now - ended.finished),
-            took(ended),
+            ago(now.saturating_sub(ended.finished)),
+            took(ended.took_ms, ended.duration_seconds),
             name(&ended.worker),
             name(&ended.fetcher),
         ]
@@ -80,15 +96,6 @@ pub(super) fn log(log: &Log, now: i64) -> String {
         None => format!("{line}\n"),
     };
     table.lines().zip(outputs).map(with_output).collect()
-}
-
-/// In milliseconds where that is known and worth it.
-fn took(ended: &Ended) -> String {
-    match ended.took_ms {
-        Some(ms @ ..10_000) => format!("{}.{:03}s", ms / 1_000, ms % 1_000),
-        Some(ms) => span(ms / 1_000),
-        None => span(ended.duration_seconds),
-    }
 }
 
 /// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given.
@@ -111,6 +118,8 @@ fn output(directory: &Path, ended: &Ended) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use shiftboss_actors::store::answers::Hold;
+
     use super::*;
 
     /// What a user sees, to the letter.
@@ -122,6 +131,7 @@ mod tests {
             run: 1_700_000_000,
             last_started,
             again,
+            bumped: again,
             payload: payload.to_owned(),
         };
         let keys = vec![
@@ -131,12 +141,35 @@ mod tests {
         let queue = Queue { paused: true, keys, truncated: true };
         let expected = "\
 Paused: nothing is handed out until `shiftboss resume`.
-Key          last run      fetcher   run         payload
-alpha        never         repology  1700000000  1.0 1.1
-bravo\\u{1b}  1m ago, lost  repology  1700000000  XXX...
+Key          last run                       fetcher   run         payload
+alpha        never                          repology  1700000000  1.0 1.1
+bravo\\u{1b}  1m ago, lease expired, bumped  repology  1700000000  XXX...
 There are more: their payloads are too long to be listed at once.
 ";
         assert_eq!(super::queue(&queue, 1_000_060), expected.replace("XXX", &"x".repeat(57)));
+    }
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn held_keys_are_as_documented() {
+        let hold = |until, reason: &str| Hold {
+            since: 1_000_000,
+            until,
+            reason: reason.to_owned(),
+            by: "eve".to_owned(),
+        };
+        let keys = vec![
+            HeldKey { key: "alpha".to_owned(), hold: hold(None, "upstream is down") },
+            HeldKey { key: "bravo".to_owned(), hold: hold(Some(1_007_259), "") },
+        ];
+        let expected = "\
+Key    since   held                      by   reason
+alpha  1m ago  until `shiftboss unhold`  eve  upstream is down
+bravo  1m ago  for another 2h            eve
+There are more: give a larger -n.
+";
+        let shown = super::held(&HeldKeys { keys, truncated: true }, 1_000_060);
+        assert_eq!(shown, expected);
     }
 
     /// What a user sees, to the letter.
@@ -180,8 +213,12 @@ Attempt  key    outcome       ended   took    worker     fetcher
   output of that day: /var/log/links/2026-11-21/alpha.log
 4709     alpha  expired       1m ago  1m 30s  -          -
 ";
-        let shown = super::log(&Log { attempts: vec![done, failed, expired] }, 1_000_150);
+        let shown =
+            super::log(&Log { attempts: vec![done, failed, expired], looked_to: None }, 1_000_150);
         assert_eq!(shown, expected);
-        assert_eq!(super::log(&Log { attempts: Vec::new() }, 1), "No such attempt is known.\n");
+        assert_eq!(
+            super::log(&Log { attempts: Vec::new(), looked_to: None }, 1),
+            "No such attempt is known.\n"
+        );
     }
 }

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shiftboss_actors::file_identity::{FileTimes, Position};
 use shiftboss_actors::store::{
-    Ack, Added, Cancelled, Dispatched, EntryId, ExpiredLease, JobEnd, Operation, Outcome,
-    Registered, Rejected, Requeued, StoredRun,
+    Ack, Added, Bumped, Cancelled, Dispatched, EntryId, ExpiredLease, Forgotten, Held, JobEnd,
+    Operation, Outcome, Registered, Rejected, Requeued, Retried, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, Row as Task, Run};
 use tokio_postgres::Row;
@@ -59,7 +59,13 @@ impl Answer {
             Op::Heartbeat(_) => Out::Heartbeat(self.ack()?),
             Op::Expire(_) => Out::Expire(self.expired()?),
             Op::Undo(_) => Out::Undo(self.is("true")),
-            Op::Retry(_) => Out::Retry(self.number.map(i64::cast_unsigned)),
+            Op::Retry(_) => Out::Retry(self.retried()),
+            Op::Hold(_) => Out::Hold(self.held()?),
+            Op::Bump(_) => Out::Bump(self.bumped()?),
+            Op::Unhold(_) => Out::Unhold(self.is("true")),
+            Op::Forget(_) => Out::Forget(self.forgotten()?),
+            Op::EndHolds(_) => Out::EndHolds(()),
+            Op::NextHoldEnd(_) => Out::NextHoldEnd(self.number.map(i64::cast_unsigned)),
             Op::Requeue(_) => Out::Requeue(self.requeued()?),
             Op::Drain(_) => Out::Drain(self.count()),
             Op::SetPaused(_) => Out::SetPaused(self.count()),
@@ -81,9 +87,8 @@ impl Answer {
             Op::CancelTasks(_) => Out::CancelTasks(self.cancelled()),
             Op::AcceptEntries(_) => {
                 let answers: Vec<String> = self.detail()?;
-                Out::AcceptEntries(
-                    answers.iter().map(|answer| added(Some(answer))).collect::<Result<_, _>>()?,
-                )
+                let answers = answers.iter().map(|answer| added(Some(answer)));
+                Out::AcceptEntries(answers.collect::<Result<_, _>>()?)
             }
             Op::ForgetAccepted(_) => Out::ForgetAccepted(()),
             Op::NoteFetcher(_) => Out::NoteFetcher(()),
@@ -95,12 +100,8 @@ impl Answer {
             }
             Op::Leases(_) => {
                 let leases: Vec<(i64, u32)> = self.detail()?;
-                Out::Leases(
-                    leases
-                        .into_iter()
-                        .map(|(attempt, seconds)| (Attempt(attempt), seconds))
-                        .collect(),
-                )
+                let lease = |(attempt, seconds)| (Attempt(attempt), seconds);
+                Out::Leases(leases.into_iter().map(lease).collect())
             }
             Op::HasWork(_) => Out::HasWork(self.is("true")),
             Op::CountInFlight(_) => Out::CountInFlight(self.count()),
@@ -189,6 +190,42 @@ impl Answer {
         Ok(Some(ExpiredLease { key, worker, dead_letter, single }))
     }
 
+    fn bumped(&self) -> Result<Bumped, Misunderstood> {
+        match (self.answer.as_deref(), self.number) {
+            (None, Some(before)) => Ok(Bumped::Behind(before.cast_unsigned())),
+            (Some("held"), _) => Ok(Bumped::Held),
+            (Some("full"), _) => Ok(Bumped::Full),
+            (Some("unknown"), _) => Ok(Bumped::Unknown),
+            (other, _) => Err(format!("it answered {other:?}")),
+        }
+    }
+
+    fn forgotten(&self) -> Result<Forgotten, Misunderstood> {
+        match self.answer.as_deref() {
+            Some("forgotten") => Ok(Forgotten::Forgotten),
+            Some("listed") => Ok(Forgotten::Listed),
+            Some("in_flight") => Ok(Forgotten::InFlight),
+            Some("unknown") => Ok(Forgotten::Unknown),
+            _ => Err(self.misunderstood()),
+        }
+    }
+
+    fn retried(&self) -> Retried {
+        match self.number {
+            None if self.is("held") => Retried::Held,
+            None => Retried::Unknown,
+            Some(rows) => Retried::Back(rows.cast_unsigned()),
+        }
+    }
+
+    fn held(self) -> Result<Held, Misunderstood> {
+        if self.detail.is_none() {
+            return Ok(Held::Full);
+        }
+        let HeldKey { until, is_known } = self.detail()?;
+        Ok(Held::Held { until, is_known })
+    }
+
     fn requeued(&self) -> Result<Requeued, Misunderstood> {
         match (self.answer.as_deref(), self.attempt) {
             (Some("back"), Some(attempt)) => Ok(Requeued::Back(Attempt(attempt))),
@@ -220,6 +257,13 @@ fn added(answer: Option<&str>) -> Result<Added, Misunderstood> {
         Some("full") => Ok(Added::Full),
         other => Err(format!("it answered {other:?}")),
     }
+}
+
+/// As the SQL function `hold` puts it.
+#[derive(Deserialize)]
+struct HeldKey {
+    until: Option<i64>,
+    is_known: bool,
 }
 
 #[derive(Deserialize)]

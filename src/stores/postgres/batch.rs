@@ -7,7 +7,10 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use shiftboss_actors::file_identity::Position;
-use shiftboss_actors::store::{EntryId, InputDirectory, Operation, Reading, RowBatch};
+use shiftboss_actors::store::{
+    BUMPS_MAX, EntryId, HOLDS_ENDED_AT_ONCE, HOLDS_MAX, Hold, InputDirectory, Operation, Reading,
+    RowBatch,
+};
 use shiftboss_protocol::model::{IDLE_COUNT_MAX, Key, Row, Run};
 use tokio_postgres::types::ToSql;
 
@@ -149,6 +152,14 @@ fn step(operation: &Operation) -> Step<'_> {
         Op::Retry(it) => Step { name: it.fetcher.as_deref(), ..of_key("retry", &it.key) },
         Op::Requeue(it) => of_key("requeue", &it.0),
         Op::Drain(_) => named("drain"),
+        Op::Hold(it) => hold(it),
+        Op::Bump(it) => {
+            Step { name: Some(&it.by), code: limit(BUMPS_MAX), ..of_key("bump", &it.key) }
+        }
+        Op::Unhold(it) => of_key("unhold", &it.0),
+        Op::Forget(it) => of_key("forget", &it.0),
+        Op::EndHolds(_) => Step { code: limit(HOLDS_ENDED_AT_ONCE), ..named("end_holds") },
+        Op::NextHoldEnd(_) => named("next_hold_end"),
         Op::SetPaused(it) => named(if it.0 { "pause" } else { "resume" }),
         Op::RegisterRun(it) => of_run("register_run", &it.0),
         Op::AddRows(it) => added(&it.0),
@@ -210,6 +221,16 @@ fn of_run<'a>(kind: &'static str, run: &'a Run) -> Step<'a> {
 
 fn with(kind: &'static str, detail: Value) -> Step<'static> {
     Step { detail: Some(detail), ..named(kind) }
+}
+
+fn hold(hold: &Hold) -> Step<'_> {
+    Step {
+        number: hold.seconds.map(i64::from),
+        name: Some(&hold.by),
+        detail: Some(json!([text(&hold.reason)])),
+        code: limit(HOLDS_MAX),
+        ..of_key("hold", &hold.key)
+    }
 }
 
 fn added(batch: &RowBatch) -> Step<'_> {

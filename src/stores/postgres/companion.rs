@@ -27,20 +27,18 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
 /// Rows of a list that are deleted at once: claims pass over what is locked.
 pub(super) const ROWS_STEP: i64 = 250;
-/// What each daemon does for all, and how much of it at once: it keeps the last 100,000 attempts of those that ended, and
-/// deletes the lists of which nobody has the files any more.
-const CHORES: [(&str, i64); 2] = [
-    ("SELECT forget_ended($1, $2, 100000, $3)", 1_000),
-    ("SELECT tidy_fetchers($1, $2, $3)", ROWS_STEP),
-];
+/// Numbers of attempts over which one step of forgetting goes.
+const FORGOTTEN_AT_ONCE: i64 = 1_000;
 /// What is done in steps is done for so long between two beats.
 const STEPS_FOR: Duration = Duration::from_millis(300);
 /// See the module's documentation. Never ends by itself.
-pub(super) async fn accompany(server: Server, membership: Arc<Membership>) {
+///
+/// history: so many attempts that ended are kept, the last ones; where daemons differ, the smallest number counts.
+pub(super) async fn accompany(server: Server, membership: Arc<Membership>, history: u32) {
     let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
     loop {
         let (connected, joined) = (Instant::now(), membership.joined());
-        let served = serve(&server, &membership, &mut peers).await;
+        let served = serve(&server, &membership, &mut peers, history).await;
         membership.hears_nothing();
         if connected.elapsed() > RECONNECT.1 + CALL_MAX {
             backoff.reset();
@@ -62,6 +60,7 @@ async fn serve(
     server: &Server,
     membership: &Arc<Membership>,
     peers: &mut Peers,
+    history: u32,
 ) -> Result<(), StoreError> {
     let hears = Arc::clone(membership);
     let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
@@ -70,7 +69,7 @@ async fn serve(
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look, and what could not be told is told now.
     membership.listens();
-    work(&connection, membership, peers).await.inspect_err(|error| {
+    work(&connection, membership, peers, history).await.inspect_err(|error| {
         if error.is_fatal() {
             membership.fail(error);
         }
@@ -82,6 +81,7 @@ async fn work(
     connection: &Connection,
     membership: &Membership,
     peers: &mut Peers,
+    history: u32,
 ) -> Result<(), StoreError> {
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,7 +94,7 @@ async fn work(
                 if let Some(test) = membership.test_of_notices() {
                     notify(connection, &test).await?;
                 }
-                chores = Chores::until(Instant::now() + STEPS_FOR);
+                chores = Chores::until(Instant::now() + STEPS_FOR, history);
             }
             () = ready(()), if chores.is_due() => chores.step(connection, membership).await?,
             () = membership.work.notified() => {
@@ -155,13 +155,17 @@ async fn beat(
 /// What is done in small steps between two beats, so that notices do not wait for long: each kind in turn, while there is more.
 #[derive(Default)]
 struct Chores {
-    left: VecDeque<(&'static str, i64)>,
+    left: VecDeque<(String, i64)>,
     until: Option<Instant>,
 }
 
 impl Chores {
-    fn until(end: Instant) -> Self {
-        Self { left: CHORES.into(), until: Some(end) }
+    /// What each daemon does for all: it keeps the last attempts of those that ended, and deletes the lists of which nobody has the
+    /// files any more.
+    fn until(end: Instant, history: u32) -> Self {
+        let forget = (format!("SELECT forget_ended($1, $2, {history}, $3)"), FORGOTTEN_AT_ONCE);
+        let tidy = ("SELECT tidy_fetchers($1, $2, $3)".to_owned(), ROWS_STEP);
+        Self { left: [forget, tidy].into(), until: Some(end) }
     }
 
     fn is_due(&self) -> bool {
@@ -178,7 +182,7 @@ impl Chores {
         };
         let (daemon, epoch) = membership.joined();
         let values: [&(dyn ToSql + Sync); 3] = [&daemon, &epoch, &step];
-        let asked = timeout(CALL_MAX, connection.client.query_one(chore, &values)).await;
+        let asked = timeout(CALL_MAX, connection.client.query_one(&chore, &values)).await;
         match asked.map_err(|_| unanswered())? {
             Ok(row) if row.get(0) => self.left.push_back((chore, step)),
             Ok(_) => {}

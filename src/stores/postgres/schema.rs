@@ -19,6 +19,9 @@ pub(super) const VERSIONS: &[&[&str]] = &[
     &[include_str!("schema/0001_tables.sql"), include_str!("schema/0001_views.sql")],
     &[include_str!("schema/0002_relays.sql")],
     &[include_str!("schema/0003_history.sql")],
+    &[include_str!("schema/0004_search.sql")],
+    &[include_str!("schema/0005_holds.sql")],
+    &[include_str!("schema/0006_bumps.sql")],
 ];
 /// The functions of the newest version, which take the place of an older one's.
 const FUNCTIONS: &[&str] = &[
@@ -27,7 +30,10 @@ const FUNCTIONS: &[&str] = &[
     include_str!("schema/counts.sql"),
     include_str!("schema/history.sql"),
     include_str!("schema/tasks.sql"),
+    include_str!("schema/holds.sql"),
+    include_str!("schema/forget_key.sql"),
     include_str!("schema/jobs.sql"),
+    include_str!("schema/bumps.sql"),
     include_str!("schema/classic.sql"),
     include_str!("schema/ended.sql"),
     include_str!("schema/operations.sql"),

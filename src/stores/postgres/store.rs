@@ -5,6 +5,7 @@
 //! was told.
 
 mod relays;
+mod rules;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -149,18 +150,16 @@ impl PostgresStore {
         let max_tasks = i64::from(self.options.max_single_tasks);
         let Identity { name, owner, takeover, .. } = &self.identity;
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
-        let version = env!("CARGO_PKG_VERSION");
-        let is_again = self.membership.has_joined();
         let asked: [&(dyn ToSql + Sync); 10] = [
             name,
             owner,
-            &version,
+            &env!("CARGO_PKG_VERSION"),
             &lease,
             &max_tasks,
             &takeover,
             &pid,
             &beat,
-            &is_again,
+            &self.membership.has_joined(),
             &self.drains,
         ];
         let row = limited(client.query_one(join, &asked)).await?;
@@ -174,6 +173,7 @@ impl PostgresStore {
             limited(client.query_one(undo, &[&daemon, &epoch, &call, &lease])).await?;
             self.lost_call = None;
         }
+        limited(rules::set(client, &self.options)).await?;
         let apply = limited(client.prepare(APPLY)).await?;
         let apply_relayed = limited(client.prepare(relays::APPLY)).await?;
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);
@@ -206,8 +206,10 @@ impl PostgresStore {
         // What it had may be others' by now, and a call may have made work whose answer was lost.
         self.membership.tell_change(Changed::Runs);
         self.membership.tell_work();
-        let companion =
-            || tokio::spawn(accompany(self.server.clone(), Arc::clone(&self.membership)));
+        let companion = || {
+            let (server, membership) = (self.server.clone(), Arc::clone(&self.membership));
+            tokio::spawn(accompany(server, membership, self.options.history))
+        };
         self.companion.get_or_insert_with(companion);
         Ok(joined)
     }

@@ -9,6 +9,7 @@ mod faults;
 mod forget;
 mod moves;
 mod outside;
+mod questions;
 mod relays;
 mod support;
 mod takeover;

@@ -40,7 +40,7 @@ const SETTINGS: &str = "SET enable_hashjoin = on; SET enable_mergejoin = on; SET
 const APPLICATION: &str = "shiftboss-move";
 
 /// A queue that no daemon uses as long as this lasts.
-struct Held {
+struct Reserved {
     runtime: Runtime,
     connection: Connection,
     /// Nobody knows how long a statement takes for all keys of a queue: whether the server answers at all is asked here.
@@ -48,13 +48,13 @@ struct Held {
     name: String,
 }
 
-impl Held {
+impl Reserved {
     /// Makes the schema if that is wanted, else needs it.
     fn take(server: &Server, make: bool) -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
         let server = server.clone().called(APPLICATION);
-        let held = runtime.block_on(async {
+        let reserved = runtime.block_on(async {
             let (connection, watch) = (server.connect().await?, server.connect().await?);
             if make {
                 schema::migrate(&connection.client).await?;
@@ -66,7 +66,7 @@ impl Held {
             .await?;
             Ok((connection, watch))
         });
-        let (connection, watch) = held.map_err(start_failure)?;
+        let (connection, watch) = reserved.map_err(start_failure)?;
         Ok(Self { runtime, connection, watch, name: server.url().to_string() })
     }
 
@@ -103,7 +103,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Reserved {
     /// The server may take a moment to notice that a connection is gone, and the next daemon would be refused until then.
     fn drop(&mut self) {
         let release =

@@ -76,6 +76,7 @@ impl Session<'_> {
     ) -> Result<()> {
         let sql = "DELETE FROM shiftboss_deliveries WHERE attr_path = ?1 AND attempt = ?2";
         self.run(sql, (key, delivery.attempt))?;
+        self.end_bump(delivery.attempt)?;
         self.keep_attempt(key, delivery, (outcome, exit_code), finished)
     }
 
@@ -202,6 +203,7 @@ impl Session<'_> {
         self.queue.cache.forget_key(key);
         if rearm {
             self.rearm(key, delivery, &before)?;
+            self.restore_bump(delivery.attempt)?;
         }
         self.restore_last_served(key, delivery.attempt, before.last_served)?;
         if self.is_in_log(key, delivery.started)? {

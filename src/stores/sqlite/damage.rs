@@ -22,7 +22,8 @@ use crate::safe_file;
 /// A note is longer only if somebody else wrote it.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 /// Counters without which nothing can be handed out.
-const COUNTERS: [&str; 5] = ["attempt", "row", "task", "single_tasks", "single_tasks_ended"];
+const COUNTERS: [&str; 6] =
+    ["attempt", "row", "task", "single_tasks", "single_tasks_ended", "ended"];
 /// What SQLite finds wrong, a line each.
 const SQLITE_CHECKS: [&str; 2] = [
     "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",

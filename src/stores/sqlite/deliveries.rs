@@ -79,6 +79,7 @@ impl Session<'_> {
         let (row, history) = (&rows[chosen], &history);
         let record = DispatchRecord { key, rows: &rows, row, history, attempt, now, holder };
         self.record_dispatch(&record)?;
+        self.bump_goes_out(key, attempt.0)?;
         let payload = rows.swap_remove(chosen).payload;
         Ok(Some(Dispatched::Job(attempt, Row { key: Key::stored(key), payload })))
     }
@@ -316,6 +317,11 @@ impl Session<'_> {
         }
         // Other rows of the key may come before those that are known to be next.
         self.queue.cache.forget_order();
-        if left.is_empty() { self.recompute_idle(key) } else { self.recompute(key) }
+        if left.is_empty() {
+            self.recompute_idle(key)?
+        } else {
+            self.recompute(key)?
+        }
+        self.arm_if_bumped(key)
     }
 }

@@ -23,7 +23,7 @@ pub(super) const READY: &str =
     FROM queue INDEXED BY shiftboss_ready WHERE partition = ?1 AND state = 2 AND state > 0
     ORDER BY last_started, order_jitter, attr_path, fetcher_id";
 /// Rows of a partition whose key's lease expired, in order: started before ?2.
-pub(super) const HELD: &str =
+pub(super) const OVERDUE: &str =
     "SELECT last_started, order_jitter, attr_path, fetcher_id, fetcher_run_started
     FROM queue INDEXED BY shiftboss_held
     WHERE partition = ?1 AND state = -1 AND last_started < ?2
@@ -52,8 +52,12 @@ impl Session<'_> {
         if self.queue.paused {
             return Ok(Dispatched::Nothing);
         }
+        if let Some(job) = self.next_bumped(now, holder)? {
+            return Ok(job);
+        }
         while let Some(Next { key, plain }) = self.next_key(now)? {
             if let Some(job) = self.hand_out(&key, plain, now, holder)? {
+                self.pass_bumps();
                 return Ok(job);
             }
             // A key that came up twice may be in flight by now; the first one of a lookup cannot.
@@ -120,11 +124,11 @@ impl Session<'_> {
         let mut ordered: Vec<(CachedStatement<'_>, ReadPlain)> = Vec::new();
         for partition in &self.queue.partitions.open {
             let statement = |sql| self.connection.prepare_cached(&of_partition(sql, *partition));
-            let mut held = statement(HELD)?;
-            held.raw_bind_parameter(2, self.queue.policy.expired(now))?;
+            let mut overdue = statement(OVERDUE)?;
+            overdue.raw_bind_parameter(2, self.queue.policy.expired(now))?;
             ordered.push((statement(PLAIN)?, plain));
             ordered.push((statement(READY)?, |_| Ok(None)));
-            ordered.push((held, |_| Ok(None)));
+            ordered.push((overdue, |_| Ok(None)));
         }
         let mut streams = Vec::with_capacity(ordered.len());
         for (statement, read) in &mut ordered {

@@ -33,6 +33,8 @@ pub(super) struct DispatchCache {
     next: VecDeque<Next>,
     /// The second for which they are: in another one, leases may have run out.
     second: UnixSeconds,
+    /// No bumped key could be handed out then.
+    pub(super) no_bumped_at: Option<UnixSeconds>,
     /// Keys that were taken since they were looked up.
     taken: usize,
     plain: HashMap<String, PlainDelivery, RandomState>,
@@ -62,6 +64,7 @@ impl DispatchCache {
 
     /// Forgets which keys are next: one that is none of them may be so now.
     pub(super) fn forget_order(&mut self) {
+        self.no_bumped_at = None;
         self.next.clear();
     }
 

@@ -108,11 +108,14 @@ impl Hours {
     }
 
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<()> {
+        // What is taken back may have been counted of a fetcher that is gone since: then of the first one that has any.
         let sql = "INSERT INTO shiftboss_hours
                 (hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds)
-            SELECT ?1, coalesce((SELECT name FROM fetchers WHERE fetcher_id = ?2), iif(?2 = 0, '@tasks', '')),
-                ?3, ?4, ?5, ?6, ?7
-            ON CONFLICT (hour, fetcher, outcome) DO UPDATE SET jobs = jobs + excluded.jobs,
+            SELECT ?1, iif(?4 >= 0, name, coalesce((SELECT fetcher FROM shiftboss_hours AS known
+                    WHERE known.hour = ?1 AND known.outcome = ?3 AND known.jobs > 0
+                    ORDER BY known.fetcher <> name, known.fetcher LIMIT 1), name)), ?3, ?4, ?5, ?6, ?7
+            FROM (SELECT coalesce((SELECT name FROM fetchers WHERE fetcher_id = ?2), iif(?2 = 0, '@tasks', '')) AS name)
+            WHERE true ON CONFLICT (hour, fetcher, outcome) DO UPDATE SET jobs = jobs + excluded.jobs,
                 took_ms = took_ms + excluded.took_ms, revisits = revisits + excluded.revisits,
                 revisit_seconds = revisit_seconds + excluded.revisit_seconds";
         let mut last = self.hour;

@@ -5,7 +5,7 @@
 //! counts, by queue row, the expired leases.
 
 use rusqlite::Result;
-use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued};
+use shiftboss_actors::store::{Ack, CompleteAttempt, ExpiredLease, Requeued, Retried};
 use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Key, TASKS_FETCHER, UnixSeconds};
 
 use super::attempts::{EXPIRED, EndedAttempt, RELEASED, done};
@@ -106,7 +106,9 @@ impl Session<'_> {
         if fetcher_id == TASKS_ID {
             self.end_task(key, run_started, exit_code)?;
         }
-        self.recompute(key)
+        self.end_late_bump(attempt)?;
+        self.recompute(key)?;
+        self.arm_if_bumped(key)
     }
 
     /// Writes a log row of a job that ended, whatever was there before.
@@ -163,7 +165,7 @@ impl Session<'_> {
         Ok(if self.is_listed(key)? { Requeued::NotInFlight } else { Requeued::Unknown })
     }
 
-    fn is_listed(&self, key: &str) -> Result<bool> {
+    pub(super) fn is_listed(&self, key: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)";
         self.value(sql, [key])
     }
@@ -193,6 +195,9 @@ impl Session<'_> {
         if dead_letter && single {
             self.set_task_ended(delivery.run_started, "dead_letter")?;
             self.derive_row(&key)?;
+        }
+        if dead_letter {
+            self.arm_if_bumped(&key)?;
         }
         let worker = delivery.worker.unwrap_or_default();
         Ok(Some(ExpiredLease { key: Key::stored(&key), worker, dead_letter, single }))
@@ -251,11 +256,19 @@ impl Session<'_> {
     }
 
     /// Puts dispatched rows of a key back that are not in flight; of one fetcher only, if one is named.
-    pub(super) fn rearm_key(&mut self, key: &Key, fetcher: Option<&str>) -> Result<Option<u64>> {
+    pub(super) fn rearm_key(&mut self, key: &Key, fetcher: Option<&str>) -> Result<Retried> {
         let key = key.as_str();
         if !self.is_listed(key)? {
-            return Ok(None);
+            return Ok(Retried::Unknown);
         }
+        if self.is_on_hold(key)? {
+            return Ok(Retried::Held);
+        }
+        self.arm(key, fetcher).map(Retried::Back)
+    }
+
+    /// Puts back what has ended of a key; says how many rows and tasks.
+    pub(super) fn arm(&mut self, key: &str, fetcher: Option<&str>) -> Result<u64> {
         let is_meant = fetcher.is_none_or(|name| name == TASKS_FETCHER);
         let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
         self.extract(key)?;
@@ -270,6 +283,6 @@ impl Session<'_> {
         let runs = self.mark_rows(sql, (key, fetcher), 1)?;
         runs.iter().try_for_each(|run| self.forget_expired_leases(key, *run))?;
         self.recompute(key)?;
-        Ok(Some(runs.len() as u64 + tasks))
+        Ok(runs.len() as u64 + tasks)
     }
 }

@@ -23,6 +23,10 @@ const MODE_PAUSE: Duration = Duration::from_millis(20);
 impl SqliteStore {
     pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
+        let counters = &self.queue.counters;
+        if counters.keeps_too_many(&self.connection).map_err(classify)? {
+            counters.forget_attempts(&self.connection).map_err(classify)?;
+        }
         checkpoint(&self.connection).map_err(classify)
     }
 

@@ -14,6 +14,7 @@
 mod adopt;
 mod attempts;
 mod backup;
+mod bumps;
 mod candidates;
 mod changes;
 mod checkpoints;
@@ -24,6 +25,8 @@ mod dispatch;
 mod dispatch_cache;
 mod error;
 mod file;
+mod forget;
+mod holds;
 mod hours;
 mod leases;
 mod leaves;

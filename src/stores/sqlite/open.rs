@@ -13,6 +13,7 @@ use shiftboss_protocol::model::TASKS_FETCHER;
 use tracing::warn;
 
 use super::adopt::record_dispatches;
+use super::bumps::Bumps;
 use super::changes::Changes;
 use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
@@ -106,7 +107,8 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
         partitions: Partitions::load(connection)?,
         checkpoints,
         cache: DispatchCache::default(),
-        counters: WriteBehindCounters::load(connection)?,
+        counters: WriteBehindCounters::load(connection, options.history)?,
+        bumps: Bumps::load(connection, options.policy, options.bump_share)?,
         paused: is_paused(connection)?,
         max_single_tasks: options.max_single_tasks.into(),
         max_expired_leases: options.max_expired_leases.into(),
@@ -114,7 +116,10 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
     };
     // What triggers do for others is done by `derived_state` from here on.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
-    Session::new(connection, &mut queue).restore_tasks()?;
+    let mut session = Session::new(connection, &mut queue);
+    session.restore_tasks()?;
+    session.resolve_bumps()?;
+    drop(session);
     Ok((was_clean, queue))
 }
 
@@ -130,7 +135,10 @@ fn tolerate(error: rusqlite::Error, options: &Options) -> Result<()> {
 
 /// Notes what status shows of this daemon, and that it has not been stopped yet.
 fn note_start(connection: &Connection, options: &Options) -> Result<()> {
-    let policy = if options.policy == Policy::Classic { "classic" } else { "fair" };
+    let (policy, bump_share) = match options.policy {
+        Policy::Classic => ("classic", 0),
+        Policy::Fair { .. } => ("fair", options.bump_share),
+    };
     let transaction = connection.unchecked_transaction()?;
     if options.policy != Policy::Classic {
         record_dispatches(&transaction)?;
@@ -140,6 +148,7 @@ fn note_start(connection: &Connection, options: &Options) -> Result<()> {
         ("durability", options.durability.name()),
         ("policy", policy),
         ("lease", &options.policy.lease().to_string()),
+        ("bump_share", &bump_share.to_string()),
         ("max_single_tasks", &options.max_single_tasks.to_string()),
         ("pid", &std::process::id().to_string()),
     ] {

@@ -3,6 +3,7 @@
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Result, Row, Statement};
+use serde::Serialize;
 
 /// What a row can be read as.
 pub(super) trait FromRow: Sized {
@@ -39,6 +40,11 @@ macro_rules! columns {
     };
 }
 pub(super) use columns;
+
+/// A list as `json_each` takes it; `None`: it is empty.
+pub(super) fn json_list<T: Serialize>(list: &[T]) -> Option<String> {
+    (!list.is_empty()).then(|| serde_json::json!(list).to_string())
+}
 
 /// Statements are `'static`: one is known by where its text is.
 pub(super) trait Query {

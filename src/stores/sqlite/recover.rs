@@ -24,7 +24,7 @@ const REFERENCE_VERSION: i64 = 2;
 const ORPHANS: &str = "
     INSERT OR IGNORE INTO shiftboss_state (name, value) VALUES ('made', 'recovered');
     INSERT OR IGNORE INTO shiftboss_counters (name, value) VALUES ('attempt', 0), ('row', 0),
-        ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0);
+        ('task', 0), ('single_tasks', 0), ('single_tasks_ended', 0), ('ended', 0), ('credit', 1000);
     DELETE FROM fetcher_runs WHERE fetcher_id NOT IN (SELECT fetcher_id FROM fetchers);
     DELETE FROM queue WHERE NOT EXISTS (SELECT 1 FROM fetcher_runs AS run
         WHERE run.fetcher_id = queue.fetcher_id AND run.run_started = queue.fetcher_run_started);

@@ -170,6 +170,8 @@ impl Session<'_> {
                 EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)
                     OR EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
                         WHERE delivery.attr_path = ?1)
+                    OR EXISTS (SELECT 1 FROM shiftboss_holds AS hold WHERE hold.attr_path = ?1)
+                    OR EXISTS (SELECT 1 FROM shiftboss_bumps AS bump WHERE bump.attr_path = ?1)
                     OR EXISTS (SELECT 1 FROM shiftboss_expired_leases AS lost
                         WHERE lost.fetcher_id = ?2 AND lost.run_started = ?3
                             AND lost.attr_path = ?1),
@@ -189,7 +191,7 @@ impl Session<'_> {
         let (fetcher_id, run) = run.pair();
         let (started, in_flight, is_known, served): (Option<i64>, bool, bool, Option<i64>) =
             self.row(known, (key, fetcher_id, run))?;
-        // What a row is beside others, or while its key is leased, the rule knows.
+        // What a row is beside others, or while its key is leased or held, the rule knows.
         let is_judged = is_known || in_flight || fetcher_id == TASKS_ID;
         let (state, jitter) = (if is_judged { 0 } else { 1 }, row.key.jitter());
         let inserted = rowids.claim(jitter, |rowid| {
@@ -320,6 +322,7 @@ impl Session<'_> {
         let pending: i64 = deleted.iter().map(|(_, pending, _)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
         self.queue.checkpoints.count_rows(count);
+        self.queue.bumps.note_deletion();
         self.count(run, -count, -pending)?;
         Ok(count)
     }

@@ -13,7 +13,7 @@ use shiftboss_protocol::model::jitter;
 use super::query::Query;
 
 /// The version that this program reads and writes.
-pub(super) const VERSION: i64 = 12;
+pub(super) const VERSION: i64 = 14;
 /// `application_id` of a database of ours ("SHFT"). The reference sets none.
 pub(super) const APPLICATION_ID: i64 = 0x5348_4654;
 /// The id of the fetcher `@tasks`: no list has it, so a row of it is known by its number alone.
@@ -31,11 +31,14 @@ const FROM_8: &str = include_str!("migrations/0009_from_8.sql");
 const RELAYS: &str = include_str!("migrations/0010_relays.sql");
 const LANES: &str = include_str!("migrations/0011_lanes.sql");
 const HISTORY: &str = include_str!("migrations/0012_history.sql");
+const HOLDS: &str = include_str!("migrations/0013_holds.sql");
+const BUMPS: &str = include_str!("migrations/0014_bumps.sql");
 const TRIGGERS: &str = include_str!("triggers.sql");
 const REBUILD: &str = include_str!("rebuild.sql");
 
 /// What a row is to the dispatcher; see `0009_shiftboss.sql`. The `+` keeps SQLite on the key's index.
 pub(super) const STATE: &str = "CASE
+    WHEN EXISTS (SELECT 1 FROM shiftboss_holds AS hold WHERE hold.attr_path = queue.attr_path) THEN 0
     WHEN EXISTS (
         SELECT 1 FROM shiftboss_deliveries AS held
         WHERE held.attr_path = queue.attr_path AND held.lease IS NOT NULL
@@ -58,6 +61,8 @@ pub(super) const STATE: &str = "CASE
         WHERE other.attr_path = queue.attr_path AND +other.rowid <> queue.rowid
     ) OR EXISTS (
         SELECT 1 FROM shiftboss_deliveries AS expired WHERE expired.attr_path = queue.attr_path
+    ) OR EXISTS (
+        SELECT 1 FROM shiftboss_bumps AS bump WHERE bump.attr_path = queue.attr_path
     ) OR EXISTS (
         SELECT 1 FROM shiftboss_expired_leases AS lost
         WHERE lost.fetcher_id = queue.fetcher_id AND lost.attr_path = queue.attr_path
@@ -149,6 +154,12 @@ fn add_ours(connection: &Connection) -> Result<()> {
     }
     if !connection.column_exists(None, "shiftboss_attempts", "ended")? {
         connection.execute_batch(HISTORY)?;
+    }
+    if !connection.table_exists(None, "shiftboss_holds")? {
+        connection.execute_batch(HOLDS)?;
+    }
+    if !connection.table_exists(None, "shiftboss_bumps")? {
+        connection.execute_batch(BUMPS)?;
     }
     connection.execute_batch(&completed(REBUILD))?;
     connection.execute_batch(&completed(TRIGGERS))

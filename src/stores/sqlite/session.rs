@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use rusqlite::{CachedStatement, Connection, Result, Statement};
 
+use super::bumps::Bumps;
 use super::checkpoints::Checkpoints;
 use super::dispatch_cache::DispatchCache;
 use super::options::Policy;
@@ -21,6 +22,7 @@ pub(super) struct Queue {
     pub(super) checkpoints: Checkpoints,
     pub(super) cache: DispatchCache,
     pub(super) counters: WriteBehindCounters,
+    pub(super) bumps: Bumps,
     /// Nothing is handed out.
     pub(super) paused: bool,
     /// So many single tasks may be kept.

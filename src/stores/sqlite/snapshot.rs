@@ -5,8 +5,9 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -19,6 +20,8 @@ use super::schema;
 
 /// How long a reader waits for a lock; in WAL mode it never has to.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Steps of SQLite's machine between two looks at the time.
+const STEPS_A_LOOK: i32 = 10_000;
 
 /// Opens a supervisor's database for reading alone.
 ///
@@ -34,33 +37,66 @@ pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     Ok(connection)
 }
 
-/// Asks a database of any version that is known, in one read transaction: `ask` is given the version, too. Without an
-/// answer the database is to be taken over first.
-pub(super) fn read<T>(
-    path: &Path,
-    ask: impl FnOnce(&Connection, i64) -> Result<Option<T>>,
-) -> Result<T, ReadError> {
-    let connection = open_to_read(path)?;
-    let snapshot = connection.unchecked_transaction().map_err(failed(path))?;
-    let version = schema::version(&snapshot).map_err(failed(path))?;
-    let of_another_version = |why: &str| {
-        ReadError::Foreign(format!("the database {} has version {version}, {why}", path.display()))
-    };
-    if version > schema::VERSION {
-        let known = schema::VERSION;
-        return Err(of_another_version(&format!(
-            "this program knows versions up to {known}: use the newer shiftboss that wrote it"
-        )));
+/// One moment of a database, of any version that is known.
+#[derive(Debug)]
+pub(super) struct Moment {
+    path: PathBuf,
+    connection: Connection,
+    version: i64,
+}
+
+impl Moment {
+    /// What is asked is interrupted once `patience` is over.
+    pub(super) fn of(path: &Path, patience: Option<Duration>) -> Result<Self, ReadError> {
+        let mut connection = open_to_read(path)?;
+        if let Some(patience) = patience {
+            end_after(&mut connection, patience).map_err(failed(path))?;
+        }
+        connection.execute_batch("BEGIN").map_err(failed(path))?;
+        let version = schema::version(&connection).map_err(failed(path))?;
+        let moment = Self { path: path.to_owned(), connection, version };
+        if version > schema::VERSION {
+            let known = schema::VERSION;
+            return Err(moment.of_another_version(&format!(
+                "this program knows versions up to {known}: use the newer shiftboss that wrote it"
+            )));
+        }
+        Ok(moment)
     }
-    ask(&snapshot, version).map_err(failed(path))?.ok_or_else(|| {
-        of_another_version(
-            "and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
-        )
-    })
+
+    /// Asks; `ask` is given the version, too. Without an answer the database is to be taken over first.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&Connection, i64) -> Result<Option<T>>,
+    ) -> Result<T, ReadError> {
+        let answer = ask(&self.connection, self.version).map_err(failed(&self.path))?;
+        answer.ok_or_else(|| {
+            self.of_another_version(
+                "and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
+            )
+        })
+    }
+
+    fn of_another_version(&self, why: &str) -> ReadError {
+        let (path, version) = (self.path.display(), self.version);
+        ReadError::Foreign(format!("the database {path} has version {version}, {why}"))
+    }
+}
+
+/// Interrupts what is asked once `patience` is over.
+fn end_after(connection: &mut Connection, patience: Duration) -> Result<()> {
+    let end = Instant::now() + patience;
+    connection.progress_handler(STEPS_A_LOOK, Some(move || Instant::now() > end))
 }
 
 fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
     move |source| {
+        if source.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+            return ReadError::Unavailable(format!(
+                "{} did not answer in time: it is slow, or very large",
+                path.display()
+            ));
+        }
         ReadError::Failed(format!("cannot read the database {}: {source}", path.display()))
     }
 }
@@ -146,6 +182,8 @@ fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
     let escaped: String = bytes.map(|byte| format!("%{byte:02X}")).collect();
     let connection = Connection::open_with_flags(format!("file:{escaped}?{parameters}"), flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // A statement is not prepared anew for each value that it is given: of many keys that costs more than all else.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)
 }

@@ -140,7 +140,8 @@ impl SqliteStore {
     }
 
     fn commit(&mut self) -> Result<()> {
-        let flushed = self.queue.counters.flush(&self.connection);
+        let counted = self.queue.counters.flush(&self.connection);
+        let flushed = counted.and_then(|()| self.queue.bumps.flush(&self.connection));
         let result = flushed.and_then(|()| self.connection.run("COMMIT", []));
         match result {
             Ok(()) => self.queue.checkpoints.after_commit(&self.connection),
@@ -161,7 +162,7 @@ impl SqliteStore {
         }
         self.queue.partitions = Partitions::load(&self.connection)?;
         self.queue.paused = is_paused(&self.connection)?;
-        Ok(())
+        self.queue.bumps.reload(&self.connection)
     }
 
     pub(super) fn in_transaction(&self) -> bool {
@@ -265,6 +266,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.queue.counters.forget_last_end();
+        self.resolve_bumps()?;
         self.resolve_edited_tasks()
     }
 
@@ -272,7 +274,9 @@ impl Session<'_> {
     /// themselves what they changed of it.
     fn perform(&mut self, operation: &Operation, now: UnixSeconds) -> StoreResult<Outcome> {
         use Operation as Op;
-        let outcome = self.carry_out(operation, now);
+        let carried_out = self.carry_out(operation, now);
+        let outcome =
+            carried_out.and_then(|outcome| self.forget_unlisted_bumps().map(|()| outcome));
         let says_itself =
             matches!(operation, Op::Dispatch(_) | Op::Complete(_) | Op::CompleteAttempt(_));
         if outcome.is_err() || !(says_itself || operation.only_reads()) {
@@ -300,6 +304,12 @@ impl Session<'_> {
             Op::Expire(it) => Out::Expire(self.expire_lease(it.0, now)?),
             Op::Undo(it) => Out::Undo(self.undo_dispatch(&it.key, it.attempt)?),
             Op::Retry(it) => Out::Retry(self.rearm_key(&it.key, it.fetcher.as_deref())?),
+            Op::Hold(it) => Out::Hold(self.hold(it, now)?),
+            Op::Bump(it) => Out::Bump(self.bump(it, now)?),
+            Op::Unhold(it) => Out::Unhold(self.unhold(it.0.as_str())?),
+            Op::Forget(it) => Out::Forget(self.forget_key(it.0.as_str(), now)?),
+            Op::EndHolds(_) => Out::EndHolds(self.end_holds(now)?),
+            Op::NextHoldEnd(_) => Out::NextHoldEnd(self.next_hold_end(now)?),
             Op::Requeue(it) => Out::Requeue(self.requeue_key(&it.0, now)?),
             Op::Drain(_) => Out::Drain(self.pause(true, now)?),
             Op::SetPaused(it) => Out::SetPaused(self.pause(it.0, now)?),

@@ -238,6 +238,60 @@ BEGIN
     RECOMPUTE(NEW.attr_path);
 END;
 
+-- INSERT OR REPLACE fires no trigger for the row that it deletes.
+CREATE TRIGGER shiftboss_hold_inserting BEFORE INSERT ON shiftboss_holds
+BEGIN
+    DELETE FROM shiftboss_holds WHERE attr_path = NEW.attr_path AND kind = NEW.kind;
+    EXTRACT(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_hold_insert AFTER INSERT ON shiftboss_holds
+BEGIN
+    RECOMPUTE(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_hold_delete AFTER DELETE ON shiftboss_holds
+BEGIN
+    RECOMPUTE(OLD.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_hold_moving BEFORE UPDATE OF attr_path ON shiftboss_holds
+WHEN OLD.attr_path <> NEW.attr_path
+BEGIN
+    DELETE FROM shiftboss_holds WHERE attr_path = NEW.attr_path AND kind = NEW.kind;
+    EXTRACT(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_hold_move AFTER UPDATE OF attr_path ON shiftboss_holds
+WHEN OLD.attr_path <> NEW.attr_path
+BEGIN
+    RECOMPUTE(OLD.attr_path);
+    RECOMPUTE(NEW.attr_path);
+END;
+
+-- A key that is bumped is not plain.
+CREATE TRIGGER shiftboss_bump_inserting BEFORE INSERT ON shiftboss_bumps
+BEGIN
+    EXTRACT(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_bump_insert AFTER INSERT ON shiftboss_bumps
+BEGIN
+    RECOMPUTE(NEW.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_bump_delete AFTER DELETE ON shiftboss_bumps
+BEGIN
+    RECOMPUTE(OLD.attr_path);
+END;
+
+CREATE TRIGGER shiftboss_bump_move AFTER UPDATE OF attr_path ON shiftboss_bumps
+BEGIN
+    EXTRACT(NEW.attr_path);
+    RECOMPUTE(OLD.attr_path);
+    RECOMPUTE(NEW.attr_path);
+END;
+
 CREATE TRIGGER shiftboss_delivery_insert AFTER INSERT ON shiftboss_deliveries
 BEGIN
     RECOMPUTE(NEW.attr_path);
@@ -251,7 +305,8 @@ BEGIN
     SELECT OLD.attempt, OLD.attr_path, OLD.fetcher_id, OLD.run_started, OLD.worker, OLD.started,
         coalesce(ended.finished, OLD.started), iif(ended.finished IS NULL, 'expired', 'done'),
         iif(ended.finished IS NULL, NULL, coalesce(ended.exit_code, 0)),
-        (SELECT coalesce(max(kept.ended), 0) + 1 FROM shiftboss_attempts AS kept), OLD.prev_last_served
+        max((SELECT coalesce(max(kept.ended), 0) FROM shiftboss_attempts AS kept),
+            (SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = 'ended')) + 1, OLD.prev_last_served
     FROM (SELECT 1) LEFT JOIN log AS ended
         ON ended.attr_path = OLD.attr_path AND ended.started = OLD.started
     WHERE NOT EXISTS (SELECT 1 FROM shiftboss_attempts WHERE attempt = OLD.attempt);

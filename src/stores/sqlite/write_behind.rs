@@ -13,8 +13,8 @@ use super::rows::RunId;
 
 /// Attempts that are reserved in one write. A daemon that is killed skips those it had left.
 const ATTEMPTS_RESERVED: i64 = 1_000;
-/// Attempts that ended are kept, so many of the last ones.
-pub(super) const ATTEMPTS_KEPT: i64 = 100_000;
+/// Numbers of attempts that are forgotten at the most when as many as [`ATTEMPTS_RESERVED`] were given out: a commit waits for it.
+const FORGOTTEN_AT_ONCE: i64 = 10_000;
 /// Minutes for which ended jobs are counted.
 const COUNTED_MINUTES: i64 = 24 * 60;
 
@@ -52,6 +52,8 @@ impl<K: Ord + Copy> Sums<K> {
 /// Counts that are not in the tables yet.
 #[derive(Debug, Default)]
 pub(super) struct WriteBehindCounters {
+    /// Attempts that ended are kept, so many of the last ones.
+    history: i64,
     /// The last attempt that was given out.
     attempt: i64,
     /// Up to here they may be given out: the last one that is stored as taken.
@@ -69,10 +71,10 @@ pub(super) struct WriteBehindCounters {
 
 impl WriteBehindCounters {
     /// Nothing is counted yet; attempts go on behind the stored one.
-    pub(super) fn load(connection: &Connection) -> Result<Self> {
+    pub(super) fn load(connection: &Connection, history: u32) -> Result<Self> {
         let sql = "SELECT value FROM shiftboss_counters WHERE name = 'attempt'";
         let attempt = connection.value(sql, [])?;
-        Ok(Self { attempt, reserved: attempt, ..Self::default() })
+        Ok(Self { history: history.into(), attempt, reserved: attempt, ..Self::default() })
     }
 
     /// Drops what was counted in a transaction that was rolled back. Nobody saw its attempts; they
@@ -95,9 +97,11 @@ impl WriteBehindCounters {
     pub(super) fn next_end(&mut self, connection: &Connection) -> Result<i64> {
         let last = match self.last_end {
             Some(last) => last,
-            None => {
-                connection.value("SELECT coalesce(max(ended), 0) FROM shiftboss_attempts", [])?
-            }
+            None => connection.value(
+                "SELECT max((SELECT coalesce(max(ended), 0) FROM shiftboss_attempts),
+                    (SELECT coalesce(max(value), 0) FROM shiftboss_counters WHERE name = 'ended'))",
+                [],
+            )?,
         };
         self.last_end = Some(last + 1);
         Ok(last + 1)
@@ -138,10 +142,23 @@ impl WriteBehindCounters {
         self.hours.flush(connection)?;
         if self.attempt > self.reserved {
             self.reserve(connection, ATTEMPTS_RESERVED)?;
-            let old = "DELETE FROM shiftboss_attempts WHERE attempt <= ?1";
-            connection.run(old, [self.attempt - ATTEMPTS_KEPT])?;
+            self.forget_attempts(connection)?;
         }
         Ok(())
+    }
+
+    /// Attempts that are too old are kept still, more than a few: fewer are to be kept than were.
+    pub(super) fn keeps_too_many(&self, connection: &Connection) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_attempts WHERE attempt <= ?1)";
+        connection.value(sql, [self.attempt - self.history - 2 * ATTEMPTS_RESERVED])
+    }
+
+    /// Those that are too old go. The last end may be that of an old attempt.
+    pub(super) fn forget_attempts(&self, connection: &Connection) -> Result<()> {
+        keep_last_end(connection)?;
+        let old = "DELETE FROM shiftboss_attempts
+            WHERE attempt <= min(?1, (SELECT min(attempt) FROM shiftboss_attempts) + ?2)";
+        connection.run(old, (self.attempt - self.history, FORGOTTEN_AT_ONCE))
     }
 
     /// Takes the end of a job back that was counted, if it still is.
@@ -165,6 +182,14 @@ impl WriteBehindCounters {
         self.reserved = self.attempt + more;
         Ok(())
     }
+}
+
+/// Before attempts are deleted: the number of the last end is not used again.
+pub(super) fn keep_last_end(connection: &impl Query) -> Result<()> {
+    let sql = "INSERT INTO shiftboss_counters (name, value)
+        SELECT 'ended', coalesce(max(ended), 0) FROM shiftboss_attempts WHERE true
+        ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
+    connection.run(sql, [])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Attempts that ended, one by one and summed up: what `log` and `stats` are answered.
+//! Attempts that ended, one by one and summed up: what `log`, `stats` and `top` are answered.
 
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
@@ -10,6 +10,21 @@ use crate::store::Grouping;
 pub struct Log {
     /// The one that ended last first; of one key, the one that was handed out last.
     pub attempts: Vec<Ended>,
+    /// Attempts were looked at down to the one with this number, and there are earlier ones; `None`: all were, or it was not
+    /// asked.
+    #[serde(skip)]
+    pub looked_to: Option<i64>,
+}
+
+/// Attempts that ended, in the order of their ends: for who reads on from the last one that he read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ends {
+    pub attempts: Vec<Ended>,
+    /// Who asks next for what is behind this number misses no end, and meets none twice.
+    pub upto: i64,
+    /// The end behind which it was asked is kept still: no later one was forgotten, unless its job took as long as all others
+    /// that are kept.
+    pub is_kept: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,6 +48,14 @@ pub struct Ended {
     pub exit_code: Option<i64>,
     /// The file of its output, if its directory is known and it is there.
     pub output: Option<String>,
+}
+
+/// How many jobs ended in a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MinuteJobs {
+    /// Its beginning.
+    pub since: UnixSeconds,
+    pub jobs: i64,
 }
 
 /// The JSON object of `stats` (docs/json.md).

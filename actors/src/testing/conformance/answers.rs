@@ -1,5 +1,8 @@
 //! What a reader answers against what the model knows, one question at a time: each opens the store anew.
 
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
+
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -12,8 +15,22 @@ use shiftboss_protocol::model::Key;
 pub type Question = fn(&History, &dyn Reader, usize) -> Result<(), TestCaseError>;
 
 /// All of them; the first one is what a mock answers.
-pub const QUESTIONS: [Question; 8] =
-    [next_jobs, status, why, ended_attempts, history, stats, tasks, turns];
+pub const QUESTIONS: [Question; 14] = [
+    next_jobs,
+    status,
+    why,
+    ended_attempts,
+    history,
+    some_ends,
+    ends_after,
+    jobs_by_minute,
+    stats,
+    tasks,
+    turns,
+    search,
+    last_starts,
+    held,
+];
 const STATUSES: [TaskStatus; 4] =
     [TaskStatus::Waiting, TaskStatus::InFlight, TaskStatus::Failed, TaskStatus::DeadLetter];
 const ALL: usize = 10_000;
@@ -28,8 +45,10 @@ fn next_jobs(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCase
 fn status(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
     let status = reader.status(it.now).unwrap();
     prop_assert_eq!((status.rows, status.paused), (it.model.row_counts(), it.model.is_paused()));
+    prop_assert_eq!(status.held.cast_unsigned(), it.model.held_keys().len() as u64);
     let oldest = status.oldest_waiting.map(|waiting| waiting.key);
-    prop_assert_eq!(oldest, it.model.order(it.now).into_iter().next());
+    prop_assert_eq!(oldest, it.model.first_in_order(it.now));
+    prop_assert_eq!(status.bumped.cast_unsigned(), it.model.bumped_keys().len() as u64);
     let pending: i64 = status.fetchers.iter().map(|fetcher| fetcher.pending).sum();
     prop_assert!(pending <= status.rows.pending);
     for fetcher in status.fetchers.iter().filter(|fetcher| FETCHERS.contains(&&*fetcher.name)) {
@@ -42,13 +61,17 @@ fn status(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseErr
 /// Of one key after the other.
 fn why(it: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseError> {
     let key = KEYS[round % KEYS.len()];
-    let why = reader.why(it.now, key).unwrap();
+    let why = reader.why(it.now, key, ALL).unwrap();
     prop_assert_eq!(why.as_ref().map(|why| why.state), it.model.key_state(key, it.now));
     let Some(why) = why else {
         return Ok(());
     };
-    let rows: Vec<_> = why.rows.into_iter().map(|row| (row.fetcher, row.run, row.state)).collect();
+    let rows: Vec<_> =
+        why.rows.iter().map(|row| (row.fetcher.clone(), row.run, row.state)).collect();
     prop_assert_eq!(rows, it.model.row_states(key, it.now));
+    let until = it.model.held_keys().into_iter().find(|(held, _)| held == key).map(|held| held.1);
+    prop_assert_eq!(why.hold.map(|hold| hold.until), until);
+    prop_assert_eq!(why.bump.is_some(), it.model.is_bumped(key));
     let place = why.place.map(|place| place.keys_before as u64);
     prop_assert_eq!(place, it.model.turn(key, it.now).0);
     Ok(())
@@ -86,8 +109,107 @@ fn history(_: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCas
     Ok(())
 }
 
+/// Those that are asked for are those of all that are so, among the last ones.
+fn some_ends(_: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseError> {
+    let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let ends = |asked: &EndedAttempts| reader.ended_attempts(asked).unwrap();
+    let all = ends(&asked).attempts;
+    let expected = |of: usize, is_wanted: &dyn Fn(&Ended) -> bool| -> Vec<Ended> {
+        all.iter().take(of).filter(|it| is_wanted(it)).cloned().collect()
+    };
+    let outcome = ["success", "failure", "released", "expired", "undone"][round % 5];
+    let of_outcome = EndedAttempts { outcomes: vec![outcome, "timeout"], ..asked.clone() };
+    let is_so = |ended: &Ended| [outcome, "timeout"].contains(&&*ended.outcome);
+    prop_assert_eq!(ends(&of_outcome).attempts, expected(ALL, &is_so));
+    let among = 1 + round % 4;
+    let found = ends(&EndedAttempts { among: Some(among), ..of_outcome });
+    prop_assert_eq!(found.attempts, expected(among, &is_so));
+    prop_assert_eq!(found.looked_to, all.get(among - 1).map(|last| last.ended));
+    let fetcher = FETCHERS[round % FETCHERS.len()].to_owned();
+    let of_fetcher = EndedAttempts { fetcher: Some(fetcher.clone()), ..asked };
+    let is_its = |ended: &Ended| ended.fetcher.as_ref() == Some(&fetcher);
+    prop_assert_eq!(ends(&of_fetcher).attempts, expected(ALL, &is_its));
+    Ok(())
+}
+
+/// Who reads on from the last end that he read meets each once, in order; on a server once no transaction is open that began before
+/// them, in whichever database.
+fn ends_after(_: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseError> {
+    let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let all = reader.ended_attempts(&asked).unwrap().attempts.into_iter().rev();
+    let (expected, mut found, mut after) = (all.collect::<Vec<_>>(), Vec::new(), 0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let ends = reader.ends_after(Some(after), 1 + round % 3).unwrap();
+        prop_assert_eq!(ends.is_kept, found.last().is_some_and(|it: &Ended| it.ended == after));
+        if ends.attempts.is_empty() {
+            if found.len() >= expected.len() || Instant::now() > deadline {
+                break;
+            }
+            park_timeout(Duration::from_millis(5));
+        }
+        after = ends.upto;
+        found.extend(ends.attempts);
+    }
+    prop_assert_eq!(found, expected);
+    let now = reader.ends_after(None, ALL).unwrap();
+    prop_assert!(now.attempts.is_empty() && now.upto >= after);
+    prop_assert!(reader.ends_after(Some(now.upto), ALL).unwrap().attempts.is_empty());
+    Ok(())
+}
+
+/// Keys that are listed or ran are found by how they begin; the log tells when they ran.
+fn search(it: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseError> {
+    let prefix = ["", "a", "alpha", "alphas", "b", "é", "z"][round % 7];
+    let found = reader.search(prefix, 2).unwrap();
+    let mut expected: Vec<_> =
+        it.model.known_keys().into_iter().filter(|(key, ..)| key.starts_with(prefix)).collect();
+    prop_assert_eq!(found.truncated, expected.len() > 2);
+    expected.truncate(2);
+    let found = found.keys.into_iter().map(|key| (key.key, key.last_started, key.exit_code));
+    prop_assert_eq!(found.collect::<Vec<_>>(), expected);
+    Ok(())
+}
+
+/// All of them, and some.
+fn held(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+    let found = reader.held(ALL).unwrap();
+    prop_assert!(!found.truncated && found.keys.is_sorted_by_key(|held| -held.hold.since));
+    let mut held: Vec<_> = found.keys.iter().map(|held| (&held.key, held.hold.until)).collect();
+    held.sort();
+    let expected = it.model.held_keys();
+    prop_assert_eq!(held, expected.iter().map(|(key, until)| (key, *until)).collect::<Vec<_>>());
+    let first = reader.held(1).unwrap();
+    prop_assert_eq!(first.truncated, found.keys.len() > 1);
+    prop_assert_eq!(first.keys, found.keys.into_iter().take(1).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// So few rows are all looked at.
+fn last_starts(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+    let mut found = reader.last_starts().unwrap();
+    found.started.sort_unstable();
+    prop_assert_eq!((found.started, found.is_all), (it.model.last_starts(), true));
+    Ok(())
+}
+
+/// They are those of the last hour that `status` tells by exit code.
+fn jobs_by_minute(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+    let (status, minutes) =
+        (reader.status(it.now).unwrap(), reader.jobs_by_minute(it.now).unwrap());
+    let by_code: i64 = status.done_last_hour.iter().map(|done| done.jobs).sum();
+    prop_assert_eq!(minutes.iter().map(|minute| minute.jobs).sum::<i64>(), by_code);
+    prop_assert_eq!(minutes.first().map(|minute| minute.since), status.done_since);
+    prop_assert!(minutes.is_sorted_by(|one, next| next.since >= one.since + 60));
+    prop_assert!(minutes.iter().all(|minute| minute.jobs > 0 && minute.since % 60 == 0));
+    Ok(())
+}
+
 /// What is summed up is the sum of the attempts.
-fn stats(_: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+fn stats(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
+    if it.model.has_forgotten() {
+        return Ok(());
+    }
     let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
     let all = reader.ended_attempts(&asked).unwrap().attempts;
     let count = |outcome: &str| all.iter().filter(|it| it.outcome == outcome).count() as i64;
@@ -97,13 +219,21 @@ fn stats(_: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError
     let took = |ended: &Ended| ended.took_ms.unwrap_or(ended.duration_seconds * 1_000);
     let took: i64 = all.iter().filter(is_done).map(took).sum();
     for by in [Grouping::All, Grouping::Fetcher, Grouping::Hour, Grouping::Day] {
-        let groups = reader.stats(&StatsOf { since: 0, by }).unwrap().groups;
+        let asked = StatsOf { since: 0, by, fetchers: Vec::new() };
+        let groups = reader.stats(&asked).unwrap().groups;
         let sum = |member: fn(&StatsGroup) -> i64| groups.iter().map(member).sum::<i64>();
         prop_assert_eq!(sum(|group| group.jobs), jobs, "{:?}: {:?} of {:?}", by, groups, all);
         prop_assert_eq!((sum(|it| it.success), sum(|it| it.timeout)), (success, timeout));
         prop_assert_eq!(sum(|it| it.failure), failure);
         let others = (sum(|it| it.released), sum(|it| it.undone), sum(|it| it.expired));
         prop_assert_eq!(others, (count("released"), count("undone"), count("expired")));
+        if by == Grouping::Fetcher {
+            let of = FETCHERS[jobs as usize % 2];
+            let fetchers = vec![of.to_owned()];
+            let alone = reader.stats(&StatsOf { since: 0, by, fetchers }).unwrap().groups;
+            let is_its = |group: &&StatsGroup| group.fetcher.as_deref() == Some(of);
+            prop_assert_eq!(alone, groups.iter().filter(is_its).cloned().collect::<Vec<_>>());
+        }
         if by == Grouping::All {
             let mean = groups.first().and_then(|group| group.mean_ms);
             prop_assert_eq!(mean, (jobs > 0).then(|| took / jobs));

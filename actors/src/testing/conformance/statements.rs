@@ -1,10 +1,12 @@
 //! The contract of [`Store`](crate::store::Store), one numbered statement a check: what is asked, and what must be
 //! answered. Each begins with an empty store under the default rules.
 
+mod on_keys;
+
 use super::{FETCHERS, HALF_DAY, LEASE_SECONDS, Subject, holder, key, row, rows_of_run, run};
 use crate::store::{
     Ack, Added, Cancelled, Complete, CountInFlight, Dispatch, Dispatched, EntryId, FetcherRecord,
-    HasWork, RegisterRun, Registered, Request, Requeued, SpoolEntry, Store,
+    HasWork, RegisterRun, Registered, Request, Requeued, Retried, SpoolEntry, Store,
 };
 use crate::testing::model::Rules;
 use crate::testing::one_by_one::OneByOne;
@@ -20,7 +22,7 @@ type Check = fn(&mut dyn Subject);
 /// # Panics
 /// At the first one that does not hold; its name is printed before.
 pub fn hold<S: Subject>(open: impl Fn(Rules) -> S) {
-    for (name, check) in STATEMENTS {
+    for (name, check) in STATEMENTS.into_iter().chain(on_keys::ON_KEYS) {
         println!("{name}");
         check(&mut open(Rules::default()));
     }
@@ -150,7 +152,7 @@ const STATEMENTS: [(&str, Check); 26] = [
         list(it, "f", 1, &["a"]);
         let dead: Vec<bool> = (0..5).map(|_| expire(it)).collect();
         assert_eq!((dead, jobs(it, NOW)), (vec![false, false, false, false, true], words("")));
-        assert_eq!(it.store().retry(&key("a"), None), Ok(Some(1)));
+        assert_eq!(it.store().retry(&key("a"), None), Ok(Retried::Back(1)));
         assert_eq!(jobs(it, NOW), words("a"));
     }),
     ("18 a late result counts until the key is handed out again", |it| {
@@ -210,7 +212,7 @@ const STATEMENTS: [(&str, Check); 26] = [
             it.store().finish(&key("a"), 0, NOW).unwrap();
             assert_eq!(
                 (jobs(it, NOW), it.store().retry(&key("a"), None)),
-                (words(""), Ok(Some(1)))
+                (words(""), Ok(Retried::Back(1)))
             );
             assert_eq!(payload(it, NOW).as_deref(), Some("1"));
         },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Ack, Requeued};
+use crate::store::{Ack, Requeued, Retried};
 use shiftboss_protocol::model::Attempt;
 
 use super::{Delivery, Model, Row};
@@ -26,9 +26,20 @@ pub struct Leases {
     pub(super) ended: Vec<(Delivery, Outcome)>,
     /// All dispatches in order, as (key, attempt), but for those that were undone.
     dispatched: Vec<(String, i64)>,
+    /// Attempts of keys that were forgotten.
+    pub forgotten: Vec<i64>,
 }
 
 impl Leases {
+    /// Nothing is known of a key's attempts any more, but of those that never arrived; whether anything was.
+    pub fn forget(&mut self, key: &str) -> bool {
+        let its = self.dispatched.extract_if(.., |(known, _)| known == key);
+        let attempts: Vec<i64> = its.map(|(_, attempt)| attempt).collect();
+        self.ended.retain(|(delivery, outcome)| delivery.key != key || *outcome == Outcome::Undone);
+        self.forgotten.extend(&attempts);
+        !attempts.is_empty()
+    }
+
     /// An attempt ended.
     pub fn end(&mut self, delivery: &Delivery, outcome: Outcome) {
         if outcome == Outcome::Undone {
@@ -139,6 +150,8 @@ impl Model {
         self.leases.expired.remove(&row_of(delivery));
         self.log.insert(delivery.key.clone(), (delivery.started, Some(now), Some(code)));
         self.end_task(&delivery.key, (delivery.fetcher, delivery.run), code);
+        self.end_late_bump(delivery.attempt);
+        self.arm_if_bumped(&delivery.key);
     }
 
     pub fn release(&mut self, attempt: i64) -> Ack {
@@ -184,12 +197,23 @@ impl Model {
         self.leases.end(&delivery, Outcome::Expired);
         if dead_letter {
             self.dead_letter(&delivery.key, (delivery.fetcher, delivery.run));
+            self.arm_if_bumped(&delivery.key);
         }
         Some((delivery.key, dead_letter))
     }
 
-    pub fn retry(&mut self, key: &str) -> Option<u64> {
-        self.queue.iter().find(|row| row.key == key)?;
+    pub fn retry(&mut self, key: &str) -> Retried {
+        if !self.queue.iter().any(|row| row.key == key) {
+            return Retried::Unknown;
+        }
+        if self.is_on_hold(key) {
+            return Retried::Held;
+        }
+        Retried::Back(self.arm(key))
+    }
+
+    /// Puts back what has ended of a key; how many rows and tasks.
+    pub(super) fn arm(&mut self, key: &str) -> u64 {
         let tasks = self.retry_tasks(key);
         let rows: Vec<Row> = self.queue.iter().filter(|row| row.key == key).cloned().collect();
         let waits = |row: &&Row| {
@@ -207,7 +231,7 @@ impl Model {
                 self.leases.expired.remove(&(row.fetcher, row.run, row.key.clone()));
             }
         }
-        Some(back.len() as u64 + tasks)
+        back.len() as u64 + tasks
     }
 
     pub fn in_flight(&self, now: i64) -> u64 {

@@ -14,6 +14,12 @@ impl Model {
     /// # Panics
     /// On what is no operation on the queue.
     pub fn perform(&mut self, now: i64, operation: &Operation) -> Outcome {
+        let outcome = self.carry_out(now, operation);
+        self.forget_bumps();
+        outcome
+    }
+
+    fn carry_out(&mut self, now: i64, operation: &Operation) -> Outcome {
         use {Operation as Op, Outcome as Out};
         match operation {
             Op::Dispatch(it) => {
@@ -78,6 +84,22 @@ impl Model {
             Op::HasWork(_) => Out::HasWork(self.clone().dispatch(now).is_some()),
             Op::WhyIdle(_) => Out::WhyIdle(self.why_idle(now)),
             Op::CountInFlight(_) => Out::CountInFlight(self.in_flight(now)),
+            other => self.perform_on_key(now, other),
+        }
+    }
+
+    fn perform_on_key(&mut self, now: i64, operation: &Operation) -> Outcome {
+        use {Operation as Op, Outcome as Out};
+        match operation {
+            Op::Hold(it) => Out::Hold(self.hold(it.key.as_str(), it.seconds, now)),
+            Op::Bump(it) => Out::Bump(self.bump(it.key.as_str())),
+            Op::Unhold(it) => Out::Unhold(self.unhold(it.0.as_str())),
+            Op::Forget(it) => Out::Forget(self.forget(it.0.as_str(), now)),
+            Op::EndHolds(_) => {
+                self.end_holds(now);
+                Out::EndHolds(())
+            }
+            Op::NextHoldEnd(_) => Out::NextHoldEnd(self.next_hold_end(now)),
             other => panic!("the model knows nothing of {other:?}"),
         }
     }
@@ -113,7 +135,8 @@ impl Model {
         let mut model = self.clone();
         model.pause(false);
         let mut next = || {
-            let row = model.next_row(now)?;
+            let (row, _) = model.next_row(now)?;
+            let bumped = model.is_bumped(&row.key) && model.has_lane();
             let last_started = model.log.get(&row.key).map(|log| log.0);
             model.dispatch(now);
             Some(Next {
@@ -121,6 +144,7 @@ impl Model {
                 run: row.run,
                 last_started,
                 again: row.dispatched,
+                bumped,
                 key: row.key,
                 payload: row.payload,
             })

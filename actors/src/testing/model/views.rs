@@ -1,5 +1,7 @@
 //! What a reader has to answer, as far as the model can tell.
 
+use std::collections::BTreeSet;
+
 use crate::store::answers::{KeyState, RowState, Rows, TaskStatus};
 
 use super::leases::Outcome;
@@ -12,6 +14,11 @@ impl Model {
     /// The keys that would be handed out, in order.
     pub fn order(&self, now: i64) -> Vec<String> {
         self.preview(now, ALL).keys.into_iter().map(|next| next.key).collect()
+    }
+
+    /// The key that comes first in the order, whichever goes before it.
+    pub fn first_in_order(&self, now: i64) -> Option<String> {
+        self.first_row(now, |_| true).map(|row| row.key)
     }
 
     pub fn row_counts(&self) -> Rows {
@@ -44,12 +51,15 @@ impl Model {
         let has = |state| states.iter().any(|row| row.2 == state);
         let is_known = !states.is_empty()
             || self.log.contains_key(key)
+            || self.is_on_hold(key)
             || self.deliveries.iter().any(|delivery| delivery.key == key);
         is_known.then(|| {
             if self.is_held(key, now) {
                 KeyState::InFlight
             } else if self.order(now).iter().any(|next| next == key) {
                 KeyState::Waiting
+            } else if self.waits_but_for_hold(key, now) {
+                KeyState::Held
             } else if has(RowState::DeadLetter) {
                 KeyState::DeadLetter
             } else if has(RowState::Dispatched) {
@@ -58,6 +68,12 @@ impl Model {
                 KeyState::Unlisted
             }
         })
+    }
+
+    /// Whether only a hold keeps it from being handed out.
+    fn waits_but_for_hold(&self, key: &str, now: i64) -> bool {
+        let mut without = self.clone();
+        without.unhold(key) && without.order(now).iter().any(|next| next == key)
     }
 
     /// A key's rows by fetcher, newer runs first.
@@ -133,7 +149,30 @@ impl Model {
         ended
     }
 
-    fn is_held(&self, key: &str, now: i64) -> bool {
+    /// The keys that are listed or ran, by their bytes, with what the log says: the last start, and how it ended.
+    pub fn known_keys(&self) -> Vec<(String, Option<i64>, Option<i64>)> {
+        let listed = self.queue.iter().map(|row| &row.key);
+        let keys: BTreeSet<&String> = listed.chain(self.log.keys()).collect();
+        let known = |key: &String| {
+            let log = self.log.get(key);
+            (key.clone(), log.map(|log| log.0), log.and_then(|log| log.1.and(log.2)))
+        };
+        keys.into_iter().map(known).collect()
+    }
+
+    /// Of each row in the newest run of its fetcher, and of each single task's, when its key was last started; in order.
+    pub fn last_starts(&self) -> Vec<Option<i64>> {
+        let newest = |fetcher| {
+            self.queue.iter().filter(|row| row.fetcher == fetcher).map(|row| row.run).max()
+        };
+        let is_newest = |row: &&Row| row.fetcher == 0 || newest(row.fetcher) == Some(row.run);
+        let rows = self.queue.iter().filter(is_newest);
+        let mut starts: Vec<_> = rows.map(|row| self.log.get(&row.key).map(|log| log.0)).collect();
+        starts.sort_unstable();
+        starts
+    }
+
+    pub(super) fn is_held(&self, key: &str, now: i64) -> bool {
         let since = now - self.rules.lease_seconds;
         self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
             || self.log.get(key).is_some_and(|log| log.1.is_none() && log.0 >= since)

@@ -2,12 +2,10 @@
 //!
 //! Not the lists that are in the input directory, which are shown whoever made them.
 
-use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_actors::store::FetcherRecord;
 
-use crate::text::{ago, columns, cut, shown, span};
-
-/// What came of a run is shown in so many characters at the most.
-const RESULT_WIDTH: usize = 60;
+use crate::standing::fetchers::{last_run, next_run, result, state};
+use crate::text::{columns, shown};
 
 /// One line a fetcher, or nothing if there are none; `is_running`: whether the daemon does.
 pub(super) fn render(fetchers: &[FetcherRecord], is_running: bool, now: i64) -> String {
@@ -30,39 +28,10 @@ pub(super) fn render(fetchers: &[FetcherRecord], is_running: bool, now: i64) -> 
     columns(head, fetchers.iter().map(row))
 }
 
-/// `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
-fn state(fetcher: &FetcherRecord, now: i64) -> String {
-    let state = shown(&fetcher.state);
-    let Some(started) = fetcher.run_started else {
-        return state;
-    };
-    let (doing, more) = state.split_at(state.find(',').unwrap_or(state.len()));
-    format!("{doing} for {}{more}", span(now.saturating_sub(started)))
-}
-
-fn last_run(run: &EndedRun, now: i64) -> String {
-    let took = span(run.ended.saturating_sub(run.started));
-    format!("{}, took {took}", ago(now.saturating_sub(run.ended)))
-}
-
-fn result(run: &EndedRun) -> String {
-    let end = match run.exit_code {
-        0 => "ok".to_owned(),
-        code => format!("exit code {code}"),
-    };
-    if run.message.is_empty() { end } else { cut(&format!("{end}: {}", run.message), RESULT_WIDTH) }
-}
-
-fn next_run(at: Option<i64>, now: i64) -> String {
-    match at {
-        None => "on change".to_owned(),
-        Some(at) if at <= now => "now".to_owned(),
-        Some(at) => format!("in {}", span(at.saturating_sub(now))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use shiftboss_actors::store::EndedRun;
+
     use super::*;
 
     const NOW: i64 = 1_000_000;

@@ -67,7 +67,7 @@ pub(super) fn refused(broker: &BrokerLive) -> Option<String> {
 }
 
 fn state(relay: &RelayStatus, broker: Option<&BrokerLive>, now: i64) -> String {
-    let joined = ago(now - relay.joined_since);
+    let joined = ago(now.saturating_sub(relay.joined_since));
     if relay.gone {
         return format!("gone, joined {joined}");
     }
@@ -92,7 +92,10 @@ pub(super) fn trouble(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Vec
         let name = shown(&relay.name);
         let lost = relay.directory_lost_since.map(|since| {
             let why = relay.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
-            format!("relay {name}: its input directory is lost since {}: {why}", ago(now - since))
+            format!(
+                "relay {name}: its input directory is lost since {}: {why}",
+                ago(now.saturating_sub(since))
+            )
         });
         let rejected = (relay.rejected_files > 0).then(|| {
             format!(

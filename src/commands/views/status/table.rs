@@ -6,7 +6,8 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
 
 use super::trouble::{self, PAUSED};
-use super::{Unknown, daemons, managed_fetchers, relays};
+use super::{daemons, managed_fetchers, relays};
+use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::Target;
@@ -36,6 +37,8 @@ pub(super) fn render(
             failed(queue).map(|tasks| format!("{tasks}: {} those that failed", how("failed"))),
         ),
         ("Dead letters", dead_letters),
+        ("Held", held(queue, &database)),
+        ("Bumped", bumped(queue, &database)),
         ("Single tasks", trouble::no_room(queue)),
         ("Paused", queue.paused.then(|| PAUSED.to_owned())),
         ("Live", unknown.map(ToString::to_string)),
@@ -51,7 +54,10 @@ pub(super) fn render(
     out += &workers(queue, live.as_ref(), now);
     for rejected in &queue.rejected_files {
         let (name, reason) = (trouble::rejected(rejected, queue), shown(&rejected.reason));
-        out += &line("Rejected", &format!("{name}: {reason} ({})", ago(now - rejected.since)));
+        out += &line(
+            "Rejected",
+            &format!("{name}: {reason} ({})", ago(now.saturating_sub(rejected.since))),
+        );
     }
     out
 }
@@ -83,6 +89,18 @@ fn known_to_daemon(live: &Live, now: i64) -> String {
     ])
 }
 
+fn bumped(queue: &QueueStatus, database: &str) -> Option<String> {
+    let keys = counted(queue.bumped, "key");
+    let show =
+        || format!("{keys}: `shiftboss queue {}` shows when their turn is", quoted(database));
+    (queue.bumped > 0).then(show)
+}
+
+fn held(queue: &QueueStatus, database: &str) -> Option<String> {
+    let keys = counted(queue.held, "key");
+    (queue.held > 0).then(|| format!("{keys}: `shiftboss held {}` lists them", quoted(database)))
+}
+
 /// Single tasks that do not go on by themselves.
 fn failed(queue: &QueueStatus) -> Option<String> {
     let are = match queue.single_tasks_ended {
@@ -106,7 +124,7 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
                 "running, pid {}, socket {}, started {}",
                 holder.pid,
                 shown(&holder.socket.display().to_string()),
-                ago(now - started)
+                ago(now.saturating_sub(started))
             )
         }
         LockState::Unknown(_) if is_on_server(target) => daemons::summary(&queue.daemons),
@@ -115,12 +133,12 @@ pub(super) fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
             format!("not running at this socket; {}", daemons::summary(&queue.daemons))
         }
         LockState::Free => queue.not_stopped.map_or("not running".to_owned(), |died| {
-            let wrote = |last| format!(", last wrote {}", ago(now - last));
+            let wrote = |last| format!(", last wrote {}", ago(now.saturating_sub(last)));
             let wrote = died.last_write.map_or(String::new(), wrote);
             format!(
                 "not running: pid {} ended without a clean stop{wrote}, started {}",
                 died.pid,
-                ago(now - died.started)
+                ago(now.saturating_sub(died.started))
             )
         }),
     }
@@ -162,7 +180,9 @@ fn rows(queue: &QueueStatus) -> String {
 fn oldest(queue: &QueueStatus, now: i64) -> String {
     let named = |waiting: &Waiting| {
         let last = waiting.last_started;
-        let run = last.map_or("never run".to_owned(), |at| format!("last run {}", ago(now - at)));
+        let run = last.map_or("never run".to_owned(), |at| {
+            format!("last run {}", ago(now.saturating_sub(at)))
+        });
         format!("{} ({run})", cut(&waiting.key, CELL_WIDTH_MAX))
     };
     match (&queue.oldest_waiting, &queue.longest_wait) {
@@ -242,7 +262,7 @@ fn workers(
         [
             name.map_or("(classic)".to_owned(), shown) + &at,
             worker.jobs.to_string(),
-            or_none(worker.oldest.map(|oldest| ago(now - oldest))),
+            or_none(worker.oldest.map(|oldest| ago(now.saturating_sub(oldest)))),
             or_none(connections.map(|count| count.to_string())),
             or_none(seen.map(|seconds| ago(i64::try_from(seconds).unwrap_or(i64::MAX)))),
         ]
@@ -284,6 +304,8 @@ mod tests {
             dead_letters: 1,
             single_tasks: 5,
             single_tasks_ended: 3,
+            held: 2,
+            bumped: 1,
             max_single_tasks: Some(1_000_000),
             holders: vec![
                 held(None, 1_000_000_000),
@@ -319,6 +341,7 @@ mod tests {
                 key: "evil\u{1b}[2J".to_owned(),
                 last_started: Some(1_000_003_640),
             }),
+            done_since: None,
             done_last_hour: vec![Done { exit_code: 0, jobs: 5 }, Done { exit_code: 1, jobs: 2 }],
             rejected_files: vec![RejectedFile {
                 name: "a.b.txt".to_owned(),
@@ -366,6 +389,8 @@ Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
 Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed /var/state.db` lists those that failed
 Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them
+Held            2 keys: `shiftboss held /var/state.db` lists them
+Bumped          1 key: `shiftboss queue /var/state.db` shows when their turn is
 Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops

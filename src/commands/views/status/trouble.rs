@@ -4,7 +4,8 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_actors::store::answers::{QueueStatus, RejectedFile};
 use shiftboss_spool::DEAD_LETTER;
 
-use super::{Unknown, daemons, relays};
+use super::{daemons, relays};
+use crate::live::Unknown;
 use crate::text::{ago, counted, quoted, shown};
 
 /// Of a queue that is paused, behind a word that says so.
@@ -55,12 +56,16 @@ pub(super) fn lost_spool(live: &Live) -> Option<String> {
 /// That nothing can be written at present, said in those words.
 pub(super) fn outage(live: Option<&Live>, what: &str, now: i64) -> Option<String> {
     let outage = live?.health.outage.as_ref()?;
-    Some(format!("{what} since {}: {}", ago(now - outage.since), shown(&outage.error)))
+    Some(format!(
+        "{what} since {}: {}",
+        ago(now.saturating_sub(outage.since)),
+        shown(&outage.error)
+    ))
 }
 
 /// That the input directory is lost, said in those words.
 pub(super) fn lost_directory(queue: &QueueStatus, what: &str, now: i64) -> Option<String> {
-    let since = ago(now - queue.directory_lost_since?);
+    let since = ago(now.saturating_sub(queue.directory_lost_since?));
     let reason = queue.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
     Some(format!("{what} since {since}: {reason}"))
 }
@@ -88,7 +93,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
     let fetchers = queue.managed_fetchers.iter().filter_map(|fetcher| {
         let run = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)?;
         let (name, message) = (shown(&fetcher.name), shown(&run.message));
-        Some(format!("fetcher {name}: {message} ({})", ago(now - run.ended)))
+        Some(format!("fetcher {name}: {message} ({})", ago(now.saturating_sub(run.ended))))
     });
     let rejected = queue.rejected_files.iter().map(|rejected| {
         let (name, reason) = (self::rejected(rejected, queue), shown(&rejected.reason));

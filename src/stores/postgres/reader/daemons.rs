@@ -27,7 +27,7 @@ const RELAYS: &str = "WITH held AS MATERIALIZED (SELECT daemon, count(*) AS jobs
     FROM daemons d LEFT JOIN held USING (daemon) WHERE to_jsonb(d) ->> 'process' IS NOT NULL
     ORDER BY d.name COLLATE \"C\"";
 
-pub(super) async fn relays(snapshot: &Snapshot<'_>) -> Result<Vec<RelayStatus>, Error> {
+pub(super) async fn relays(snapshot: &Snapshot) -> Result<Vec<RelayStatus>, Error> {
     let relay = |row: &Row| RelayStatus {
         name: row.get(0),
         joined_since: row.get(1),
@@ -41,7 +41,7 @@ pub(super) async fn relays(snapshot: &Snapshot<'_>) -> Result<Vec<RelayStatus>, 
     snapshot.rows(RELAYS, &[], relay).await
 }
 
-pub(super) async fn daemons(snapshot: &Snapshot<'_>) -> Result<Vec<DaemonStatus>, Error> {
+pub(super) async fn daemons(snapshot: &Snapshot) -> Result<Vec<DaemonStatus>, Error> {
     let read = |row: &Row| daemon(row, snapshot.now);
     snapshot.rows(DAEMONS, &[&snapshot.expired()], read).await
 }

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use shiftboss_actors::store::answers::{Next, Queue, Turn};
+use shiftboss_actors::store::{Credit, Turns};
 use shiftboss_protocol::model::Key;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::{Snapshot, limit, text};
@@ -32,17 +34,40 @@ const NEXT: &str = "SELECT k.key, f.name, c.run_started, w.last_started, c.dispa
     ORDER BY w.started, w.place";
 const IS_LONG: &str = "SELECT count(*) >= $1 FROM (SELECT FROM ready LIMIT $1::int8) AS first";
 
+/// The jobs of the first $3 bumped keys that could be handed out, in the order in which they were bumped; without the payloads
+/// behind those that have $4 bytes. $1: runs under deletion; a key whose dispatch is older than $2 has no lease.
+const BUMPED: &str = "SELECT k.key, f.name, c.run_started, l.started, c.dispatched,
+        CASE WHEN sum(octet_length(c.payload)) OVER (ORDER BY b.place) - octet_length(c.payload) < $4::int8
+            THEN c.payload ELSE '' END
+    FROM bumps b JOIN log l USING (key_id) JOIN keys k USING (key_id)
+    CROSS JOIN LATERAL choose(b.key_id, $1::int4[]) c JOIN fetchers f USING (fetcher)
+    WHERE b.attempt IS NULL AND is_in_order(b.key_id)
+        AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started < $2::int8)
+    ORDER BY b.place LIMIT $3::int8";
+/// Those keys alone.
+const BUMPED_KEYS: &str =
+    "SELECT k.key FROM bumps b JOIN log l USING (key_id) JOIN keys k USING (key_id)
+    WHERE b.attempt IS NULL AND is_in_order(b.key_id)
+        AND ($1::int4[] = '{}' OR EXISTS (SELECT FROM choose(b.key_id, $1)))
+        AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started < $2::int8)
+    ORDER BY b.place";
+
 /// The next `count` jobs in the order in which they would be handed out now; one to [`QUEUE_MAX`] of them.
-pub(super) async fn queue(snapshot: &Snapshot<'_>, count: usize) -> Result<Queue, Error> {
+pub(super) async fn queue(snapshot: &Snapshot, count: usize) -> Result<Queue, Error> {
     let count = count.clamp(1, QUEUE_MAX);
     let sql = NEXT.replace("WALK", WALK);
-    let Snapshot { client, deleting, .. } = snapshot;
+    let (client, deleting) = (snapshot.client(), &snapshot.deleting);
     let (walked, first, bytes) = (limit(WALK_MAX), limit(count), limit(PAYLOADS_MAX_BYTES));
     let expired = snapshot.expired();
     let found =
         client.query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes]).await?;
+    let credit = credit(snapshot).await?;
+    let lane = if credit.share() > 0 { first } else { 0 };
+    let bumped = client.query(BUMPED, &[deleting, &expired, &lane, &bytes]).await?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
-    let mut found = found.iter().map(next);
+    let order: Vec<Next> = found.iter().map(|row| next(row, false)).collect();
+    let lane: Vec<Next> = bumped.iter().map(|row| next(row, true)).collect();
+    let mut found = in_turn(credit, order, lane).into_iter().take(count);
     while let Some(next) = found.next().filter(|_| bytes < PAYLOADS_MAX_BYTES) {
         bytes += next.payload.len();
         keys.push(next);
@@ -53,13 +78,35 @@ pub(super) async fn queue(snapshot: &Snapshot<'_>, count: usize) -> Result<Queue
     Ok(Queue { paused: snapshot.is_paused, keys, truncated })
 }
 
-fn next(row: &Row) -> Next {
+/// The jobs of the order and those of bumped keys, as they would be handed out.
+fn in_turn(credit: Credit, order: Vec<Next>, lane: Vec<Next>) -> Vec<Next> {
+    let keys = |jobs: &[Next]| jobs.iter().map(|next| next.key.clone()).collect::<Vec<_>>();
+    let turns = Turns::new(credit, keys(&lane)).merge(keys(&order));
+    let all = order.into_iter().chain(lane).map(|next| (next.key.clone(), next));
+    let mut jobs: HashMap<String, Next> = all.collect();
+    turns.iter().filter_map(|key| jobs.remove(key)).collect()
+}
+
+pub(super) async fn bumped_keys(snapshot: &Snapshot) -> Result<Vec<String>, Error> {
+    let values: [&(dyn ToSql + Sync); 2] = [&snapshot.deleting, &snapshot.expired()];
+    snapshot.rows(BUMPED_KEYS, &values, |row| text(row.get(0))).await
+}
+
+/// What may go before the order.
+pub(super) async fn credit(snapshot: &Snapshot) -> Result<Credit, Error> {
+    let sql = "SELECT thousandths, share FROM bump_credit";
+    let row = snapshot.client().query_one(sql, &[]).await?;
+    Ok(Credit::new(row.get::<_, i32>(1).unsigned_abs(), row.get(0)))
+}
+
+fn next(row: &Row, bumped: bool) -> Next {
     Next {
         key: text(row.get(0)),
         fetcher: row.get(1),
         run: row.get(2),
         last_started: row.get(3),
         again: row.get(4),
+        bumped,
         payload: text(row.get(5)),
     }
 }
@@ -69,7 +116,7 @@ type Started = (String, Option<i64>);
 
 /// The keys before a place, the first ones of them.
 pub(super) async fn keys_before(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     place: (i64, i64),
     count: usize,
 ) -> Result<Vec<Started>, Error> {
@@ -77,13 +124,13 @@ pub(super) async fn keys_before(
 }
 
 /// The first key of those that ran before: only they have a start.
-pub(super) async fn first_that_ran(snapshot: &Snapshot<'_>) -> Result<Option<Started>, Error> {
+pub(super) async fn first_that_ran(snapshot: &Snapshot) -> Result<Option<Started>, Error> {
     let ran = WALK.replace("FROM ready WHERE", "FROM ready WHERE started >= 0 AND");
     Ok(keys_along(snapshot, &ran, END, 1).await?.pop())
 }
 
 async fn keys_along(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     walk: &str,
     (started, place): (i64, i64),
     count: usize,
@@ -106,12 +153,14 @@ const TASKS_OF: &str = "SELECT (SELECT count(*) FROM (SELECT FROM keys k JOIN si
     FROM unnest($1::bytea[], $2::int4[]) WITH ORDINALITY AS asked (key, jitter, n) ORDER BY asked.n";
 
 /// The turns of single tasks of these keys, in their order.
-pub(super) async fn turns(snapshot: &Snapshot<'_>, keys: &[Key]) -> Result<Vec<Turn>, Error> {
+pub(super) async fn turns(snapshot: &Snapshot, keys: &[Key]) -> Result<Vec<Turn>, Error> {
     let counted = usize::try_from(COUNTED_MAX).unwrap_or(usize::MAX);
     let first = keys_before(snapshot, END, counted + 1).await?;
     let is_all = first.len() <= counted;
-    let places: HashMap<&str, u64> =
-        first.iter().map(|(key, _)| key.as_str()).zip(0_u64..).collect();
+    let in_order = first.into_iter().map(|(key, _)| key);
+    let turns = Turns::new(credit(snapshot).await?, bumped_keys(snapshot).await?).merge(in_order);
+    let first = turns.iter().take(counted + 1);
+    let places: HashMap<&str, u64> = first.map(String::as_str).zip(0_u64..).collect();
     let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_str().as_bytes()).collect();
     let jitters: Vec<i32> = keys.iter().map(Key::jitter).collect();
     let tasks: Vec<i64> = snapshot

@@ -7,17 +7,21 @@ use tokio_postgres::{Error, Row};
 use super::Snapshot;
 use crate::stores::views::{SEPARATE_SUMS_MAX, Summed, first_hour, group_hours, summed_up};
 
-/// Since the hour $1, by fetcher if $2, and by so many hours $3, if that is not 0.
+/// Since the hour $1, of the fetchers $5 (none: of all), by fetcher if $2, and by so many hours $3, if that is not 0.
 const HOURS: &str = "SELECT * FROM (SELECT CASE WHEN $2 THEN fetcher END AS fetcher,
         CASE WHEN $3::int8 > 0 THEN hour / nullif($3, 0) * $3 * 3600 END AS since, outcome, sum(jobs)::int8,
         sum(took_ms)::int8, sum(revisits)::int8, sum(revisit_seconds)::int8
-    FROM hours WHERE hour >= $1 GROUP BY 1, 2, 3 HAVING sum(jobs) > 0) AS summed
+    FROM hours WHERE hour >= $1 AND (cardinality($5::text[]) = 0 OR fetcher = ANY ($5)) GROUP BY 1, 2, 3 HAVING sum(jobs) > 0) AS summed
     ORDER BY fetcher COLLATE \"C\", since, outcome COLLATE \"C\" LIMIT $4";
 
-pub(super) async fn stats(snapshot: &Snapshot<'_>, asked: &StatsOf) -> Result<Stats, Error> {
+pub(super) async fn stats(snapshot: &Snapshot, asked: &StatsOf) -> Result<Stats, Error> {
     let (by_fetcher, hours) = group_hours(asked.by);
     let sums = snapshot
-        .rows(HOURS, &[&first_hour(asked), &by_fetcher, &hours, &SEPARATE_SUMS_MAX], summed)
+        .rows(
+            HOURS,
+            &[&first_hour(asked), &by_fetcher, &hours, &SEPARATE_SUMS_MAX, &asked.fetchers],
+            summed,
+        )
         .await?;
     Ok(summed_up(asked, sums))
 }

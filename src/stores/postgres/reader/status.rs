@@ -6,7 +6,8 @@
 
 use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::store::answers::{
-    Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
+    Done, FetcherStatus, HOLDERS_MAX, Holding, MinuteJobs, NotStopped, QueueStatus, RejectedFile,
+    Rows, Waiting,
 };
 use tokio_postgres::{Error, Row};
 
@@ -17,7 +18,7 @@ use crate::stores::options::Durability;
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 /// Rows, of those the pending ones, keys in flight, keys that were handed out again; dead letters; single tasks, of those the
-/// ones that ended.
+/// ones that ended; holds.
 const COUNTS: &str = "WITH
     listed AS (SELECT coalesce(sum(rows), 0)::int8 AS rows FROM runs WHERE NOT deleting),
     counted AS (SELECT coalesce(sum(c.rows), 0)::int8 AS rows, coalesce(sum(pending), 0)::int8 AS pending
@@ -27,7 +28,8 @@ const COUNTS: &str = "WITH
         (SELECT count(*) FROM open JOIN log l USING (key_id) WHERE l.started IS NOT NULL AND l.finished IS NULL)
             + (SELECT count(*) FROM unended),
         (SELECT count(*) FROM open WHERE times > 1), (SELECT coalesce(sum(leases), 0)::int8 FROM open),
-        (SELECT count(*) FROM queue WHERE dead), single_tasks, single_tasks_ended
+        (SELECT count(*) FROM queue WHERE dead), single_tasks, single_tasks_ended, (SELECT count(*) FROM holds),
+        (SELECT count(*) FROM bumps WHERE attempt IS NULL)
     FROM listed, counted, state";
 
 /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest $1 of them: leased ones;
@@ -72,8 +74,17 @@ const REJECTED: &str =
 const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE minute > $1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
-pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error> {
-    let Snapshot { client, now, .. } = snapshot;
+/// Jobs by minute since $1.
+const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs)::int8 FROM completions
+    WHERE minute > $1 GROUP BY minute HAVING sum(jobs) > 0 ORDER BY minute";
+
+/// The first minute behind $1 in which a job ended. What one connection counted another one may have taken back.
+const FIRST_DONE: &str =
+    "SELECT min(minute) * 60 FROM (SELECT minute FROM completions WHERE minute > $1
+    GROUP BY minute HAVING sum(jobs) > 0) AS done";
+
+pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
+    let (client, now) = (snapshot.client(), &snapshot.now);
     let counts = client.query_one(COUNTS, &[]).await?;
     let (all, pending): (i64, i64) = (counts.get(0), counts.get(1));
     let rows = Rows {
@@ -96,6 +107,8 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         single_tasks: counts.get(6),
         single_tasks_ended: counts.get(7),
         max_single_tasks: daemon.map(|daemon| daemon.max_tasks),
+        held: counts.get(8),
+        bumped: counts.get(9),
         holders: snapshot
             .rows(HOLDERS, &[&limit(HOLDERS_MAX), &snapshot.expired()], holding)
             .await?,
@@ -104,6 +117,7 @@ pub(super) async fn status(snapshot: &Snapshot<'_>) -> Result<QueueStatus, Error
         oldest_waiting: keys_before(snapshot, END, 1).await?.pop().map(waiting),
         longest_wait: first_that_ran(snapshot).await?.map(waiting),
         done_last_hour: done_last_hour(snapshot).await?,
+        done_since: first_done(snapshot).await?,
         rejected_files: snapshot.rows(REJECTED, &[], rejected).await?,
         directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
@@ -149,7 +163,7 @@ fn rejected(row: &Row) -> RejectedFile {
 }
 
 /// A record that is not understood, since somebody edited it, is left out.
-async fn managed_fetchers(snapshot: &Snapshot<'_>) -> Result<Vec<FetcherRecord>, Error> {
+async fn managed_fetchers(snapshot: &Snapshot) -> Result<Vec<FetcherRecord>, Error> {
     let read = |row: &Row| {
         let record = serde_json::from_value(row.get(0)).ok()?;
         Some(managed(record, row.get(1)))
@@ -161,8 +175,20 @@ fn waiting((key, last_started): (String, Option<i64>)) -> Waiting {
     Waiting { key, last_started }
 }
 
-pub(super) async fn done_last_hour(snapshot: &Snapshot<'_>) -> Result<Vec<Done>, Error> {
+/// When the first job of the last hour ended, to the minute.
+pub(super) async fn first_done(snapshot: &Snapshot) -> Result<Option<i64>, Error> {
+    let since = snapshot.now / 60 - HOUR_MINUTES;
+    Ok(snapshot.client().query_one(FIRST_DONE, &[&since]).await?.get(0))
+}
+
+pub(super) async fn done_last_hour(snapshot: &Snapshot) -> Result<Vec<Done>, Error> {
     let since = snapshot.now / 60 - HOUR_MINUTES;
     let done = |row: &Row| Done { exit_code: row.get(0), jobs: row.get(1) };
     snapshot.rows(DONE, &[&since], done).await
+}
+
+pub(super) async fn jobs_by_minute(snapshot: &Snapshot) -> Result<Vec<MinuteJobs>, Error> {
+    let since = snapshot.now / 60 - HOUR_MINUTES;
+    let minute = |row: &Row| MinuteJobs { since: row.get(0), jobs: row.get(1) };
+    snapshot.rows(BY_MINUTE, &[&since], minute).await
 }

@@ -64,13 +64,13 @@ const IN_FLIGHT: &str = "SELECT key, coalesce(name, '-'), run_started, started_m
 
 /// The tasks that are asked for: failed ones newest first, those in flight oldest first, waiting ones in the order of
 /// their turns.
-pub(super) async fn tasks(snapshot: &Snapshot<'_>, asked: &TasksWith) -> Result<Tasks, Error> {
+pub(super) async fn tasks(snapshot: &Snapshot, asked: &TasksWith) -> Result<Tasks, Error> {
     // One more tells that there are more.
     let count = limit(asked.count).saturating_add(1);
     let since = asked.since.unwrap_or(i64::MIN);
     let fetcher = asked.fetcher.as_ref().map(|name| name.as_bytes());
     let [count, fetcher, since]: [&(dyn ToSql + Sync); 3] = [&count, &fetcher, &since];
-    snapshot.client.batch_execute(SETTINGS).await?;
+    snapshot.client().batch_execute(SETTINGS).await?;
     let found = match asked.status {
         TaskStatus::Delayed => Vec::new(),
         TaskStatus::Waiting => waiting(queue(snapshot, waiting_count(asked)).await?, asked),

@@ -3,16 +3,18 @@
 //! What may be handed out is decided by the dispatcher's own rule. The place in the order is counted, up to a bound; all
 //! else costs the same however long the queue is.
 
-use shiftboss_actors::store::answers::{Delivery, KeyRow, LastResult, Place, RowState, Why};
+use shiftboss_actors::store::Turns;
+use shiftboss_actors::store::answers::{
+    Bump, Delivery, Hold, KeyRow, LastResult, Place, RowState, Why,
+};
 use shiftboss_protocol::model::{UnixSeconds, jitter};
 use tokio_postgres::{Error, Row};
 
-use super::queue::keys_before;
-use super::status::done_last_hour;
+use super::keys::{bump, hold};
+use super::queue::{bumped_keys, credit, keys_before};
+use super::status::{done_last_hour, first_done};
 use super::{Snapshot, limit, text};
-use crate::stores::views::{
-    FIRST_MAX, KEYS_BEFORE_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, expected, key_state, that_fit,
-};
+use crate::stores::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, Pace, ROWS_MAX, key_state, that_fit};
 
 /// The key $2, of jitter $1; $3: runs under deletion.
 const KEY: &str = "SELECT key_id, place, l.started, l.finished, l.exit_code,
@@ -51,6 +53,9 @@ struct Known {
     has_choice: bool,
     failed_single_tasks: i64,
     is_ready: bool,
+    /// Asked for apart.
+    hold: Option<Hold>,
+    bump: Option<Bump>,
 }
 
 /// A dispatch whose end is not known.
@@ -61,42 +66,55 @@ struct Out {
 }
 
 /// Where `key` is; `None`: nobody ever heard of it.
-pub(super) async fn why(snapshot: &Snapshot<'_>, key: &str) -> Result<Option<Why>, Error> {
+pub(super) async fn why(
+    snapshot: &Snapshot,
+    key: &str,
+    count_max: usize,
+) -> Result<Option<Why>, Error> {
     let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
         [&jitter(key), &key.as_bytes(), &snapshot.deleting];
-    let Some(known) = snapshot.client.query_opt(KEY, &values).await?.map(|row| known(&row)) else {
+    let Some(known) = snapshot.client().query_opt(KEY, &values).await?.map(|row| known(&row))
+    else {
         return Ok(None);
     };
     let out = snapshot.rows(OUT, &[&known.key_id], out).await?;
-    if known.rows == 0 && out.is_empty() && known.started.is_none() {
+    let hold = hold(snapshot, known.key_id).await?;
+    let bump = bump(snapshot, known.key_id).await?;
+    if known.rows == 0 && out.is_empty() && known.started.is_none() && hold.is_none() {
         return Ok(None);
     }
-    answer(snapshot, key, &known, &out).await.map(Some)
+    answer(snapshot, key, &Known { hold, bump, ..known }, &out, count_max).await.map(Some)
 }
 
 async fn answer(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     key: &str,
     known: &Known,
     out: &[Out],
+    count_max: usize,
 ) -> Result<Why, Error> {
     let in_flight = in_flight(snapshot, known, out);
     let lives = |out: &Delivery| out.lease_seconds.is_some() || out.since >= snapshot.expired();
-    let is_held = in_flight.as_ref().is_some_and(lives);
-    let is_free = !is_held && known.has_choice;
-    let place = if is_free && known.is_ready { Some(place(snapshot, known).await?) } else { None };
+    let is_in_flight = in_flight.as_ref().is_some_and(lives);
+    let (is_free, is_on_hold) = (!is_in_flight && known.has_choice, known.hold.is_some());
+    let is_waiting = is_free && known.is_ready;
+    let place = if is_waiting { Some(place(snapshot, key, known, count_max).await?) } else { None };
     let jobs_last_hour = done_last_hour(snapshot).await?.iter().map(|done| done.jobs).sum();
-    let rows = rows(snapshot, known, out, is_held).await?;
+    let jobs_since = first_done(snapshot).await?;
+    let rows = rows(snapshot, known, out, is_in_flight).await?;
     Ok(Why {
         key: key.to_owned(),
-        state: key_state(&rows, is_held, is_free),
+        state: key_state(&rows, is_in_flight, is_free, is_on_hold),
         paused: snapshot.is_paused,
         expected_in_seconds: place
             .as_ref()
             .filter(|_| !snapshot.is_paused)
-            .and_then(|place| expected(place, jobs_last_hour)),
+            .and_then(|place| Pace::new(jobs_last_hour, jobs_since, snapshot.now).expected(place)),
         place,
         jobs_last_hour,
+        jobs_since,
+        hold: known.hold.clone(),
+        bump: known.bump.clone(),
         last_result: last_result(known, out, in_flight.is_some()),
         in_flight,
         failed_single_tasks: known.failed_single_tasks,
@@ -106,7 +124,7 @@ async fn answer(
 }
 
 /// The attempt whose lease keeps the key from everybody, or the classic job whose end the log does not have.
-fn in_flight(snapshot: &Snapshot<'_>, known: &Known, out: &[Out]) -> Option<Delivery> {
+fn in_flight(snapshot: &Snapshot, known: &Known, out: &[Out]) -> Option<Delivery> {
     let leased = out.iter().find(|out| out.delivery.lease_seconds.is_some());
     if let Some(leased) = leased {
         return Some(leased.delivery.clone());
@@ -141,22 +159,30 @@ fn result(
     Some(LastResult { started, finished, exit_code })
 }
 
-async fn place(snapshot: &Snapshot<'_>, known: &Known) -> Result<Place, Error> {
+async fn place(
+    snapshot: &Snapshot,
+    key: &str,
+    known: &Known,
+    count_max: usize,
+) -> Result<Place, Error> {
     let at = (known.started.unwrap_or(-1), known.place);
-    let before = keys_before(snapshot, at, KEYS_BEFORE_MAX + 1).await?;
-    Ok(Place {
-        keys_before: before.len().min(KEYS_BEFORE_MAX),
-        exact: before.len() <= KEYS_BEFORE_MAX,
-        first: before.into_iter().take(FIRST_MAX).map(|(key, _)| key).collect(),
-    })
+    let before = keys_before(snapshot, at, count_max + 1).await?;
+    let own = (before.len() <= count_max).then(|| key.to_owned());
+    let in_order = before.into_iter().map(|(key, _)| key).chain(own);
+    let mut turns =
+        Turns::new(credit(snapshot).await?, bumped_keys(snapshot).await?).merge(in_order);
+    let found = turns.iter().position(|other| other == key).filter(|place| *place <= count_max);
+    let keys_before = found.unwrap_or(count_max);
+    turns.truncate(FIRST_MAX.min(keys_before));
+    Ok(Place { keys_before, exact: found.is_some(), first: turns })
 }
 
 /// The rows as they are shown, up to a bound.
 async fn rows(
-    snapshot: &Snapshot<'_>,
+    snapshot: &Snapshot,
     known: &Known,
     out: &[Out],
-    is_held: bool,
+    is_in_flight: bool,
 ) -> Result<Vec<KeyRow>, Error> {
     let mut newer = None;
     let shown = snapshot
@@ -170,7 +196,7 @@ async fn rows(
                 RowState::Hidden
             } else if row.get(3) {
                 RowState::DeadLetter
-            } else if is_held && out.first().is_some_and(|out| out.run == run) {
+            } else if is_in_flight && out.first().is_some_and(|out| out.run == run) {
                 RowState::InFlight
             } else if row.get(4) && !out.iter().any(|out| out.run == run) {
                 RowState::Dispatched
@@ -206,6 +232,8 @@ fn known(row: &Row) -> Known {
         has_choice: row.get(6),
         failed_single_tasks: row.get(7),
         is_ready: row.get(8),
+        hold: None,
+        bump: None,
     }
 }
 

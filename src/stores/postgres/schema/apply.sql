@@ -115,6 +115,8 @@ BEGIN
         v_answer.answer := CASE WHEN p_paused THEN 'paused' ELSE 'busy' END;
         v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, p_now, p_lease)
             ELSE count_in_flight(p_now, p_lease) END;
+    WHEN 'next_hold_end' THEN
+        v_answer.number := (SELECT greatest(until + 1 - p_now, 0) FROM holds WHERE until IS NOT NULL ORDER BY until LIMIT 1);
     WHEN 'accepted_entries' THEN
         v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(spool, name, inode, born, checksum)
             ORDER BY spool COLLATE "C", name COLLATE "C", inode, born, checksum), '[]') FROM accepted WHERE daemon = p_daemon);
@@ -129,7 +131,7 @@ END $$;
 CREATE OR REPLACE FUNCTION perform_one(p_daemon int4, p_now_ms int8, p_lease int8, p_max_expired int4, p_max_tasks int8, p_paused bool,
     p_kind text, p_key bytea, p_jitter int4, p_number int8, p_limit int8, p_name text, p_payload bytea, p_detail jsonb,
     p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS outcome LANGUAGE plpgsql AS $$
-DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_taken record;
+DECLARE v_now int8 := p_now_ms / 1000; v_answer outcome; v_run runs; v_taken record; v_key int8;
 BEGIN
     CASE p_kind
     WHEN 'release' THEN
@@ -141,7 +143,20 @@ BEGIN
     WHEN 'undo' THEN
         v_answer.answer := undo(lock_key(p_key, p_jitter, false), p_number, p_now_ms, p_lease)::text;
     WHEN 'retry' THEN
-        v_answer.number := retry(lock_key(p_key, p_jitter, false), p_name, p_max_expired, v_now, p_lease);
+        v_key := lock_key(p_key, p_jitter, false);
+        v_answer.number := retry(v_key, p_name, p_max_expired, v_now, p_lease);
+        v_answer.answer := CASE WHEN v_answer.number IS NULL AND EXISTS (SELECT FROM queue WHERE key_id = v_key) THEN 'held' END;
+    WHEN 'hold' THEN
+        v_answer.detail := hold(p_key, p_jitter, p_number, p_detail ->> 0, p_name, p_limit, v_now, p_lease);
+    WHEN 'bump' THEN
+        SELECT b.answer, b.before INTO v_answer.answer, v_answer.number
+            FROM bump(lock_key(p_key, p_jitter, false), p_name, p_limit, p_max_expired, v_now, p_lease) b;
+    WHEN 'unhold' THEN
+        v_answer.answer := unhold(lock_key(p_key, p_jitter, false), v_now, p_lease)::text;
+    WHEN 'forget' THEN
+        v_answer.answer := coalesce(forget_key(lock_key(p_key, p_jitter, false), v_now, p_lease), 'unknown');
+    WHEN 'end_holds' THEN
+        PERFORM end_holds(p_limit, v_now, p_lease);
     WHEN 'requeue' THEN
         SELECT r.answer, r.attempt INTO v_answer.answer, v_answer.attempt
             FROM requeue(lock_key(p_key, p_jitter, false), p_now_ms, p_lease) r;

@@ -23,11 +23,18 @@ CREATE OR REPLACE FUNCTION revisit_of(p_attempt attempts) RETURNS int8 LANGUAGE 
         THEN greatest(p_attempt.started_ms / 1000 - p_attempt.prev_started, 0) END
 $$;
 
--- So many more attempts of a fetcher (NULL: it is gone) ended so in that hour.
+-- So many more attempts of a fetcher (NULL: it is gone) ended so in that hour. What is taken back may have been counted of a
+-- fetcher that is gone since: then of the first one that has any.
 CREATE OR REPLACE FUNCTION count_hour(p_finished int8, p_fetcher text, p_outcome text, p_jobs int8, p_took_ms int8,
     p_revisits int8, p_revisit_seconds int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE v_fetcher text := coalesce(p_fetcher, '');
 BEGIN
-    INSERT INTO hours AS h VALUES (p_finished / 3600, coalesce(p_fetcher, ''), p_outcome, pg_backend_pid(), p_finished / 60, p_jobs,
+    IF p_jobs < 0 THEN
+        SELECT fetcher INTO v_fetcher FROM (SELECT v_fetcher AS fetcher, 2 AS rank UNION ALL
+            SELECT fetcher, (fetcher <> v_fetcher)::int4 FROM hours WHERE hour = p_finished / 3600 AND outcome = p_outcome
+                GROUP BY fetcher HAVING sum(jobs) > 0) AS known ORDER BY rank, fetcher COLLATE "C" LIMIT 1;
+    END IF;
+    INSERT INTO hours AS h VALUES (p_finished / 3600, v_fetcher, p_outcome, pg_backend_pid(), p_finished / 60, p_jobs,
         p_took_ms, p_revisits, p_revisit_seconds)
     ON CONFLICT (hour, fetcher, outcome, backend, minute) DO UPDATE SET jobs = h.jobs + excluded.jobs,
         took_ms = h.took_ms + excluded.took_ms, revisits = h.revisits + excluded.revisits,

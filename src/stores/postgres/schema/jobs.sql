@@ -40,6 +40,7 @@ BEGIN
             p_asked.workers[p_at], p_asked.job_leases[p_at], v_count, v_log.started, v_log.finished, v_log.exit_code,
             served(p_key, v_row.fetcher), v_log.last, v_marked);
     UPDATE queue SET dispatched = true, served = p_attempt WHERE key_id = p_key AND fetcher = v_row.fetcher;
+    UPDATE bumps SET attempt = p_attempt WHERE key_id = p_key AND attempt IS NULL;
     PERFORM unready(p_key);
     UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = p_attempt, last = p_attempt
         WHERE key_id = p_key;
@@ -63,6 +64,12 @@ BEGIN
     RETURN ARRAY[p_now, -1, 0];
 END $$;
 
+-- Keeps such a place for the next claim.
+CREATE OR REPLACE FUNCTION go_on_from(p_version int8, p_from int8[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('shiftboss.place', array_to_string(p_version || p_from, ' '), false);
+END $$;
+
 -- Those that got nothing from the first ones' turn.
 CREATE OR REPLACE FUNCTION without_first(p_asked asked, p_count int4) RETURNS asked LANGUAGE sql IMMUTABLE AS $$
     SELECT p_asked.ords[p_count + 1 :], p_asked.workers[p_count + 1 :], p_asked.job_leases[p_count + 1 :], p_asked.daemon,
@@ -71,8 +78,8 @@ $$;
 
 -- Hands the first keys in order out to those that ask. There is 'nothing' when a look from the front finds no key that
 -- could be handed out; 'later': somebody has locked what there is. p_ended: jobs that ended just before, and are not counted
--- yet: most batches end as many as they hand out. p_is_last: nothing else of the batch comes after it.
-CREATE OR REPLACE FUNCTION claim(p_asked asked, p_paused bool, p_ended int8, p_is_last bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
+-- yet: most batches end as many as they hand out. p_is_last: nothing that locks comes after it in the batch.
+CREATE OR REPLACE FUNCTION claim_in_order(p_asked asked, p_paused bool, p_ended int8, p_is_last bool) RETURNS outcome[] LANGUAGE plpgsql AS $$
 DECLARE v_version int8; v_raised int8; v_deleting int4[]; v_from int8[]; v_given outcome[]; v_is_all bool := true;
 BEGIN
     IF p_paused OR p_asked.ords = '{}' THEN
@@ -80,16 +87,17 @@ BEGIN
         RETURN answered(p_asked.ords, 'nothing');
     END IF;
     SELECT version, raised, ARRAY(SELECT run FROM runs WHERE deleting) INTO v_version, v_raised, v_deleting FROM floor;
+    v_from := place_to_go_on(v_version, v_raised, p_asked.now_ms / 1000);
     IF v_deleting = '{}' THEN
-        v_from := place_to_go_on(v_version, v_raised, p_asked.now_ms / 1000);
         v_given := claim_from(p_asked, v_version, v_from, order_end(), v_deleting);
-        IF cardinality(v_given) < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
-            v_from := ARRAY[p_asked.now_ms / 1000, -1, 0];
-            v_given := v_given
-                || claim_from(without_first(p_asked, cardinality(v_given)), v_version, v_from, order_end(), v_deleting);
-        END IF;
     ELSE
-        SELECT given, is_all INTO v_given, v_is_all FROM claim_beside_deletion(p_asked, v_deleting, p_is_last);
+        SELECT given, is_all INTO v_given, v_is_all
+            FROM claim_beside_deletion(p_asked, v_version, v_from, v_deleting, p_is_last);
+        v_version := NULL;
+    END IF;
+    IF v_is_all AND cardinality(v_given) < cardinality(p_asked.ords) AND v_from[2 : 3] <> '{-1, 0}' THEN
+        v_given := v_given || claim_from(without_first(p_asked, cardinality(v_given)), v_version,
+            ARRAY[p_asked.now_ms / 1000, -1, 0], order_end(), v_deleting);
     END IF;
     IF cardinality(v_given) <> p_ended THEN
         PERFORM count_out(cardinality(v_given) - p_ended);
@@ -163,38 +171,40 @@ BEGIN
         END IF;
         v_given := v_given || v_job;
     END LOOP;
-    IF v_at > 0 AND p_version IS NOT NULL THEN
-        PERFORM set_config('shiftboss.place', format('%s %s %s %s', p_version, p_from[1], v_started, v_place), false);
-    END IF;
+    PERFORM go_on_from(p_version, ARRAY[p_from[1], v_started, v_place]) WHERE v_at > 0 AND p_version IS NOT NULL;
     RETURN v_given;
 END $$;
 
--- The same while runs are being deleted, which have left their keys in the order: at the front these are taken out first, of as
--- many keys as nearly always is enough, and then of as many as a quarter of a second is enough for. A worker
+-- The same while runs are being deleted, which have left their keys in the order: where it is to go on these are taken out
+-- first, of as many keys as nearly always is enough, and then of as many as a quarter of a second is enough for. A worker
 -- waits for 4 s.
-CREATE OR REPLACE FUNCTION claim_beside_deletion(p_asked asked, p_deleting int4[], p_is_last bool, OUT given outcome[], OUT is_all bool)
-LANGUAGE plpgsql AS $$
-DECLARE v_limit int4; v_until int8[];
+CREATE OR REPLACE FUNCTION claim_beside_deletion(p_asked asked, p_version int8, p_from int8[], p_deleting int4[], p_is_last bool,
+    OUT given outcome[], OUT is_all bool) LANGUAGE plpgsql AS $$
+DECLARE v_limit int4; v_from int8[] := p_from; v_until int8[];
 BEGIN
     given := '{}';
     FOREACH v_limit IN ARRAY ARRAY[2 * cardinality(p_asked.ords), 1000, 50000] LOOP
-        v_until := sweep(p_deleting, v_limit, p_is_last);
+        v_until := sweep(v_from, p_deleting, v_limit, p_is_last);
         is_all := v_until IS NULL;
-        given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, '{NULL, -1, 0}',
+        given := given || claim_from(without_first(p_asked, cardinality(given)), NULL, v_from,
             coalesce(v_until, order_end()), p_deleting);
         EXIT WHEN is_all OR cardinality(given) = cardinality(p_asked.ords);
+        v_from[2 : 3] := v_until;
+        -- Not past keys that are left in the order: the next look must take them out.
+        PERFORM go_on_from(p_version, v_from) WHERE p_is_last;
     END LOOP;
 END $$;
 
--- Takes keys that have nothing but rows of these runs out of the order, among the first so many; where that look ended, NULL:
--- at the end of the order. The key itself need not be locked: who changes it puts another row into the order. But he waits for
--- this transaction then, so it must not wait for him: p_removes is false where more is to be locked.
-CREATE OR REPLACE FUNCTION sweep(p_deleting int4[], p_limit int4, p_removes bool) RETURNS int8[] LANGUAGE plpgsql AS $$
+-- Takes keys that have nothing but rows of these runs out of the order, among so many from a place on; where that look ended,
+-- NULL: at the end of the order. The key itself need not be locked: who changes it puts another row into the order. But he waits
+-- for this transaction then, so it must not wait for him: p_removes is false where more is to be locked.
+CREATE OR REPLACE FUNCTION sweep(p_from int8[], p_deleting int4[], p_limit int4, p_removes bool) RETURNS int8[] LANGUAGE plpgsql AS $$
 DECLARE v_until int8[];
 BEGIN
     WITH looked AS MATERIALIZED (SELECT ctid, started, place, p_removes AND CASE WHEN run IS NULL
                 THEN NOT EXISTS (SELECT FROM choose(key_id, p_deleting)) ELSE run = ANY (p_deleting) END AS is_dead
-            FROM (SELECT ctid, * FROM ready ORDER BY started, place LIMIT p_limit) AS first),
+            FROM (SELECT ctid, * FROM ready WHERE (started, place) >= (p_from[2], p_from[3])
+                ORDER BY started, place LIMIT p_limit) AS first),
         free AS MATERIALIZED (SELECT ctid FROM ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM looked WHERE is_dead))
             FOR UPDATE SKIP LOCKED),
         gone AS (DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT ctid FROM free)))
@@ -227,6 +237,7 @@ BEGIN
         INSERT INTO failures SELECT p_key WHERE p_code <> 0 ON CONFLICT DO NOTHING;
     END IF;
     PERFORM refresh(p_key, p_now_ms / 1000, p_lease);
+    PERFORM arm_if_bumped(p_key, p_now_ms / 1000, p_lease);
 END $$;
 
 -- The same of a leased attempt; how it is acknowledged.
@@ -279,7 +290,10 @@ BEGIN
         WHERE attempt = p_late.attempt;
     UPDATE log SET started = p_late.started_ms / 1000, finished = p_now_ms / 1000, exit_code = p_code WHERE key_id = v_key;
     PERFORM end_task(v_key, p_late.fetcher, p_late.run_started, p_code, p_now_ms, p_lease);
+    -- What was bumped has run.
+    DELETE FROM bumps WHERE last_attempt = p_late.attempt AND attempt IS NULL AND key_id = v_key;
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
+    PERFORM arm_if_bumped(v_key, p_now_ms / 1000, p_lease);
 END $$;
 
 -- Records the ends of plain keys' jobs among the steps of a batch; which ones these were. The keys of all ends are locked then.
@@ -377,14 +391,12 @@ BEGIN
             v_asked.job_leases := v_leases;
             v_answers := v_answers || claim(v_asked, p_paused, v_ended, false) || end_one(v_ord, v_kind, p_key[v_ord], p_jitter[v_ord],
                 p_attempt[v_ord], p_code[v_ord], p_asked.now_ms, p_asked.lease);
-            v_ords := '{}';
-            v_workers := '{}';
-            v_leases := '{}';
-            v_ended := 0;
+            v_ords := '{}'; v_workers := '{}'; v_leases := '{}'; v_ended := 0;
         END IF;
     END LOOP;
     v_asked.ords := v_ords;
     v_asked.workers := v_workers;
     v_asked.job_leases := v_leases;
-    RETURN v_answers || claim(v_asked, p_paused, v_ended, p_to = cardinality(p_kind));
+    -- The look for a hold that is over locks nothing, and often is in a batch.
+    RETURN v_answers || claim(v_asked, p_paused, v_ended, p_kind[p_to + 1 :] <@ '{next_hold_end}');
 END $$;

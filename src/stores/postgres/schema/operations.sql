@@ -13,13 +13,19 @@ BEGIN
     END IF;
 END $$;
 
+-- How many rows and tasks; NULL: no row has the key, or it is held.
 CREATE OR REPLACE FUNCTION retry(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE WHEN EXISTS (SELECT FROM queue WHERE key_id = p_key) AND NOT EXISTS (SELECT FROM holds WHERE key_id = p_key)
+        THEN arm(p_key, p_fetcher, p_max_expired, p_now, p_lease) END;
+END $$;
+
+-- Puts back what has ended of a key; how many rows and tasks.
+CREATE OR REPLACE FUNCTION arm(p_key int8, p_fetcher text, p_max_expired int4, p_now int8, p_lease int8) RETURNS int8
 LANGUAGE plpgsql AS $$
 DECLARE v_tasks int8 := 0; v_rows int8 := 0; v_run int4;
 BEGIN
-    IF NOT EXISTS (SELECT FROM queue WHERE key_id = p_key) THEN
-        RETURN NULL;
-    END IF;
     IF coalesce(p_fetcher, '@tasks') = '@tasks' THEN
         v_tasks := retry_tasks(p_key, 10000, p_max_expired, p_lease);
     END IF;
@@ -60,6 +66,7 @@ BEGIN
         END IF;
     END IF;
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
+    PERFORM arm_if_bumped(v_key, p_now_ms / 1000, p_lease) WHERE v_is_dead;
     RETURN (NULL, 'expired', NULL, (SELECT key FROM keys WHERE key_id = v_key), NULL, NULL,
         jsonb_build_object('worker', v_attempt.worker, 'dead_letter', v_is_dead, 'single', v_attempt.fetcher = 0))::outcome;
 END $$;
@@ -95,7 +102,8 @@ BEGIN
     END IF;
     SELECT name INTO v_name FROM fetchers WHERE fetcher = p_run.fetcher;
     WITH known AS MATERIALIZED (
-            SELECT u.*, q.is_own, q.is_own IS NULL AND u.is_idle AS is_free
+            SELECT u.*, q.is_own, q.is_own IS NULL AND u.is_idle
+                AND NOT EXISTS (SELECT FROM holds WHERE holds.key_id = u.key_id OFFSET 0) AS is_free
             FROM unnest(v_keys, v_payloads, v_started, v_is_idle) AS u (key_id, payload, started, is_idle)
             CROSS JOIN LATERAL (SELECT bool_or(run = p_run.run) AS is_own FROM queue WHERE key_id = u.key_id OFFSET 0) AS q),
         queued AS (INSERT INTO queue (run, key_id, fetcher, run_started, served, payload)

@@ -81,9 +81,11 @@ DECLARE
     v_log log; v_deleting int4[] := deleting_runs(); v_rows int8; v_simple bool; v_is_ready bool; v_open attempts;
 BEGIN
     PERFORM unready(p_key);
+    DELETE FROM bumps WHERE key_id = p_key AND NOT EXISTS (SELECT FROM queue WHERE key_id = p_key);
     SELECT * INTO STRICT v_log FROM log WHERE key_id = p_key;
     v_is_ready := (v_log.started IS NULL OR v_log.finished IS NOT NULL OR v_log.started + p_lease < p_now)
         AND NOT EXISTS (SELECT FROM deliveries(p_key) WHERE lease IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM holds WHERE key_id = p_key)
         AND EXISTS (SELECT FROM choose(p_key, v_deleting));
     IF v_is_ready THEN
         INSERT INTO ready SELECT coalesce(v_log.started, -1), place, p_key, only_run(p_key) FROM keys WHERE key_id = p_key;
@@ -98,6 +100,8 @@ BEGIN
                 OR dispatched AND fetcher = v_open.fetcher AND run_started = v_open.run_started)), true)
         INTO v_rows, v_simple FROM queue WHERE key_id = p_key;
     v_simple := v_simple AND NOT EXISTS (SELECT FROM overdue WHERE key_id = p_key)
+        AND NOT EXISTS (SELECT FROM holds WHERE key_id = p_key)
+        AND NOT EXISTS (SELECT FROM bumps WHERE key_id = p_key)
         AND (v_rows = 1 OR v_rows = 0 AND v_open.attempt IS NULL)
         AND (v_open.attempt IS NOT NULL OR v_log.started IS NULL OR v_log.finished IS NOT NULL);
     UPDATE log SET plain = v_simple WHERE key_id = p_key AND plain <> v_simple;
@@ -110,6 +114,7 @@ BEGIN
     UPDATE attempts SET finished = p_finished, outcome = p_outcome, exit_code = p_code, took_ms = p_took,
             ended = note_end(p_attempt, p_outcome, p_code, p_finished, p_took, 1)
         WHERE attempt = p_attempt.attempt;
+    DELETE FROM bumps WHERE attempt = p_attempt.attempt;
     DELETE FROM overdue WHERE attempt = p_attempt.attempt;
     PERFORM count_out(-1) WHERE NOT FOUND;
     UPDATE log SET attempt = (SELECT max(attempt) FROM overdue WHERE key_id = p_attempt.key_id)
@@ -148,6 +153,7 @@ BEGIN
                 RETURNING run LOOP
             PERFORM count_rows(v_run, 0, 1);
         END LOOP;
+        UPDATE bumps SET attempt = NULL, last_attempt = p_attempt.attempt WHERE attempt = p_attempt.attempt;
     END IF;
     UPDATE queue SET served = p_attempt.prev_served WHERE key_id = v_key AND served = p_attempt.attempt;
     UPDATE last_served SET attempt = p_attempt.prev_served

@@ -48,7 +48,7 @@ impl Both {
     }
 
     fn readers(&mut self) -> [Arc<dyn Reader>; 2] {
-        let sqlite = SqliteReader(self.directory.path().join("state.db"));
+        let sqlite = SqliteReader::new(self.directory.path().join("state.db"));
         [Arc::new(sqlite), self.postgres.reader()]
     }
 
@@ -97,7 +97,7 @@ impl Pair {
         let now = self.now;
         self.agree(|reader| alike(reader.status(now).unwrap()))?;
         for key in KEYS.iter().chain(&["unknown"]) {
-            self.agree(|reader| reader.why(now, key).unwrap())?;
+            self.agree(|reader| reader.why(now, key, 100).unwrap())?;
         }
         for count in [2, 8] {
             self.agree(|reader| reader.next_jobs(now, count).unwrap())?;
@@ -110,17 +110,25 @@ impl Pair {
 
     fn compare_logs(&self, now: i64) -> Result<(), TestCaseError> {
         let all = EndedAttempts { count: 100, ..EndedAttempts::default() };
+        let fetcher = FETCHERS[0].to_owned();
+        let outcomes = EndedAttempts::FAILED.to_vec();
         let asked = [
-            EndedAttempts { failed: true, ..all.clone() },
-            EndedAttempts { since: Some(now - 50), ..all.clone() },
+            EndedAttempts { outcomes, since: Some(now - 50), ..all.clone() },
+            EndedAttempts { fetcher: Some(fetcher.clone()), among: Some(1_000), ..all.clone() },
             EndedAttempts { key: Some(KEYS[2].to_owned()), ..all.clone() },
             all,
         ];
         for asked in asked {
             self.agree(|reader| untimed(reader.ended_attempts(&asked).unwrap()))?;
         }
-        for by in [Grouping::All, Grouping::Fetcher, Grouping::Hour, Grouping::Day] {
-            let asked = StatsOf { since: now - 100_000, by };
+        let sums = [
+            (Grouping::All, Vec::new()),
+            (Grouping::Hour, Vec::new()),
+            (Grouping::FetcherDay, Vec::new()),
+            (Grouping::Day, vec![fetcher]),
+        ];
+        for (by, fetchers) in sums {
+            let asked = StatsOf { since: now - 100_000, by, fetchers };
             self.agree(|reader| unmeasured(reader.stats(&asked).unwrap()))?;
         }
         Ok(())

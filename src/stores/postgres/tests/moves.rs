@@ -24,7 +24,7 @@ use crate::stores::{move_in, move_out};
 
 /// What may stand in a file, but for the marks, what a daemon notes of itself, places in the file, and what is derived. Ends are
 /// numbered anew, in their order.
-const KEPT: [&str; 12] = [
+const KEPT: [&str; 14] = [
     "SELECT * FROM fetchers",
     "SELECT * FROM fetcher_runs",
     "SELECT fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued, last_started, order_jitter,
@@ -40,7 +40,9 @@ const KEPT: [&str; 12] = [
     "SELECT * FROM shiftboss_expired_leases",
     "SELECT task, attr_path, checksum, added, status, payload FROM shiftboss_single_tasks",
     "SELECT * FROM shiftboss_completions WHERE jobs > 0",
-    "SELECT * FROM shiftboss_counters WHERE name <> 'row'
+    "SELECT * FROM shiftboss_holds",
+    "SELECT attr_path, since, by, attempt, last_attempt, rank() OVER (ORDER BY place) FROM shiftboss_bumps",
+    "SELECT * FROM shiftboss_counters WHERE name NOT IN ('row', 'ended')
         UNION ALL SELECT name, value FROM shiftboss_state WHERE name IN ('paused', 'input_directory') AND value <> '0'",
 ];
 
@@ -81,7 +83,7 @@ impl InFile {
 }
 
 fn read(file: &Path) -> Arc<dyn Reader> {
-    Arc::new(SqliteReader(file.to_owned()))
+    Arc::new(SqliteReader::new(file.to_owned()))
 }
 
 /// A store goes on with a history.

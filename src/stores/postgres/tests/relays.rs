@@ -326,7 +326,7 @@ fn relays_are_shown() {
         attempt(&send(&mut store, (epoch, Lane::Jobs, 1), claim()).await);
         let note = Operation::RejectFile(RejectFile { name: "x".into(), reason: "y".into() });
         send(&mut store, (epoch, Lane::Lists, 2), note).await;
-        let reader = PostgresReader(database.server.clone());
+        let reader = PostgresReader::new(database.server.clone());
         let look = tokio::task::spawn_blocking(move || reader.status(0));
         let status = look.await.unwrap().unwrap();
         let relay = &status.relays[0];

@@ -66,6 +66,8 @@ pub fn options(rules: Rules) -> Options {
         busy_timeout: Duration::from_secs(5),
         max_expired_leases: u32::try_from(rules.max_expired_leases).unwrap(),
         max_single_tasks: u32::try_from(rules.max_single_tasks).unwrap(),
+        history: 100_000,
+        bump_share: rules.bump_share,
     }
 }
 
@@ -98,7 +100,7 @@ const TEST_CLOCK: &str = "SET search_path = shiftboss;
             RETURN NULL;
         END $$;
     DO $$ DECLARE v_table text; BEGIN
-        FOREACH v_table IN ARRAY '{log, queue, runs, single_tasks, attempts, ready, state, fetchers}'::text[] LOOP
+        FOREACH v_table IN ARRAY '{log, queue, runs, single_tasks, attempts, ready, state, fetchers, holds, bumps}'::text[] LOOP
             EXECUTE format('CREATE CONSTRAINT TRIGGER fails AFTER INSERT OR UPDATE OR DELETE ON %I
                 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail()', v_table);
         END LOOP;
@@ -285,6 +287,6 @@ impl Subject for Site {
     }
 
     fn reader(&mut self) -> Arc<dyn Reader> {
-        Arc::new(PostgresReader(self.server.clone()))
+        Arc::new(PostgresReader::new(self.server.clone()))
     }
 }

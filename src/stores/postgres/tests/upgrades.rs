@@ -74,7 +74,7 @@ fn daemons_of_the_version_before_go_on() {
         let ended: i64 = newer.query_one(sql, &[]).await.unwrap().get(0);
         assert_eq!(ended, i64::try_from(KEYS).unwrap());
     });
-    PostgresReader(database.server.clone()).status(0).unwrap();
+    PostgresReader::new(database.server.clone()).status(0).unwrap();
 }
 
 /// Attempts that ended under version 2 have numbers of their ends, in the order in which they ended.

@@ -7,7 +7,7 @@ use shiftboss_protocol::model::jitter;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::Held;
+use super::Reserved;
 use crate::exit::Failure;
 use crate::stores::mark::{Mark, Moved};
 use crate::stores::postgres::connection::Server;
@@ -30,65 +30,65 @@ const DAEMON: &str = "WITH known AS (
 
 /// See the module's documentation.
 pub(in crate::stores) struct Arriving {
-    held: Held,
+    reserved: Reserved,
     /// Whose lists they will be.
     daemon: String,
 }
 
 impl Arriving {
     pub(in crate::stores) fn open(server: &Server, daemon: &str) -> Result<Self, Failure> {
-        let held = Held::take(server, true)?;
-        Ok(Self { held, daemon: daemon.to_owned() })
+        let reserved = Reserved::take(server, true)?;
+        Ok(Self { reserved, daemon: daemon.to_owned() })
     }
 
     /// What comes after the copies.
     fn merge(&self, mark: &Mark) -> Result<(), Failure> {
-        let Self { held, daemon, .. } = self;
+        let Self { reserved, daemon, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
-        held.wait(held.client().query_one(DAEMON, &[daemon, &version]))?;
-        held.execute(MERGE)?;
+        reserved.wait(reserved.client().query_one(DAEMON, &[daemon, &version]))?;
+        reserved.execute(MERGE)?;
         let marked = "UPDATE state SET move = $1, moved = NULL";
-        held.wait(held.client().execute(marked, &[&mark.to_string()])).map(drop)
+        reserved.wait(reserved.client().execute(marked, &[&mark.to_string()])).map(drop)
     }
 }
 
 impl Target for Arriving {
     fn name(&self) -> String {
-        self.held.name.clone()
+        self.reserved.name.clone()
     }
 
     fn mark(&mut self) -> Result<Option<Mark>, Failure> {
-        self.held.mark("move")
+        self.reserved.mark("move")
     }
 
     fn discard(&mut self) -> Result<(), Failure> {
-        self.held.execute("DROP SCHEMA shiftboss, shiftboss_public CASCADE")?;
-        self.held.migrate()
+        self.reserved.execute("DROP SCHEMA shiftboss, shiftboss_public CASCADE")?;
+        self.reserved.migrate()
     }
 
     fn fill(&mut self, mark: &Mark, source: &mut dyn Source) -> Result<Vec<Moved>, Failure> {
-        let held = &self.held;
-        if held.wait(held.client().query_one(IS_THERE, &[]))?.get(0) {
+        let reserved = &self.reserved;
+        if reserved.wait(reserved.client().query_one(IS_THERE, &[]))?.get(0) {
             return Err(occupied(format!(
                 "there is a queue in {} already: give another database, or, if nobody needs that queue, DROP SCHEMA shiftboss, shiftboss_public CASCADE",
-                held.name
+                reserved.name
             )));
         }
-        held.execute("BEGIN")?;
-        let moved = read_all(source, &mut Copies { held, writer: None, key_at: None })?;
+        reserved.execute("BEGIN")?;
+        let moved = read_all(source, &mut Copies { reserved, writer: None, key_at: None })?;
         self.merge(mark)?;
-        self.held.execute("COMMIT")?;
+        self.reserved.execute("COMMIT")?;
         Ok(moved)
     }
 
     fn open_up(&mut self) -> Result<(), Failure> {
-        self.held.execute("UPDATE state SET move = NULL")
+        self.reserved.execute("UPDATE state SET move = NULL")
     }
 }
 
 /// Copies one table after the other to temporary tables: moved_*, with the jitter of keys as the last column.
 struct Copies<'a> {
-    held: &'a Held,
+    reserved: &'a Reserved,
     writer: Option<Pin<Box<BinaryCopyInWriter>>>,
     /// Where the key is in a row.
     key_at: Option<usize>,
@@ -113,7 +113,7 @@ fn field(value: &Value) -> &(dyn ToSql + Sync) {
 
 impl Intake for Copies<'_> {
     fn begin(&mut self, table: Table) -> Result<(), Failure> {
-        let (held, name, columns) = (self.held, table.name(), table.columns());
+        let (reserved, name, columns) = (self.reserved, table.name(), table.columns());
         let mut defined: Vec<String> =
             columns.iter().map(|(name, kind)| format!("{name} {}", column(*kind).0)).collect();
         let mut types: Vec<Type> = columns.iter().map(|(_, kind)| column(*kind).1).collect();
@@ -123,9 +123,9 @@ impl Intake for Copies<'_> {
             types.push(Type::INT4);
         }
         let defined = defined.join(", ");
-        held.execute(&format!("CREATE TEMP TABLE moved_{name} ({defined}) ON COMMIT DROP"))?;
+        reserved.execute(&format!("CREATE TEMP TABLE moved_{name} ({defined}) ON COMMIT DROP"))?;
         let copy = format!("COPY moved_{name} FROM STDIN BINARY");
-        let sink = held.wait(held.client().copy_in(&copy))?;
+        let sink = reserved.wait(reserved.client().copy_in(&copy))?;
         self.writer = Some(Box::pin(BinaryCopyInWriter::new(sink, &types)));
         Ok(())
     }
@@ -140,14 +140,14 @@ impl Intake for Copies<'_> {
             fields.push(&jitter);
         }
         match &mut self.writer {
-            Some(writer) => self.held.wait(writer.as_mut().write(&fields)),
+            Some(writer) => self.reserved.wait(writer.as_mut().write(&fields)),
             None => Ok(()),
         }
     }
 
     fn end(&mut self) -> Result<(), Failure> {
         match self.writer.take() {
-            Some(mut writer) => self.held.wait(writer.as_mut().finish()).map(drop),
+            Some(mut writer) => self.reserved.wait(writer.as_mut().finish()).map(drop),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Row;
 
-use super::Held;
+use super::Reserved;
 use crate::exit::Failure;
 use crate::stores::mark::Mark;
 use crate::stores::postgres::connection::Server;
@@ -19,7 +19,8 @@ fn select(table: Table) -> &'static str {
             "SELECT paused::int4::int8, last_task, CASE WHEN is_called THEN last_value ELSE 0 END,
                 (SELECT last_value FROM fetchers_fetcher_seq), last.policy_lease, last.max_tasks,
                 (SELECT min(input_directory) FROM daemons WHERE daemon IN (SELECT daemon FROM runs) AND process IS NULL
-                    HAVING count(*) = 1), installation
+                    HAVING count(*) = 1), installation, (SELECT thousandths FROM bump_credit),
+                (SELECT share::int8 FROM bump_credit)
             FROM state, attempt_numbers LEFT JOIN (SELECT policy_lease, max_tasks FROM daemons WHERE process IS NULL
                 ORDER BY beat_at DESC, daemon DESC LIMIT 1) AS last ON true"
         }
@@ -63,17 +64,23 @@ fn select(table: Table) -> &'static str {
                 sum(revisit_seconds)::int8
             FROM hours GROUP BY hour, fetcher, outcome HAVING sum(jobs) > 0"
         }
+        Table::Holds => {
+            "SELECT key, kind, since, until, reason, held_by FROM holds JOIN keys USING (key_id)"
+        }
+        Table::Bumps => {
+            "SELECT key, since, bumped_by, attempt, last_attempt FROM bumps JOIN keys USING (key_id) ORDER BY bumps.place"
+        }
     }
 }
 
 /// See the module's documentation. Without [`Source::leave`] the queue stays as it was.
-pub(in crate::stores) struct Leaving(Held);
+pub(in crate::stores) struct Leaving(Reserved);
 
 impl Leaving {
     pub(in crate::stores) fn open(server: &Server) -> Result<Self, Failure> {
-        let held = Held::take(server, false)?;
-        held.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        Ok(Self(held))
+        let reserved = Reserved::take(server, false)?;
+        reserved.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+        Ok(Self(reserved))
     }
 }
 

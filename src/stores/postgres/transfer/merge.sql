@@ -9,7 +9,7 @@ INSERT INTO keys (key, jitter, place)
     SELECT key, jitter, ((jitter + 2147483648) << 16) + least(row_number() OVER (PARTITION BY jitter ORDER BY key) - 1, 65535)
     FROM (SELECT key, jitter FROM moved_queue UNION SELECT key, jitter FROM moved_log
         UNION SELECT key, jitter FROM moved_last_served UNION SELECT key, jitter FROM moved_attempts
-        UNION SELECT key, jitter FROM moved_single_tasks) AS named
+        UNION SELECT key, jitter FROM moved_single_tasks UNION SELECT key, jitter FROM moved_holds) AS named
     ORDER BY jitter, key;
 ANALYZE keys;
 
@@ -43,6 +43,10 @@ INSERT INTO last_served
 INSERT INTO single_tasks (task, key_id, added, status, payload)
     SELECT s.task, k.key_id, s.added, s.status, s.payload FROM moved_single_tasks s JOIN keys k USING (jitter, key)
     ORDER BY s.task;
+INSERT INTO holds SELECT k.key_id, h.kind, h.since, h.until, h.reason, h.held_by FROM moved_holds h JOIN keys k USING (jitter, key);
+INSERT INTO bumps (key_id, since, bumped_by, attempt, last_attempt)
+    SELECT k.key_id, b.since, b.bumped_by, b.attempt, b.last_attempt FROM moved_bumps b JOIN keys k USING (jitter, key) ORDER BY b.ctid;
+UPDATE bump_credit SET thousandths = credit, share = coalesce(bump_share, share) FROM moved_state;
 INSERT INTO accepted SELECT a.*, current_setting('shiftboss.daemon')::int4 FROM moved_accepted a;
 
 -- That an attempt which ended was leased tells its worker's name.
@@ -80,7 +84,7 @@ UPDATE attempts a SET prev_last = last.attempt
 
 INSERT INTO log (key_id, started, finished, exit_code, attempt, last, plain)
     SELECT k.key_id, l.started, l.finished, l.exit_code, o.attempt, h.attempt,
-        CASE WHEN o.attempt IS NULL
+        k.key_id NOT IN (SELECT key_id FROM holds UNION ALL SELECT key_id FROM bumps) AND CASE WHEN o.attempt IS NULL
             THEN coalesce(q.rows, 0) <= 1 AND coalesce(q.simple, true) AND (l.started IS NULL OR l.finished IS NOT NULL)
             ELSE coalesce(q.rows, 0) = 1 AND q.simple AND q.dispatched AND q.fetcher = o.fetcher
                 AND q.run_started = o.run_started AND o.key_id NOT IN (SELECT key_id FROM overdue) END
@@ -105,6 +109,7 @@ INSERT INTO ready
         (SELECT deleting_runs() AS deleting OFFSET 0) AS d
     WHERE (l.started IS NULL OR l.finished IS NOT NULL OR l.attempt IS NULL)
         AND NOT EXISTS (SELECT FROM moved_open o WHERE o.key_id = l.key_id AND o.lease IS NOT NULL)
+        AND l.key_id NOT IN (SELECT key_id FROM holds)
         AND EXISTS (SELECT FROM choose(l.key_id, d.deleting))
     ORDER BY 1, 2;
 

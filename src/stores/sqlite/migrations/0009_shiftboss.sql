@@ -2,7 +2,7 @@
 -- edits by anybody, in the transaction of the edit (triggers.sql).
 
 -- What a row is to the dispatcher (the rule is in src/stores/sqlite/schema.rs):
---   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased
+--   0  nothing: dispatched, hidden by a newer run of its fetcher, or its key is leased or on hold
 --   1  ready and plain: nothing but this row and the log says anything of its key
 --   2  ready: the key is not in flight
 --  -1  held: the key is in flight; ready again once its lease expired (last_started tells)

@@ -51,7 +51,7 @@ fn each_task_fails_for_itself() {
 fn each_row_says_how_it_ended() {
     let codes = |list_code, single_code| {
         let site = failed_of(list_code, single_code).1;
-        let found = site.ask(30, |reader, now| reader.why(now, "alpha")).unwrap().unwrap();
+        let found = site.ask(30, |reader, now| reader.why(now, "alpha", 10)).unwrap().unwrap();
         let rows = found.rows.iter().map(|row| (row.fetcher.clone(), row.exit_code));
         (rows.collect::<Vec<_>>(), found.failed_single_tasks)
     };

@@ -31,6 +31,8 @@ pub enum Event {
     RestartLog { key: usize, ago: i64 },
     RefinishLog { key: usize, ended: bool },
     SetDispatched { key: usize, dispatched: bool },
+    SetHeld { key: usize, held: bool },
+    SetBumped { key: usize, bumped: bool },
 }
 
 fn index(of: Range<usize>) -> Range<usize> {
@@ -59,6 +61,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => (keys(), any::<bool>()).prop_map(|(key, ended)| Event::RefinishLog { key, ended }),
         1 => (keys(), any::<bool>())
             .prop_map(|(key, dispatched)| Event::SetDispatched { key, dispatched }),
+        1 => (keys(), any::<bool>()).prop_map(|(key, held)| Event::SetHeld { key, held }),
+        1 => (keys(), any::<bool>()).prop_map(|(key, bumped)| Event::SetBumped { key, bumped }),
     ]
 }
 
@@ -88,6 +92,7 @@ impl Pair {
                 let gone = run(FETCHERS[*fetcher], *started);
                 while self.site.delete_step(&gone, *step) {}
                 self.model.delete(FETCHERS[*fetcher], *started);
+                self.model.forget_bumps();
             }
             Event::Dispatch => self.dispatch()?,
             Event::Finish { key: at, code } => {
@@ -161,6 +166,26 @@ impl Pair {
                 let sql = "UPDATE queue SET is_dequeued = ?2 WHERE attr_path = ?1";
                 self.site.outside.execute(sql, (KEYS[*key], dispatched)).unwrap();
                 self.model.set_dispatched(KEYS[*key], *dispatched);
+            }
+            Event::SetHeld { key, held: true } => {
+                let sql =
+                    "INSERT OR REPLACE INTO shiftboss_holds VALUES (?1, 'hold', 0, NULL, '', '')";
+                self.site.outside.execute(sql, [KEYS[*key]]).unwrap();
+                self.model.hold(KEYS[*key], None, now);
+            }
+            Event::SetHeld { key, held: false } => {
+                let sql = "DELETE FROM shiftboss_holds WHERE attr_path = ?1";
+                self.site.outside.execute(sql, [KEYS[*key]]).unwrap();
+                self.model.unhold(KEYS[*key]);
+            }
+            Event::SetBumped { key, bumped } => {
+                let sql = if *bumped {
+                    "INSERT OR REPLACE INTO shiftboss_bumps (attr_path, since, by) VALUES (?1, 0, '')"
+                } else {
+                    "DELETE FROM shiftboss_bumps WHERE attr_path = ?1"
+                };
+                self.site.outside.execute(sql, [KEYS[*key]]).unwrap();
+                self.model.set_bumped(KEYS[*key], *bumped);
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use super::support::{FAIR, Site, holder, options, run};
 
 /// All that is summed up.
 fn sums(site: &Site) -> StatsGroup {
-    let asked = StatsOf { since: 0, by: Grouping::All };
+    let asked = StatsOf { since: 0, by: Grouping::All, fetchers: Vec::new() };
     let stats = site.ask(1, |reader, _| reader.stats(&asked)).unwrap();
     stats.groups.into_iter().next().unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 mod ends;
 
-use shiftboss_actors::store::{Ack, Dispatched, ExpiredLease, Requeued, SetPaused};
+use shiftboss_actors::store::{Ack, Dispatched, ExpiredLease, Requeued, Retried, SetPaused};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Idle, Key};
 
@@ -57,7 +57,10 @@ impl Site {
     }
 
     fn retry(&mut self, text: &str) -> Option<u64> {
-        self.commit(|store| store.retry(&key(text), None)).unwrap()
+        match self.commit(|store| store.retry(&key(text), None)).unwrap() {
+            Retried::Back(tasks) => Some(tasks),
+            Retried::Held | Retried::Unknown => None,
+        }
     }
 
     fn outcomes(&self) -> Vec<String> {
@@ -245,12 +248,12 @@ fn retry_of_one_fetcher() {
     }
     for (fetcher, job) in [("f", "alpha f.1"), ("@tasks", "alpha 1"), ("g", "alpha g.1")] {
         let back = site.commit(|store| store.retry(&key("alpha"), Some(fetcher)));
-        assert_eq!(back, Ok(Some(1)));
+        assert_eq!(back, Ok(Retried::Back(1)));
         assert_eq!(site.next(20).as_deref(), Some(job));
         site.commit(|store| store.finish(&key("alpha"), 1, 21)).unwrap();
         assert_eq!(site.next(22), None);
     }
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), Some("none"))), Ok(Some(0)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), Some("none"))), Ok(Retried::Back(0)));
     site.check_kept();
 }
 

@@ -3,18 +3,22 @@
 use shiftboss_actors::store::answers::{
     Ended, HOLDERS_MAX, Holding, KeyRow, KeyState, LastResult, Place, QueueStatus, RowState, Why,
 };
-use shiftboss_actors::store::{Ack, Dispatched, EndedAttempts, LeaseHolder, ReadError};
+use std::time::Duration;
+
+use shiftboss_actors::store::{
+    Ack, Dispatched, EndedAttempts, KEYS_BEFORE_MAX, LeaseHolder, ReadError, Reader,
+};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
 use super::support::{FAIR, Site, key, run};
-use crate::stores::sqlite::Policy;
+use crate::stores::sqlite::{Policy, SqliteReader};
 use crate::stores::views::QUEUE_MAX;
 
 mod foretold;
 
 fn ask(site: &Site, key: &str, now: i64) -> Option<Why> {
-    site.ask(now, |reader, now| reader.why(now, key)).unwrap()
+    site.ask(now, |reader, now| reader.why(now, key, KEYS_BEFORE_MAX)).unwrap()
 }
 
 fn status(site: &Site, now: i64) -> QueueStatus {
@@ -128,7 +132,9 @@ fn while_paused() {
     let expected = |site: &Site| ask(site, &second, 3_600).unwrap().expected_in_seconds;
     assert_eq!(expected(&site), None, "one end tells nothing");
     site.edit("UPDATE shiftboss_completions SET jobs = 10");
-    assert_eq!(expected(&site), Some(720));
+    assert_eq!(expected(&site), Some(2), "ten ended within ten seconds");
+    site.edit("UPDATE shiftboss_completions SET minute = minute - 30");
+    assert_eq!(expected(&site), Some(360));
     assert_eq!(ask(&site, &first, 3_600).and_then(|next| next.expected_in_seconds), None);
     site.commit(|store| store.set_paused(true)).unwrap();
     let found = ask(&site, &second, 3_600).unwrap();
@@ -162,6 +168,9 @@ fn a_place_far_behind() {
         site.ask(1, |reader, now| reader.next_jobs(now, usize::MAX)).unwrap().keys.len(),
         QUEUE_MAX
     );
+    let hasty = SqliteReader::glance(site.path(), Duration::ZERO);
+    let asked = hasty.why(1, "key100001", KEYS_BEFORE_MAX);
+    assert!(matches!(asked, Err(ReadError::Unavailable(_))));
 }
 
 /// A listing ends before its payloads take too much memory, and says so.
@@ -212,7 +221,7 @@ fn attempts_that_ended() {
     let delta = ended(&EndedAttempts { count: 1, ..EndedAttempts::default() }).remove(0);
     assert_eq!((delta.worker.as_deref(), delta.fetcher.as_deref()), (Some("v"), Some("f")));
     assert_eq!((delta.started, delta.finished, delta.duration_seconds), (103, 113, 10));
-    let failed = EndedAttempts { failed: true, ..all.clone() };
+    let failed = EndedAttempts { outcomes: EndedAttempts::FAILED.to_vec(), ..all.clone() };
     assert_eq!(summary(ended(&failed)), [expected[0].clone()]);
     let of_key = EndedAttempts { key: Some("charlie".to_owned()), ..all.clone() };
     assert_eq!(summary(ended(&of_key)), [expected[1].clone()]);
@@ -266,7 +275,7 @@ fn not_taken_over() {
         "{refused}"
     );
     assert!(
-        site.ask(1, |reader, now| reader.why(now, "a")).is_err()
+        site.ask(1, |reader, now| reader.why(now, "a", 10)).is_err()
             && site.ask(1, |reader, _| reader.ended_attempts(&EndedAttempts::default())).is_err()
     );
 }

@@ -5,7 +5,7 @@ use shiftboss_actors::store::{BeginDeletion, Dispatched, StoreError};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use crate::stores::sqlite::candidates::{CANDIDATES, PLAIN};
-use crate::stores::sqlite::dispatch::{EXPIRING, HELD, READY, of_partition};
+use crate::stores::sqlite::dispatch::{EXPIRING, OVERDUE, READY, of_partition};
 
 use super::support::{FAIR, Site, batch, key, run};
 
@@ -15,7 +15,8 @@ fn choosing_costs(site: &Site, what: StatementStatus) -> i64 {
         let statement = site.store.connection.prepare_cached(sql).unwrap();
         i64::from(statement.get_status(what))
     };
-    let of_each = |partition: &i64| [PLAIN, READY, HELD].map(|sql| of_partition(sql, *partition));
+    let of_each =
+        |partition: &i64| [PLAIN, READY, OVERDUE].map(|sql| of_partition(sql, *partition));
     let mut choosing: Vec<String> =
         site.store.queue.partitions.open.iter().flat_map(of_each).collect();
     choosing.extend([EXPIRING, CANDIDATES].map(str::to_owned));

@@ -1,6 +1,6 @@
 //! A store in a temporary directory, and short words for what the tests do with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::ProptestConfig;
@@ -9,6 +9,7 @@ use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     Dispatched, LeaseHolder, Operation, ReadResult, Reader, Reading, Request, RowBatch,
 };
+use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
@@ -28,6 +29,8 @@ pub fn options(policy: Policy) -> Options {
         busy_timeout: Duration::from_secs(5),
         max_expired_leases: 5,
         max_single_tasks: 1_000,
+        history: 100_000,
+        bump_share: Rules::default().bump_share,
     }
 }
 
@@ -54,7 +57,7 @@ pub fn ask<T>(
     now: i64,
     question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
 ) -> ReadResult<T> {
-    question(&SqliteReader(path.to_owned()), now)
+    question(&SqliteReader::new(path.to_owned()), now)
 }
 
 /// A run by name and number.
@@ -87,13 +90,17 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
 }
 
 impl Site {
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("state.db")
+    }
+
     /// What its database answers.
     pub fn ask<T>(
         &self,
         now: i64,
         question: impl FnOnce(&dyn Reader, i64) -> ReadResult<T>,
     ) -> ReadResult<T> {
-        ask(&self.directory.path().join("state.db"), now, question)
+        ask(&self.path(), now, question)
     }
 
     /// A new, empty database.

@@ -1,7 +1,8 @@
 //! Single tasks in the store: kept until one job of them succeeds, in order, whatever happens in between.
 
 use shiftboss_actors::store::{
-    Ack, AddTask, Added, Cancelled, Complete, Dispatch, Dispatched, Request, Retry, SetPaused,
+    Ack, AddTask, Added, Cancelled, Complete, Dispatch, Dispatched, Request, Retried, Retry,
+    SetPaused,
 };
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Row};
@@ -64,7 +65,7 @@ fn only_success_deletes_a_task() {
     assert_eq!(site.end_task(attempt, 7), Ack::Recorded);
     assert_eq!((site.singles(), site.derived()), (vec!["1 failed".into()], vec!["1 1".into()]));
     assert_eq!(site.next(1_000_000), None);
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
     let (attempt, _) = site.take_task(20);
     assert_eq!(site.end_task(attempt, 0), Ack::Recorded);
     assert_eq!((site.singles(), site.derived()), (vec![], vec![]));
@@ -104,7 +105,7 @@ fn tasks_of_a_key_run_in_order() {
     assert_eq!(site.derived(), ["2 0"]);
     assert_eq!(site.next(12).as_deref(), Some("alpha 2"));
     // What failed is put back behind the one that is out, and before those that came after it.
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
     site.finish("alpha", 13);
     for payload in ["1", "3", "1"] {
         assert_eq!(site.next(14), Some(format!("alpha {payload}")));
@@ -155,7 +156,7 @@ fn a_dead_letter_is_kept() {
     let (attempt, job) = site.take_task(30);
     assert_eq!(job, "alpha 2");
     site.commit(|store| store.expire(attempt, 40)).unwrap();
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
     assert_eq!(site.rows("SELECT dead_letter FROM shiftboss_expired_leases"), [""; 0]);
     assert_eq!(site.end_task(attempt, 3), Ack::Recorded, "late, and it waits still");
     assert_eq!(site.singles(), ["2 failed"]);
@@ -247,7 +248,7 @@ fn a_database_that_the_reference_had_keeps_its_tasks() {
         ["charlie"]
     );
     site.check_kept();
-    assert_eq!(site.commit(|store| store.retry(&key("charlie"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("charlie"), None)), Ok(Retried::Back(1)));
     assert_eq!(site.store.runs().unwrap(), []);
 }
 
@@ -343,7 +344,7 @@ fn a_restored_row_of_a_job_in_flight_is_not_handed_out_again() {
     assert_eq!((site.derived(), site.next(11)), (vec!["1 1".into()], None));
     assert_eq!(site.end_task(attempt, 1), Ack::Recorded);
     assert_eq!((site.singles(), site.next(12)), (vec!["1 failed".into()], None));
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
     assert_eq!(site.next(13).as_deref(), Some("alpha 1"));
 }
 

@@ -1,6 +1,6 @@
 //! Single tasks that were handed out, and whose jobs ended under the classic rules or the reference.
 
-use shiftboss_actors::store::Ack;
+use shiftboss_actors::store::{Ack, Retried};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
@@ -82,7 +82,7 @@ fn what_ended_elsewhere_does_not_run_again() {
         assert_eq!((rows, site.next(12)), (vec!["bravo|failed".into()], None), "{other:?}");
         assert_eq!(site.derived(), ["1 1"], "{other:?}");
         site.check_kept();
-        assert_eq!(site.commit(|store| store.retry(&key("bravo"), None)), Ok(Some(1)));
+        assert_eq!(site.commit(|store| store.retry(&key("bravo"), None)), Ok(Retried::Back(1)));
         assert_eq!(site.next(13).as_deref(), Some("bravo 1"), "{other:?}");
     }
 }
@@ -131,7 +131,7 @@ fn what_waits_again_has_not_ended() {
     for other in Other::ALL {
         let (mut site, jobs) = handed_out(&["alpha"]);
         site.end_task(jobs[0].0, 3);
-        assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+        assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
         let site = other.begin(site);
         let mut site = site.restart(&options(FAIR), false);
         assert_eq!(site.next(30).as_deref(), Some("alpha 1"), "{other:?}");
@@ -159,7 +159,7 @@ fn what_was_put_back_after_an_edit_runs() {
     let (site, _) = handed_out(&["alpha"]);
     let mut site = site.restart(&options(FAIR), true);
     site.edit("UPDATE log SET finished = 11, exit_code = 3 WHERE attr_path = 'alpha'");
-    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Some(1)));
+    assert_eq!(site.commit(|store| store.retry(&key("alpha"), None)), Ok(Retried::Back(1)));
     let mut site = Other::Classic.begin(site).restart(&options(FAIR), true);
     assert_eq!(site.next(20).as_deref(), Some("alpha 1"));
 }

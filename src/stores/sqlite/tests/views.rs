@@ -3,15 +3,18 @@
 use rusqlite::Connection;
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::answers::{Done, QueueStatus, RejectedFile, Rows, Waiting};
-use shiftboss_actors::store::{InputDirectory, ReadError};
+use shiftboss_actors::store::{InputDirectory, ReadError, SAMPLE_MAX};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, ask, batch, run};
 use crate::stores::sqlite::Policy;
 use crate::stores::sqlite::candidates::PLAIN;
-use crate::stores::sqlite::dispatch::{HELD, READY};
+use crate::stores::sqlite::dispatch::{OVERDUE, READY};
 use crate::stores::sqlite::schema::VERSION;
+use crate::stores::sqlite::views::keys::{AT_CHANCE, SEARCH};
+use crate::stores::sqlite::views::log::FLOOR;
 use crate::stores::sqlite::views::order::in_order;
+use crate::stores::sqlite::views::stats::OF_FETCHERS;
 use crate::stores::sqlite::views::status::LOOKING;
 
 fn look(site: &Site, now: i64) -> QueueStatus {
@@ -144,7 +147,7 @@ fn the_input_directory_is_remembered() {
 fn looking_is_independent_of_the_number_of_rows() {
     let site = Site::new(FAIR);
     let in_order = in_order(&Vec::from_iter(0..64), 100);
-    for sql in LOOKING.iter().chain(&[PLAIN, READY, HELD, &in_order]) {
+    for sql in LOOKING.iter().chain(&[PLAIN, READY, OVERDUE, &in_order]) {
         let mut statement = site.outside.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = vec![1; statement.parameter_count()];
         let plan: Vec<String> = statement
@@ -164,6 +167,41 @@ fn looking_is_independent_of_the_number_of_rows() {
             assert!(!sorted || few, "{sql}: {plan:?}");
         }
     }
+}
+
+/// Nor does looking for keys, for a sample of them, or for where the last ends begin.
+#[test]
+fn searching_goes_along_indexes() {
+    let site = Site::new(FAIR);
+    for sql in [SEARCH, AT_CHANCE, FLOOR, OF_FETCHERS] {
+        let mut statement = site.outside.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = vec![1; statement.parameter_count()];
+        let plan = statement.query_map(rusqlite::params_from_iter(parameters), |row| row.get(3));
+        let plan: Vec<String> = plan.unwrap().map(Result::unwrap).collect();
+        let tables = ["queue", "log", "shiftboss_attempts", "shiftboss_hours", "kept"];
+        let goes_through =
+            |step: &String| tables.iter().any(|table| *step == format!("SCAN {table}"));
+        assert!(!plan.iter().any(goes_through), "{sql}: {plan:?}");
+    }
+}
+
+/// Of a long queue so many rows are looked at, each standing for as many as any other.
+#[test]
+fn a_sample_of_waits() {
+    let mut site = Site::new(FAIR);
+    let keys: Vec<String> = (0..20_000).map(|number| format!("key{number}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    site.edit(
+        "WITH RECURSIVE number(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM number WHERE n < 4999)
+        INSERT INTO log SELECT 'key' || n, 7, 8, 0 FROM number",
+    );
+    site.list(&run("f", 1), &keys[..10]);
+    site.list(&run("f", 2), &keys);
+    let found = site.ask(1, |reader, _| reader.last_starts()).unwrap();
+    assert!(!found.is_all && found.started.len() > SAMPLE_MAX - 10, "{}", found.started.len());
+    let ran = found.started.iter().filter(|started| **started == Some(7)).count();
+    // A quarter, within seven standard deviations.
+    assert!((160..352).contains(&ran), "{ran}");
 }
 
 /// A database that the reference took back is counted anew, and shown as not taken over.

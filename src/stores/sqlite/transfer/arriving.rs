@@ -41,21 +41,26 @@ const COUNTS: &str = "
 /// The triggers set the states of their keys' rows.
 const DELIVER: &str = "INSERT INTO shiftboss_deliveries SELECT * FROM open";
 
+const STATE: &[&str] = &[
+    "INSERT INTO shiftboss_state (name, value) SELECT 'paused', '1' WHERE ?1",
+    "UPDATE shiftboss_counters SET value = ?2 WHERE name = 'task'",
+    "UPDATE shiftboss_counters SET value = ?3 WHERE name = 'attempt'",
+    "INSERT INTO sqlite_sequence (name, seq) VALUES ('fetchers', ?4)",
+    "INSERT INTO shiftboss_state (name, value) SELECT 'lease', ?5 WHERE ?5 IS NOT NULL",
+    "INSERT INTO shiftboss_state (name, value)
+        SELECT 'max_single_tasks', ?6 WHERE ?6 IS NOT NULL",
+    "INSERT INTO shiftboss_state (name, value)
+        SELECT 'input_directory', ?7 WHERE ?7 IS NOT NULL",
+    "INSERT INTO shiftboss_state (name, value) SELECT 'installation', ?8 WHERE ?8 IS NOT NULL",
+    "UPDATE shiftboss_counters SET value = ?9 WHERE name = 'credit'",
+    "INSERT INTO shiftboss_state (name, value)
+        SELECT 'bump_share', ?10 WHERE ?10 IS NOT NULL",
+];
+
 /// What becomes of a row.
 fn inserts(table: Table) -> &'static [&'static str] {
     match table {
-        Table::State => &[
-            "INSERT INTO shiftboss_state (name, value) SELECT 'paused', '1' WHERE ?1",
-            "UPDATE shiftboss_counters SET value = ?2 WHERE name = 'task'",
-            "UPDATE shiftboss_counters SET value = ?3 WHERE name = 'attempt'",
-            "INSERT INTO sqlite_sequence (name, seq) VALUES ('fetchers', ?4)",
-            "INSERT INTO shiftboss_state (name, value) SELECT 'lease', ?5 WHERE ?5 IS NOT NULL",
-            "INSERT INTO shiftboss_state (name, value)
-                SELECT 'max_single_tasks', ?6 WHERE ?6 IS NOT NULL",
-            "INSERT INTO shiftboss_state (name, value)
-                SELECT 'input_directory', ?7 WHERE ?7 IS NOT NULL",
-            "INSERT INTO shiftboss_state (name, value) SELECT 'installation', ?8 WHERE ?8 IS NOT NULL",
-        ],
+        Table::State => STATE,
         Table::Fetchers => &["INSERT INTO fetchers (fetcher_id, name) VALUES (?1, ?2)"],
         Table::Runs => &[
             "INSERT INTO fetcher_runs (fetcher_id, run_started, is_complete) VALUES (?1, ?2, ?3)",
@@ -105,6 +110,14 @@ fn inserts(table: Table) -> &'static [&'static str] {
         Table::Hours => &["INSERT INTO shiftboss_hours
                 (hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"],
+        Table::Holds => &[
+            "INSERT INTO shiftboss_holds (attr_path, kind, since, until, reason, by)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        ],
+        Table::Bumps => &[
+            "INSERT INTO shiftboss_bumps (attr_path, since, by, attempt, last_attempt)
+            VALUES (?1, ?2, ?3, ?4, ?5)",
+        ],
     }
 }
 

@@ -35,7 +35,9 @@ fn select(table: Table) -> &'static str {
                 (SELECT CAST(value AS INTEGER) FROM shiftboss_state WHERE name = 'lease'),
                 (SELECT CAST(value AS INTEGER) FROM shiftboss_state WHERE name = 'max_single_tasks'),
                 (SELECT value FROM shiftboss_state WHERE name = 'input_directory'),
-                (SELECT value FROM shiftboss_state WHERE name = 'installation')"
+                (SELECT value FROM shiftboss_state WHERE name = 'installation'),
+                coalesce((SELECT value FROM shiftboss_counters WHERE name = 'credit'), 1000),
+                (SELECT CAST(value AS INTEGER) FROM shiftboss_state WHERE name = 'bump_share')"
         }
         Table::Fetchers => "SELECT fetcher_id, name FROM fetchers WHERE fetcher_id <> 0",
         Table::Runs => {
@@ -74,6 +76,10 @@ fn select(table: Table) -> &'static str {
         }
         Table::Hours => {
             "SELECT hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds FROM shiftboss_hours WHERE jobs > 0"
+        }
+        Table::Holds => "SELECT attr_path, kind, since, until, reason, by FROM shiftboss_holds",
+        Table::Bumps => {
+            "SELECT attr_path, since, by, attempt, last_attempt FROM shiftboss_bumps ORDER BY place"
         }
     }
 }

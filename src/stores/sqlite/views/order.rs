@@ -5,13 +5,19 @@
 //! one position, so they come one after the other. What a key's dispatch would change is nothing
 //! to the other keys: the walk tells what as many requests would get.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, Result};
+use shiftboss_actors::store::{BUMPS_MAX, Credit, Turns};
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::stores::sqlite::candidates::Rule;
-use crate::stores::sqlite::dispatch::{HELD, QueuePosition, READY, of_partition};
+use crate::stores::sqlite::bumps::{ELIGIBLE, stored_credit};
+use crate::stores::sqlite::candidates::{Rule, candidates};
+use crate::stores::sqlite::dispatch::{OVERDUE, QueuePosition, READY, of_partition};
 use crate::stores::sqlite::options::Policy;
 use crate::stores::sqlite::partitions::Partitions;
+use crate::stores::sqlite::query::Query;
+use crate::stores::sqlite::records::state;
 use crate::stores::sqlite::rows::RunId;
 use crate::stores::sqlite::snapshot::policy;
 use crate::stores::views::WALK_MAX;
@@ -45,13 +51,58 @@ impl Order {
     }
 
     /// Shows each key once, the next one first, as long as `show` wants more and until [`WALK_MAX`] rows were gone over. Says
-    /// whether those were all keys.
+    /// whether those were all keys. Of a bumped one it says so.
     pub(super) fn walk(
+        &self,
+        snapshot: &Connection,
+        mut show: impl FnMut(String, bool) -> Result<bool>,
+    ) -> Result<bool> {
+        let credit = self.credit(snapshot)?;
+        let bumped = if credit.share() > 0 { self.bumped(snapshot)? } else { Vec::new() };
+        let mut turns = Turns::new(credit, bumped.iter().cloned());
+        let bumped: HashSet<String> = bumped.into_iter().collect();
+        self.walk_in_order(snapshot, |(.., key, _)| {
+            while let Some(key) = turns.offered() {
+                if !self.can_go(snapshot, &key)? {
+                    continue;
+                }
+                turns.goes(key.clone());
+                if !show(key, true)? {
+                    return Ok(false);
+                }
+            }
+            if !turns.is_left(&key) {
+                return Ok(true);
+            }
+            let is_bumped = bumped.contains(&key);
+            show(key, is_bumped)
+        })
+    }
+
+    /// The same, as if nothing went before the order.
+    pub(super) fn walk_in_order(
         &self,
         snapshot: &Connection,
         show: impl FnMut(QueuePosition) -> Result<bool>,
     ) -> Result<bool> {
         self.walk_along(&in_order(&self.partitions.open, self.expired), snapshot, show)
+    }
+
+    /// The bumped keys that have a row to be handed out.
+    fn bumped(&self, snapshot: &Connection) -> Result<Vec<String>> {
+        snapshot.values(ELIGIBLE, (self.expired, i64::MIN, BUMPS_MAX as i64))
+    }
+
+    /// Whether it could be handed out: its rows may all be of runs under deletion.
+    fn can_go(&self, snapshot: &Connection, key: &str) -> Result<bool> {
+        let rows = candidates(snapshot, key)?;
+        Ok(rows.is_some_and(|(_, rows)| self.rule().choose(&rows).is_some()))
+    }
+
+    /// What may go before the order, as the daemon noted it.
+    fn credit(&self, snapshot: &Connection) -> Result<Credit> {
+        let share = state(snapshot, "bump_share")?.and_then(|share| share.parse().ok());
+        Ok(Credit::new(share.unwrap_or_default(), stored_credit(snapshot)?))
     }
 
     /// The first one of those that ran before.
@@ -101,9 +152,9 @@ impl Order {
 pub(in crate::stores::sqlite) fn in_order(partitions: &[i64], expired: UnixSeconds) -> String {
     // Plain rows, too, as all others that are ready.
     let plain = READY.replace("state = 2", "state = 1");
-    let held = HELD.replace("?2", &expired.to_string());
+    let overdue = OVERDUE.replace("?2", &expired.to_string());
     let of_each = |partition: &i64| {
-        [plain.as_str(), READY, held.as_str()].map(|sql| of_partition(sql, *partition))
+        [plain.as_str(), READY, overdue.as_str()].map(|sql| of_partition(sql, *partition))
     };
     let mut rows: Vec<String> = partitions.iter().flat_map(of_each).collect();
     rows.push(RECORDED.replace("?1", &expired.to_string()));

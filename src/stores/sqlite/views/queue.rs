@@ -22,8 +22,8 @@ pub(super) fn queue(snapshot: &Connection, count: usize, now: UnixSeconds) -> Re
     let count = count.clamp(1, QUEUE_MAX);
     let order = Order::load(snapshot, now)?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
-    let is_all = order.walk(snapshot, |position| {
-        if let Some(next) = job(snapshot, &order, position.2)? {
+    let is_all = order.walk(snapshot, |key, bumped| {
+        if let Some(next) = job(snapshot, &order, key, bumped)? {
             bytes += next.payload.len();
             keys.push(next);
         }
@@ -34,14 +34,14 @@ pub(super) fn queue(snapshot: &Connection, count: usize, now: UnixSeconds) -> Re
 }
 
 /// The job that a key would be handed out as.
-fn job(snapshot: &Connection, order: &Order, key: String) -> Result<Option<Next>> {
+fn job(snapshot: &Connection, order: &Order, key: String, bumped: bool) -> Result<Option<Next>> {
     let Some((_, mut rows)) = candidates(snapshot, &key)? else {
         return Ok(None);
     };
     Ok(order.rule().choose(&rows).map(|chosen| {
         let Candidate { fetcher, run_started: run, last_started, again, payload, .. } =
             rows.swap_remove(chosen);
-        Next { key, fetcher, run, last_started, again, payload }
+        Next { key, fetcher, run, last_started, again, bumped, payload }
     }))
 }
 
@@ -64,7 +64,7 @@ fn places<'a>(
     let mut places: HashMap<&str, Option<u64>> =
         keys.iter().map(|key| (key.as_str(), None)).collect();
     let (mut before, mut missing) = (0, places.len());
-    let is_all = Order::load(snapshot, now)?.walk(snapshot, |(.., key, _)| {
+    let is_all = Order::load(snapshot, now)?.walk(snapshot, |key, _| {
         if let Some(place) = places.get_mut(key.as_str()) {
             *place = Some(before);
             missing -= 1;

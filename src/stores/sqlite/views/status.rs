@@ -7,9 +7,10 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_actors::store::answers::{
-    Done, FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, Rows, Waiting,
+    Done, FetcherStatus, HOLDERS_MAX, Holding, MinuteJobs, NotStopped, QueueStatus, RejectedFile,
+    Rows, Waiting,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -22,6 +23,7 @@ use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
 use crate::stores::sqlite::snapshot;
 use crate::stores::sqlite::transfer::moved_to;
+use crate::stores::sqlite::{bumps, holds};
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 columns!(Rows { pending, dispatched, in_flight, leased, redelivered });
@@ -38,6 +40,7 @@ columns!(FetcherStatus {
     age_seconds
 });
 columns!(Done { exit_code, jobs });
+columns!(MinuteJobs { since, jobs });
 columns!(RejectedFile { name, reason, since; daemon: None });
 
 /// How the queue stands at the time `now`: from what the daemon and its triggers keep.
@@ -68,6 +71,8 @@ pub(super) fn queue_status(
         single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
         single_tasks_ended: snapshot.value(SINGLE_TASKS, ["single_tasks_ended"])?,
         max_single_tasks: number("max_single_tasks")?,
+        held: snapshot.value(holds::COUNT, [])?,
+        bumped: snapshot.value(bumps::COUNT, [])?,
         holders: snapshot.rows(HOLDERS, (holders_max, policy.expired(now)))?,
         fetchers: snapshot.rows(FETCHERS, [now])?,
         managed_fetchers: snapshot
@@ -78,6 +83,7 @@ pub(super) fn queue_status(
         oldest_waiting: oldest_waiting(snapshot, now)?,
         longest_wait: Order::load(snapshot, now)?.first_that_ran(snapshot)?.map(waiting),
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
+        done_since: first_done(snapshot, now / 60 - HOUR_MINUTES)?,
         rejected_files: snapshot.rows(rejected, [])?,
         directory_lost_since,
         directory_lost_reason: state(snapshot, "directory_lost_reason")?,
@@ -144,7 +150,7 @@ fn waiting(position: QueuePosition) -> Waiting {
 
 fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Waiting>> {
     let mut first = None;
-    Order::load(snapshot, now)?.walk(snapshot, |position| {
+    Order::load(snapshot, now)?.walk_in_order(snapshot, |position| {
         first = Some(waiting(position));
         Ok(false)
     })?;
@@ -155,13 +161,31 @@ fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Wait
 const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_completions WHERE minute > ?1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
+/// The first minute behind ?1 in which a job ended.
+const FIRST_DONE: &str =
+    "SELECT minute * 60 FROM shiftboss_completions WHERE minute > ?1 AND jobs > 0
+    ORDER BY minute LIMIT 1";
+
+/// Jobs by minute since ?1.
+const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs) FROM shiftboss_completions
+    WHERE minute > ?1 AND jobs > 0 GROUP BY minute ORDER BY minute";
+
+pub(super) fn jobs_by_minute(snapshot: &Connection, now: UnixSeconds) -> Result<Vec<MinuteJobs>> {
+    snapshot.rows(BY_MINUTE, [now / 60 - HOUR_MINUTES])
+}
+
+/// When the first job since that minute ended, to the minute.
+pub(super) fn first_done(snapshot: &Connection, minute: i64) -> Result<Option<UnixSeconds>> {
+    snapshot.value(FIRST_DONE, [minute]).optional()
+}
+
 pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
     snapshot.rows(DONE, [minute])
 }
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(in crate::stores::sqlite) const LOOKING: [&str; 9] = [
+pub(in crate::stores::sqlite) const LOOKING: [&str; 11] = [
     relays::RELAYS,
     relays::LISTS,
     ROWS,
@@ -171,6 +195,8 @@ pub(in crate::stores::sqlite) const LOOKING: [&str; 9] = [
     SINGLE_TASKS,
     HOLDERS,
     DONE,
+    FIRST_DONE,
+    BY_MINUTE,
 ];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.

@@ -4,18 +4,16 @@
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
 use rusqlite::{Connection, OptionalExtension, Result};
-use shiftboss_actors::store::answers::{Delivery, KeyRow, LastResult, Place, RowState, Why};
+use shiftboss_actors::store::answers::{Delivery, Hold, KeyRow, LastResult, Place, RowState, Why};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
-use super::status::done_since;
+use super::status::{done_since, first_done};
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::records::is_paused;
 use crate::stores::sqlite::rows::RunId;
-use crate::stores::views::{
-    FIRST_MAX, HOUR_MINUTES, KEYS_BEFORE_MAX, ROWS_MAX, expected, key_state, that_fit,
-};
+use crate::stores::views::{FIRST_MAX, HOUR_MINUTES, Pace, ROWS_MAX, key_state, that_fit};
 
 columns!(Delivery { worker, attempt, since, lease_seconds, held_until, delivery_count });
 columns!(LastResult { started, finished, exit_code });
@@ -37,6 +35,10 @@ const LAST_RESULT: &str = "SELECT started, finished, exit_code FROM (
         UNION ALL SELECT started, finished, exit_code, -1 FROM log WHERE attr_path = ?1
         ORDER BY attempt DESC LIMIT 1)
     WHERE started IS NOT NULL AND finished IS NOT NULL";
+/// Why the key ?1 is not handed out, whatever else is known of it.
+const HOLD: &str = "SELECT since, until, reason, by FROM shiftboss_holds WHERE attr_path = ?1";
+/// Who bumped the key ?1, if it waits for its turn.
+const BUMP: &str = "SELECT since, by FROM shiftboss_bumps WHERE attr_path = ?1 AND attempt IS NULL";
 /// The rows whose ends are not known, by fetcher and run; the one that was handed out last first.
 const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_in_flight
     WHERE attr_path = ?1 ORDER BY attempt DESC";
@@ -65,15 +67,21 @@ const ROWS: &str = "WITH
     ORDER BY fetcher, queue.fetcher_id, fetcher_run_started DESC LIMIT ?2";
 
 /// Where `key` is at the time `now`; `None`: nobody ever heard of it.
-pub(super) fn why(snapshot: &Connection, key: &str, now: UnixSeconds) -> Result<Option<Why>> {
+pub(super) fn why(
+    snapshot: &Connection,
+    key: &str,
+    now: UnixSeconds,
+    count_max: usize,
+) -> Result<Option<Why>> {
     let order = Order::load(snapshot, now)?;
     let rows = candidates(snapshot, key)?.map_or_else(Vec::new, |(_, rows)| rows);
     let out: Vec<RunId> = snapshot.rows(OUT, [key])?;
-    let is_logged = "SELECT EXISTS (SELECT 1 FROM log WHERE attr_path = ?1)";
+    let is_logged = "SELECT EXISTS (SELECT 1 FROM log WHERE attr_path = ?1)
+        OR EXISTS (SELECT 1 FROM shiftboss_holds WHERE attr_path = ?1)";
     if rows.is_empty() && out.is_empty() && !snapshot.value(is_logged, [key])? {
         return Ok(None);
     }
-    Asked { snapshot, order, key, out }.answer(&rows, now).map(Some)
+    Asked { snapshot, order, key, out, count_max }.answer(&rows, now).map(Some)
 }
 
 /// A question about a key, and what is known of it.
@@ -83,6 +91,8 @@ struct Asked<'a> {
     key: &'a str,
     /// As [`OUT`].
     out: Vec<RunId>,
+    /// Keys before it that are counted.
+    count_max: usize,
 }
 
 impl Asked<'_> {
@@ -92,25 +102,30 @@ impl Asked<'_> {
         let lease = rule.policy.lease() + 1;
         let in_flight: Option<Delivery> = snapshot.row(IN_FLIGHT, (key, lease)).optional()?;
         let lives = |out: &Delivery| out.lease_seconds.is_some() || out.since >= rule.expired;
-        let is_held = in_flight.as_ref().is_some_and(lives);
-        let is_free = !is_held && rule.choose(rows).is_some();
-        let place = if is_free { self.place()? } else { None };
+        let is_in_flight = in_flight.as_ref().is_some_and(lives);
+        let hold: Option<Hold> = snapshot.row(HOLD, [key]).optional()?;
+        let is_free = !is_in_flight && self.may_be_chosen(rows, hold.is_some());
+        let place = if is_free && hold.is_none() { self.place()? } else { None };
         let done = done_since(snapshot, now / 60 - HOUR_MINUTES)?;
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
+        let jobs_since = first_done(snapshot, now / 60 - HOUR_MINUTES)?;
         let paused = is_paused(snapshot)?;
-        let shown = self.rows(is_held)?;
+        let shown = self.rows(is_in_flight)?;
         let failed = "SELECT count(*) FROM shiftboss_single_tasks
             WHERE attr_path = ?1 AND status = 'failed'";
         Ok(Why {
             key: key.to_owned(),
-            state: key_state(&shown, is_held, is_free),
+            state: key_state(&shown, is_in_flight, is_free, hold.is_some()),
             paused,
             expected_in_seconds: place
                 .as_ref()
                 .filter(|_| !paused)
-                .and_then(|place| expected(place, jobs_last_hour)),
+                .and_then(|place| Pace::new(jobs_last_hour, jobs_since, now).expected(place)),
             place,
             jobs_last_hour,
+            jobs_since,
+            hold,
+            bump: snapshot.row(BUMP, [key]).optional()?,
             last_result: snapshot.row(LAST_RESULT, (key, in_flight.is_some())).optional()?,
             in_flight,
             failed_single_tasks: snapshot.value(failed, [key])?,
@@ -119,12 +134,26 @@ impl Asked<'_> {
         })
     }
 
+    /// Whether a row may be handed out, if the key is not in flight. The state of a row whose key is on hold says nothing of it.
+    fn may_be_chosen(&self, rows: &[Candidate], is_on_hold: bool) -> bool {
+        let rule = self.order.rule();
+        if !is_on_hold {
+            return rule.choose(rows).is_some();
+        }
+        let is_newest = |row: &Candidate| {
+            let of_fetcher = |other: &&Candidate| other.fetcher_id == row.fetcher_id;
+            !rows.iter().filter(of_fetcher).any(|other| other.run_started > row.run_started)
+        };
+        let waits = |row: &Candidate| !row.again || self.out.contains(&row.run());
+        rows.iter().any(|row| is_newest(row) && waits(row) && rule.partitions.allow(row.run()))
+    }
+
     fn place(&self) -> Result<Option<Place>> {
         let mut place = Place { keys_before: 0, exact: true, first: Vec::new() };
         let mut found = false;
-        let is_all = self.order.walk(self.snapshot, |(.., key, _)| {
+        let is_all = self.order.walk(self.snapshot, |key, _| {
             found = key == self.key;
-            if found || place.keys_before == KEYS_BEFORE_MAX {
+            if found || place.keys_before == self.count_max {
                 return Ok(false);
             }
             place.keys_before += 1;
@@ -138,7 +167,7 @@ impl Asked<'_> {
     }
 
     /// The rows as they are shown, up to a bound.
-    fn rows(&self, is_held: bool) -> Result<Vec<KeyRow>> {
+    fn rows(&self, is_in_flight: bool) -> Result<Vec<KeyRow>> {
         let mut newer = None;
         let shown = self.snapshot.map(ROWS, (self.key, ROWS_MAX), |row| {
             let run = RunId { fetcher_id: row.get(0)?, started: row.get(1)? };
@@ -149,7 +178,7 @@ impl Asked<'_> {
                 RowState::Hidden
             } else if row.get(3)? {
                 RowState::DeadLetter
-            } else if is_held && self.out.first() == Some(&run) {
+            } else if is_in_flight && self.out.first() == Some(&run) {
                 RowState::InFlight
             } else if row.get(2)? && !self.out.contains(&run) {
                 RowState::Dispatched

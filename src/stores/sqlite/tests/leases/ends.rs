@@ -6,6 +6,7 @@ use shiftboss_protocol::model::Attempt;
 
 use super::super::support::{FAIR, Site, options, run};
 use super::{HALF_DAY, NOW, site};
+use crate::stores::sqlite::Options;
 
 /// "DONE may be said again: the first one stands."
 #[test]
@@ -137,6 +138,56 @@ fn the_last_100_000_are_known() {
         assert_eq!(attempt, Attempt(taken + 1));
         assert_eq!(site.done(first, 0, NOW), told, "after attempt {attempt:?}");
     }
+}
+
+/// The number of an end is not used again, though the attempt that it was the end of is forgotten before there is another one.
+#[test]
+fn a_forgotten_ends_number_is_not_used_again() {
+    let few = Options { history: 1_000, ..options(FAIR) };
+    let keys: Vec<String> = (0..3_000).map(|number| format!("key{number}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut site = site(&keys).restart(&few, true);
+    let late = site.leased(NOW);
+    site.commit(|store| store.expire(late, NOW)).unwrap();
+    assert_eq!(site.done(late, 0, NOW), Ack::Recorded);
+    let last = "SELECT max(ended) FROM shiftboss_attempts";
+    assert_eq!(site.rows(last), ["2"]);
+    // As in a file that was recovered.
+    site.edit("DELETE FROM shiftboss_counters WHERE name = 'ended'");
+    let attempts: Vec<Attempt> = (0..2_100).map(|_| site.leased(NOW)).collect();
+    assert_eq!(site.rows(last), ["-"], "it is forgotten");
+    site = site.restart(&few, false);
+    site.done(attempts[0], 0, NOW);
+    site.edit("DELETE FROM shiftboss_deliveries WHERE attempt = (SELECT max(attempt) FROM shiftboss_deliveries)");
+    assert_eq!(site.rows("SELECT ended FROM shiftboss_attempts ORDER BY ended"), ["3", "4"]);
+}
+
+/// A late result takes the place of the expired lease in the sums by hour, also when its fetcher went in between.
+#[test]
+fn a_late_result_of_a_fetcher_that_is_gone() {
+    let mut site = site(&["alpha"]);
+    let late = site.leased(NOW);
+    site.commit(|store| store.expire(late, NOW)).unwrap();
+    while site.delete_step(&run("f", 1), 10) {}
+    assert_eq!(site.done(late, 0, NOW), Ack::Recorded);
+    let sums = "SELECT outcome, sum(jobs) FROM shiftboss_hours GROUP BY fetcher, outcome HAVING sum(jobs) <> 0";
+    assert_eq!(site.rows(sums), ["success|1"]);
+}
+
+/// With fewer to be kept than were, what is too old goes in steps, also while nothing happens.
+#[test]
+fn a_shorter_history_is_kept() {
+    let keys: Vec<String> = (0..5_000).map(|number| format!("key{number}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let mut site = site(&keys);
+    for _ in 0..5_000 {
+        let attempt = site.leased(NOW);
+        site.done(attempt, 0, NOW);
+    }
+    let few = Options { history: 1_000, ..options(FAIR) };
+    site = site.restart(&few, true);
+    site.store.run_maintenance().unwrap();
+    assert_eq!(site.rows("SELECT count(*) FROM shiftboss_attempts"), ["1000"]);
 }
 
 /// "A classic DONE key code ends whatever attempt its key is in."

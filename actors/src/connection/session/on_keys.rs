@@ -1,0 +1,115 @@
+//! Operators' orders about one key: to run it again, to take its job back, to hold it, to have it run soon, to forget it, to delete its single tasks.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tracing::info;
+
+use super::{Answered, Asker};
+use crate::connection::reply::Reply;
+use crate::storage::messages::Perform;
+use crate::store::{
+    Bump, Bumped, CancelTasks, Cancelled, Forget, Forgotten, Held, Hold, Requeue, Requeued,
+    Retried, Retry, Unhold,
+};
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::{ErrorCode, Refused};
+
+const HELD: &str = "that key is held: end that first, by `unhold`";
+const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
+
+impl Asker {
+    pub(super) async fn retry(&self, key: Key, fetcher: Option<Arc<str>>) -> Answered {
+        match self.ask(Perform(Retry { key: key.clone(), fetcher })).await? {
+            Retried::Back(rows) => Ok(Reply::json(json!({"key": key.as_str(), "rows": rows}))),
+            Retried::Held => Err(Refused::new(ErrorCode::Held, HELD)),
+            Retried::Unknown => Err(Refused::unknown(UNLISTED)),
+        }
+    }
+
+    /// Whoever asks is named as his connection is.
+    pub(super) async fn hold(&self, key: Key, seconds: Option<u32>, reason: String) -> Answered {
+        let (by, key_text) = (Arc::clone(&self.holder.worker), key.to_string());
+        match self.ask(Perform(Hold { key, seconds, reason, by })).await? {
+            Held::Held { until, is_known } => {
+                info!(key = key_text, by = &*self.holder.worker, "An operator holds a key.");
+                Ok(Reply::json(json!({"key": key_text, "until": until, "known": is_known})))
+            }
+            Held::Full => {
+                let text = "there are as many holds as may be (10000); end some of them first";
+                Err(Refused::new(ErrorCode::Full, text))
+            }
+        }
+    }
+
+    /// Whoever asks is named as his connection is.
+    pub(super) async fn bump(&self, key: Key) -> Answered {
+        let (by, key_text) = (Arc::clone(&self.holder.worker), key.to_string());
+        match self.ask(Perform(Bump { key, by })).await? {
+            Bumped::Behind(before) => {
+                info!(key = key_text, by = &*self.holder.worker, "An operator bumped a key.");
+                Ok(Reply::json(json!({"key": key_text, "bumped_before": before})))
+            }
+            Bumped::Held => Err(Refused::new(ErrorCode::Held, HELD)),
+            Bumped::Full => {
+                let text = "there are as many bumped keys as may be (1000); wait for some of them";
+                Err(Refused::new(ErrorCode::Full, text))
+            }
+            Bumped::Unknown => Err(Refused::unknown(UNLISTED)),
+        }
+    }
+
+    pub(super) async fn unhold(&self, key: Key) -> Answered {
+        let key_text = key.to_string();
+        let was_held = self.ask(Perform(Unhold(key))).await?;
+        if was_held {
+            info!(key = key_text, by = &*self.holder.worker, "An operator ended a hold.");
+        }
+        Ok(Reply::json(json!({"key": key_text, "was_held": was_held})))
+    }
+
+    pub(super) async fn requeue(&self, key: Key) -> Answered {
+        let key_text = key.to_string();
+        let object = match self.ask(Perform(Requeue(key))).await? {
+            Requeued::Back(attempt) => {
+                json!({"key": key_text, "requeued": true, "attempt": attempt.0})
+            }
+            Requeued::NotInFlight => json!({"key": key_text, "requeued": false}),
+            Requeued::Unknown => {
+                return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
+            }
+        };
+        Ok(Reply::json(object))
+    }
+
+    pub(super) async fn forget(&self, key: Key) -> Answered {
+        let key_text = key.to_string();
+        match self.ask(Perform(Forget(key))).await? {
+            Forgotten::Forgotten => {
+                info!(
+                    key = key_text,
+                    by = &*self.holder.worker,
+                    "An operator had a key forgotten."
+                );
+                Ok(Reply::json(json!({"key": key_text, "forgotten": true})))
+            }
+            Forgotten::Listed => {
+                let text = "a list or a single task has that key: it would jump the queue";
+                Err(Refused::new(ErrorCode::Listed, text))
+            }
+            Forgotten::InFlight => Err(Refused::busy("that key is in flight")),
+            Forgotten::Unknown => Err(Refused::unknown("nothing is known of that key")),
+        }
+    }
+
+    pub(super) async fn cancel(&self, key: Key) -> Answered {
+        let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
+        let Cancelled { deleted, more, in_flight } = cancelled;
+        if deleted == 0 && !in_flight {
+            return Err(Refused::unknown("there is no single task of that key"));
+        }
+        let key = key.as_str();
+        let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
+        Ok(Reply::json(object))
+    }
+}

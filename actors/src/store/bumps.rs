@@ -1,0 +1,169 @@
+//! The lane of keys that operators bump: when one of them may go before the order, and what comes of both
+//! (surface.md, "Levers").
+//!
+//! Pure arithmetic. The stores hand out by it, their views foretell by it, and so does the model.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+
+/// Keys that may be bumped at a time.
+pub const BUMPS_MAX: usize = 1_000;
+/// The largest share of hand-outs that the lane may have, in thousandths.
+pub const BUMP_SHARE_MAX: u32 = 500;
+/// What a hand-out from the lane costs, in thousandths.
+const PRICE: i64 = 1_000;
+/// What a new queue has: its first bump goes at once.
+pub const CREDIT_FIRST: i64 = PRICE;
+
+/// What the lane may spend. It grows by the lane's share at each hand-out, up to a bound, and pays for each one from the lane.
+/// So a key with p others before it in the order waits for (p + 2) / (1 - share) hand-outs at the most, whoever bumps how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credit {
+    thousandths: i64,
+    /// In thousandths; 0: nothing goes before the order.
+    share: i64,
+}
+
+impl Credit {
+    /// What was left.
+    pub fn new(share: u32, thousandths: i64) -> Self {
+        let share = i64::from(share.min(BUMP_SHARE_MAX));
+        Self { thousandths: thousandths.min(PRICE + share), share }
+    }
+
+    pub fn thousandths(self) -> i64 {
+        self.thousandths
+    }
+
+    /// The share that it was made with, in thousandths.
+    pub fn share(self) -> u32 {
+        u32::try_from(self.share).unwrap_or(BUMP_SHARE_MAX)
+    }
+
+    /// Whether the next hand-out may be one from the lane.
+    pub fn pays(self) -> bool {
+        self.share > 0 && self.thousandths >= PRICE
+    }
+
+    /// As it is after a hand-out from the lane.
+    #[must_use]
+    pub fn spent(self) -> Self {
+        Self { thousandths: self.thousandths - PRICE, ..self }.passed()
+    }
+
+    /// As it is after one from the order.
+    #[must_use]
+    pub fn passed(self) -> Self {
+        let thousandths = (self.thousandths + self.share).min(PRICE + self.share);
+        Self { thousandths, ..self }
+    }
+}
+
+/// What is handed out one after the other: the keys of the order, and between them those of the lane.
+#[derive(Debug)]
+pub struct Turns<K> {
+    credit: Credit,
+    /// In the order in which they were bumped.
+    lane: VecDeque<K>,
+    /// Those of the lane that had no turn yet.
+    waiting: HashSet<K>,
+    /// Those that went before the order.
+    gone: HashSet<K>,
+}
+
+impl<K: Eq + Hash + Clone> Turns<K> {
+    pub fn new(credit: Credit, lane: impl IntoIterator<Item = K>) -> Self {
+        let lane: VecDeque<K> = lane.into_iter().collect();
+        Self { credit, waiting: lane.iter().cloned().collect(), lane, gone: HashSet::new() }
+    }
+
+    /// The key of the lane that goes before the next one of the order, if one does and it can go. Who cannot is asked about
+    /// once.
+    pub fn offered(&mut self) -> Option<K> {
+        while self.credit.pays() {
+            let key = self.lane.pop_front()?;
+            if self.waiting.remove(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// One that was offered goes.
+    pub fn goes(&mut self, key: K) {
+        self.credit = self.credit.spent();
+        self.gone.insert(key);
+    }
+
+    /// Whether the next key of the order goes now: one that went before it has had its turn.
+    pub fn is_left(&mut self, key: &K) -> bool {
+        if self.gone.contains(key) {
+            return false;
+        }
+        self.credit = self.credit.passed();
+        // A bumped key whose turn comes needs nothing more.
+        self.waiting.remove(key);
+        true
+    }
+
+    /// All turns, as far as the order is known, where all of the lane can go.
+    pub fn merge(mut self, order: impl IntoIterator<Item = K>) -> Vec<K> {
+        let mut turns = Vec::new();
+        for key in order {
+            while let Some(key) = self.offered() {
+                self.goes(key.clone());
+                turns.push(key);
+            }
+            if self.is_left(&key) {
+                turns.push(key);
+            }
+        }
+        turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// With a share of a tenth: the first one at once, for which there is credit, and then every tenth hand-out.
+    #[test]
+    fn the_lane_has_its_share() {
+        let seen = Turns::new(Credit::new(100, CREDIT_FIRST), 100..200).merge(0..30);
+        let places: Vec<_> =
+            (0..seen.len()).filter(|at| seen[*at] >= 100).map(|at| at as i64).collect();
+        assert_eq!(places, [0, 10, 20, 30]);
+    }
+
+    /// Without a share nothing goes before the order; a key that is bumped has its turn once.
+    #[test]
+    fn a_key_has_one_turn() {
+        assert!(!Credit::new(0, 5_000).passed().pays());
+        let mut turns = Turns::new(Credit::new(500, CREDIT_FIRST), [3, 1]);
+        assert_eq!(turns.offered(), Some(3));
+        turns.goes(3);
+        assert_eq!(turns.offered(), None);
+        let left = [1, 2, 3].map(|key| turns.is_left(&key));
+        assert_eq!((left, turns.offered()), ([true, true, false], None));
+    }
+
+    proptest! {
+        /// However the lane is filled, a key with p others before it waits for no longer than the bound.
+        #[test]
+        fn nobody_waits_longer_than_the_bound(share in 0..=BUMP_SHARE_MAX, before in 0..200_i64, start in 0..1_500_i64,
+                has_bumped in prop::collection::vec(any::<bool>(), 1_000)) {
+            let mut credit = Credit::new(share, start);
+            let (mut ordinary, mut hand_outs) = (0, 0_i64);
+            while ordinary <= before {
+                let is_bumped = has_bumped[hand_outs as usize % 1_000] && credit.pays();
+                credit = if is_bumped { credit.spent() } else { credit.passed() };
+                ordinary += i64::from(!is_bumped);
+                hand_outs += 1;
+            }
+            let bound = (before + 2) as f64 / (1.0 - f64::from(share) / 1_000.0);
+            prop_assert!(hand_outs as f64 <= bound + 1e-9, "{hand_outs} of {bound}");
+        }
+    }
+}

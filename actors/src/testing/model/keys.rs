@@ -1,0 +1,59 @@
+//! Keys that operators hold or have forgotten, as `docs/protocol.md` describes them.
+
+use crate::store::{Forgotten, Held};
+
+use super::Model;
+
+impl Model {
+    pub fn hold(&mut self, key: &str, seconds: Option<u32>, now: i64) -> Held {
+        let until = seconds.map(|seconds| now + i64::from(seconds));
+        self.holds.insert(key.to_owned(), until);
+        let is_known = self.log.contains_key(key) || self.queue.iter().any(|row| row.key == key);
+        Held::Held { until, is_known }
+    }
+
+    pub fn unhold(&mut self, key: &str) -> bool {
+        self.holds.remove(key).is_some()
+    }
+
+    pub fn end_holds(&mut self, now: i64) {
+        self.holds.retain(|_, until| until.is_none_or(|until| until >= now));
+    }
+
+    pub fn next_hold_end(&self, now: i64) -> Option<u64> {
+        let first = self.holds.values().flatten().min()?;
+        Some((first + 1 - now).max(0).cast_unsigned())
+    }
+
+    /// Keys that are held, by their bytes, and until when.
+    pub fn held_keys(&self) -> Vec<(String, Option<i64>)> {
+        self.holds.iter().map(|(key, until)| (key.clone(), *until)).collect()
+    }
+
+    pub fn forget(&mut self, key: &str, now: i64) -> Forgotten {
+        if self.queue.iter().any(|row| row.key == key) {
+            return Forgotten::Listed;
+        }
+        if self.is_held(key, now) {
+            return Forgotten::InFlight;
+        }
+        let is_known = self.log.remove(key).is_some() | self.unhold(key) | self.leases.forget(key);
+        self.deliveries.retain(|delivery| delivery.key != key);
+        self.last_served.retain(|(known, _), _| known != key);
+        self.has_forgotten |= is_known;
+        if is_known { Forgotten::Forgotten } else { Forgotten::Unknown }
+    }
+
+    pub fn has_forgotten(&self) -> bool {
+        self.has_forgotten
+    }
+
+    /// Whether it was an attempt of a key that was forgotten since.
+    pub fn is_forgotten(&self, attempt: i64) -> bool {
+        self.leases.forgotten.contains(&attempt)
+    }
+
+    pub(super) fn is_on_hold(&self, key: &str) -> bool {
+        self.holds.contains_key(key)
+    }
+}

@@ -1,0 +1,66 @@
+#!/bin/sh
+# Puts a built shiftboss in its place, or takes it away: `make install`, `make uninstall`, `make dist` and contrib/nix
+# call it. Settings, /etc/shiftboss.toml, are never replaced nor removed.
+# Usage: contrib/install.sh PROGRAM MAN_DIR | --uninstall
+#
+# Environment: PREFIX (/usr/local), DESTDIR (none: a directory that stands for the root, for who makes packages).
+set -eu
+
+prefix=${PREFIX:-/usr/local}
+root=${DESTDIR:-}
+here=$(dirname "$0")
+
+case "$prefix" in
+/*) ;;
+*) echo "install.sh: PREFIX must begin with a slash: $prefix" >&2 && exit 64 ;;
+esac
+below=$root$prefix
+settings=$root/etc/shiftboss.toml
+completions="share/bash-completion/completions/shiftboss share/zsh/site-functions/_shiftboss
+share/fish/vendor_completions.d/shiftboss.fish"
+
+put() {
+    install -D -m 644 "$1" "$below/$2"
+}
+
+install_all() {
+    [ -f "$1" ] && [ -d "$2/man1" ] || { echo "install.sh: $1 or $2/man1 is missing: run make setup man" >&2 && exit 69; }
+    install -D -m 755 "$1" "$below/bin/shiftboss"
+    for page in "$2"/man1/*; do
+        put "$page" "share/man/man1/$(basename "$page")"
+    done
+    put "$2/completions/shiftboss.bash" share/bash-completion/completions/shiftboss
+    put "$2/completions/_shiftboss" share/zsh/site-functions/_shiftboss
+    put "$2/completions/shiftboss.fish" share/fish/vendor_completions.d/shiftboss.fish
+    put "$here/shiftboss.sysusers" lib/sysusers.d/shiftboss.conf
+    put "$here/shiftboss.toml" share/doc/shiftboss/shiftboss.toml
+    put "$here/network.conf" share/doc/shiftboss/network.conf
+    for unit in "$here"/*.service; do
+        place=lib/systemd/system/$(basename "$unit")
+        put "$unit" "$place"
+        sed -i "s,/usr/bin/shiftboss,$prefix/bin/shiftboss," "$below/$place"
+    done
+    if [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
+        echo "You are not root: $settings is not made, and units in $below/lib/systemd/system may not be looked for."
+    elif [ ! -e "$settings" ]; then
+        install -D -m 644 "$here/shiftboss.toml" "$settings"
+    fi
+}
+
+uninstall() {
+    rm -f "$below/bin/shiftboss" "$below"/share/man/man1/shiftboss.1 "$below"/share/man/man1/shiftboss-*.1
+    for file in $completions lib/sysusers.d/shiftboss.conf; do
+        rm -f "$below/$file"
+    done
+    for unit in "$here"/*.service; do
+        rm -f "$below/lib/systemd/system/$(basename "$unit")"
+    done
+    rm -rf "$below/share/doc/shiftboss"
+    echo "Settings and database are left: $settings, /var/lib/shiftboss"
+}
+
+case "$#:${1:-}" in
+1:--uninstall) uninstall ;;
+2:*) install_all "$1" "$2" ;;
+*) echo "usage: install.sh PROGRAM MAN_DIR | --uninstall" >&2 && exit 64 ;;
+esac

@@ -1,0 +1,104 @@
+//! `shiftboss hold`, `unhold` and `bump`: keys that a running daemon does not hand out, or before others. Each is asked for in
+//! somebody's name.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use humantime::format_rfc3339_seconds;
+use serde_json::Value;
+
+use super::{key, show};
+use crate::cli::{By, Hold, KeyArguments};
+use crate::client::{Session, this_user};
+use crate::exit::Failure;
+use crate::target::socket;
+use crate::text::{counted, shown};
+
+pub(super) fn hold(asked: Hold) -> Result<(), Failure> {
+    let Hold { of, time, reason, by } = asked;
+    let seconds = time.map_or("-".to_owned(), |time| whole_seconds(time).to_string());
+    let behind = reason.map_or(String::new(), |reason| format!(" {reason}"));
+    tell(of, by, "HOLD", &format!(" {seconds}{behind}"), held)
+}
+
+pub(super) fn unhold(of: KeyArguments, by: By) -> Result<(), Failure> {
+    tell(of, by, "UNHOLD", "", unheld)
+}
+
+pub(super) fn bump(of: KeyArguments, by: By) -> Result<(), Failure> {
+    tell(of, by, "BUMP", "", bumped)
+}
+
+/// A hold is not over before its time.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+/// Sends a request in somebody's name.
+fn tell(
+    of: KeyArguments,
+    by: By,
+    verb: &str,
+    behind: &str,
+    render: impl FnOnce(&str, &Value) -> String,
+) -> Result<(), Failure> {
+    let (daemon, key) = key(of)?;
+    let (name, by) = (verb.to_lowercase(), by.by.unwrap_or_else(this_user));
+    let (socket, timeout) = (socket(daemon.socket.clone(), &name)?, daemon.timeout());
+    let request = format!("{verb} {key}{behind}\n");
+    let answer = Session::begin_as(&socket, &by, &name, &request, timeout)?.answer()?;
+    show(&answer, daemon.json, |answer| render(&shown(key.as_str()), answer))
+}
+
+fn held(key: &str, answer: &Value) -> String {
+    let until = answer["until"].as_u64().map_or("until `shiftboss unhold`".to_owned(), |until| {
+        let time = UNIX_EPOCH.checked_add(Duration::from_secs(until)).unwrap_or(UNIX_EPOCH);
+        format!("until {}, or until `shiftboss unhold`", format_rfc3339_seconds(time))
+    });
+    let doubt = match answer["known"] == true {
+        true => "",
+        false => " No list has it now, and it never ran: is it spelled right?",
+    };
+    format!("Held {until}: {key}.{doubt}")
+}
+
+fn unheld(key: &str, answer: &Value) -> String {
+    match answer["was_held"] == true {
+        true => format!("No longer held: {key}. A task of it that waits is at its old place."),
+        false => format!("{key} was not held."),
+    }
+}
+
+fn bumped(key: &str, answer: &Value) -> String {
+    match answer["bumped_before"].as_u64() {
+        None | Some(0) => format!("Bumped: {key} goes first, as soon as there is room for it."),
+        Some(before) => {
+            format!("Bumped: {key}, behind {}.", counted(before.cast_signed(), "bumped key"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What a user sees, to the letter.
+    #[test]
+    fn the_answers_are_as_documented() {
+        let until = json!({"until": 1_000_000, "known": true});
+        assert_eq!(
+            held("alpha", &until),
+            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold`: alpha."
+        );
+        assert_eq!(
+            held("alhpa", &json!({"until": null, "known": false})),
+            "Held until `shiftboss unhold`: alhpa. No list has it now, and it never ran: is it spelled right?"
+        );
+        assert_eq!(unheld("alpha", &json!({"was_held": false})), "alpha was not held.");
+        let behind = |before| bumped("alpha", &json!({"bumped_before": before}));
+        assert_eq!(behind(0), "Bumped: alpha goes first, as soon as there is room for it.");
+        assert_eq!(behind(2), "Bumped: alpha, behind 2 bumped keys.");
+        assert_eq!(whole_seconds(Duration::from_millis(1_500)), 2);
+    }
+}

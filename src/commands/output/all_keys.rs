@@ -1,0 +1,168 @@
+//! What the jobs of all keys write, each line behind its key: of a day so far, or from now on.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::thread::park_timeout;
+use std::time::Duration;
+
+use super::{last_lines, unreadable};
+use crate::cli::OutputArguments;
+use crate::commands::printing::offer;
+use crate::exit::{ExitCode, Failure};
+use crate::outputs::screen::{Colours, line};
+use crate::runner::log_directory::is_day;
+use crate::safe_file;
+use crate::text::shown;
+
+/// Lines of each key where no number is given.
+const LINES: usize = 10;
+/// Between two looks at the files of a day.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What is read of a file at once.
+const PIECE_BYTES: u64 = 64 * 1024;
+/// Days whose files are looked at: what was begun yesterday goes on in the file of that day.
+const DAYS: usize = 2;
+
+pub(super) fn run(typed: &OutputArguments) -> Result<(), Failure> {
+    if typed.follow { follow(&typed.log_dir) } else { so_far(typed) }
+}
+
+/// The last lines of each key on a day.
+fn so_far(typed: &OutputArguments) -> Result<(), Failure> {
+    let directory = &typed.log_dir;
+    let newest = days(directory).map_err(unreadable)?.into_iter().next();
+    let none = || {
+        let text = format!("there is no output in {}", directory.display());
+        Failure::new(ExitCode::Unavailable, text)
+    };
+    let day = typed.day.clone().or(newest).ok_or_else(none)?;
+    let mut files = files(directory, &day).map_err(|_| none())?;
+    files.sort();
+    for name in files {
+        let Some(mut file) = open(directory, &day, &name) else { continue };
+        let to = file.metadata().map_err(unreadable)?.len();
+        let from =
+            last_lines(&mut file, 0, to, typed.lines.unwrap_or(LINES)).map_err(unreadable)?;
+        if !show(&mut file, from, &key_of(&name))?.1 {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What is written from now on, until somebody ends it.
+fn follow(directory: &Path) -> Result<(), Failure> {
+    let mut places: HashMap<(String, String), u64> = HashMap::new();
+    let mut is_first = true;
+    loop {
+        for day in days(directory).map_err(unreadable)?.into_iter().take(DAYS) {
+            // A directory that was just swept has nothing to show.
+            for name in files(directory, &day).unwrap_or_default() {
+                let Ok(length) = fs::metadata(directory.join(&day).join(&name)).map(|it| it.len())
+                else {
+                    continue;
+                };
+                let place = places.entry((day.clone(), name.clone()));
+                let place = place.or_insert(if is_first { length } else { 0 });
+                if length <= *place {
+                    continue;
+                }
+                let Some(mut file) = open(directory, &day, &name) else { continue };
+                let (to, is_read) = show(&mut file, *place, &key_of(&name))?;
+                *place = to;
+                if !is_read {
+                    return Ok(());
+                }
+            }
+        }
+        is_first = false;
+        park_timeout(LOOK_EVERY);
+    }
+}
+
+/// Days that have a directory, the newest one first.
+fn days(directory: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(directory)?.filter_map(|it| it.ok()?.file_name().into_string().ok());
+    let mut days: Vec<String> = names.filter(|name| is_day(name)).collect();
+    days.sort_by(|one, other| other.cmp(one));
+    Ok(days)
+}
+
+fn files(directory: &Path, day: &str) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(directory.join(day))?;
+    let names = names.filter_map(|it| it.ok()?.file_name().into_string().ok());
+    Ok(names.filter(|name| name.ends_with(".log")).collect())
+}
+
+fn open(directory: &Path, day: &str, name: &str) -> Option<File> {
+    safe_file::open_beneath(directory, &PathBuf::from(day).join(name)).ok()
+}
+
+/// Shows the whole lines from a place on; where they end, and whether anybody reads.
+fn show(file: &mut File, from: u64, key: &str) -> Result<(u64, bool), Failure> {
+    let mut at = from;
+    loop {
+        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.take(PIECE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+        let is_full = bytes.len() as u64 == PIECE_BYTES;
+        let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            // A line as long as that is shown in pieces.
+            None if is_full => bytes.len(),
+            None => return Ok((at, true)),
+        };
+        let text = bytes[..whole].strip_suffix(b"\n").unwrap_or(&bytes[..whole]);
+        let lines = text.split(|byte| *byte == b'\n');
+        let lines: String =
+            lines.map(|text| format!("{key}: {}\n", line(text, Colours::LeftOut))).collect();
+        at += whole as u64;
+        if !offer(lines)? {
+            return Ok((at, false));
+        }
+        if !is_full {
+            return Ok((at, true));
+        }
+    }
+}
+
+/// The key of a file, as far as its name has it.
+fn key_of(name: &str) -> String {
+    let name = name.strip_suffix(".log").unwrap_or(name);
+    let (name, is_cut) = name.split_once('~').map_or((name, false), |(begin, _)| (begin, true));
+    let mut bytes = Vec::new();
+    let mut left = name.as_bytes();
+    while let Some((first, rest)) = left.split_first() {
+        let code = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                left = &rest[2..];
+            }
+            None => {
+                bytes.push(*first);
+                left = rest;
+            }
+        }
+    }
+    let key = String::from_utf8_lossy(&bytes);
+    if is_cut { format!("{}...", shown(&key)) } else { shown(&key) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::log_directory::file_name;
+
+    /// A file's name gives its key back, as far as it is in it.
+    #[test]
+    fn names_are_keys() {
+        for key in ["python3.12-foo", "a/é~%\n", "..", "%41"] {
+            assert_eq!(key_of(&file_name(key.as_bytes())), shown(key));
+        }
+        assert_eq!(key_of(&file_name(&[b'k'; 4_096])), "k".repeat(200) + "...");
+        assert_eq!(key_of("%zz.log"), "%zz");
+    }
+}

@@ -1,0 +1,40 @@
+//! What commands print on standard output: a text, or one line of JSON.
+
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+
+use crate::exit::{ExitCode, Failure};
+
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    offer(text).map(drop)
+}
+
+/// Prints a whole text; whether anybody reads. A reader that is gone (`shiftboss check DIR | head`) has what it wanted: the
+/// command ends well, and quietly.
+pub fn offer(text: impl AsRef<[u8]>) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            let message = format!("cannot write to standard output: {error}");
+            Err(Failure::new(ExitCode::StoreIo, message))
+        }
+    }
+}
+
+/// A JSON object as a line.
+pub fn json(object: &impl Serialize) -> Result<String, Failure> {
+    let line = serde_json::to_string(object).map_err(Failure::of(ExitCode::Internal))?;
+    Ok(line + "\n")
+}
+
+/// Prints what was found: the JSON object, or the text that `render` makes of it. Whether anybody reads.
+pub fn show<T: Serialize>(
+    found: &T,
+    as_json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<bool, Failure> {
+    offer(if as_json { json(found)? } else { render(found) })
+}

@@ -1,0 +1,140 @@
+//! What a state looks like: the head ([`head`]), below it a list ([`table`]), what was opened in its place ([`opened`]), or the keys; at
+//! the bottom what is asked, was done, or can be done. Pure: it draws into whatever is given.
+
+pub mod head;
+mod opened;
+pub mod table;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+
+use super::keys::BINDINGS;
+use super::rows::Tab;
+use super::state::{Extent, Prompt, State};
+use super::theme::Theme;
+use crate::text::shown;
+
+/// Lower than this, the head has one line of meters, and no picture.
+const ROOMY_HEIGHT: u16 = 16;
+
+/// Draws all of it. How much of what is open there was room for.
+pub fn draw(frame: &mut Frame<'_>, state: &State, theme: &Theme) -> Extent {
+    let area = frame.area();
+    let buffer = frame.buffer_mut();
+    let mut head = head::lines(&state.picture, Some(state), theme, area.width);
+    if area.height < ROOMY_HEIGHT {
+        head.make_short();
+    }
+    let lines = head.all();
+    let banner_at = head.banner_at();
+    let top = lines.len().min(area.height.into());
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        put(buffer, area, y, line);
+    }
+    let top = area.y + u16::try_from(top).unwrap_or(area.height);
+    put(buffer, area, top, &tabs(state, theme));
+    right(buffer, area, top, &place(state), theme.label);
+    let below = (top + 1).min(area.bottom());
+    let height = area.bottom().saturating_sub(below + 1);
+    let body = Rect { y: below, height, ..area };
+    let extent = draw_body(buffer, body, state, theme);
+    if state.is_stale() {
+        grey(buffer, area, banner_at.map(|at| area.y + at), theme);
+    }
+    put(buffer, area, body.bottom(), &footer(state, theme));
+    extent
+}
+
+fn draw_body(buffer: &mut Buffer, body: Rect, state: &State, theme: &Theme) -> Extent {
+    match &state.opened {
+        Some(what) => opened::draw(buffer, body, what, state),
+        None => table::draw(buffer, body, state, theme),
+    }
+}
+
+/// Writes a line where there is one.
+pub fn put(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
+    if y < area.bottom() {
+        buffer.set_line(area.x, y, line, area.width);
+    }
+}
+
+/// Writes at the end of a line, if there is room for it behind what stands there.
+fn right(buffer: &mut Buffer, area: Rect, y: u16, text: &str, style: Style) {
+    let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+    let Some(x) = area.right().checked_sub(width).filter(|_| y < area.bottom()) else { return };
+    // With a space between.
+    let is_free = (x.saturating_sub(1)..area.right()).all(|x| buffer[(x, y)].symbol() == " ");
+    if is_free {
+        buffer.set_stringn(x, y, text, width.into(), style);
+    }
+}
+
+fn tabs<'a>(state: &State, theme: &Theme) -> Line<'a> {
+    let tab = |(at, tab): (usize, &Tab)| {
+        let style = if *tab == state.tab { theme.selected } else { Style::new() };
+        let text = format!("{} {}", at + 1, tab.name());
+        [Span::styled(text, style), Span::raw(" ")]
+    };
+    Line::from_iter(Tab::ALL.iter().enumerate().flat_map(tab))
+}
+
+/// Where the selected row is, in which order, and what is left out.
+fn place(state: &State) -> String {
+    let filter = match state.filter.is_empty() {
+        true => String::new(),
+        false => format!("filter: {}  ", shown(&state.filter)),
+    };
+    let sorted = state.listing().column.map_or(String::new(), |column| {
+        format!("by {}  ", state.tab.columns()[column].name.to_lowercase())
+    });
+    match &state.rows {
+        Some(rows) if !rows.is_empty() => {
+            format!("{filter}{sorted}{} of {}", state.listing().at + 1, rows.len())
+        }
+        _ => filter.trim_end().to_owned(),
+    }
+}
+
+fn footer<'a>(state: &'a State, theme: &Theme) -> Line<'a> {
+    match &state.prompt {
+        Prompt::Filter => Line::from(vec![
+            Span::styled("Filter: ", theme.title),
+            Span::raw(shown(&state.filter)),
+            Span::styled(" ", theme.selected),
+            Span::styled("  Enter keeps it, Esc takes it away", theme.label),
+        ]),
+        Prompt::Confirm(order) => Line::from(vec![
+            Span::styled(order.question.clone(), theme.warning),
+            Span::styled(" y/N", theme.title),
+        ]),
+        Prompt::None => match &state.message {
+            Some(message) => Line::styled(shown(message), theme.title),
+            None => hints(state, theme),
+        },
+    }
+}
+
+/// The keys that are used most, and those that change something.
+fn hints<'a>(state: &State, theme: &Theme) -> Line<'a> {
+    let word = |help: &'static str| help.split(':').next().unwrap_or(help);
+    let changes = state.changes().iter().map(|it| (it.key.to_string(), it.help));
+    let first = BINDINGS.iter().take(8).map(|it| (it.shown.to_owned(), it.help));
+    let (quit, rest): (Vec<_>, Vec<_>) = first.partition(|(key, _)| key == "q" || key == "?");
+    let all = quit.into_iter().chain(changes).chain(rest);
+    Line::from_iter(all.flat_map(|(key, help)| {
+        let help = Span::raw(format!(" {}  ", word(help)));
+        [Span::styled(key, theme.title), help]
+    }))
+}
+
+/// Everything but the banner, which says why.
+fn grey(buffer: &mut Buffer, area: Rect, banner: Option<u16>, theme: &Theme) {
+    for y in (area.y..area.bottom()).filter(|y| Some(*y) != banner) {
+        buffer.set_style(Rect { y, height: 1, ..area }, theme.stale);
+    }
+}

@@ -1,0 +1,100 @@
+//! Which key does what: one table, for what is done and for what help shows. Keys that change something are in [`orders`](super::orders).
+
+use ratatui::crossterm::event::KeyCode;
+
+use super::rows::Tab;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    NextTab,
+    PreviousTab,
+    Tab(Tab),
+    Filter,
+    Sort,
+    Reverse,
+    Freeze,
+    Why,
+    Output,
+    Longer,
+    Shorter,
+    Help,
+    /// Out of what was opened last, at the end out of all.
+    Leave,
+    Quit,
+}
+
+#[derive(Debug)]
+pub struct Binding {
+    pub keys: &'static [KeyCode],
+    /// The keys as help shows them, and what they do.
+    pub shown: &'static str,
+    pub help: &'static str,
+    pub command: Command,
+}
+
+const fn binding(
+    keys: &'static [KeyCode],
+    shown: &'static str,
+    help: &'static str,
+    command: Command,
+) -> Binding {
+    Binding { keys, shown, help, command }
+}
+
+use KeyCode::Char;
+
+/// In the order in which they are shown.
+pub const BINDINGS: &[Binding] = &[
+    binding(&[Char('q')], "q", "quit", Command::Quit),
+    binding(&[Char('?')], "?", "help", Command::Help),
+    binding(&[KeyCode::Enter], "Enter", "why: where the key is", Command::Why),
+    binding(&[Char('o')], "o", "output: what the job wrote", Command::Output),
+    binding(&[Char('/')], "/", "filter: rows that have a text", Command::Filter),
+    binding(&[Char('s')], "s", "sort: by the next column", Command::Sort),
+    binding(&[Char('r')], "r", "reverse: the order", Command::Reverse),
+    binding(&[Char(' ')], "Space", "freeze: or go on", Command::Freeze),
+    binding(&[KeyCode::Tab, KeyCode::Right], "Tab Right", "next list", Command::NextTab),
+    binding(&[KeyCode::BackTab, KeyCode::Left], "Left", "previous list", Command::PreviousTab),
+    binding(&[Char('1')], "1", "fetchers", Command::Tab(Tab::Fetchers)),
+    binding(&[Char('2')], "2", "in flight", Command::Tab(Tab::InFlight)),
+    binding(&[Char('3')], "3", "next", Command::Tab(Tab::Next)),
+    binding(&[Char('4')], "4", "ended", Command::Tab(Tab::Ended)),
+    binding(&[KeyCode::Up, Char('k')], "Up k", "up", Command::Up),
+    binding(&[KeyCode::Down, Char('j')], "Down j", "down", Command::Down),
+    binding(&[KeyCode::PageUp], "PgUp", "a page up", Command::PageUp),
+    binding(&[KeyCode::PageDown], "PgDn", "a page down", Command::PageDown),
+    binding(&[KeyCode::Home], "Home", "to the first row", Command::First),
+    binding(&[KeyCode::End], "End", "to the last row", Command::Last),
+    binding(&[Char('+')], "+", "look more seldom", Command::Longer),
+    binding(&[Char('-')], "-", "look more often", Command::Shorter),
+    binding(&[KeyCode::Esc], "Esc", "back", Command::Leave),
+];
+
+pub fn command(key: KeyCode) -> Option<Command> {
+    let found = BINDINGS.iter().find(|binding| binding.keys.contains(&key));
+    found.map(|binding| binding.command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::super::orders::CHANGES;
+    use super::*;
+
+    /// No key does two things.
+    #[test]
+    fn each_key_does_one_thing() {
+        let changes = CHANGES.iter().map(|change| Char(change.key));
+        let keys: Vec<KeyCode> =
+            BINDINGS.iter().flat_map(|binding| binding.keys).copied().chain(changes).collect();
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "{keys:?}");
+        assert_eq!(command(Char('j')), Some(Command::Down));
+    }
+}

@@ -1,0 +1,48 @@
+//! `shiftboss top`: the queue on a terminal, as it is now. It reads the database as `status` does, and asks the daemon on its
+//! socket for what only the daemon knows.
+//!
+//! A plain core, [`state`] (what an event changes) and [`draw`] (what a state looks like), knows no terminal and no queue, but
+//! a [`picture`] of it. [`screen`] is the terminal; [`look`] asks the queue, on a thread of its own, so that no slow answer holds up
+//! a key; [`live`] brings the three together. [`rows`] makes the lists' rows, [`listing`] filters and sorts them, [`keys`] says
+//! which key does what, [`orders`] what may be changed, [`plain`] is one frame as text. Called by [`commands`](crate::commands).
+
+mod commits;
+mod draw;
+mod keys;
+mod listing;
+mod live;
+mod look;
+mod orders;
+mod picture;
+mod plain;
+mod rows;
+mod screen;
+mod state;
+#[cfg(test)]
+mod tests;
+mod theme;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use live::run;
+pub use plain::frame;
+
+pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
+pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug)]
+pub struct Settings {
+    pub target: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+    /// Between two looks.
+    pub interval: Duration,
+    /// One frame is enough, as text.
+    pub once: bool,
+    /// Nothing but ASCII is drawn, but for texts from outside.
+    pub ascii: bool,
+    /// There are no keys that change anything.
+    pub read_only: bool,
+    /// Where workers write what jobs say.
+    pub log_dir: Option<PathBuf>,
+}

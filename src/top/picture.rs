@@ -1,0 +1,92 @@
+//! What was found at one time, and what is to be looked at: the plain data between who asks the queue ([`look`](super::look)) and
+//! what shows it. Pure.
+
+use shiftboss_actors::live::{DaemonMetrics, Live};
+use shiftboss_actors::store::answers::{
+    DaemonState, DaemonStatus, HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats,
+};
+use shiftboss_protocol::model::UnixSeconds;
+
+use super::commits::Commits;
+use super::rows::Tab;
+use crate::live::Unknown;
+use crate::lock::LockState;
+use crate::target::Target;
+
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    pub tabs: Vec<Tab>,
+    pub detail: Option<Detail>,
+}
+
+/// What one row leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Detail {
+    Why(String),
+    Fetcher(String),
+    Output(Attempt),
+}
+
+/// A job that may have written something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    pub key: String,
+    pub started: UnixSeconds,
+    /// `None`: it has no number.
+    pub number: Option<i64>,
+}
+
+/// What was found, at one time.
+#[derive(Debug)]
+pub struct Picture {
+    pub at: UnixSeconds,
+    pub target: Target,
+    pub queue: QueueStatus,
+    /// `Ok(None)`: no daemon runs here.
+    pub live: Result<Option<Live>, Unknown>,
+    /// `None`: it was not to be had.
+    pub metrics: Option<DaemonMetrics>,
+    pub commits: Option<Commits>,
+    pub minutes: Vec<MinuteJobs>,
+    pub lists: Lists,
+    /// Lines of what a row leads to, with what it is.
+    pub detail: Option<(Detail, Vec<String>)>,
+}
+
+/// What only some tabs show; what was not asked for is missing.
+#[derive(Debug, Default)]
+pub struct Lists {
+    pub last_day: Option<Stats>,
+    pub next: Option<Queue>,
+    pub ended: Option<Log>,
+    pub held: Option<HeldKeys>,
+}
+
+impl Lists {
+    /// Takes over what is missing.
+    pub fn complete_from(&mut self, other: Self) {
+        let Self { last_day, next, ended, held } = other;
+        self.last_day = self.last_day.take().or(last_day);
+        self.next = self.next.take().or(next);
+        self.ended = self.ended.take().or(ended);
+        self.held = self.held.take().or(held);
+    }
+}
+
+impl Picture {
+    /// A daemon runs, as far as that is known.
+    pub fn has_daemon(&self) -> bool {
+        match &self.target.daemon {
+            LockState::By(_) => true,
+            LockState::Free if self.queue.daemons.is_empty() => false,
+            LockState::Unknown(_) if self.queue.daemons.is_empty() => true,
+            // On a server others may run.
+            _ => self.queue.daemons.iter().any(runs),
+        }
+    }
+}
+
+pub fn runs(daemon: &DaemonStatus) -> bool {
+    matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
+}

@@ -1,0 +1,90 @@
+//! One frame as text, for a pipe, a file or a mail: the head, and all four lists below each other.
+
+use std::env;
+
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::terminal;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use super::Settings;
+use super::draw::table::{Rows, draw_rows};
+use super::draw::{head, put};
+use super::look::Looker;
+use super::picture::{Picture, View};
+use super::rows::{Row, Tab, rows};
+use super::theme::Theme;
+use crate::exit::Failure;
+
+/// Rows of each list; the rest is counted.
+const ROWS_MAX: usize = 20;
+/// Columns where nothing tells how many there are, and at the least and the most.
+const WIDTH: u16 = 80;
+const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
+
+/// What is to be printed.
+pub fn frame(settings: &Settings) -> Result<String, Failure> {
+    let Settings { target, config, ascii, .. } = settings;
+    let mut looker = Looker::new(target.clone(), config.clone(), None);
+    let picture = looker.look(&View { tabs: Tab::ALL.to_vec(), detail: None })?;
+    Ok(text(&picture, width(), &Theme::new(false, *ascii)))
+}
+
+/// As wide as `COLUMNS` says, else as the terminal is.
+fn width() -> u16 {
+    let said = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let width = said.or_else(|| terminal::size().ok().map(|(width, _)| width));
+    width.filter(|width| WIDTHS.contains(width)).unwrap_or(WIDTH)
+}
+
+/// A frame that stands alone.
+pub fn text(picture: &Picture, width: u16, theme: &Theme) -> String {
+    let head = head::lines(picture, None, theme, width).all();
+    let mut out = drawn(width, head.len(), |buffer, area| {
+        for (line, y) in head.iter().zip(0..) {
+            put(buffer, area, y, line);
+        }
+    });
+    for tab in Tab::ALL {
+        let rows = rows(tab, picture).unwrap_or_default();
+        out += &format!("\n{}\n{}", tab.name(), list(tab, &rows, width, theme));
+    }
+    out
+}
+
+fn list(tab: Tab, rows: &[Row], width: u16, theme: &Theme) -> String {
+    if rows.is_empty() {
+        return tab.none().to_owned() + "\n";
+    }
+    let shown = &rows[..rows.len().min(ROWS_MAX)];
+    let text = drawn(width, shown.len() + 1, |buffer, area| {
+        draw_rows(buffer, area, tab, Rows { all: shown, first: 0, listing: None }, theme);
+    });
+    match rows.len() - shown.len() {
+        0 => text,
+        more => format!("{text}... and {more} more\n"),
+    }
+}
+
+/// What is drawn, without styles.
+fn drawn(width: u16, height: usize, draw: impl FnOnce(&mut Buffer, Rect)) -> String {
+    let area = Rect::new(0, 0, width, u16::try_from(height).unwrap_or(u16::MAX));
+    let mut buffer = Buffer::empty(area);
+    draw(&mut buffer, area);
+    as_text(&buffer)
+}
+
+/// Lines without what is blank at their ends. Behind a character of two columns there is one that is not drawn.
+pub fn as_text(buffer: &Buffer) -> String {
+    let line = |y| {
+        let mut line = String::new();
+        let mut x = buffer.area.x;
+        while x < buffer.area.right() {
+            let symbol = buffer[(x, y)].symbol();
+            line += symbol;
+            x += u16::try_from(symbol.width()).unwrap_or(1).max(1);
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    (buffer.area.y..buffer.area.bottom()).map(line).collect()
+}

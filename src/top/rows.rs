@@ -1,0 +1,355 @@
+//! The four lists: their columns, and their rows as far as a picture has them. Pure.
+//!
+//! Texts from outside are cut here, and what would steer a terminal is shown by its number.
+
+use std::collections::HashMap;
+
+use shiftboss_actors::store::answers::{Ended, FetcherStatus, Hold, Holding, Next, StatsGroup};
+
+use super::picture::{Attempt, Picture};
+use crate::lock::LockState;
+use crate::standing::fetchers::next_run;
+use crate::standing::held_for;
+use crate::stores::Pace;
+use crate::stores::outcome_words::in_words;
+use crate::text::{TEXT_WIDTH, cut, span, took};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tab {
+    Fetchers,
+    InFlight,
+    Next,
+    Ended,
+}
+
+impl Tab {
+    pub const ALL: [Self; 4] = [Self::Fetchers, Self::InFlight, Self::Next, Self::Ended];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fetchers => "Fetchers",
+            Self::InFlight => "In flight",
+            Self::Next => "Next",
+            Self::Ended => "Ended",
+        }
+    }
+
+    pub fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Fetchers => FETCHERS,
+            Self::InFlight => IN_FLIGHT,
+            Self::Next => NEXT,
+            Self::Ended => ENDED,
+        }
+    }
+
+    /// What stands in the place of rows where there are none.
+    pub fn none(self) -> &'static str {
+        match self {
+            Self::Fetchers => "No fetcher has a list.",
+            Self::InFlight => "Nothing is in flight.",
+            Self::Next => "Nothing is waiting.",
+            Self::Ended => "No attempt has ended.",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Column {
+    pub name: &'static str,
+    /// Where there is no room, those of the highest rank are left out first, and that of rank 0 never. One whose cells are all empty
+    /// has none.
+    pub rank: u8,
+    /// So narrow it may become; `None`: as wide as its cells.
+    pub shrinks_to: Option<u16>,
+    /// Its cells stand at its right end.
+    pub is_number: bool,
+}
+
+const fn column(name: &'static str, rank: u8) -> Column {
+    Column { name, rank, shrinks_to: None, is_number: false }
+}
+
+const fn number(name: &'static str, rank: u8) -> Column {
+    Column { is_number: true, ..column(name, rank) }
+}
+
+const fn text(name: &'static str, rank: u8, shrinks_to: u16) -> Column {
+    Column { shrinks_to: Some(shrinks_to), ..column(name, rank) }
+}
+
+const FETCHERS: &[Column] = &[
+    text("Fetcher", 0, 16),
+    number("run", 8),
+    column("state", 4),
+    number("lines", 3),
+    number("waiting", 1),
+    number("skipped", 6),
+    column("age", 5),
+    number("older runs", 9),
+    number("success 24h", 2),
+    column("cycle 24h", 3),
+    column("next run", 7),
+];
+const IN_FLIGHT: &[Column] = &[
+    text("Worker", 2, 8),
+    text("key", 0, 12),
+    number("attempt", 4),
+    column("age", 1),
+    column("lease", 3),
+    text("daemon", 5, 6),
+];
+const NEXT: &[Column] = &[
+    number("Place", 1),
+    text("key", 0, 12),
+    column("last run", 2),
+    text("fetcher", 3, 8),
+    column("expected", 4),
+    text("payload", 5, 10),
+];
+const ENDED: &[Column] = &[
+    text("Key", 0, 12),
+    column("outcome", 1),
+    column("took", 3),
+    text("worker", 4, 8),
+    column("ago", 2),
+    text("fetcher", 5, 8),
+    number("attempt", 6),
+];
+
+/// A row of a list.
+#[derive(Debug)]
+pub struct Row {
+    /// It is the same row as long as this is the same.
+    pub id: String,
+    /// What can be asked about, and changed.
+    pub key: Option<String>,
+    pub is_held: bool,
+    /// What may have written something.
+    pub attempt: Option<Attempt>,
+    pub cells: Vec<Cell>,
+}
+
+#[derive(Debug)]
+pub struct Cell {
+    pub text: String,
+    /// What it is sorted by, before its text.
+    pub value: Option<i64>,
+    pub tone: Tone,
+}
+
+/// How it is with what is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Cell {
+    /// A text from outside.
+    fn outside(text: &str) -> Self {
+        Self::word(cut(text, TEXT_WIDTH))
+    }
+
+    fn word(text: impl Into<String>) -> Self {
+        Self { text: text.into(), value: None, tone: Tone::Plain }
+    }
+
+    fn number(number: i64) -> Self {
+        Self { value: Some(number), ..Self::word(number.to_string()) }
+    }
+
+    /// A number that is better 0.
+    fn fault(number: i64) -> Self {
+        Self::number(number).with(if number > 0 { Tone::Warning } else { Tone::Plain })
+    }
+
+    fn optional(number: Option<i64>, text: impl FnOnce(i64) -> String) -> Self {
+        let shown = number.map_or("-".to_owned(), text);
+        Self { value: number, ..Self::word(shown) }
+    }
+
+    fn seconds(seconds: Option<i64>) -> Self {
+        Self::optional(seconds, span)
+    }
+
+    fn with(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+}
+
+/// A tab's rows, in the order of the queue; `None`: they were not asked for.
+pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
+    let held: HashMap<&str, &Hold> = picture
+        .lists
+        .held
+        .iter()
+        .flat_map(|held| &held.keys)
+        .map(|held| (&*held.key, &held.hold))
+        .collect();
+    Some(match tab {
+        Tab::Fetchers => {
+            let groups = &picture.lists.last_day.as_ref()?.groups;
+            let fetchers = picture.queue.fetchers.iter();
+            fetchers.map(|list| fetcher(list, groups, picture)).collect()
+        }
+        Tab::InFlight => {
+            let holders = picture.queue.holders.iter();
+            holders.map(|job| in_flight(job, &held, picture)).collect()
+        }
+        Tab::Next => {
+            let next = picture.lists.next.as_ref()?.keys.iter().enumerate();
+            let next = next.map(|(before, next)| waiting(before, next, picture));
+            next.chain(held_ones(picture)).collect()
+        }
+        Tab::Ended => {
+            let ended = picture.lists.ended.as_ref()?.attempts.iter();
+            ended.map(|attempt| self::ended(attempt, &held, picture.at)).collect()
+        }
+    })
+}
+
+fn fetcher(list: &FetcherStatus, groups: &[StatsGroup], picture: &Picture) -> Row {
+    let group = groups.iter().find(|group| group.fetcher.as_deref() == Some(&*list.name));
+    let group = group.cloned().unwrap_or_default();
+    let share = (group.jobs > 0).then(|| group.success.saturating_mul(100) / group.jobs);
+    let tone = match share {
+        Some(..50) => Tone::Bad,
+        Some(50..90) => Tone::Warning,
+        _ => Tone::Plain,
+    };
+    let managed = picture.queue.managed_fetchers.iter().find(|it| *it.name == *list.name);
+    let next = managed.map_or("-".to_owned(), |record| next_run(record.next_run, picture.at));
+    let is_complete = list.complete;
+    Row {
+        id: list.name.clone(),
+        key: None,
+        is_held: false,
+        attempt: None,
+        cells: vec![
+            Cell::outside(&list.name),
+            Cell::number(list.run),
+            Cell::word(if is_complete { "complete" } else { "growing" }),
+            Cell::number(list.lines),
+            Cell::number(list.pending),
+            Cell::fault(list.skipped),
+            Cell::seconds(list.age_seconds),
+            Cell::number(list.older_runs),
+            Cell::optional(share, |share| format!("{share} %")).with(tone),
+            Cell::seconds(group.cycle_seconds),
+            Cell { value: managed.and_then(|record| record.next_run), ..Cell::word(next) },
+        ],
+    }
+}
+
+/// The row of a key, its cells yet to come.
+fn of_key(id: String, key: &str, held: &HashMap<&str, &Hold>) -> Row {
+    let is_held = held.contains_key(key);
+    Row { id, key: Some(key.to_owned()), is_held, attempt: None, cells: Vec::new() }
+}
+
+fn key_cell(key: &str, is_held: bool) -> Cell {
+    let cell = Cell::outside(key);
+    if !is_held {
+        return cell;
+    }
+    Cell { text: cell.text + " (held)", ..cell }.with(Tone::Warning)
+}
+
+fn in_flight(job: &Holding, held: &HashMap<&str, &Hold>, picture: &Picture) -> Row {
+    let row = of_key(job.key.clone(), &job.key, held);
+    let daemon = job.daemon.as_deref();
+    Row {
+        attempt: Some(Attempt { key: job.key.clone(), started: job.since, number: job.attempt }),
+        cells: vec![
+            job.worker.as_deref().map_or(Cell::word("(classic)"), Cell::outside),
+            key_cell(&job.key, row.is_held),
+            Cell::optional(job.attempt, |attempt| attempt.to_string()),
+            Cell::seconds(Some(picture.at.saturating_sub(job.since))),
+            Cell::seconds(job.lease_seconds.or(picture.queue.lease_seconds)),
+            daemon.map_or(Cell::word(""), Cell::outside),
+        ],
+        ..row
+    }
+}
+
+fn waiting(before: usize, next: &Next, picture: &Picture) -> Row {
+    let ago = next.last_started.map(|started| picture.at.saturating_sub(started));
+    let last = ago.map_or("never".to_owned(), |seconds| format!("{} ago", span(seconds)));
+    let last = if next.again { last + ", lost" } else { last };
+    let last = if next.bumped { last + ", bumped" } else { last };
+    let place = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1);
+    Row {
+        cells: vec![
+            Cell::number(place),
+            Cell::outside(&next.key),
+            Cell { value: next.last_started, ..Cell::word(last) },
+            Cell::outside(&next.fetcher),
+            expected(before, picture),
+            Cell::outside(&next.payload),
+        ],
+        ..of_key(next.key.clone(), &next.key, &HashMap::new())
+    }
+}
+
+/// When the turn behind so many others comes.
+fn expected(before: usize, picture: &Picture) -> Cell {
+    let queue = &picture.queue;
+    if queue.paused || picture.target.daemon == LockState::Free {
+        return Cell::word("-");
+    }
+    let an_hour = queue.done_last_hour.iter().map(|done| done.jobs).sum();
+    match Pace::new(an_hour, queue.done_since, picture.at).expected_in(before) {
+        Some(seconds) => {
+            Cell { value: Some(seconds), ..Cell::word(format!("in {}", span(seconds))) }
+        }
+        None => Cell::word(if before == 0 { "next" } else { "-" }),
+    }
+}
+
+/// Keys that are held have no place; they stand behind those that have one.
+fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
+    let held = picture.lists.held.iter().flat_map(|held| &held.keys);
+    held.map(|held| Row {
+        id: held.key.clone(),
+        key: Some(held.key.clone()),
+        is_held: true,
+        attempt: None,
+        cells: vec![
+            Cell { value: Some(i64::MAX), ..Cell::word("held") }.with(Tone::Warning),
+            Cell::outside(&held.key),
+            Cell::word("-"),
+            Cell::word("-"),
+            Cell::word(held_for(&held.hold, picture.at)),
+            Cell::outside(&format!("held by {}: {}", held.hold.by, held.hold.reason)),
+        ],
+    })
+}
+
+fn ended(ended: &Ended, held: &HashMap<&str, &Hold>, now: i64) -> Row {
+    let tone = match &*ended.outcome {
+        "success" => Tone::Good,
+        "failure" | "timeout" => Tone::Bad,
+        _ => Tone::Warning,
+    };
+    let name = |name: &Option<String>| name.as_deref().map_or(Cell::word("-"), Cell::outside);
+    let row = of_key(ended.ended.to_string(), &ended.key, held);
+    let (key, number) = (ended.key.clone(), Some(ended.attempt));
+    let ms = ended.took_ms.unwrap_or(ended.duration_seconds.saturating_mul(1_000));
+    let took = took(ended.took_ms, ended.duration_seconds);
+    Row {
+        attempt: Some(Attempt { key, started: ended.started, number }),
+        cells: vec![
+            key_cell(&ended.key, row.is_held),
+            Cell::word(in_words(&ended.outcome, ended.exit_code)).with(tone),
+            Cell { value: Some(ms), ..Cell::word(took) },
+            name(&ended.worker),
+            Cell::seconds(Some(now.saturating_sub(ended.finished))),
+            name(&ended.fetcher),
+            Cell::number(ended.attempt),
+        ],
+        ..row
+    }
+}

@@ -1,0 +1,193 @@
+//! A picture of a queue that has something of everything, and what draws it.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
+use shiftboss_actors::metrics::Counted;
+use shiftboss_actors::store::answers::{
+    Ended, FetcherStatus, HeldKey, HeldKeys, Hold, Holding, Log, MinuteJobs, Next, Queue,
+    QueueStatus, Rows, Stats, StatsGroup, Waiting,
+};
+use shiftboss_actors::store::{FetcherRecord, Grouping};
+
+use crate::lock::LockState;
+use crate::stores::Database;
+use crate::target::Target;
+use crate::top::commits::Commits;
+use crate::top::draw::draw;
+use crate::top::picture::{Lists, Picture};
+use crate::top::plain::as_text;
+use crate::top::state::{Abilities, State};
+use crate::top::theme::Theme;
+
+pub const NOW: i64 = 1_795_690_518;
+/// Moves the cursor, turns a line around, and hides.
+pub const EVIL: &str = "evil\u{1b}[2J\u{202e}\u{200b}";
+
+pub fn live() -> Live {
+    let health = Health { in_flight: 3, draining: false, outage: None };
+    Live { health, workers: Vec::new(), spool: None, broker: None }
+}
+
+pub fn picture() -> Picture {
+    let daemon = Daemon {
+        pid: 31_706,
+        database: "/var/lib/shiftboss/state.db".into(),
+        input_dir: "/srv/in".into(),
+        socket: "/run/shiftboss/worker.sock".into(),
+        started: NOW.unsigned_abs() - 7_500,
+    };
+    let counted = Counted { connections: 6, ..Counted::default() };
+    Picture {
+        at: NOW,
+        target: Target {
+            database: Database::File("/var/lib/shiftboss/state.db".into()),
+            daemon: LockState::By(daemon),
+        },
+        queue: queue(),
+        live: Ok(Some(live())),
+        metrics: Some(DaemonMetrics { version: String::new(), started: 1, usage: None, counted }),
+        commits: Some(Commits { p50: 0.000_61, p99: 0.012_4 }),
+        minutes: (0..60)
+            .map(|back| MinuteJobs { since: (NOW / 60 - back) * 60, jobs: (back * 7) % 23 })
+            .collect(),
+        lists: lists(),
+        detail: None,
+    }
+}
+
+/// A queue in which nothing ever was.
+pub fn empty() -> Picture {
+    let lists = Lists {
+        last_day: Some(Stats {
+            since: 0,
+            by: Grouping::Fetcher,
+            groups: Vec::new(),
+            truncated: false,
+        }),
+        next: Some(Queue { paused: false, keys: Vec::new(), truncated: false }),
+        ended: Some(Log { attempts: Vec::new(), looked_to: None }),
+        held: None,
+    };
+    let queue = QueueStatus::default();
+    Picture { queue, metrics: None, commits: None, minutes: Vec::new(), lists, ..picture() }
+}
+
+fn queue() -> QueueStatus {
+    let fetcher = |name: &str, lines, pending, skipped, complete| FetcherStatus {
+        name: name.to_owned(),
+        run: 1_795_686_818,
+        complete,
+        lines,
+        pending,
+        skipped,
+        older_runs: 0,
+        dead_letters: 0,
+        age_seconds: Some(3_700),
+    };
+    let holding = |worker: Option<&str>, key: &str, attempt, age| Holding {
+        worker: worker.map(str::to_owned),
+        key: key.to_owned(),
+        attempt: Some(attempt),
+        since: NOW - age,
+        lease_seconds: worker.map(|_| 60),
+        daemon: None,
+    };
+    QueueStatus {
+        schema_version: 13,
+        durability: Some("power".to_owned()),
+        policy: Some("fair".to_owned()),
+        lease_seconds: Some(43_200),
+        rows: Rows { pending: 24_792, dispatched: 1_714, in_flight: 3, leased: 2, redelivered: 0 },
+        dead_letters: 2,
+        held: 1,
+        holders: vec![
+            holding(Some("builder-1"), "python3.12-foo", 4_711, 3_700),
+            holding(Some("builder-2"), EVIL, 4_713, 15),
+            holding(None, "zlib", 4_712, 2),
+        ],
+        fetchers: vec![
+            fetcher("links", 1_200, 1_142, 1, true),
+            fetcher(EVIL, 25_306, 23_650, 0, false),
+        ],
+        managed_fetchers: vec![FetcherRecord {
+            name: "links".into(),
+            state: "idle".to_owned(),
+            run_started: None,
+            last_run: None,
+            next_run: Some(NOW + 3_600),
+        }],
+        longest_wait: Some(Waiting {
+            key: "pkg-20970".to_owned(),
+            last_started: Some(NOW - 800_000),
+        }),
+        done_last_hour: vec![shiftboss_actors::store::answers::Done { exit_code: 0, jobs: 660 }],
+        done_since: Some(NOW - 3_600),
+        ..QueueStatus::default()
+    }
+}
+
+fn lists() -> Lists {
+    let group = |fetcher: &str, jobs, success| StatsGroup {
+        fetcher: Some(fetcher.to_owned()),
+        jobs,
+        success,
+        cycle_seconds: Some(90_000),
+        ..StatsGroup::default()
+    };
+    let next = |at: i64| Next {
+        key: format!("pkg-{at:05}"),
+        fetcher: "links".to_owned(),
+        run: 1,
+        last_started: (at > 2).then_some(NOW - 800_000 + at * 60),
+        again: at == 4,
+        bumped: false,
+        payload: format!("1.0 1.1 https://example.org/package/{at}"),
+    };
+    let ended = |number: i64| Ended {
+        ended: number,
+        attempt: 4_700 + number,
+        key: format!("pkg-{number:05}"),
+        fetcher: Some("links".to_owned()),
+        run: 1,
+        worker: (number % 3 > 0).then(|| "builder-1".to_owned()),
+        started: NOW - 100,
+        finished: NOW - 1_000 + number * 20,
+        duration_seconds: 1,
+        took_ms: Some(1_045 * number),
+        outcome: ["success", "failure", "expired"][number.unsigned_abs() as usize % 3].to_owned(),
+        exit_code: (number % 3 < 2).then_some(139),
+        output: None,
+    };
+    let reason = "upstream is down".to_owned();
+    let hold = Hold { since: NOW - 60, until: None, reason, by: "ann".to_owned() };
+    Lists {
+        last_day: Some(Stats {
+            since: 0,
+            by: Grouping::Fetcher,
+            groups: vec![group(EVIL, 100, 99), group("links", 120, 50)],
+            truncated: false,
+        }),
+        next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
+        ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
+        held: Some(HeldKeys {
+            keys: vec![HeldKey { key: "zlib".to_owned(), hold }],
+            truncated: false,
+        }),
+    }
+}
+
+pub fn state(picture: Picture) -> State {
+    let abilities = Abilities { may_change: true, has_outputs: true };
+    State::new(picture, Duration::from_secs(2), abilities)
+}
+
+/// A frame of that size, as text; the state is told of its extent.
+pub fn frame(state: &mut State, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let theme = Theme::new(false, false);
+    terminal.draw(|frame| state.extent = draw(frame, state, &theme)).unwrap();
+    as_text(terminal.backend().buffer())
+}

@@ -1,0 +1,379 @@
+//! What keys and pictures change in a state, and what is seen of it.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, PageDown};
+use ratatui::style::{Color, Modifier};
+use shiftboss_actors::live::Outage;
+
+use super::fixture::{EVIL, NOW, empty, frame, picture, state};
+use crate::live::Unknown;
+use crate::lock::LockState;
+use crate::top::draw::draw;
+use crate::top::keys::BINDINGS;
+use crate::top::orders::CHANGES;
+use crate::top::picture::{Detail, Picture};
+use crate::top::plain::text;
+use crate::top::rows::Tab;
+use crate::top::state::{Abilities, Effect, Event, State};
+use crate::top::theme::Theme;
+
+fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {
+    let mut effect = None;
+    for key in keys {
+        effect = state.update(Event::Key(*key));
+    }
+    effect
+}
+
+fn type_in(state: &mut State, text: &str) -> Option<Effect> {
+    press(state, &text.chars().map(Char).collect::<Vec<_>>())
+}
+
+fn see(state: &mut State, picture: Picture) {
+    state.update(Event::Looked(Ok(Box::new(picture))));
+}
+
+fn selected(state: &State) -> &str {
+    state.selected().and_then(|row| row.key.as_deref()).unwrap()
+}
+
+/// Keys that wait, as the third list shows them.
+fn waiting(state: &State) -> Vec<&str> {
+    let rows = state.rows.as_deref().unwrap();
+    rows.iter().map(|row| row.key.as_deref().unwrap()).collect()
+}
+
+fn without_first(mut picture: Picture, count: usize) -> Picture {
+    picture.lists.next.as_mut().unwrap().keys.drain(..count);
+    picture
+}
+
+/// The daemon of a picture is gone.
+fn stopped(mut picture: Picture) -> Picture {
+    (picture.target.daemon, picture.live) = (LockState::Free, Ok(None));
+    picture
+}
+
+/// It goes with its key; when that is gone, the line stays.
+#[test]
+fn the_selection_follows_its_key() {
+    let mut state = state(picture());
+    press(&mut state, &[Char('3'), Down, Down, Down, Down, Down]);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 5));
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 2));
+    type_in(&mut state, "r");
+    assert_eq!(selected(&state), "pkg-00005");
+    type_in(&mut state, "r");
+    see(&mut state, without_first(picture(), 6));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00008", 2));
+    // Each list has its own.
+    type_in(&mut state, "23");
+    assert_eq!(selected(&state), "pkg-00008");
+    // Who acted on one goes on from its place, and sorting begins at the top.
+    type_in(&mut state, "By");
+    see(&mut state, without_first(picture(), 8));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00010", 2));
+    type_in(&mut state, "js");
+    assert_eq!(state.listing().at, 0);
+}
+
+/// The first line is selected until somebody moves, whichever row it is.
+#[test]
+fn the_top_is_stayed_at() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 0));
+}
+
+/// Up and down stop at the ends; a page is what was drawn.
+#[test]
+fn keys_move_the_selection() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    frame(&mut state, 80, 24);
+    for (keys, at) in [
+        (vec![Char('k')], 0),
+        (vec![Char('j'), Char('j'), KeyCode::Up], 1),
+        (vec![PageDown], 17),
+        (vec![End], 40),
+        (vec![Down], 40),
+        (vec![KeyCode::PageUp], 24),
+        (vec![KeyCode::Home], 0),
+    ] {
+        press(&mut state, &keys);
+        assert_eq!(state.listing().at, at, "{keys:?}");
+    }
+    for (key, tab) in [
+        (KeyCode::Tab, Tab::Ended),
+        (KeyCode::Right, Tab::Fetchers),
+        (KeyCode::BackTab, Tab::Ended),
+        (KeyCode::Left, Tab::Next),
+    ] {
+        assert!(matches!(press(&mut state, &[key]), Some(Effect::Look)));
+        assert_eq!(state.tab, tab);
+    }
+}
+
+/// Rows that have the text; what is typed meanwhile is no command, and Esc takes it away.
+#[test]
+fn a_filter_leaves_rows_out() {
+    let mut state = state(picture());
+    assert!(type_in(&mut state, "3/PKG-0003q").is_none());
+    assert!(frame(&mut state, 80, 24).contains("No row has that text."));
+    press(&mut state, &[KeyCode::Backspace, Enter]);
+    assert_eq!(waiting(&state).len(), 10);
+    assert!(frame(&mut state, 80, 24).contains("filter: PKG-0003  1 of 10"));
+    press(&mut state, &[Esc]);
+    assert_eq!(waiting(&state).len(), 41);
+    type_in(&mut state, "/\u{1b}[2J");
+    assert!(frame(&mut state, 80, 24).contains("Filter: \\u{1b}[2J"));
+    press(&mut state, &[Esc]);
+    assert_eq!(waiting(&state).len(), 41);
+}
+
+/// By numbers where there are some, by text else; behind the last column in the queue's order again.
+#[test]
+fn lists_are_sorted() {
+    let mut state = state(picture());
+    type_in(&mut state, "4");
+    let first = |state: &mut State, keys: &str| {
+        type_in(state, keys);
+        press(state, &[KeyCode::Home]);
+        selected(state).to_owned()
+    };
+    assert_eq!(first(&mut state, ""), "pkg-00029");
+    assert_eq!(first(&mut state, "s"), "pkg-00000");
+    assert!(frame(&mut state, 80, 24).contains("Key▲"));
+    assert_eq!(first(&mut state, "ss"), "pkg-00000", "by how long it took");
+    assert_eq!(first(&mut state, "r"), "pkg-00029");
+    assert!(frame(&mut state, 80, 24).contains("took▼"));
+    assert_eq!(first(&mut state, "rsssss"), "pkg-00029", "in the queue's order");
+}
+
+/// A frozen frame stays, but what it never had comes to it.
+#[test]
+fn space_freezes() {
+    let mut state = state(picture());
+    type_in(&mut state, "3 ");
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!(waiting(&state)[0], "pkg-00000");
+    assert!(frame(&mut state, 80, 24).lines().next().unwrap().ends_with("FROZEN 10:55:18Z"));
+    state.picture.lists.ended = None;
+    type_in(&mut state, "4");
+    assert!(frame(&mut state, 80, 24).contains("Asking the queue ..."));
+    see(&mut state, picture());
+    assert_eq!(selected(&state), "pkg-00029");
+    type_in(&mut state, " 3");
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!(waiting(&state)[0], "pkg-00003");
+}
+
+/// What changes something is asked about, and done after `y` alone.
+#[test]
+fn orders_are_confirmed() {
+    let mut state = state(picture());
+    type_in(&mut state, "P");
+    assert!(frame(&mut state, 80, 24).contains("Pause: hand nothing out? y/N"));
+    assert!(type_in(&mut state, "n").is_none());
+    assert!(frame(&mut state, 80, 24).contains("Not done."));
+    for (keys, question) in [
+        ("3R", "Retry pkg-00000? y/N"),
+        ("3B", "Bump pkg-00000? y/N"),
+        ("3H", "Hold pkg-00000? y/N"),
+        ("2jjH", "Unhold zlib? y/N"),
+    ] {
+        type_in(&mut state, keys);
+        assert!(frame(&mut state, 80, 24).contains(question), "{keys}");
+        assert!(matches!(type_in(&mut state, "y"), Some(Effect::Tell(_))), "{keys}");
+    }
+    state.update(Event::Told(format!("Not done: {EVIL}")));
+    assert!(frame(&mut state, 80, 24).contains("Not done: evil\\u{1b}[2J"));
+    type_in(&mut state, "1R");
+    assert!(frame(&mut state, 80, 24).contains("Select a key first."));
+}
+
+/// Who may change nothing has no keys for it, and is shown none.
+#[test]
+fn orders_are_for_operators() {
+    let abilities = Abilities { may_change: false, has_outputs: true };
+    let read_only = State::new(picture(), Duration::from_secs(2), abilities);
+    let withheld = || Err(Unknown::Withheld("for others".to_owned()));
+    let stranger = state(Picture { live: withheld(), ..picture() });
+    for mut state in [read_only, stranger, state(stopped(picture()))] {
+        for change in CHANGES {
+            type_in(&mut state, &change.key.to_string());
+            assert!(!frame(&mut state, 200, 60).contains("y/N"), "{}", change.key);
+        }
+        assert!(!frame(&mut state, 200, 60).contains("pause"));
+        type_in(&mut state, "?");
+        assert!(!frame(&mut state, 200, 60).contains("pause"));
+    }
+}
+
+/// The last values stay, greyed, under a line that says why; then all is as it was.
+#[test]
+fn what_is_out_of_date_is_grey() {
+    let mut state = state(picture());
+    see(&mut state, Picture { at: NOW + 60, ..stopped(picture()) });
+    let shown = frame(&mut state, 80, 24);
+    assert!(shown.contains("STOPPED: no daemon runs, last seen at 10:55:18Z"), "{shown}");
+    assert!(shown.contains("waiting 24792"), "{shown}");
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let is_grey = |state: &State, terminal: &mut Terminal<TestBackend>, y| {
+        let theme = Theme::new(true, false);
+        terminal.draw(|frame| _ = draw(frame, state, &theme)).unwrap();
+        let cell = &terminal.backend().buffer()[(0, y)];
+        cell.fg == Color::DarkGray && !cell.modifier.contains(Modifier::BOLD)
+    };
+    assert_eq!([0, 2, 3].map(|y| is_grey(&state, &mut terminal, y)), [true, false, true]);
+    see(&mut state, picture());
+    assert!(!is_grey(&state, &mut terminal, 3) && !frame(&mut state, 80, 24).contains("STOPPED"));
+    state.update(Event::Looked(Err("the database is locked".to_owned())));
+    let why = "NO ANSWER, values of 10:55:18Z: the database is locked";
+    assert!(frame(&mut state, 80, 24).contains(why));
+    assert!(is_grey(&state, &mut terminal, 3));
+}
+
+/// The worst comes first.
+#[test]
+fn banners_say_what_is_wrong() {
+    let mut picture = picture();
+    let mut expect = |change: fn(&mut Picture), banner: &str| {
+        change(&mut picture);
+        let shown = text(&picture, 80, &Theme::new(false, false));
+        assert_eq!(shown.lines().nth(2).unwrap(), banner);
+    };
+    expect(|it| it.queue.paused = true, "PAUSED: nothing is handed out until it is resumed");
+    expect(
+        |it| it.live.as_mut().unwrap().as_mut().unwrap().health.draining = true,
+        "DRAINING: nothing is handed out, and the daemon stops when no job is in flight",
+    );
+    expect(
+        |it| {
+            it.queue.directory_lost_since = Some(NOW - 90);
+            it.queue.directory_lost_reason = Some(EVIL.to_owned());
+        },
+        "INPUT LOST for 1m 30s: evil\\u{1b}[2J\\u{202e}\\u{200b}",
+    );
+    expect(
+        |it| {
+            let outage = Outage { since: NOW - 5, error: "the disk is full".to_owned() };
+            it.live.as_mut().unwrap().as_mut().unwrap().health.outage = Some(outage);
+        },
+        "NOTHING CAN BE WRITTEN for 5s: the disk is full",
+    );
+    expect(
+        |it| it.target.daemon = LockState::Free,
+        "STOPPED: no daemon runs; the database at 10:55:18Z",
+    );
+    expect(|it| it.queue.moved_to = Some("/other".to_owned()), "MOVED to /other");
+}
+
+/// Enter asks where the key is, `o` what its job wrote; both are read line by line, and left again.
+#[test]
+fn rows_lead_to_more() {
+    let mut state = state(picture());
+    type_in(&mut state, "4");
+    assert!(matches!(press(&mut state, &[Enter]), Some(Effect::Look)));
+    let detail = Detail::Why("pkg-00029".to_owned());
+    assert_eq!(state.view().detail, Some(detail.clone()));
+    assert!(frame(&mut state, 80, 24).contains("Asking ..."));
+    let lines: Vec<String> = (0..100).map(|number| format!("line {number}")).collect();
+    see(&mut state, Picture { detail: Some((detail, lines.clone())), ..picture() });
+    assert!(frame(&mut state, 80, 24).contains("line 0\n"));
+    press(&mut state, &[PageDown]);
+    let shown = frame(&mut state, 80, 24);
+    assert!(!shown.contains("line 16\n") && shown.contains("line 17\n"), "{shown}");
+    press(&mut state, &[Char('o')]);
+    assert!(matches!(state.view().detail, Some(Detail::Output(_))), "from there, too");
+    press(&mut state, &[Esc, Char('o')]);
+    let Some(Detail::Output(attempt)) = state.view().detail else { panic!("{:?}", state.view()) };
+    assert_eq!((&*attempt.key, attempt.number), ("pkg-00029", Some(4_729)));
+    see(&mut state, Picture { detail: Some((Detail::Output(attempt), lines)), ..picture() });
+    assert!(frame(&mut state, 80, 24).contains("line 99\n"), "from its end");
+    press(&mut state, &[KeyCode::Home]);
+    assert!(frame(&mut state, 80, 24).contains("line 0\n"));
+    assert!(type_in(&mut state, "q3o").is_none());
+    assert!(frame(&mut state, 80, 24).contains("Only what is in flight, or ended,"));
+    type_in(&mut state, "1");
+    press(&mut state, &[Enter]);
+    assert_eq!(state.view().detail, Some(Detail::Fetcher("links".to_owned())));
+}
+
+/// `+` and `-` go from step to step, and `q` ends it.
+#[test]
+fn intervals_and_the_end() {
+    let mut state = state(picture());
+    assert!(matches!(type_in(&mut state, "+"), Some(Effect::Look)));
+    assert_eq!(state.interval, Duration::from_secs(5));
+    type_in(&mut state, &"-".repeat(10));
+    assert_eq!(state.interval, Duration::from_millis(500));
+    type_in(&mut state, &"+".repeat(10));
+    assert_eq!(state.interval, Duration::from_secs(300));
+    assert!(matches!(state.update(Event::Stop), Some(Effect::Quit)));
+    assert!(press(&mut state, &[Esc]).is_none());
+    assert!(matches!(type_in(&mut state, "q"), Some(Effect::Quit)));
+}
+
+/// Each key is in the help.
+#[test]
+fn help_names_each_key() {
+    let mut state = state(picture());
+    type_in(&mut state, "?");
+    for (width, height) in [(200, 60), (80, 24)] {
+        let shown = frame(&mut state, width, height);
+        let changes = CHANGES.iter().map(|change| change.help);
+        for help in BINDINGS.iter().map(|binding| binding.help).chain(changes) {
+            assert!(shown.contains(help), "{help}: {shown}");
+        }
+    }
+}
+
+/// Whatever is pressed, at whatever size, of a full queue and of an empty one: it is drawn, and nothing steers the terminal.
+#[test]
+fn any_key_in_any_state() {
+    let all: Vec<KeyCode> = BINDINGS.iter().flat_map(|it| it.keys).copied().collect();
+    let changes = CHANGES.iter().map(|it| Char(it.key));
+    let keys: Vec<KeyCode> = all
+        .into_iter()
+        .chain(changes)
+        .chain([Char('\u{1b}'), KeyCode::F(1), KeyCode::Null])
+        .collect();
+    let pictures: [fn() -> Picture; 3] = [picture, empty, || stopped(picture())];
+    for (make, first) in pictures.iter().flat_map(|it| keys.iter().map(move |key| (it, *key))) {
+        let mut state = state(make());
+        for second in &keys {
+            press(&mut state, &[first, *second]);
+            if let Some(detail) = state.view().detail {
+                let lines = vec!["one".to_owned(); 50];
+                see(&mut state, Picture { detail: Some((detail, lines)), ..make() });
+            }
+            for (width, height) in [(3, 2), (40, 10)] {
+                let shown = frame(&mut state, width, height);
+                assert!(!shown.contains(|it: char| it.is_control() && it != '\n'), "{shown:?}");
+                assert!(!shown.contains(['\u{202e}', '\u{200b}']), "{shown:?}");
+            }
+        }
+    }
+}
+
+/// One frame as text: all lists, as wide as it is told, and nothing but ASCII where that is wanted.
+#[test]
+fn a_plain_frame() {
+    for width in [40, 80, 200] {
+        let shown = text(&picture(), width, &Theme::new(false, true));
+        assert!(shown.is_ascii(), "{shown}");
+        let lines = shown.lines().map(str::len);
+        assert!(lines.max().unwrap() <= usize::from(width), "{shown}");
+        for part in ["Fetchers", "In flight", "Next", "Ended", "... and 21 more"] {
+            assert!(shown.contains(&format!("\n{part}\n")), "{part}: {shown}");
+        }
+    }
+    let none = text(&empty(), 80, &Theme::new(false, false));
+    assert!(Tab::ALL.iter().all(|tab| none.contains(tab.none())), "{none}");
+}

@@ -1,0 +1,65 @@
+//! How things look: styles, with colours or without, and the characters that are drawn. Pure.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use super::rows::Tone;
+
+/// Drawn for 0, and then by height.
+pub type Levels = [&'static str; 9];
+const BLOCKS: Levels = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+/// By how dense they are.
+const ASCII: Levels = [" ", ".", ":", "-", "=", "+", "*", "#", "@"];
+
+#[derive(Debug, Clone, Copy)]
+pub struct Theme {
+    pub title: Style,
+    pub label: Style,
+    pub value: Style,
+    pub good: Style,
+    pub warning: Style,
+    pub bad: Style,
+    /// Over the whole width.
+    pub banner: Style,
+    pub header: Style,
+    pub selected: Style,
+    /// Of all that may be out of date.
+    pub stale: Style,
+    pub levels: Levels,
+    /// Behind the name of the column that is sorted by: ascending, descending.
+    pub arrows: [&'static str; 2],
+    pub separator: &'static str,
+}
+
+impl Theme {
+    pub fn new(has_colours: bool, is_ascii: bool) -> Self {
+        let plain = Style::new();
+        let (bold, dim) = (plain.add_modifier(Modifier::BOLD), plain.add_modifier(Modifier::DIM));
+        let reversed = plain.add_modifier(Modifier::REVERSED);
+        let coloured = |style: Style, colour| if has_colours { style.fg(colour) } else { style };
+        let stale = if has_colours { plain.fg(Color::DarkGray) } else { dim };
+        Self {
+            title: coloured(bold, Color::Cyan),
+            label: coloured(plain, Color::Cyan),
+            value: bold,
+            good: coloured(plain, Color::Green),
+            warning: coloured(plain, Color::Yellow),
+            bad: coloured(bold, Color::Red),
+            banner: coloured(reversed.add_modifier(Modifier::BOLD), Color::Yellow),
+            header: coloured(reversed, Color::Green),
+            selected: coloured(reversed, Color::Cyan),
+            stale: stale.remove_modifier(Modifier::BOLD),
+            levels: if is_ascii { ASCII } else { BLOCKS },
+            arrows: if is_ascii { ["^", "v"] } else { ["▲", "▼"] },
+            separator: if is_ascii { " | " } else { " · " },
+        }
+    }
+
+    pub fn tone(&self, tone: Tone) -> Style {
+        match tone {
+            Tone::Plain => Style::new(),
+            Tone::Good => self.good,
+            Tone::Warning => self.warning,
+            Tone::Bad => self.bad,
+        }
+    }
+}

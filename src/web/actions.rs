@@ -1,0 +1,203 @@
+//! What a page can change: requests to the daemon on its socket, as those of `shiftboss pause`, `resume`, `retry`, `bump`,
+//! `hold` and `unhold`.
+//!
+//! Only for who has the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
+//! status; what was done leads back to a page that shows it.
+
+use std::time::Duration;
+
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, LOCATION, ORIGIN};
+use actix_web::{HttpRequest, HttpResponse, web};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
+use tracing::info;
+
+use super::Page;
+use super::answers::turned_away;
+use super::hosts::Hosts;
+use super::queries::View;
+use crate::client::Session;
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockState;
+use crate::text::shown;
+
+/// How long the daemon may take.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// What a browser says of where a request comes from.
+const FETCH_SITE: &str = "sec-fetch-site";
+
+pub(super) fn routes(config: &mut web::ServiceConfig) {
+    config
+        .route("/actions/pause", web::post().to(pause))
+        .route("/actions/resume", web::post().to(resume))
+        .route("/actions/retry", web::post().to(retry))
+        .route("/actions/bump", web::post().to(bump))
+        .route("/actions/hold", web::post().to(hold))
+        .route("/actions/unhold", web::post().to(unhold));
+}
+
+async fn pause(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
+    act(&request, page, "PAUSE".to_owned(), "../").await
+}
+
+async fn resume(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
+    act(&request, page, "RESUME".to_owned(), "../").await
+}
+
+#[derive(Deserialize)]
+struct OfKey {
+    k: String,
+}
+
+async fn retry(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
+    act_on(&request, page, &of.k, |key| format!("RETRY {key}")).await
+}
+
+async fn bump(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
+    act_on(&request, page, &of.k, |key| format!("BUMP {key}")).await
+}
+
+#[derive(Deserialize)]
+struct HoldForm {
+    k: String,
+    /// Seconds; empty: until somebody ends it.
+    #[serde(default, rename = "for")]
+    time: String,
+    #[serde(default)]
+    reason: String,
+}
+
+async fn hold(
+    request: HttpRequest,
+    page: web::Data<Page>,
+    form: web::Form<HoldForm>,
+) -> HttpResponse {
+    let HoldForm { k, time, reason } = form.into_inner();
+    let is_time = time.is_empty() || time.parse().is_ok_and(|it: u32| it <= HOLD_SECONDS_MAX);
+    if !is_time {
+        return HttpResponse::BadRequest().body("for is a number of seconds, or empty\n");
+    }
+    if reason.len() > REASON_MAX_BYTES || reason.contains(char::is_control) {
+        return HttpResponse::BadRequest().body("a reason is a line of at most 1000 bytes\n");
+    }
+    let time = if time.is_empty() { "-" } else { &time };
+    act_on(&request, page, &k, |key| format!("HOLD {key} {time} {reason}").trim_end().to_owned())
+        .await
+}
+
+async fn unhold(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
+    act_on(&request, page, &of.k, |key| format!("UNHOLD {key}")).await
+}
+
+/// Has the daemon do something about a key, and leads to its page.
+async fn act_on(
+    request: &HttpRequest,
+    page: web::Data<Page>,
+    key: &str,
+    order: impl FnOnce(&Key) -> String,
+) -> HttpResponse {
+    let key = match Key::new(key) {
+        Ok(key) => key,
+        Err(error) => return HttpResponse::BadRequest().body(format!("this is no key: {error}\n")),
+    };
+    let back = format!("../key?k={}", utf8_percent_encode(key.as_str(), NON_ALPHANUMERIC));
+    act(request, page, order(&key), &back).await
+}
+
+/// Has the daemon do something, and leads to where it is seen.
+async fn act(
+    request: &HttpRequest,
+    page: web::Data<Page>,
+    order: String,
+    back: &str,
+) -> HttpResponse {
+    if !is_from_our_page(request.headers(), &page.hosts) {
+        return HttpResponse::Forbidden().body("this comes from another page than ours\n");
+    }
+    let by = match super::token::require(&page, request.headers().get(AUTHORIZATION)).await {
+        Ok(by) => by,
+        Err(refused) => return refused,
+    };
+    info!(by = shown(&by), "{} is asked for on the page.", shown(&order));
+    let shared = page.clone();
+    let by = one_word(&by);
+    let ask =
+        move || tell(&shared, &by, &order).map_err(|failure| (failure.code(), failure.to_string()));
+    match page.queries.answer(&View::default(), ask).await {
+        Ok(Ok(())) => {
+            // What was known is so no longer.
+            page.pages.forget();
+            HttpResponse::SeeOther().insert_header((LOCATION, back)).finish()
+        }
+        Ok(Err((ExitCode::BadData, why))) => {
+            HttpResponse::Conflict().body(format!("it was not done: {why}\n"))
+        }
+        Ok(Err((_, why))) => {
+            HttpResponse::ServiceUnavailable().body(format!("it was not done: {why}\n"))
+        }
+        Err(overloaded) => turned_away(overloaded),
+    }
+}
+
+/// As whom the daemon is to remember somebody: it takes one word.
+fn one_word(name: &str) -> String {
+    let is_fit = |it: char| !(it.is_control() || it.is_whitespace());
+    let mut word: String = name.chars().map(|it| if is_fit(it) { it } else { '_' }).collect();
+    word.truncate(word.floor_char_boundary(NAME_MAX_BYTES));
+    if word.is_empty() { "web".to_owned() } else { word }
+}
+
+fn tell(page: &Page, by: &str, order: &str) -> Result<(), Failure> {
+    match page.find()?.daemon {
+        LockState::By(daemon) => {
+            let request = format!("{order}\n");
+            Session::begin_as(&daemon.socket, by, "web", &request, PATIENCE)?.answer()?;
+            Ok(())
+        }
+        LockState::Free => Err(Failure::new(ExitCode::Unavailable, "no daemon runs")),
+        LockState::Unknown(why) => Err(Failure::new(ExitCode::Unavailable, why)),
+    }
+}
+
+/// Whether a page of ours sends it: the browser says so, or at least no other page's name. What is no browser says nothing, and
+/// nobody leads it.
+fn is_from_our_page(headers: &HeaderMap, hosts: &Hosts) -> bool {
+    if let Some(site) = headers.get(FETCH_SITE) {
+        return site == "same-origin";
+    }
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let name = origin.to_str().ok().and_then(|text| text.split_once("://"));
+    name.is_some_and(|(_, host)| {
+        hosts.has(host) || headers.get("host").is_some_and(|own| own == host)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    /// The browser's word counts; without it a foreign origin is refused.
+    #[test]
+    fn other_pages_are_refused() {
+        let hosts = Hosts::new(vec!["queue.example.org".to_owned()]);
+        let from = |said: &[(&'static str, &'static str)]| {
+            let value =
+                |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+            is_from_our_page(&said.iter().map(value).collect(), &hosts)
+        };
+        assert!(from(&[]) && from(&[("sec-fetch-site", "same-origin")]));
+        for site in ["cross-site", "same-site", "none", ""] {
+            assert!(!from(&[("sec-fetch-site", site), ("origin", "http://localhost")]), "{site}");
+        }
+        assert!(from(&[("origin", "https://queue.example.org")]));
+        assert!(from(&[("origin", "http://127.0.0.1:7390"), ("host", "127.0.0.1:7390")]));
+        assert!(from(&[("origin", "http://[fe80::1]:1"), ("host", "[fe80::1]:1")]));
+        for origin in ["null", "https://evil.example", "https://queue.example.org.evil", ""] {
+            assert!(!from(&[("origin", origin), ("host", "localhost")]), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The first page: how the queue stands, what ended in the last day, how long keys wait, the fetchers, what is in flight, what
+//! failed.
+
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse, web};
+use askama::Template;
+use shiftboss_actors::store::answers::{Holding, QueueStatus, StatsGroup, Waiting};
+use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, StatsOf};
+
+use super::asked::AMONG;
+use super::bars::{Ages, Ended, Unit};
+use super::fetchers::{Fetcher, listed};
+use super::parts::{Attempt, Frame, KeyLink, Moment, output, text};
+use super::{Sight, show};
+use crate::text::span;
+use crate::web::Page;
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// Fetchers that are listed; all are on a page of their own.
+const FETCHERS: usize = 20;
+/// Jobs in flight that are listed, those that are for longest.
+const IN_FLIGHT: usize = 10;
+/// Failed attempts that are listed, the last ones.
+const FAILED: usize = 20;
+
+pub(super) async fn get(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
+    show(&request, page, "home".to_owned(), |sight| Ok((StatusCode::OK, Home::ask(sight)?))).await
+}
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home {
+    frame: Frame,
+    numbers: Vec<Number>,
+    ended: Ended,
+    ages: Ages,
+    fetchers: Vec<Fetcher>,
+    /// There are more.
+    more_fetchers: bool,
+    in_flight: Vec<InFlight>,
+    /// Keys wait, nothing keeps them from being handed out, and nobody has any.
+    lacks_workers: bool,
+    failed: Vec<Attempt>,
+    /// Attempts among which those that failed were looked for.
+    among: usize,
+}
+
+/// A number that is looked at first.
+struct Number {
+    name: &'static str,
+    value: String,
+    /// The key that it is of, or where those are.
+    key: Option<KeyLink>,
+}
+
+struct InFlight {
+    key: KeyLink,
+    worker: String,
+    since: Moment,
+    /// Where that is shown which it has written so far.
+    output: Option<String>,
+}
+
+impl Home {
+    fn ask(sight: &Sight<'_>) -> ReadResult<Self> {
+        let Sight { reader, now, .. } = *sight;
+        let status = reader.status(now)?;
+        let last_day = |by| reader.stats(&StatsOf::last(DAY, by, now));
+        let (all, hours) = (last_day(Grouping::All)?, last_day(Grouping::Hour)?);
+        let outcomes = EndedAttempts::FAILED.to_vec();
+        let (among, count) = (Some(AMONG), FAILED);
+        let failed = EndedAttempts { outcomes, among, count, ..EndedAttempts::default() };
+        let failed = reader.ended_attempts(&failed)?.attempts;
+        Ok(Self {
+            frame: sight.frame("Queue", &status).at("home"),
+            numbers: numbers(&status, all.groups.first(), now),
+            ended: Ended::of(&hours, Unit::Hour, now),
+            ages: Ages::of(&reader.last_starts()?, now),
+            fetchers: listed(sight, &status, FETCHERS)?,
+            more_fetchers: status.fetchers.len() > FETCHERS,
+            lacks_workers: lacks_workers(sight, &status),
+            in_flight: status
+                .holders
+                .iter()
+                .take(IN_FLIGHT)
+                .map(|it| in_flight(it, sight))
+                .collect(),
+            failed: failed.iter().map(|ended| Attempt::of(ended, sight)).collect(),
+            among: AMONG,
+        })
+    }
+}
+
+fn numbers(status: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<Number> {
+    let number = |name, value: String| Number { name, value, key: None };
+    let cycle = last_day.and_then(|group| group.cycle_seconds);
+    let mut numbers = vec![
+        number("waiting", status.rows.pending.to_string()),
+        number("in flight", status.rows.in_flight.to_string()),
+        number("dead letters", status.dead_letters.to_string()),
+        held(status),
+        number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
+        number("cycle time", cycle.map_or("-".to_owned(), span)),
+    ];
+    numbers.extend(status.longest_wait.as_ref().map(|waiting| longest_wait(waiting, now)));
+    numbers
+}
+
+fn held(status: &QueueStatus) -> Number {
+    let list = || KeyLink { text: "which".to_owned(), address: Some("held".to_owned()) };
+    let key = (status.held > 0).then(list);
+    Number { name: "held", value: status.held.to_string(), key }
+}
+
+fn longest_wait(waiting: &Waiting, now: i64) -> Number {
+    let value =
+        waiting.last_started.map_or("-".to_owned(), |started| span(now.saturating_sub(started)));
+    Number { name: "longest wait", value, key: Some(KeyLink::to(&waiting.key)) }
+}
+
+fn lacks_workers(sight: &Sight<'_>, status: &QueueStatus) -> bool {
+    status.oldest_waiting.is_some()
+        && status.holders.is_empty()
+        && !(status.paused || sight.is_down())
+}
+
+fn in_flight(held: &Holding, sight: &Sight<'_>) -> InFlight {
+    InFlight {
+        output: output(&held.key, held.since, held.attempt, sight),
+        key: KeyLink::to(&held.key),
+        worker: held.worker.as_deref().map_or("classic".to_owned(), text),
+        since: Moment::new(held.since, sight.now),
+    }
+}

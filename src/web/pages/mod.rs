@@ -1,0 +1,140 @@
+//! Pages for people, made on the server: they need no script, and what a picture shows stands in a table below it, too.
+//!
+//! Each page has a file, with what it asks of the queue and what its template shows of that; what may be asked for is in
+//! [`asked`]. [`parts`] are what pages share, [`bars`] and [`sparkline`] draw. Routes and headers are the [module](super)'s above.
+
+pub(super) mod asked;
+mod assets;
+mod bars;
+mod feed;
+mod fetchers;
+mod held;
+mod home;
+mod key;
+mod log;
+mod output;
+mod parts;
+mod pause;
+mod payload;
+mod queue;
+mod search;
+mod sparkline;
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse, web};
+use askama::Template;
+use shiftboss_actors::clock::{Clock, SystemClock};
+use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_actors::store::{ReadResult, Reader};
+use shiftboss_protocol::model::UnixSeconds;
+use tracing::warn;
+
+use super::Page;
+use super::answers::{Made, turned_away};
+use crate::exit::{ExitCode, Failure};
+use crate::lock::LockState;
+use crate::target::Target;
+use parts::Frame;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What a page is made of.
+struct Sight<'a> {
+    page: &'a Page,
+    target: &'a Target,
+    reader: &'a dyn Reader,
+    now: UnixSeconds,
+}
+
+impl Sight<'_> {
+    /// No daemon runs: nothing comes of what waits.
+    fn is_down(&self) -> bool {
+        matches!(self.target.daemon, LockState::Free)
+    }
+
+    /// The frame of a page about a queue that stands so.
+    fn frame(&self, title: &str, status: &QueueStatus) -> Frame {
+        Frame::new(self.page, title, self.now).about(self.page, self.target, status)
+    }
+}
+
+/// The routes of all pages.
+pub(super) fn routes(config: &mut web::ServiceConfig) {
+    config
+        .route("/", crate::web::get().to(home::get))
+        .route("/queue", crate::web::get().to(queue::get))
+        .route("/key", crate::web::get().to(key::get))
+        .route("/key.atom", crate::web::get().to(feed::get))
+        .route("/log", crate::web::get().to(log::get))
+        .route("/search", crate::web::get().to(search::get))
+        .route("/fetchers", crate::web::get().to(fetchers::all))
+        .route("/fetcher", crate::web::get().to(fetchers::one))
+        .route("/output", crate::web::get().to(output::get))
+        .route("/held", crate::web::get().to(held::all))
+        .route("/hold", crate::web::get().to(held::ask))
+        .route("/pause", crate::web::get().to(pause::get))
+        .configure(assets::routes);
+}
+
+/// Answers with a page; `question` tells it from all others.
+async fn show<T: Template>(
+    request: &HttpRequest,
+    page: web::Data<Page>,
+    question: String,
+    ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
+) -> HttpResponse {
+    show_as(HTML, request, page, question, ask).await
+}
+
+/// The same with a content of another type.
+async fn show_as<T: Template>(
+    content_type: &'static str,
+    request: &HttpRequest,
+    page: web::Data<Page>,
+    question: String,
+    ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
+) -> HttpResponse {
+    let view = page.pages.of(&question);
+    let shared = page.clone();
+    let make = move || {
+        make(&shared, content_type, ask).unwrap_or_else(|failure| {
+            warn!("A page cannot be made: {failure}");
+            let text = "The database cannot be read. The log of shiftboss web says why.";
+            message(&shared, StatusCode::SERVICE_UNAVAILABLE, "Not available", text)
+        })
+    };
+    match page.queries.answer(&view, make).await {
+        Ok(made) => made.send(request),
+        Err(overloaded) => turned_away(overloaded),
+    }
+}
+
+fn make<T: Template>(
+    page: &Page,
+    content_type: &'static str,
+    ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)>,
+) -> Result<Made, Failure> {
+    let (status, template) =
+        page.look(|target, reader, now| ask(&Sight { page, target, reader, now }))?;
+    let body = template.render().map_err(Failure::of(ExitCode::Internal))?.into();
+    Ok(Made { status, content_type, body })
+}
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct Message<'a> {
+    frame: Frame,
+    text: &'a str,
+}
+
+/// A sentence in the place of a page.
+fn message(page: &Page, status: StatusCode, title: &str, text: &str) -> Made {
+    let frame = Frame::new(page, title, SystemClock.now());
+    let html = Message { frame, text }.render().unwrap_or_else(|_| text.to_owned());
+    Made { status, content_type: HTML, body: html.into() }
+}
+
+/// What was asked for is out of bounds.
+fn bad_request(request: &HttpRequest, page: &Page, text: &str) -> HttpResponse {
+    message(page, StatusCode::BAD_REQUEST, "Bad request", text).send(request)
+}

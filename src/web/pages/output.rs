@@ -1,0 +1,159 @@
+//! What a key's jobs wrote on a day, or one of its attempts: the end of it on a page, or all of it as a text.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::SystemTime;
+
+use actix_web::http::StatusCode;
+use actix_web::{Error, HttpRequest, HttpResponse, web};
+use askama::Template;
+use futures_util::stream::try_unfold;
+use shiftboss_actors::store::{ReadError, ReadResult};
+
+use super::asked::{LATEST, OfKey, OutputOf};
+use super::parts::{Frame, in_address, text};
+use super::{Sight, message, show};
+use crate::outputs::Outputs;
+use crate::outputs::ends::{End, attempt_in, end_of, start_of_end};
+use crate::outputs::screen::{Colours, line};
+use crate::web::Page;
+
+/// What a page shows.
+const SHOWN_BYTES_MAX: u64 = 64 * 1024;
+/// What is sent as a text.
+const RAW_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// What is read of it at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+pub(super) async fn get(
+    request: HttpRequest,
+    page: web::Data<Page>,
+    of: web::Query<OfKey>,
+    asked: web::Query<OutputOf>,
+) -> HttpResponse {
+    let (key, OutputOf { day, attempt, raw }) = (of.into_inner().key, asked.into_inner());
+    let Some(outputs) = page.outputs.clone() else {
+        let text = "No outputs are shown: shiftboss web was started without --output.";
+        return message(&page, StatusCode::NOT_FOUND, "Output", text).send(&request);
+    };
+    if raw == 1 {
+        return send_raw(&request, &page, outputs, key, day).await;
+    }
+    let question = format!("output {day} {attempt:?} {key}");
+    let ask = move |sight: &Sight<'_>| Shown::ask(sight, &outputs, &key, day, attempt);
+    show(&request, page, question, ask).await
+}
+
+#[derive(Template)]
+#[template(path = "output.html")]
+struct Shown {
+    frame: Frame,
+    key: String,
+    /// The key as part of an address.
+    address: String,
+    day: String,
+    attempt: Option<i64>,
+    /// `None`: there is no such output.
+    text: Option<String>,
+    is_cut: bool,
+}
+
+impl Shown {
+    fn ask(
+        sight: &Sight<'_>,
+        outputs: &Outputs,
+        key: &str,
+        day: String,
+        attempt: Option<i64>,
+    ) -> ReadResult<(StatusCode, Self)> {
+        let frame = sight.frame("Output", &sight.reader.status(sight.now)?);
+        let day = day_of(outputs, key, day);
+        let found = match outputs.open(key, &day).and_then(|file| end(file, attempt)) {
+            Ok(found) => found,
+            Err(error) => {
+                return Err(ReadError::Failed(format!(
+                    "cannot read the output of {}: {error}",
+                    text(key)
+                )));
+            }
+        };
+        let status = if found.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        let is_cut = found.as_ref().is_some_and(|end| end.is_cut);
+        let shown = Self {
+            frame,
+            key: text(key),
+            address: in_address(key),
+            day,
+            attempt,
+            text: found.map(|end| plain(&end.bytes)),
+            is_cut,
+        };
+        Ok((status, shown))
+    }
+}
+
+/// The day that is meant.
+fn day_of(outputs: &Outputs, key: &str, day: String) -> String {
+    if day != LATEST {
+        return day;
+    }
+    outputs.latest(key, SystemTime::now()).unwrap_or(day)
+}
+
+/// The end of a file, or of an attempt in it.
+fn end(file: Option<File>, attempt: Option<i64>) -> io::Result<Option<End>> {
+    let Some(mut file) = file else { return Ok(None) };
+    match attempt {
+        Some(attempt) => attempt_in(&mut file, attempt, SHOWN_BYTES_MAX),
+        None => end_of(&mut file, SHOWN_BYTES_MAX).map(Some),
+    }
+}
+
+/// The last bytes of a file, piece by piece, as fast as they are taken.
+async fn send_raw(
+    request: &HttpRequest,
+    page: &web::Data<Page>,
+    outputs: Outputs,
+    key: String,
+    day: String,
+) -> HttpResponse {
+    let open = move || {
+        let day = day_of(&outputs, &key, day);
+        let file = outputs.open(&key, &day)?;
+        file.map(|file| start_of_end(file, RAW_BYTES_MAX)).transpose()
+    };
+    match tokio::task::spawn_blocking(open).await.map_err(io::Error::other).flatten() {
+        Ok(Some(file)) => HttpResponse::Ok()
+            .content_type("text/plain; charset=utf-8")
+            .streaming(try_unfold((file, RAW_BYTES_MAX), piece)),
+        Ok(None) => {
+            message(page, StatusCode::NOT_FOUND, "Output", "There is no such output.").send(request)
+        }
+        Err(error) => {
+            tracing::warn!("An output cannot be read: {error}");
+            let text = "The output cannot be read. The log of shiftboss web says why.";
+            message(page, StatusCode::SERVICE_UNAVAILABLE, "Output", text).send(request)
+        }
+    }
+}
+
+/// What is left of a file, and how many bytes of it may be sent.
+type Left = (File, u64);
+
+async fn piece((mut file, left): Left) -> Result<Option<(web::Bytes, Left)>, Error> {
+    let read = move || {
+        let mut bytes = Vec::with_capacity(PIECE_BYTES);
+        let most = left.min(PIECE_BYTES as u64);
+        file.by_ref().take(most).read_to_end(&mut bytes).map(|_| (bytes, file))
+    };
+    let (bytes, file) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
+    let left = left.saturating_sub(bytes.len() as u64);
+    Ok((!bytes.is_empty()).then(|| (bytes.into(), (file, left))))
+}
+
+/// Without colours.
+fn plain(bytes: &[u8]) -> String {
+    let lines: Vec<String> =
+        bytes.split(|byte| *byte == b'\n').map(|text| line(text, Colours::LeftOut)).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,199 @@
+//! The token without which nothing is changed, or, if so asked, nothing is seen: Basic authentication, of which any user name is
+//! taken, for what was done is noted under it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpResponse};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+use tracing::warn;
+
+use super::Page;
+use crate::exit::{ExitCode, Failure};
+
+const TOKEN_BYTES_MIN: usize = 16;
+const TOKEN_BYTES_MAX: u64 = 4 * 1024;
+/// After which time a wrong token is refused: whoever guesses is to take long.
+const PENALTY: Duration = Duration::from_secs(1);
+/// What browsers ask their user for.
+const CHALLENGE: &str =
+    "Basic realm=\"shiftboss: any user name, and the token as password\", charset=\"UTF-8\"";
+/// Who only looks whether the process lives has no token.
+const OPEN: [&str; 1] = ["/healthz"];
+
+/// What needs the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFor {
+    Actions,
+    All,
+}
+
+/// A token, and what needs it.
+pub struct Token {
+    bytes: Vec<u8>,
+    needed_for: TokenFor,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").field("needed_for", &self.needed_for).finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// Reads it from a file, which nobody but its user and group may read; a line's end is no part of it.
+    ///
+    /// # Errors
+    /// When it cannot be read, others may read it, or it is short enough to be guessed.
+    pub fn read(file: &Path, needed_for: TokenFor) -> Result<Self, Failure> {
+        let shown = file.display();
+        let refused = |why: String| Failure::new(ExitCode::Configuration, why);
+        let cannot = |error| refused(format!("cannot read the token file {shown}: {error}"));
+        let found = fs::metadata(file).map_err(cannot)?;
+        if found.permissions().mode() & 0o007 != 0 {
+            return Err(refused(format!("everybody may read {shown}: chmod o= {shown}")));
+        }
+        if found.len() > TOKEN_BYTES_MAX {
+            return Err(refused(format!(
+                "{shown} has more than {TOKEN_BYTES_MAX} bytes: it is no token file"
+            )));
+        }
+        let bytes = fs::read(file).map_err(cannot)?.trim_ascii().to_vec();
+        if bytes.len() < TOKEN_BYTES_MIN {
+            return Err(refused(format!(
+                "the token in {shown} has less than {TOKEN_BYTES_MIN} characters: make one, such as by `openssl rand -hex 16`"
+            )));
+        }
+        Ok(Self { bytes, needed_for })
+    }
+
+    fn is(&self, given: &[u8]) -> bool {
+        self.bytes.as_slice().ct_eq(given).into()
+    }
+}
+
+/// Who asks, by the name that was given with the right token.
+pub(super) enum Known {
+    By(String),
+    /// Nothing was given.
+    Nobody,
+    Wrong,
+}
+
+/// Whether a value of `Authorization` has the token.
+fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
+    let Some(given) = given else { return Known::Nobody };
+    let decoded = given.to_str().ok().and_then(|text| {
+        let (scheme, rest) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(rest.trim()).ok())?
+    });
+    let Some(decoded) = decoded else { return Known::Wrong };
+    let colon = decoded.iter().position(|byte| *byte == b':').unwrap_or(decoded.len());
+    let (name, password) = decoded.split_at(colon);
+    if token.is(password.get(1..).unwrap_or_default()) {
+        Known::By(String::from_utf8_lossy(name).into_owned())
+    } else {
+        Known::Wrong
+    }
+}
+
+/// Who asks for something that needs the token.
+///
+/// # Errors
+/// The answer to who does not have it; a wrong one is answered late.
+pub(super) async fn require(
+    page: &Page,
+    given: Option<&HeaderValue>,
+) -> Result<String, HttpResponse> {
+    let Some(token) = &page.token else {
+        let text =
+            "nothing can be changed here: `shiftboss web` was started without --token-file\n";
+        return Err(HttpResponse::Forbidden().body(text));
+    };
+    match known(token, given) {
+        Known::By(name) => return Ok(name),
+        Known::Nobody => {}
+        Known::Wrong => {
+            warn!("A wrong token was given.");
+            tokio::time::sleep(PENALTY).await;
+        }
+    }
+    Err(HttpResponse::Unauthorized()
+        .insert_header((WWW_AUTHENTICATE, CHALLENGE))
+        .content_type("text/plain; charset=utf-8")
+        .body("the token is needed: any user name, and the token as password\n"))
+}
+
+/// Refuses all without the token where that is asked for.
+pub(super) async fn check(
+    page: Arc<Page>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let is_for_all = page.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
+    if is_for_all
+        && !OPEN.contains(&request.path())
+        && let Err(refused) = require(&page, request.headers().get(AUTHORIZATION)).await
+    {
+        return Ok(request.into_response(refused).map_into_right_body());
+    }
+    Ok(next.call(request).await?.map_into_left_body())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The token is the password of Basic authentication, whatever the name.
+    #[test]
+    fn the_token_is_the_password() {
+        let token = Token { bytes: b"0123456789abcdef".to_vec(), needed_for: TokenFor::Actions };
+        let header = |scheme: &str, pair: &str| {
+            HeaderValue::from_str(&format!("{scheme} {}", STANDARD.encode(pair))).unwrap()
+        };
+        let name = |given: &HeaderValue| match known(&token, Some(given)) {
+            Known::By(name) => Some(name),
+            Known::Nobody | Known::Wrong => None,
+        };
+        assert_eq!(name(&header("Basic", "ann:0123456789abcdef")).as_deref(), Some("ann"));
+        assert_eq!(name(&header("basic", ":0123456789abcdef")).as_deref(), Some(""));
+        for (scheme, wrong) in [
+            ("Basic", "ann:0123456789abcde"),
+            ("Basic", "ann:0123456789abcdefg"),
+            ("Basic", "0123456789abcdef"),
+            ("Bearer", "ann:0123456789abcdef"),
+        ] {
+            assert_eq!(name(&header(scheme, wrong)), None, "{wrong}");
+        }
+        for wrong in ["Basic", "Basic %%%", ""] {
+            assert_eq!(name(&HeaderValue::from_static(wrong)), None, "{wrong}");
+        }
+    }
+
+    /// A file that others may read, or that is short, is refused.
+    #[test]
+    fn a_token_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        let read = |text: &str, mode| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            Token::read(&file, TokenFor::All).map(|token| token.bytes.len())
+        };
+        assert_eq!(read("0123456789abcdef\n", 0o640).ok(), Some(16));
+        assert!(read("0123456789abcdef\n", 0o644).unwrap_err().to_string().contains("chmod o="));
+        assert!(
+            read("0123456789abcde\n\n", 0o600).unwrap_err().to_string().contains("less than 16")
+        );
+        assert!(read(&"x".repeat(5_000), 0o600).is_err());
+    }
+}

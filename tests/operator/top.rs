@@ -1,0 +1,289 @@
+//! `shiftboss top`: on a pseudo-terminal through every key, over a daemon that is killed, and as text.
+
+use std::fs;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::screen::Screen;
+use crate::common::{Client, Site, wait_until};
+
+const SIZE: (u16, u16) = (100, 30);
+/// A key that would clear the screen, colour it, and turn the line around.
+const EVIL: &str = "evil\u{1b}[2J\u{1b}[31m\u{202e}\u{200b}";
+const EVIL_SHOWN: &str = r"evil\u{1b}[2J\u{1b}[31m\u{202e}\u{200b}";
+const QUICK: [&str; 2] = ["--interval", "100ms"];
+
+fn command(site: &Site, arguments: &[&str]) -> Command {
+    let mut command = site.program();
+    command.arg("top").args(arguments).env_remove("NO_COLOR").env_remove("COLUMNS");
+    command
+}
+
+fn start(site: &Site, arguments: &[&str]) -> Screen {
+    Screen::start(command(site, &[&QUICK, arguments].concat()), SIZE)
+}
+
+/// One frame as text, as wide as that.
+fn once(site: &Site, columns: &str, arguments: &[&str]) -> String {
+    let output = command(site, arguments).env("COLUMNS", columns).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*error), (Some(0), ""));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A queue of which one job wrote something and ended, one is in flight, and two wait: these keys, in that order. The job in
+/// flight goes with its connection.
+fn busy(site: &Site) -> (Client, Vec<String>) {
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\ndelta 0 4\n");
+    site.wait_count(4);
+    let run = ["work", "--max-jobs", "1", "--log-dir", "logs", "socket", "--", "echo", "hello"];
+    let worked = site.run(&run);
+    assert_eq!(worked.status.code(), Some(0), "{}", String::from_utf8_lossy(&worked.stderr));
+    let mut worker = Client::connect(site);
+    worker.ask("HELLO 2 builder");
+    let job = worker.ask("READY");
+    let word = |line: &str, at| line.split_whitespace().nth(at).unwrap().to_owned();
+    let log = site.run(&["log", "--json", "state.db"]).stdout;
+    let log: Value = serde_json::from_slice(&log).unwrap();
+    let ended = log["attempts"][0]["key"].as_str().unwrap().to_owned();
+    let queue: Value =
+        serde_json::from_slice(&site.run(&["queue", "--json", "state.db"]).stdout).unwrap();
+    let next = |at: usize| queue["keys"][at]["key"].as_str().unwrap().to_owned();
+    (worker, vec![ended, word(&job, 2), next(0), next(1)])
+}
+
+/// Each key does what help says of it.
+#[test]
+fn through_every_key() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (_worker, keys) = busy(&site);
+    let [ended, _, first, second] = &keys[..] else { panic!("{keys:?}") };
+    let mut screen = start(&site, &["--log-dir", "logs", "socket"]);
+    screen.shows("1 of 1");
+    let mut see = |keys: &str, what: &str| {
+        eprintln!("{keys:?} must show {what:?}");
+        screen.press(keys);
+        screen.shows(what);
+    };
+    see("?", "more often");
+    see("?", "Fetcher  ");
+    see("2", "builder");
+    see("3", second);
+    see("4", "success");
+    see("\t", "complete");
+    see("\u{1b}[Z", "success");
+    see("\u{1b}[D", "1 of 2");
+    see("\u{1b}[C", "success");
+    see("3", "1 of 2");
+    see("\u{1b}[B", "2 of 2");
+    see("\u{1b}[A", "1 of 2");
+    see("j", "2 of 2");
+    see("k", "1 of 2");
+    see("\u{1b}[6~", "2 of 2");
+    see("\u{1b}[5~", "1 of 2");
+    see("\u{1b}[F", "2 of 2");
+    see("\u{1b}[H", "1 of 2");
+    see("s", "by place");
+    see("r", "Place▼");
+    see("rssssss", "  1 of 2");
+    see(&format!("/{}", &second[..4]), "  1 of 1");
+    see("\r", "P pause");
+    see("/\u{1b}", "  1 of 2");
+    see("\u{1b}[H", "  1 of 2");
+    see(" ", "FROZEN");
+    see(" ", "every 100ms");
+    see("+", "every 500ms");
+    see("+", "every 1s");
+    see("-", "every 500ms");
+    see("\r", &format!("Key             {first}"));
+    see("q", "P pause");
+    see("2", "builder");
+    see("\r", "State           in flight");
+    see("\r4", "success");
+    see("o", "hello");
+    see("q", "P pause");
+    see("P", "Pause: hand nothing out? y/N");
+    see("y", "PAUSED");
+    see("P", "Resume: hand jobs out again? y/N");
+    see("y", "Jobs are handed out again.");
+    see("3", "1 of 2");
+    see("H", &format!("Hold {first}? y/N"));
+    see("y", "held by");
+    see("\u{1b}[F", "2 of 2");
+    see("H", &format!("Unhold {first}? y/N"));
+    see("y", "It is no longer held.");
+    see("4", "success");
+    see("R", &format!("Retry {ended}? y/N"));
+    see("y", "It waits again.");
+    see("B", &format!("Bump {ended}? y/N"));
+    see("n", "Not done.");
+    see("By", "It is handed out soon.");
+    screen.resize((40, 10));
+    let last =
+        |begins: &'static str| move |it: &str| it.lines().nth(9).unwrap().starts_with(begins);
+    // crossterm may leave a key that comes together with the signal unread until the next one.
+    screen.shows_that("a small frame", last("It is handed out soon."));
+    screen.press("1");
+    screen.shows_that("what keys do", last("q quit  ? help"));
+    screen.press("q");
+    assert_eq!(screen.ended().code(), Some(0));
+}
+
+/// The last values stay, and it finds the next daemon by itself.
+#[test]
+fn over_a_killed_daemon() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
+    site.wait_count(2);
+    let mut screen = start(&site, &["socket"]);
+    screen.shows("waiting 2 ");
+    daemon.kill();
+    let seen = screen.shows("STOPPED: no daemon runs, last seen at ");
+    assert!(seen.contains("waiting 2 ") && !seen.contains("P pause"), "{seen}");
+    screen.press("3");
+    screen.shows("bravo");
+    let _daemon = site.start();
+    screen.shows_that("the new daemon", |it| it.contains("running, pid") && it.contains("P pause"));
+    site.write("f.2.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
+    screen.shows("charlie");
+    fs::rename(site.path("socket"), site.path("elsewhere")).unwrap();
+    screen.shows_that("that nobody answers", |it| !it.contains("P pause"));
+    fs::rename(site.path("elsewhere"), site.path("socket")).unwrap();
+    screen.shows("P pause");
+    screen.press("q");
+    assert_eq!(screen.ended().code(), Some(0));
+}
+
+/// Whatever ends it, the terminal is as it was.
+#[test]
+fn the_terminal_is_given_back() {
+    let site = Site::new();
+    let _daemon = site.start();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let screen = start(&site, &["socket"]);
+        screen.shows("No fetcher has a list.");
+        screen.signal(signal);
+        assert_eq!(screen.ended().code(), Some(0), "{signal:?}");
+    }
+    for end in ["q", "\u{3}"] {
+        let mut screen = start(&site, &["socket"]);
+        screen.shows("No fetcher has a list.");
+        screen.press(end);
+        assert_eq!(screen.ended().code(), Some(0), "{end:?}");
+    }
+}
+
+/// Keys, payloads and names steer nothing.
+#[test]
+fn what_comes_from_outside_is_escaped() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.write("f.1.txt", format!("{EVIL} 0 {EVIL} payload\n"));
+    site.wait_count(1);
+    let mut screen = start(&site, &["socket"]);
+    screen.shows("waiting 1 ");
+    screen.press("3");
+    screen.shows(EVIL_SHOWN);
+    screen.press("\r");
+    screen.shows(&format!("Key             {EVIL_SHOWN}"));
+    screen.press("qH");
+    screen.shows(r"Hold evil\u{1b}");
+    screen.press("n");
+    screen.shows("Not done.");
+    let written = screen.written();
+    assert!(!written.contains(EVIL) && !written.contains(['\u{202e}', '\u{200b}']));
+    screen.press("q");
+    assert_eq!(screen.ended().code(), Some(0));
+    let shown = once(&site, "200", &["socket"]);
+    assert!(shown.contains(EVIL_SHOWN) && !shown.contains('\u{1b}'), "{shown}");
+}
+
+/// Whether a text sets a colour of letters.
+fn is_coloured(text: &str) -> bool {
+    (30..=37).chain(90..=97).any(|code| text.contains(&format!("\u{1b}[{code}m")))
+        || text.contains("\u{1b}[38;")
+}
+
+/// `NO_COLOR` leaves out colours, and `--ascii` all but ASCII.
+#[test]
+fn colours_and_characters() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let is = |no_color: &str, arguments: &[&str]| {
+        let mut command = command(&site, arguments);
+        let mut screen = Screen::start(command_with(&mut command, no_color), SIZE);
+        screen.shows("No fetcher has a list.");
+        screen.press("q");
+        wait_until("it ends", || screen.written().ends_with("\u{1b}[?25h"));
+        let written = screen.written();
+        assert_eq!(screen.ended().code(), Some(0));
+        (is_coloured(&written), written.is_ascii())
+    };
+    assert_eq!(is("", &["socket"]), (true, false));
+    assert_eq!(is("1", &["--ascii", "socket"]), (false, true));
+}
+
+fn command_with(command: &mut Command, no_color: &str) -> Command {
+    let mut with = Command::new(command.get_program());
+    with.args(command.get_args()).env("NO_COLOR", no_color);
+    with.current_dir(command.get_current_dir().unwrap());
+    with
+}
+
+/// Who reads only, or is nobody's operator, changes nothing.
+#[test]
+fn who_may_change_something() {
+    let site = Site::new();
+    let _daemon = site.start_with(&["--socket-mode", "666"]);
+    let mut screen = start(&site, &["--read-only", "socket"]);
+    screen.shows("connections 1");
+    screen.press("P?");
+    let seen = screen.shows("more often");
+    assert!(!seen.contains("ause"), "{seen}");
+    screen.press("qq");
+    assert_eq!(screen.ended().code(), Some(0));
+    let stranger = site.as_somebody_else(&["top", "--interval", "100ms", "state.db"]);
+    let mut screen = Screen::start(stranger, SIZE);
+    screen.shows("No fetcher has a list.");
+    screen.press("P?");
+    let seen = screen.shows("more often");
+    assert!(!seen.contains("ause"), "{seen}");
+    screen.press("qq");
+    assert_eq!(screen.ended().code(), Some(0));
+}
+
+/// Without a terminal, or when asked for, it is one frame of the width that was said; what cannot be found is an error.
+#[test]
+fn one_plain_frame() {
+    let site = Site::new();
+    let daemon = site.start();
+    let (_worker, keys) = busy(&site);
+    for (columns, width) in [("50", 50), ("120", 120), ("wide", 80)] {
+        let shown = once(&site, columns, &["socket"]);
+        assert!(shown.lines().map(|line| line.chars().count()).max().unwrap() <= width, "{shown}");
+        for key in &keys {
+            assert!(shown.contains(key), "{key}: {shown}");
+        }
+        assert!(shown.contains("\nrunning, pid ") && shown.contains("\nFetchers\n"), "{shown}");
+    }
+    assert!(once(&site, "120", &["--ascii", "socket"]).is_ascii());
+    let mut on_terminal = Screen::start(command(&site, &["--once", "socket"]), SIZE);
+    on_terminal.press("q");
+    wait_until("the frame is there", || on_terminal.written().contains("Ended\r\n"));
+    assert!(!on_terminal.written().contains('\u{1b}'));
+    daemon.stop();
+    assert!(
+        once(&site, "120", &["state.db"]).contains("STOPPED: no daemon runs; the database at ")
+    );
+    let missing = command(&site, &["missing.db"]).output().unwrap();
+    let error = String::from_utf8_lossy(&missing.stderr);
+    assert!(missing.status.code() != Some(0) && error.contains("missing.db"), "{error}");
+    for wrong in ["99ms", "2h", "often"] {
+        let output = command(&site, &["--interval", wrong, "socket"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(64), "{wrong}");
+    }
+}
