@@ -69,7 +69,7 @@ pub fn event() -> impl Strategy<Value = Event> {
 /// A store and its model, going through the same history.
 pub struct Pair {
     pub site: Site,
-    model: Model,
+    pub model: Model,
     pub now: i64,
     attempts: i64,
 }
