@@ -233,7 +233,7 @@ Example:
         /// The copy to be made; must not exist
         file: Option<PathBuf>,
     },
-    Fetch(FetchArguments),
+    Fetch(Box<FetchArguments>),
     /// Take jobs from the daemon, and run COMMAND for each
     ///
     /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are

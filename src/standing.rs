@@ -4,7 +4,7 @@ pub mod fetchers;
 pub mod why;
 
 use shiftboss_actors::store::answers::{
-    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Next, Place, RowState, Why,
+    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Next, Place, Retry, RowState, Why,
 };
 use shiftboss_protocol::model::TASKS_FETCHER;
 
@@ -24,6 +24,7 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
         said.push(("Paused", "nothing is handed out until `shiftboss resume`".to_owned()));
     }
     said.extend(why.hold.iter().map(|hold| ("Held", held(hold, now))));
+    said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
     said.extend(why.bump.iter().map(|bump| ("Bumped", bumped(bump, now))));
     if let Some(place) = &why.place {
         said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
@@ -43,6 +44,7 @@ fn state(why: &Why) -> String {
             "waiting, and the next one".to_owned()
         }
         KeyState::Waiting => "waiting".to_owned(),
+        KeyState::Delayed => "delayed: its task failed, and waits again by itself".to_owned(),
         KeyState::Held => "held: it is not handed out, and keeps its place".to_owned(),
         KeyState::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
         KeyState::DeadLetter if is_single(why) => {
@@ -53,16 +55,25 @@ fn state(why: &Why) -> String {
             "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
             counted(expired, "expired lease")
         ),
-        KeyState::Dispatched if failure(why).is_some() => format!(
-            "failed with exit code {}; due again with its fetcher's next list, or now by `shiftboss retry`",
-            failure(why).unwrap_or_default()
-        ),
-        KeyState::Dispatched => {
-            "already ran for this list; due again with the next one, or by `shiftboss retry`"
-                .to_owned()
-        }
+        KeyState::Dispatched => match failure(why) {
+            Some(code) => format!(
+                "failed with exit code {code}; due again with its fetcher's next list{}",
+                or_now(why)
+            ),
+            None => {
+                format!("already ran for this list; due again with the next one{}", or_now(why))
+            }
+        },
         KeyState::Leaving => "leaving: its run is being deleted".to_owned(),
         KeyState::Unlisted => "not queued: no fetcher lists it".to_owned(),
+    }
+}
+
+/// What else brings a list's row back.
+fn or_now(why: &Why) -> &'static str {
+    match why.hold {
+        None => ", or now by `shiftboss retry`",
+        Some(_) => ", once nothing holds it",
     }
 }
 
@@ -81,6 +92,12 @@ fn bumped(bump: &Bump, now: i64) -> String {
         "{since} by {}: it goes before others, as far as there is room for that",
         shown(&bump.by)
     )
+}
+
+fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
+    let left = span(retry.due.saturating_sub(now).max(0));
+    let sooner = if why.hold.is_none() { "; soon by `shiftboss bump`" } else { "" };
+    format!("in {left}, retry {}{sooner}", retry.retries)
 }
 
 fn held(hold: &Hold, now: i64) -> String {
@@ -189,6 +206,7 @@ pub fn row_state(row: &KeyRow) -> &'static str {
             Some(_) => "failed",
             None => "ended",
         },
+        RowState::Delayed => "failed, and is tried again",
         RowState::DeadLetter => "dead-lettered",
         RowState::Hidden => "hidden by a newer run",
         RowState::Leaving => "leaving",
@@ -213,6 +231,7 @@ mod tests {
         };
         let text = |state| {
             super::state(&Why {
+                retry: None,
                 key: "alpha".to_owned(),
                 state,
                 paused: false,

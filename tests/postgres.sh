@@ -15,7 +15,7 @@ fail() {
 # The daemon's tests that are about SQLite: its file, its faults and edits of it by hand, and the classic rules. One that is
 # missing here fails (Site::database in tests/common).
 sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|planted|limits)|status)::/)
-    | test(/^bumps::the_classic/)
+    | test(/^(backoff|bumps|retries)::the_classic/)
     | test(/^classic::(a_thousand_pipelined_lines|accepted_forms_of_done)$/)
     | test(/^delivery::(a_killed_peer|an_answer_(left|not|that)|an_undo_does_not|classic_undoes)/)
     | test(/^directory::another_daemons_directory_is_not_accepted$/)

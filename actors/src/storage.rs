@@ -52,6 +52,8 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
 /// documented as a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
+/// So often ends of holds and delays are asked for at one look: some thousands of keys.
+const ENDS_AT_A_LOOK: u32 = 20;
 
 pub struct StorageActor {
     /// `None`: it is at work.
@@ -321,14 +323,19 @@ impl StorageActor {
             self.look_for_waiting(ctx);
         }
         self.look_whether_drained(ctx);
-        self.end_holds(ctx);
+        self.end_holds(ctx, ENDS_AT_A_LOOK);
     }
 
-    /// Keys whose hold is over are back in the order. What cannot be written is tried again at the next look.
-    fn end_holds(&mut self, ctx: &mut Context<Self>) {
-        self.submit(ctx, NextHoldEnd, |actor, ctx, next| {
-            if next == Ok(Some(0)) {
-                actor.submit(ctx, EndHolds, |_, _, _| ());
+    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
+    /// between. What cannot be written is tried again at the next look.
+    fn end_holds(&mut self, ctx: &mut Context<Self>, times: u32) {
+        self.submit(ctx, NextHoldEnd, move |actor, ctx, next| {
+            if next == Ok(Some(0)) && times > 0 {
+                actor.submit(ctx, EndHolds, move |actor, ctx, ended| {
+                    if ended.is_ok() {
+                        actor.end_holds(ctx, times - 1);
+                    }
+                });
             }
         });
     }

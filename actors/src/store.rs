@@ -6,6 +6,7 @@
 
 pub mod answers;
 mod bumps;
+mod failures;
 mod keys;
 mod operations;
 mod reader;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use bumps::*;
+pub use failures::*;
 pub use keys::*;
 pub use operations::*;
 pub use reader::*;

@@ -223,6 +223,8 @@ fn open(path: &Path) -> io::Result<SqliteStore> {
             max_single_tasks: 1_000_000,
             history: 100_000,
             bump_share: 100,
+            backoff: None,
+            retries: shiftboss::stores::RetryRules::default(),
         },
     )
     .map_err(|refused| io::Error::other(refused.to_string()))

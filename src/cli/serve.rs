@@ -20,7 +20,9 @@ use toml::Spanned;
 use super::{database, one_of};
 use crate::broker::QueueKind;
 use crate::config::values as values_of_file;
-use crate::config::{Checked, DaemonFiles, Fault, FetcherTable, check_fetchers};
+use crate::config::{
+    BackoffRule, Checked, DaemonFiles, Fault, FetcherTable, RetryRule, check_fetchers,
+};
 use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::group_id;
@@ -29,9 +31,9 @@ use crate::url::Url;
 pub use settings::ServeSettings;
 pub use values::host_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, HISTORY, PROCESS_SERVER,
-    SERVER_ONLY, database_of_file, expired_leases_of_file, history_of_file, lease_of_file,
-    parse_lease, parse_share, share_of_file,
+    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, HISTORY,
+    PROCESS_SERVER, SERVER_ONLY, database_of_file, expired_leases_of_file, history_of_file,
+    lease_of_file, parse_lease, parse_share, share_of_file,
 };
 pub(super) use values::{
     daemon_name_of_file, mode_of_file, parse_daemon_name, parse_mode, url_of_file,
@@ -205,7 +207,13 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG")]
     #[serde(default, deserialize_with = "values_of_file::log_level")]
     pub log_level: Option<String>,
-    /// What the daemon runs itself; in the file only.
+    /// How often tasks that fail are tried again; in the file only, as the next two.
+    #[arg(skip)]
+    pub job_retry: Option<RetryRule>,
+    /// When keys are held whose jobs fail again and again.
+    #[arg(skip)]
+    pub backoff: Option<BackoffRule>,
+    /// What the daemon runs itself.
     #[arg(skip)]
     #[serde(default)]
     pub fetcher: Vec<Spanned<FetcherTable>>,
@@ -226,7 +234,8 @@ impl ServeOptions {
         fall_back!(max_connections log_format log_level daemon_name takeover no_migrate);
         fall_back!(poll poll_notified broker broker_prefix broker_queues relay_operators history);
         fall_back!(bump_share);
-        Self { fetcher: others.fetcher, ..self }
+        let Self { job_retry, backoff, fetcher, .. } = others;
+        Self { job_retry, backoff, fetcher, ..self }
     }
 
     /// What it says of the daemon's files.
@@ -260,6 +269,7 @@ impl ServeOptions {
         match &self.database {
             _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
             _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
+            _ if is_classic && self.has_rules_for_failures() => Some(CLASSIC_FAILURES),
             Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
             Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
                 Some(PROCESS_SERVER)
@@ -267,6 +277,11 @@ impl ServeOptions {
             Some(Database::File(_)) if self.is_for_a_server() => Some(SERVER_ONLY),
             _ => None,
         }
+    }
+
+    fn has_rules_for_failures(&self) -> bool {
+        let mut of_fetchers = self.fetcher.iter().map(|table| &table.get_ref().job_retry);
+        self.backoff.is_some() || self.job_retry.is_some() || of_fetchers.any(Option::is_some)
     }
 
     fn is_for_a_server(&self) -> bool {

@@ -73,7 +73,7 @@ Examples:
         #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
-    /// Show the keys that operators hold, the last one first
+    /// Show the keys that are held, those of operators first, and of each kind the last one first
     #[command(after_help = "\
 Examples:
   shiftboss held state.db

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::Fault;
+use super::failures::RetryRule;
 use super::list_name::ListName;
 use super::values::{self, parse_bounded_time};
 use crate::child::{CommandSpec, GRACE};
@@ -73,6 +74,10 @@ pub struct FetcherTable {
     #[arg(skip)]
     #[serde(default, rename = "rerun_on_failure")]
     pub retry: bool,
+    /// How often tasks of its list that fail are tried again; `None`: as those of all lists.
+    #[arg(skip)]
+    #[serde(default)]
+    pub job_retry: Option<RetryRule>,
     /// What the command's environment has beyond the daemon's.
     #[arg(skip)]
     #[serde(default)]

@@ -4,6 +4,7 @@
 //! [`crate::cli`]; here are those of fetchers ([`FetcherTable`]) and what all files have in common. No
 //! command line, no actor.
 
+mod failures;
 mod fetcher;
 mod list_name;
 pub mod values;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::exit::{ExitCode, Failure};
 use crate::near::did_you_mean;
 
+pub use failures::{BackoffRule, RetryRule};
 pub use fetcher::{DaemonFiles, FetcherTable, OnChangeTable, check_fetchers, check_own_files};
 pub use list_name::ListName;
 

@@ -178,8 +178,11 @@ impl Scrape {
             (vec![("protocol", Cow::Borrowed(protocol))], value(jobs.max(0)))
         });
         out.gauges(("in_flight_jobs", "Jobs that are out.", None), in_flight)?;
-        let kinds = std::iter::once((vec![("kind", Cow::Borrowed("hold"))], value(queue.held)));
-        out.gauges(("held_keys", "Keys that are not handed out.", None), kinds)?;
+        let kinds = [("hold", queue.held), ("backoff", queue.backed_off)];
+        let held = kinds.map(|(kind, keys)| (vec![("kind", Cow::Borrowed(kind))], value(keys)));
+        out.gauges(("held_keys", "Keys that are not handed out.", None), held.into_iter())?;
+        let help = "Tasks that failed, and are tried again.";
+        out.gauge("delayed_tasks", help, None, value(queue.delayed))?;
         let help = "Keys that are to run soon, and wait.";
         out.gauge("bumped_keys", help, None, value(queue.bumped))?;
         let since =

@@ -64,6 +64,7 @@ mod tests {
         };
         let first = ["b", "c", "d", "e", "f"].map(str::to_owned).to_vec();
         Why {
+            retry: None,
             key: "alpha".to_owned(),
             state: KeyState::Waiting,
             paused: false,

@@ -34,7 +34,7 @@ use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;
 pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
-pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls};
+pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-pub use shiftboss_actors::store::BUMP_SHARE_MAX;
+pub use shiftboss_actors::store::{BUMP_SHARE_MAX, Backoff, RetryRules};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
@@ -93,7 +93,7 @@ impl Default for Polls {
 }
 
 /// How to open a store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     pub policy: Policy,
     pub durability: Durability,
@@ -107,4 +107,8 @@ pub struct Options {
     pub history: u32,
     /// What keys that operators bump may have of the hand-outs, in thousandths.
     pub bump_share: u32,
+    /// When keys are held whose jobs fail again and again; `None`: never. The classic rules know none.
+    pub backoff: Option<Backoff>,
+    /// Which tasks that fail are tried again by themselves. The classic rules know none.
+    pub retries: RetryRules,
 }

@@ -53,7 +53,7 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
         if !joining.migrate {
             postgres::require_current(&server.connect().await?.client).await?;
         }
-        PostgresStore::open(server, identity, *options).await
+        PostgresStore::open(server, identity, options.clone()).await
     })?;
     let found = store.found().clone();
     Ok(Opened {

@@ -49,6 +49,7 @@ pub(super) enum Table {
     /// Ends by hour, fetcher and outcome.
     Hours,
     Holds,
+    BackoffCounts,
     /// In the order in which keys were bumped.
     Bumps,
 }
@@ -110,7 +111,7 @@ const ATTEMPTS: Columns = &[
 
 impl Table {
     /// In the order in which they are moved.
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::State,
         Self::Fetchers,
         Self::Runs,
@@ -123,6 +124,7 @@ impl Table {
         Self::Completions,
         Self::Hours,
         Self::Holds,
+        Self::BackoffCounts,
         Self::Bumps,
     ];
 
@@ -140,6 +142,7 @@ impl Table {
             Self::Completions => "completions",
             Self::Hours => "hours",
             Self::Holds => "holds",
+            Self::BackoffCounts => "backoff_counts",
             Self::Bumps => "bumps",
         }
     }
@@ -197,12 +200,18 @@ impl Table {
                 ("reason", Text),
                 ("held_by", Text),
             ],
+            Self::BackoffCounts => &[("key", Key), ("failures", Integer)],
             Self::Bumps => &[
                 ("key", Key),
                 ("since", Integer),
                 ("bumped_by", Text),
                 ("attempt", Integer),
                 ("last_attempt", Integer),
+                ("kind", Text),
+                ("due", Integer),
+                ("fetcher", Integer),
+                ("run_started", Integer),
+                ("retries", Integer),
             ],
         }
     }

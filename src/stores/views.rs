@@ -3,8 +3,8 @@
 //! Called by the views of each store. It knows no database.
 
 use shiftboss_actors::store::answers::{
-    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Place, Queue, RowState, Stats,
-    StatsGroup, Task, TaskStatus, Tasks, Turn,
+    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Place, Queue, Retry, RowState,
+    Stats, StatsGroup, Task, TaskStatus, Tasks, Turn,
 };
 use shiftboss_actors::store::{FetcherRecord, GROUPS_MAX, Grouping, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
@@ -175,6 +175,12 @@ pub fn failure(exit_code: Option<i64>) -> String {
     }
 }
 
+/// Why a task is delayed, and for how long.
+pub fn delayed(exit_code: Option<i64>, retry: Retry, now: UnixSeconds) -> String {
+    let left = retry.due.saturating_sub(now).max(0);
+    format!("{}; retry {} in {left} s", failure(exit_code), retry.retries)
+}
+
 /// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that
 /// was begun since the input directory is lost waits for it.
 pub fn managed(mut fetcher: FetcherRecord, lost_since: Option<UnixSeconds>) -> FetcherRecord {
@@ -208,6 +214,7 @@ pub fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold:
         (true, _) => KeyState::InFlight,
         (_, true) if is_on_hold => KeyState::Held,
         (_, true) => KeyState::Waiting,
+        _ if has(RowState::Delayed) => KeyState::Delayed,
         _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
         _ if has(RowState::Dispatched) => KeyState::Dispatched,
         _ if !rows.is_empty() => KeyState::Leaving,

@@ -30,7 +30,7 @@ fn a_held_key_is_passed_over() {
     assert!(said(&site, &["held", "socket"]).contains("upstream is down"));
     let held = object(&said(&site, &["held", "--json", "socket"]));
     let (first, since) = (&held["keys"][0], &held["keys"][0]["since"]);
-    let expected = json!({"key": "alpha", "since": since, "until": null, "reason": "upstream is down", "by": "eve"});
+    let expected = json!({"key": "alpha", "kind": "hold", "since": since, "until": null, "reason": "upstream is down", "by": "eve"});
     assert_eq!((first, &held["truncated"]), (&expected, &json!(false)));
     let refused = failure(&site.run(&["retry", "socket", "alpha"]));
     assert!(refused.0 == 65 && refused.1.contains("held"), "{refused:?}");

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "web")]
 mod actions;
+mod backoff;
 mod bumps;
 mod cli;
 #[path = "../common/mod.rs"]
@@ -15,6 +16,7 @@ mod orders;
 mod pages;
 #[cfg(feature = "web")]
 mod prometheus;
+mod retries;
 mod said;
 mod status;
 mod targets;

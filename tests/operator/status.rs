@@ -107,6 +107,8 @@ fn the_json_object() {
         "single_tasks_ended": 0,
         "max_single_tasks": 1_000_000,
         "held": 0,
+        "backed_off": 0,
+        "delayed": 0,
         "bumped": 0,
         "holders": [{
             "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,

@@ -57,7 +57,7 @@ fn a_task_outlives_the_daemon_and_its_failures() {
         let _daemon = site.start_with(&options);
         assert_eq!(site.sql(SINGLE), ["alpha|1.0 1.1|failed"]);
         let (_, why, _) = site.shiftboss(&["why", "socket", "alpha"]);
-        assert!(why.contains("failed: `shiftboss retry` runs it again"), "{why}");
+        assert!(why.contains("delayed: its task failed, and waits again by itself"), "{why}");
         assert!(why.contains("@tasks"), "{why}");
         let (code, stdout, _) = site.shiftboss(&["retry", "socket", "alpha"]);
         assert_eq!((code, &*stdout), (0, "Back in the queue: 1 row of alpha.\n"));

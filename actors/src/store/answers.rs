@@ -9,7 +9,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::FetcherRecord;
 pub use ended::{Ended, Ends, Log, MinuteJobs, Stats, StatsGroup};
-pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts};
+pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
 /// Jobs in flight that are shown at the most.
 pub const HOLDERS_MAX: usize = 1_000;
@@ -30,11 +30,15 @@ pub struct QueueStatus {
     pub rows: Rows,
     pub dead_letters: i64,
     pub single_tasks: i64,
-    /// Of those, the ones that failed or are dead letters.
+    /// Of those, the ones that failed, and are not due by themselves, or are dead letters.
     pub single_tasks_ended: i64,
     pub max_single_tasks: Option<i64>,
     /// Keys that operators hold.
     pub held: i64,
+    /// Keys that are held because their jobs failed so often in a row.
+    pub backed_off: i64,
+    /// Tasks that failed, and wait again by themselves when their time comes.
+    pub delayed: i64,
     /// Keys that operators bumped, and that wait for their turn.
     pub bumped: i64,
     /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
@@ -203,6 +207,8 @@ pub struct Why {
     pub hold: Option<Hold>,
     /// It goes before the order, when it may.
     pub bump: Option<Bump>,
+    /// Its task that failed and is tried again.
+    pub retry: Option<Retry>,
     /// Its job that is out, also beyond its lease.
     pub in_flight: Option<Delivery>,
     pub last_result: Option<LastResult>,
@@ -220,8 +226,10 @@ pub struct Why {
 pub enum KeyState {
     /// Only the keys before it.
     Waiting,
-    /// It would be waiting, but an operator holds it.
+    /// It would be waiting, but it is held.
     Held,
+    /// A task of it failed, and waits again by itself when its time comes.
+    Delayed,
     InFlight,
     /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
     DeadLetter,
@@ -286,6 +294,8 @@ pub enum RowState {
     Waiting,
     InFlight,
     Dispatched,
+    /// It was dispatched and failed, and waits again by itself when its time comes.
+    Delayed,
     DeadLetter,
     /// A newer run of its fetcher lists the key.
     Hidden,
@@ -312,7 +322,7 @@ pub struct Next {
     pub last_started: Option<UnixSeconds>,
     /// The row was handed out before, and its lease expired.
     pub again: bool,
-    /// An operator bumped it.
+    /// It goes before the order: an operator bumped it, or its task failed and is tried again.
     pub bumped: bool,
     pub payload: String,
 }

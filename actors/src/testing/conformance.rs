@@ -294,8 +294,8 @@ pub fn histories_match<S: Subject>(config: ProptestConfig, open: impl Fn(Rules) 
     let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&strategy, |(max_expired_leases, history)| {
-        let rules = Rules { max_expired_leases, ..Rules::default() };
-        goes_the_same_way(&mut open(rules), History::new(rules), &history)
+        let rules = Rules { max_expired_leases, ..Rules::after_failures() };
+        goes_the_same_way(&mut open(rules.clone()), History::new(rules), &history)
     });
     if let Err(TestError::Fail(reason, input)) = &outcome {
         panic!("{reason}\nthe shortest history: {input:#?}");

@@ -1,51 +1,26 @@
 //! A naive model of spec 2 and 5: plain lists, searched through from end to end.
 
+mod backoff;
 mod bumps;
 mod keys;
 mod leases;
 mod outside;
 mod perform;
+mod retries;
+mod rules;
 mod tasks;
 mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::jitter;
-
+use backoff::Backoffs;
+pub use backoff::often_in_a_row;
 use bumps::Bumps;
 use leases::{Leases, Outcome};
+pub use retries::tried_again;
+pub use rules::Rules;
 use tasks::Single;
-
-/// What a model goes by.
-#[derive(Debug, Clone, Copy)]
-pub struct Rules {
-    /// Answers that are lost are undone, and fetchers take turns; else the Python supervisor's rules.
-    pub is_fair: bool,
-    /// How long a classic job may be in flight.
-    pub lease_seconds: i64,
-    /// So many expired leases make a dead letter of a task.
-    pub max_expired_leases: i64,
-    /// The place of a key among those that have waited equally long.
-    pub jitter: fn(&str) -> i32,
-    /// So many single tasks may be kept.
-    pub max_single_tasks: usize,
-    /// What keys that are bumped may have of the hand-outs, in thousandths.
-    pub bump_share: u32,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            is_fair: true,
-            lease_seconds: 43_200,
-            max_expired_leases: 5,
-            jitter,
-            max_single_tasks: 1_000,
-            bump_share: 300,
-        }
-    }
-}
 
 /// A queue row.
 #[derive(Debug, Clone)]
@@ -98,6 +73,7 @@ pub struct Model {
     last_task: i64,
     /// Until when; `None`: until it is ended.
     holds: BTreeMap<String, Option<i64>>,
+    backoffs: Backoffs,
     bumps: Bumps,
     /// A key was forgotten, whose jobs are summed up still.
     has_forgotten: bool,
@@ -106,7 +82,6 @@ pub struct Model {
 impl Model {
     pub fn new(rules: Rules) -> Self {
         Self {
-            rules,
             fetchers: Vec::new(),
             last_fetcher: 0,
             runs: Vec::new(),
@@ -119,8 +94,10 @@ impl Model {
             singles: Vec::new(),
             last_task: 0,
             holds: BTreeMap::new(),
+            backoffs: Backoffs::default(),
             bumps: Bumps::new(if rules.is_fair { rules.bump_share } else { 0 }),
             has_forgotten: false,
+            rules,
         }
     }
 
@@ -146,6 +123,13 @@ impl Model {
     pub fn add(&mut self, name: &str, run: i64, rows: &[(String, String)], complete: bool) {
         let fetcher = self.id(name).unwrap();
         for (key, payload) in rows {
+            let is_new = !self
+                .queue
+                .iter()
+                .any(|row| (row.fetcher, row.run, &row.key) == (fetcher, run, key));
+            if is_new {
+                self.forget_earlier(key, fetcher, run);
+            }
             let known = self
                 .queue
                 .iter_mut()
@@ -217,7 +201,7 @@ impl Model {
     /// The first row in order, of the keys that are meant.
     fn first_row(&self, now: i64, is_meant: impl Fn(&str) -> bool) -> Option<Row> {
         let kept = |key: &str| {
-            self.holds.contains_key(key)
+            self.is_on_hold(key)
                 || self.deliveries.iter().any(|delivery| delivery.leased && delivery.key == key)
         };
         let free = |key: &str| match self.log.get(key) {
@@ -248,7 +232,7 @@ impl Model {
         let (row, is_before_order) = self.next_row(now)?;
         let last_served = self.last_served(&row);
         self.attempts += 1;
-        self.bump_goes_out(&row.key, is_before_order);
+        self.bump_goes_out(&row, is_before_order);
         if self.rules.is_fair {
             self.record_dispatch(&row, now, last_served, leased);
         }
@@ -258,6 +242,9 @@ impl Model {
             }
         }
         self.log.insert(row.key.clone(), (now, None, None));
+        if self.rules.is_fair {
+            self.forget_stale(&row.key);
+        }
         Some((self.attempts, format!("{} {}", row.key, row.payload)))
     }
 
@@ -308,12 +295,14 @@ impl Model {
                 self.forget_expired_leases(key);
                 let deliveries = self.deliveries.iter().filter(|delivery| delivery.key == key);
                 let last = deliveries.max_by_key(|delivery| delivery.attempt);
-                let row = last.map(|last| (last.fetcher, last.run));
+                let task = last.map(|last| self.ending(key, last.fetcher, last.run));
                 self.complete_delivery(key, Outcome::Done);
-                match row {
-                    Some(row) => self.end_task(key, row, code),
+                self.forget_bumps();
+                match task {
+                    Some(task) => self.end_task(key, (task.fetcher, task.run), code),
                     None => self.note_task_end(key),
                 }
+                self.settle(key, task, code, now);
                 return self.arm_if_bumped(key);
             }
             self.note_task_end(key);

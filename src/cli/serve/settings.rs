@@ -11,11 +11,11 @@ use super::values::{absolute_database, host_name, named, polls};
 use super::{ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, ServeOptions};
 use crate::broker::Broker;
 use crate::cli::{absolute, broker};
-use crate::config::{Checked, DaemonFiles, FetcherTable};
+use crate::config::{Checked, DaemonFiles, FetcherTable, RetryRule};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
-use crate::stores::{Database, Durability, Joining, Options, Policy};
+use crate::stores::{Database, Durability, Joining, Options, Policy, RetryRules};
 
 /// How long a request waits for another process's write to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -65,6 +65,7 @@ impl ServeSettings {
         };
         let operators = said.operator_group.as_deref();
         let operators = operators.map(|group| group_id(group, "--operator-group"));
+        let fetchers: Vec<_> = said.fetcher.into_iter().map(Spanned::into_inner).collect();
         let input = named(said.input_dir, "INPUT_DIR")?;
         Ok(Self {
             database: absolute_database(said.database)?,
@@ -89,6 +90,8 @@ impl ServeSettings {
                 max_single_tasks: said.max_single_tasks.map_or(SINGLE_TASKS, NonZeroU32::get),
                 history: said.history.unwrap_or(HISTORY),
                 bump_share: said.bump_share.unwrap_or(BUMP_SHARE),
+                backoff: said.backoff.map(|rule| rule.0),
+                retries: retry_rules(said.job_retry, &fetchers),
             },
             operator_group: operators.transpose()?,
             connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
@@ -99,7 +102,7 @@ impl ServeSettings {
             accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
             log_format: said.log_format.unwrap_or(LogFormat::Auto),
             log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
-            fetchers: said.fetcher.into_iter().map(Spanned::into_inner).collect(),
+            fetchers,
         })
     }
 
@@ -125,6 +128,8 @@ impl ServeSettings {
             ("max_expired_leases", a.store.max_expired_leases != b.store.max_expired_leases),
             ("max_single_tasks", a.store.max_single_tasks != b.store.max_single_tasks),
             ("history", a.store.history != b.store.history),
+            ("job_retry", a.store.retries != b.store.retries),
+            ("backoff", a.store.backoff != b.store.backoff),
             ("bump_share", a.store.bump_share != b.store.bump_share),
             ("daemon_name", a.joining.name != b.joining.name),
             ("takeover", a.joining.takeover != b.joining.takeover),
@@ -146,4 +151,14 @@ impl ServeSettings {
         ];
         all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
+}
+
+/// Single tasks are tried again where nothing is said, for no list brings them back.
+fn retry_rules(of_all: Option<RetryRule>, fetchers: &[FetcherTable]) -> RetryRules {
+    let of_fetcher = fetchers
+        .iter()
+        .filter_map(|table| Some((table.name.as_str().to_owned(), table.job_retry.clone()?.0)))
+        .collect();
+    let single = of_all.clone().unwrap_or_else(RetryRule::of_single_tasks);
+    RetryRules { lists: of_all.map(|rule| rule.0), single: Some(single.0), of_fetcher }
 }

@@ -28,6 +28,8 @@ pub(super) const PROCESS_SERVER: &str =
 pub(super) const SERVER_ONLY: &str = "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL";
 pub(super) const CLASSIC_BROKER: &str =
     "the classic rules know no relays: leave out broker or classic";
+pub(super) const CLASSIC_FAILURES: &str =
+    "the classic rules know neither [job_retry] nor [backoff]: leave them out, or classic";
 pub(super) const CLASSIC_LEASE: &str =
     "the classic rules know no other lease than 12h: leave out lease or classic";
 

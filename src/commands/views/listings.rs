@@ -118,7 +118,7 @@ fn output(directory: &Path, ended: &Ended) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::answers::Hold;
+    use shiftboss_actors::store::answers::{Hold, HoldKind};
 
     use super::*;
 
@@ -153,6 +153,7 @@ There are more: their payloads are too long to be listed at once.
     #[test]
     fn held_keys_are_as_documented() {
         let hold = |until, reason: &str| Hold {
+            kind: HoldKind::Hold,
             since: 1_000_000,
             until,
             reason: reason.to_owned(),

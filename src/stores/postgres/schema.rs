@@ -31,6 +31,8 @@ const FUNCTIONS: &[&str] = &[
     include_str!("schema/history.sql"),
     include_str!("schema/tasks.sql"),
     include_str!("schema/holds.sql"),
+    include_str!("schema/failures.sql"),
+    include_str!("schema/retries.sql"),
     include_str!("schema/forget_key.sql"),
     include_str!("schema/jobs.sql"),
     include_str!("schema/bumps.sql"),

@@ -173,7 +173,7 @@ impl PostgresStore {
             limited(client.query_one(undo, &[&daemon, &epoch, &call, &lease])).await?;
             self.lost_call = None;
         }
-        limited(rules::set(client, &self.options)).await?;
+        limited(rules::set(client, daemon, &self.options)).await?;
         let apply = limited(client.prepare(APPLY)).await?;
         let apply_relayed = limited(client.prepare(relays::APPLY)).await?;
         let input_directory = input.as_deref().and_then(DirectoryIdentity::parse);

@@ -1,4 +1,5 @@
-//! Keys that operators bump (`shiftboss_bumps`): which of them goes before the order, and what becomes of it.
+//! Keys that operators bump, and tasks that are tried again ([`retries`](super::retries)): the lane of `shiftboss_bumps`. Which of them goes
+//! before the order, and what becomes of it.
 //!
 //! [`dispatch`](super::dispatch) asks for one before it looks at the order; the modules that end attempts and delete rows tell
 //! here. While nothing is bumped, all that is in memory, and nothing is read. A key that is bumped is not plain, so its dispatch
@@ -13,16 +14,23 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::options::Policy;
 use super::query::Query;
 use super::records::state;
+use super::rows::RunId;
 use super::session::Session;
 
-/// The first ?3 bumped keys behind the place ?2 that have a row to be handed out, and their places; a lease that began before ?1
-/// is over.
-pub(super) const ELIGIBLE: &str = "SELECT attr_path, place FROM shiftboss_bumps AS bump
-    WHERE attempt IS NULL AND place > ?2 AND EXISTS (SELECT 1 FROM queue INDEXED BY queue_attr_path_index
+/// The first ?4 keys of the lane behind the kind ?2 and the place ?3 that have a row to be handed out, with both: those that
+/// operators bumped come first. A lease that began before ?1 is over. Of a longer lane the first 1,000 are looked at, one after the
+/// other: the rows of the inner query stay in its order.
+pub(super) const ELIGIBLE: &str = "SELECT attr_path, kind, place FROM (
+        SELECT * FROM shiftboss_bumps INDEXED BY shiftboss_lane
+        WHERE attempt IS NULL AND due IS NULL ORDER BY kind, place LIMIT 1000) AS bump
+    WHERE (kind, place) > (?2, ?3) AND EXISTS (SELECT 1 FROM queue INDEXED BY queue_attr_path_index
         WHERE queue.attr_path = bump.attr_path AND (state > 0 OR state = -1 AND last_started < ?1))
-    ORDER BY place LIMIT ?3";
-/// Those that wait for their turn.
-pub(super) const COUNT: &str = "SELECT count(*) FROM shiftboss_bumps WHERE attempt IS NULL";
+    LIMIT ?4";
+/// Keys of the lane that cannot go, though they seem to, and that one look passes over: their runs are being deleted.
+const PASSED_OVER_MAX: usize = 64;
+/// Those that operators bumped, and that wait for their turn.
+pub(super) const COUNT: &str = "SELECT count(*) FROM shiftboss_bumps INDEXED BY shiftboss_lane
+    WHERE kind = 'bump' AND attempt IS NULL AND due IS NULL";
 /// What the lane may spend, as of the last commit that changed it.
 const CREDIT: &str = "SELECT value FROM shiftboss_counters WHERE name = 'credit'";
 
@@ -35,8 +43,10 @@ pub(super) struct Bumps {
     credit: Credit,
     /// As it is in the table.
     stored: i64,
-    /// Rows were deleted: a bumped key may have none any more.
-    rows_went: bool,
+    /// Rows of these keys were deleted: such a key may have none any more.
+    keys_went: Vec<String>,
+    /// The same of keys that are not known.
+    some_went: bool,
 }
 
 impl Bumps {
@@ -44,14 +54,17 @@ impl Bumps {
         let stored = stored_credit(connection)?;
         let (is_fair, credit) = (policy != Policy::Classic, Credit::new(share, stored));
         let count = if is_fair { count(connection)? } else { 0 };
-        Ok(Self { is_fair, count, credit, stored, rows_went: false })
+        let keys_went = Vec::new();
+        Ok(Self { is_fair, count, credit, stored, keys_went, some_went: false })
     }
 
     /// What the last commit left, whoever made it.
     pub(super) fn reload(&mut self, connection: &Connection) -> Result<()> {
         self.stored = stored_credit(connection)?;
         self.credit = Credit::new(self.credit.share(), self.stored);
-        (self.count, self.rows_went) = (if self.is_fair { count(connection)? } else { 0 }, false);
+        self.count = if self.is_fair { count(connection)? } else { 0 };
+        self.keys_went.clear();
+        self.some_went = false;
         Ok(())
     }
 
@@ -67,8 +80,23 @@ impl Bumps {
         Ok(())
     }
 
-    pub(super) fn note_deletion(&mut self) {
-        self.rows_went = true;
+    /// Whether the table has any row.
+    pub(super) fn are_any(&self) -> bool {
+        self.count > 0
+    }
+
+    pub(super) fn note_more(&mut self) {
+        self.count += 1;
+    }
+
+    pub(super) fn note_fewer(&mut self, gone: usize) {
+        self.count -= gone as i64;
+    }
+
+    pub(super) fn note_deletion<'k>(&mut self, keys: impl Iterator<Item = &'k str>) {
+        if self.count > 0 {
+            self.keys_went.extend(keys.map(str::to_owned));
+        }
     }
 }
 
@@ -91,24 +119,24 @@ impl Session<'_> {
             return Ok(Bumped::Held);
         }
         if !self.is_bumped(key)? {
-            // One whose earlier hand-out has not ended is bumped anew.
-            self.run("DELETE FROM shiftboss_bumps WHERE attr_path = ?1", [key])?;
             if self.value::<i64>(COUNT, [])? >= BUMPS_MAX as i64 {
                 return Ok(Bumped::Full);
             }
+            // One whose earlier hand-out has not ended is bumped anew, and so is one that is tried again.
+            self.run("DELETE FROM shiftboss_bumps WHERE attr_path = ?1", [key])?;
             let sql = "INSERT INTO shiftboss_bumps (attr_path, since, by) VALUES (?1, ?2, ?3)";
             self.run(sql, (key, now, &*bump.by))?;
         }
         self.queue.bumps.count = count(self)?;
         self.arm(key, None)?;
-        let before = "SELECT count(*) FROM shiftboss_bumps WHERE attempt IS NULL
-            AND place < (SELECT place FROM shiftboss_bumps WHERE attr_path = ?1)";
+        let before = "SELECT count(*) FROM shiftboss_bumps INDEXED BY shiftboss_lane
+            WHERE kind = 'bump' AND attempt IS NULL AND due IS NULL AND place < (SELECT place FROM shiftboss_bumps WHERE attr_path = ?1)";
         self.value(before, [key]).map(|before: i64| Bumped::Behind(before.cast_unsigned()))
     }
 
     fn is_bumped(&self, key: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM shiftboss_bumps
-            WHERE attr_path = ?1 AND attempt IS NULL)";
+            WHERE attr_path = ?1 AND kind = 'bump' AND attempt IS NULL)";
         self.value(sql, [key])
     }
 
@@ -122,11 +150,16 @@ impl Session<'_> {
         if bumps.count == 0 || !bumps.credit.pays() || self.queue.cache.no_bumped_at == Some(now) {
             return Ok(None);
         }
-        let (expired, mut from) = (self.queue.policy.expired(now), i64::MIN);
-        let next = |it: &Self, from| it.row(ELIGIBLE, (expired, from, 1)).optional();
-        while let Some((key, place)) = next(self, from)? {
+        let (expired, mut from) = (self.queue.policy.expired(now), (String::new(), i64::MIN));
+        let next = |it: &Self, from: &(String, i64)| {
+            it.row(ELIGIBLE, (expired, &from.0, from.1, 1)).optional()
+        };
+        for _ in 0..PASSED_OVER_MAX {
+            let Some((key, kind, place)) = next(self, &from)? else {
+                break;
+            };
             let key: String = key;
-            from = place;
+            from = (kind, place);
             // Its rows may all be of runs under deletion.
             if let Some(job) = self.hand_out(&key, None, now, holder)? {
                 self.queue.bumps.credit = self.queue.bumps.credit.spent();
@@ -144,14 +177,16 @@ impl Session<'_> {
         self.queue.bumps.credit = self.queue.bumps.credit.passed();
     }
 
-    /// A key is handed out, before the order or in its turn: it is bumped no longer, unless that is taken back.
-    pub(super) fn bump_goes_out(&mut self, key: &str, attempt: i64) -> Result<()> {
+    /// A key is handed out, before the order or in its turn: it is bumped no longer, unless that is taken back. A task that is
+    /// tried again stays in the lane if another one of its key has gone.
+    pub(super) fn bump_goes_out(&mut self, key: &str, task: RunId, attempt: i64) -> Result<()> {
         if self.queue.bumps.count == 0 {
             return Ok(());
         }
-        let sql =
-            "UPDATE shiftboss_bumps SET attempt = ?2 WHERE attr_path = ?1 AND attempt IS NULL";
-        self.run(sql, (key, attempt))
+        let sql = "UPDATE shiftboss_bumps SET attempt = ?2 WHERE attr_path = ?1 AND attempt IS NULL AND due IS NULL
+            AND (kind = 'bump' OR fetcher_id = ?3 AND run_started = ?4)";
+        self.run(sql, (key, attempt, task.fetcher_id, task.started))?;
+        self.forget_stale(key)
     }
 
     /// An attempt is taken back: a key that went out with it waits again as it did.
@@ -166,7 +201,8 @@ impl Session<'_> {
     /// An attempt that was taken back ended late: what was bumped has run.
     pub(super) fn end_late_bump(&mut self, attempt: i64) -> Result<()> {
         if self.queue.bumps.count > 0 {
-            let sql = "DELETE FROM shiftboss_bumps WHERE last_attempt = ?1 AND attempt IS NULL";
+            let sql = "DELETE FROM shiftboss_bumps
+                WHERE last_attempt = ?1 AND attempt IS NULL AND due IS NULL";
             self.queue.bumps.count -= self.change(sql, [attempt])? as i64;
         }
         Ok(())
@@ -189,14 +225,25 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Keys that nothing lists any more are not bumped.
+    /// Keys that nothing lists any more are not bumped. Delayed ones, of which there may be many, are looked at when they are due.
     pub(super) fn forget_unlisted_bumps(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.queue.bumps.rows_went) || self.queue.bumps.count == 0 {
+        let bumps = &mut self.queue.bumps;
+        let keys = std::mem::take(&mut bumps.keys_went);
+        let are_all = std::mem::take(&mut bumps.some_went);
+        if bumps.count == 0 {
             return Ok(());
         }
-        let sql = "DELETE FROM shiftboss_bumps WHERE NOT EXISTS (SELECT 1 FROM queue
-            WHERE queue.attr_path = shiftboss_bumps.attr_path)";
-        self.queue.bumps.count -= self.change(sql, [])? as i64;
+        let of_key = "DELETE FROM shiftboss_bumps WHERE attr_path = ?1 AND due IS NULL
+            AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = ?1)";
+        let of_all = "DELETE FROM shiftboss_bumps WHERE place IN (
+                SELECT place FROM shiftboss_bumps INDEXED BY shiftboss_lane WHERE attempt IS NULL AND due IS NULL
+                UNION ALL SELECT place FROM shiftboss_bumps INDEXED BY shiftboss_bumps_out WHERE attempt IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.attr_path = shiftboss_bumps.attr_path)";
+        let mut gone = if are_all { self.change(of_all, [])? } else { 0 };
+        for key in keys {
+            gone += self.change(of_key, [key])?;
+        }
+        self.queue.bumps.note_fewer(gone);
         Ok(())
     }
 
@@ -214,7 +261,7 @@ impl Session<'_> {
             }
             // Where pages were lost, lists bring keys back that nothing lists now.
             if state(self.connection, "made")?.as_deref() != Some("recovered") {
-                self.queue.bumps.note_deletion();
+                self.queue.bumps.some_went = true;
             }
         }
         self.forget_unlisted_bumps()

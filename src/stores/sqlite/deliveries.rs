@@ -16,6 +16,7 @@ use super::dispatch::disagreeing_indexes;
 use super::dispatch_cache::PlainDelivery;
 use super::options::Policy;
 use super::query::{FromRow, Query};
+use super::retries::EndedTask;
 use super::rows::Delivery;
 use super::schema::TASKS_ID;
 use super::session::Session;
@@ -79,7 +80,7 @@ impl Session<'_> {
         let (row, history) = (&rows[chosen], &history);
         let record = DispatchRecord { key, rows: &rows, row, history, attempt, now, holder };
         self.record_dispatch(&record)?;
-        self.bump_goes_out(key, attempt.0)?;
+        self.bump_goes_out(key, rows[chosen].run(), attempt.0)?;
         let payload = rows.swap_remove(chosen).payload;
         Ok(Some(Dispatched::Job(attempt, Row { key: Key::stored(key), payload })))
     }
@@ -252,7 +253,11 @@ impl Session<'_> {
             return Err(disagreeing_indexes(key));
         }
         match (plain, finished) {
-            (Some(plain), _) => self.complete_plain(key, &plain, exit_code, now)?,
+            (Some(plain), _) => {
+                self.complete_plain(key, &plain, exit_code, now)?;
+                let task = EndedTask { run: plain.delivery.run(), retried: 0 };
+                self.settle(key, Some(task), exit_code, now)?;
+            }
             // Said again: the last one stands, and is not counted twice.
             (None, Some(finished)) => {
                 let code = code_before.unwrap_or(0);
@@ -303,8 +308,9 @@ impl Session<'_> {
         exit_code: i64,
         now: UnixSeconds,
     ) -> Result<()> {
-        let mut left = self.deliveries(key)?;
+        let (mut left, mut task) = (self.deliveries(key)?, None);
         if let Some(last) = left.pop() {
+            task = Some(self.ending(key, last.run())?);
             self.retire(key, &last, done(exit_code), now)?;
             left = self.retire_all_expired(key, |other| other.fetcher_id == last.fetcher_id)?;
             // A classic attempt before the expired leases may be the one that ended.
@@ -322,6 +328,7 @@ impl Session<'_> {
         } else {
             self.recompute(key)?
         }
+        self.settle(key, task, exit_code, now)?;
         self.arm_if_bumped(key)
     }
 }

@@ -40,6 +40,7 @@ impl Session<'_> {
             "DELETE FROM log WHERE attr_path = ?1",
             "DELETE FROM shiftboss_last_served WHERE attr_path = ?1",
             "DELETE FROM shiftboss_holds WHERE attr_path = ?1",
+            "DELETE FROM shiftboss_backoff_counts WHERE attr_path = ?1",
         ] {
             known += self.change(sql, [key])?;
         }

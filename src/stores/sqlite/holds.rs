@@ -1,4 +1,4 @@
-//! Keys that operators hold (`shiftboss_holds`): the rule that gives rows their state knows them, and nothing else of a
+//! Keys that are not handed out (`shiftboss_holds`), held by operators or by [`failures`](super::failures): the rule that gives rows their state knows them, and nothing else of a
 //! dispatch does.
 //!
 //! Called by the store's operations. What the triggers do for edits by hand is done here for the daemon's own.
@@ -10,8 +10,9 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::query::Query;
 use super::session::Session;
 
-/// There are few.
-pub(super) const COUNT: &str = "SELECT count(*) FROM shiftboss_holds";
+/// Those of operators are few.
+pub(super) const COUNT: &str =
+    "SELECT count(*) FROM shiftboss_holds INDEXED BY shiftboss_holds_by_age WHERE kind = 'hold'";
 /// When the first hold is over that ends by itself.
 const FIRST_END: &str = "SELECT until FROM shiftboss_holds INDEXED BY shiftboss_hold_ends
     WHERE until IS NOT NULL ORDER BY until LIMIT 1";
@@ -41,9 +42,9 @@ impl Session<'_> {
         Ok(Held::Held { until, is_known: self.value(known, [key])? })
     }
 
-    /// Says whether it was held.
+    /// Whoever holds it; says whether it was held. What was counted of its failures stays.
     pub(super) fn unhold(&mut self, key: &str) -> Result<bool> {
-        let sql = "DELETE FROM shiftboss_holds WHERE attr_path = ?1 AND kind = 'hold'";
+        let sql = "DELETE FROM shiftboss_holds WHERE attr_path = ?1";
         let was_held = self.change(sql, [key])? > 0;
         if was_held {
             self.recompute(key)?;
@@ -53,13 +54,20 @@ impl Session<'_> {
 
     pub(super) fn end_holds(&mut self, now: UnixSeconds) -> Result<()> {
         let over: Vec<String> = self.values(OVER, (now, HOLDS_ENDED_AT_ONCE as i64))?;
-        over.iter().try_for_each(|key| self.unhold(key).map(drop))
+        self.end_delays(now)?;
+        for key in &over {
+            let sql = "DELETE FROM shiftboss_holds WHERE attr_path = ?1 AND until < ?2";
+            self.run(sql, (key, now))?;
+            self.recompute(key)?;
+        }
+        Ok(())
     }
 
     pub(super) fn next_hold_end(&self, now: UnixSeconds) -> Result<Option<u64>> {
         let first: Option<i64> = self.value(FIRST_END, []).optional()?;
         let left = |until: i64| until.saturating_sub(now).saturating_add(1).max(0);
-        Ok(first.map(|until| left(until).cast_unsigned()))
+        let ends = [first.map(|until| left(until).cast_unsigned()), self.next_due(now)?];
+        Ok(ends.into_iter().flatten().min())
     }
 
     pub(super) fn is_on_hold(&self, key: &str) -> Result<bool> {

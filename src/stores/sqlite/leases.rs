@@ -106,8 +106,10 @@ impl Session<'_> {
         if fetcher_id == TASKS_ID {
             self.end_task(key, run_started, exit_code)?;
         }
+        let task = self.ending(key, late.delivery.run())?;
         self.end_late_bump(attempt)?;
         self.recompute(key)?;
+        self.settle(key, Some(task), exit_code, now)?;
         self.arm_if_bumped(key)
     }
 
@@ -269,6 +271,7 @@ impl Session<'_> {
 
     /// Puts back what has ended of a key; says how many rows and tasks.
     pub(super) fn arm(&mut self, key: &str, fetcher: Option<&str>) -> Result<u64> {
+        self.forget_delay(key, fetcher)?;
         let is_meant = fetcher.is_none_or(|name| name == TASKS_FETCHER);
         let tasks = if is_meant { self.retry_tasks(key)? } else { 0 };
         self.extract(key)?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
+use shiftboss_actors::store::RetryRules;
 use shiftboss_protocol::model::TASKS_FETCHER;
 use tracing::warn;
 
@@ -99,6 +100,7 @@ impl SqliteStore {
 /// Begins to use a database: whether its last daemon closed it, and what is kept in memory of it.
 fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)> {
     listings::prepare(connection)?;
+    let is_fair = options.policy != Policy::Classic;
     let checkpoints = Checkpoints::new(connection)?;
     let was_clean = state(connection, "clean")?.as_deref() != Some("0");
     note_start(connection, options).or_else(|error| tolerate(error, options))?;
@@ -109,6 +111,8 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
         cache: DispatchCache::default(),
         counters: WriteBehindCounters::load(connection, options.history)?,
         bumps: Bumps::load(connection, options.policy, options.bump_share)?,
+        backoff: options.backoff.clone().filter(|_| is_fair),
+        retries: if is_fair { options.retries.clone() } else { RetryRules::default() },
         paused: is_paused(connection)?,
         max_single_tasks: options.max_single_tasks.into(),
         max_expired_leases: options.max_expired_leases.into(),
@@ -119,6 +123,8 @@ fn start(connection: &mut Connection, options: &Options) -> Result<(bool, Queue)
     let mut session = Session::new(connection, &mut queue);
     session.restore_tasks()?;
     session.resolve_bumps()?;
+    session.forget_all_stale()?;
+    session.end_backoff_without_rule()?;
     drop(session);
     Ok((was_clean, queue))
 }

@@ -160,7 +160,7 @@ impl Session<'_> {
 
     /// Adds a row; false when it was there already, and only its payload counts.
     fn add_row(
-        &self,
+        &mut self,
         run: RunId,
         partition: i64,
         row: &Line,
@@ -205,6 +205,10 @@ impl Session<'_> {
             return Ok(false);
         }
         if is_judged {
+            // Single tasks do not replace each other.
+            if fetcher_id != TASKS_ID {
+                self.forget_earlier(key, RunId { fetcher_id, started: run })?;
+            }
             self.extract(key)?;
             self.recompute(key)?;
         }
@@ -322,7 +326,7 @@ impl Session<'_> {
         let pending: i64 = deleted.iter().map(|(_, pending, _)| pending).sum();
         let count = i64::try_from(deleted.len()).unwrap_or(i64::MAX);
         self.queue.checkpoints.count_rows(count);
-        self.queue.bumps.note_deletion();
+        self.queue.bumps.note_deletion(deleted.iter().map(|(key, ..)| key.as_str()));
         self.count(run, -count, -pending)?;
         Ok(count)
     }

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 
 use rusqlite::{CachedStatement, Connection, Result, Statement};
+use shiftboss_actors::store::{Backoff, RetryRules};
 
 use super::bumps::Bumps;
 use super::checkpoints::Checkpoints;
@@ -23,6 +24,10 @@ pub(super) struct Queue {
     pub(super) cache: DispatchCache,
     pub(super) counters: WriteBehindCounters,
     pub(super) bumps: Bumps,
+    /// `None`: failures are not counted.
+    pub(super) backoff: Option<Backoff>,
+    /// Which tasks are tried again. Without the fair policy none is.
+    pub(super) retries: RetryRules,
     /// Nothing is handed out.
     pub(super) paused: bool,
     /// So many single tasks may be kept.

@@ -190,6 +190,11 @@ impl Session<'_> {
         }
     }
 
+    /// The task whose row the key has.
+    pub(super) fn current_task(&self, key: &str) -> Result<Option<i64>> {
+        Ok(self.current_row(key)?.map(|current| current.task))
+    }
+
     fn current_row(&self, key: &str) -> Result<Option<Current>> {
         let sql = "SELECT fetcher_run_started,
                 EXISTS (SELECT 1 FROM shiftboss_deliveries AS delivery
@@ -242,7 +247,7 @@ impl Session<'_> {
     }
 
     /// Deletes a row and its run, with what is known of its expired leases.
-    fn drop_row(&mut self, key: &str, task: i64) -> Result<()> {
+    pub(super) fn drop_row(&mut self, key: &str, task: i64) -> Result<()> {
         // What was counted of the run is not the next one's of that number.
         self.queue.counters.flush(self.connection)?;
         self.delete_keys(run_of(task), &[key])?;

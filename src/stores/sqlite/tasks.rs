@@ -10,6 +10,8 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Row as Task, UnixSeconds};
 
 use super::query::Query;
+use super::rows::RunId;
+use super::schema::TASKS_ID;
 use super::session::Session;
 
 /// Single tasks that one call deletes, or puts back.
@@ -99,6 +101,7 @@ impl Session<'_> {
 
     pub(super) fn cancel(&mut self, key: &str, now: UnixSeconds) -> Result<Cancelled> {
         let in_flight = self.task_in_flight(key, now)?;
+        self.forget_earlier(key, RunId { fetcher_id: TASKS_ID, started: i64::MAX })?;
         let sql = "DELETE FROM shiftboss_single_tasks WHERE task IN (
                 SELECT task FROM shiftboss_single_tasks WHERE attr_path = ?1 AND task IS NOT ?2
                 ORDER BY task DESC LIMIT ?3)
@@ -169,6 +172,23 @@ impl Session<'_> {
         self.count_tasks(0, -i64::try_from(back).unwrap_or(i64::MAX))?;
         self.derive_row(key)?;
         Ok(back as u64)
+    }
+
+    /// Puts one failed single task back; whether it had failed.
+    pub(super) fn retry_task(&mut self, key: &str, task: i64) -> Result<bool> {
+        let current = self.current_task(key)?;
+        let sql =
+            "UPDATE shiftboss_single_tasks SET status = 'waiting', started = NULL, exit_code = NULL
+            WHERE task = ?1 AND status = 'failed'";
+        if self.change(sql, [task])? == 0 {
+            return Ok(false);
+        }
+        self.count_tasks(0, -1)?;
+        if current == Some(task) {
+            self.drop_row(key, task)?;
+        }
+        self.derive_row(key)?;
+        Ok(true)
     }
 
     /// Adds to the kept counts: of all single tasks, and of those that failed or are dead letters.

@@ -201,7 +201,7 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
         number("in flight", queue.rows.in_flight),
         number("dispatched", queue.rows.dispatched),
         fault("dead letters", queue.dead_letters),
-        fault("held", queue.held),
+        fault("held", queue.held + queue.backed_off),
         wait,
         meter("connections", connections, theme.value, theme),
         commits(picture, theme),

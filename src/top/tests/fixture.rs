@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_actors::metrics::Counted;
 use shiftboss_actors::store::answers::{
-    Ended, FetcherStatus, HeldKey, HeldKeys, Hold, Holding, Log, MinuteJobs, Next, Queue,
+    Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
     QueueStatus, Rows, Stats, StatsGroup, Waiting,
 };
 use shiftboss_actors::store::{FetcherRecord, Grouping};
@@ -162,7 +162,8 @@ fn lists() -> Lists {
         output: None,
     };
     let reason = "upstream is down".to_owned();
-    let hold = Hold { since: NOW - 60, until: None, reason, by: "ann".to_owned() };
+    let hold =
+        Hold { kind: HoldKind::Hold, since: NOW - 60, until: None, reason, by: "ann".to_owned() };
     Lists {
         last_day: Some(Stats {
             since: 0,

@@ -1,4 +1,4 @@
-//! The keys that operators hold; and a page that asks how long, before one is held.
+//! The keys that operators or backoff hold; and a page that asks how long, before one is held.
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};

@@ -100,18 +100,20 @@ fn numbers(status: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec
         number("waiting", status.rows.pending.to_string()),
         number("in flight", status.rows.in_flight.to_string()),
         number("dead letters", status.dead_letters.to_string()),
-        held(status),
+        held("held", status.held),
         number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
         number("cycle time", cycle.map_or("-".to_owned(), span)),
     ];
+    numbers.extend((status.delayed > 0).then(|| number("delayed", status.delayed.to_string())));
+    numbers.extend((status.backed_off > 0).then(|| held("backed off", status.backed_off)));
     numbers.extend(status.longest_wait.as_ref().map(|waiting| longest_wait(waiting, now)));
     numbers
 }
 
-fn held(status: &QueueStatus) -> Number {
+fn held(name: &'static str, keys: i64) -> Number {
     let list = || KeyLink { text: "which".to_owned(), address: Some("held".to_owned()) };
-    let key = (status.held > 0).then(list);
-    Number { name: "held", value: status.held.to_string(), key }
+    let key = (keys > 0).then(list);
+    Number { name, value: keys.to_string(), key }
 }
 
 fn longest_wait(waiting: &Waiting, now: i64) -> Number {

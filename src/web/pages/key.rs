@@ -66,8 +66,9 @@ impl KeyPage {
         let attempts = ended.iter().map(|ended| Attempt::of(ended, sight));
         let frame = sight.frame(&text(key), &reader.status(now)?);
         let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
-        let is_ended =
-            |row: &KeyRow| matches!(row.state, RowState::Dispatched | RowState::DeadLetter);
+        let is_ended = |row: &KeyRow| {
+            matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)
+        };
         let is_held = why.as_ref().is_some_and(|why| why.hold.is_some());
         let is_bumped = why.as_ref().is_some_and(|why| why.bump.is_some());
         let can_hold = frame.can_act && why.is_some() && !is_held;

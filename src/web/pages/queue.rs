@@ -66,7 +66,7 @@ impl Queue {
             jobs: jobs.collect(),
             truncated: found.truncated,
             is_all: found.keys.len() < count,
-            held: status.held,
+            held: status.held + status.backed_off,
         })
     }
 }

@@ -25,7 +25,7 @@ pub struct KnownKey {
 /// The JSON object of `held` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldKeys {
-    /// The key that was held last comes first.
+    /// Those that operators hold come first; of each kind the one that was held last.
     pub keys: Vec<HeldKey>,
     /// There are more.
     pub truncated: bool,
@@ -39,15 +39,33 @@ pub struct HeldKey {
     pub hold: Hold,
 }
 
+/// What holds a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldKind {
+    /// An operator.
+    Hold,
+    /// That its jobs failed so often in a row.
+    Backoff,
+}
+
+impl HoldKind {
+    /// As the stores name it.
+    pub fn named(name: &str) -> Self {
+        if name == "backoff" { Self::Backoff } else { Self::Hold }
+    }
+}
+
 /// Why a key is not handed out, whatever else is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hold {
+    pub kind: HoldKind,
     pub since: UnixSeconds,
     /// Its last second; `None`: until somebody ends it.
     pub until: Option<UnixSeconds>,
     /// May be empty.
     pub reason: String,
-    /// Who holds it, as he named himself.
+    /// Who holds it, as he named himself; or `backoff`.
     pub by: String,
 }
 
@@ -57,6 +75,15 @@ pub struct Bump {
     pub since: UnixSeconds,
     /// As he named himself.
     pub by: String,
+}
+
+/// A task that failed, and waits again by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Retry {
+    /// When.
+    pub due: UnixSeconds,
+    /// The how manyeth time it is tried again then.
+    pub retries: u32,
 }
 
 /// When keys of the newest lists were last started; a key has one entry for each list that has it.

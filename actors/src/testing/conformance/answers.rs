@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::{FETCHERS, History, KEYS, PREVIEWED};
-use crate::store::answers::{Ended, StatsGroup, TaskStatus};
+use crate::store::answers::{Ended, HeldKey, HoldKind, StatsGroup, TaskStatus};
 use crate::store::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::Key;
 
@@ -31,8 +31,13 @@ pub const QUESTIONS: [Question; 14] = [
     last_starts,
     held,
 ];
-const STATUSES: [TaskStatus; 4] =
-    [TaskStatus::Waiting, TaskStatus::InFlight, TaskStatus::Failed, TaskStatus::DeadLetter];
+const STATUSES: [TaskStatus; 5] = [
+    TaskStatus::Waiting,
+    TaskStatus::InFlight,
+    TaskStatus::Delayed,
+    TaskStatus::Failed,
+    TaskStatus::DeadLetter,
+];
 const ALL: usize = 10_000;
 
 fn next_jobs(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
@@ -46,6 +51,8 @@ fn status(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseErr
     let status = reader.status(it.now).unwrap();
     prop_assert_eq!((status.rows, status.paused), (it.model.row_counts(), it.model.is_paused()));
     prop_assert_eq!(status.held.cast_unsigned(), it.model.held_keys().len() as u64);
+    prop_assert_eq!(status.backed_off.cast_unsigned(), it.model.backed_off_keys().len() as u64);
+    prop_assert_eq!(status.delayed.cast_unsigned(), it.model.delays() as u64);
     let oldest = status.oldest_waiting.map(|waiting| waiting.key);
     prop_assert_eq!(oldest, it.model.first_in_order(it.now));
     prop_assert_eq!(status.bumped.cast_unsigned(), it.model.bumped_keys().len() as u64);
@@ -69,9 +76,10 @@ fn why(it: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCaseEr
     let rows: Vec<_> =
         why.rows.iter().map(|row| (row.fetcher.clone(), row.run, row.state)).collect();
     prop_assert_eq!(rows, it.model.row_states(key, it.now));
-    let until = it.model.held_keys().into_iter().find(|(held, _)| held == key).map(|held| held.1);
-    prop_assert_eq!(why.hold.map(|hold| hold.until), until);
-    prop_assert_eq!(why.bump.is_some(), it.model.is_bumped(key));
+    // An operator's hold is told before that of backoff.
+    let hold = holds(it).into_iter().find(|(held, ..)| held == key);
+    prop_assert_eq!(why.hold.map(|hold| (key.to_owned(), hold.kind, hold.until)), hold);
+    prop_assert_eq!(why.bump.is_some(), it.model.is_in_lane(key));
     let place = why.place.map(|place| place.keys_before as u64);
     prop_assert_eq!(place, it.model.turn(key, it.now).0);
     Ok(())
@@ -171,14 +179,25 @@ fn search(it: &History, reader: &dyn Reader, round: usize) -> Result<(), TestCas
     Ok(())
 }
 
+type HoldOf = (String, HoldKind, Option<i64>);
+
+/// All holds of the model, those of operators first.
+fn holds(it: &History) -> Vec<HoldOf> {
+    let hold = |(key, until)| (key, HoldKind::Hold, until);
+    let backoff = |(key, until)| (key, HoldKind::Backoff, Some(until));
+    let holds = it.model.held_keys().into_iter().map(hold);
+    holds.chain(it.model.backed_off_keys().into_iter().map(backoff)).collect()
+}
+
 /// All of them, and some.
 fn held(it: &History, reader: &dyn Reader, _: usize) -> Result<(), TestCaseError> {
     let found = reader.held(ALL).unwrap();
-    prop_assert!(!found.truncated && found.keys.is_sorted_by_key(|held| -held.hold.since));
-    let mut held: Vec<_> = found.keys.iter().map(|held| (&held.key, held.hold.until)).collect();
-    held.sort();
-    let expected = it.model.held_keys();
-    prop_assert_eq!(held, expected.iter().map(|(key, until)| (key, *until)).collect::<Vec<_>>());
+    let order = |held: &HeldKey| (held.hold.kind == HoldKind::Backoff, -held.hold.since);
+    prop_assert!(!found.truncated && found.keys.is_sorted_by_key(order));
+    let held = found.keys.iter().map(|held| (held.key.clone(), held.hold.kind, held.hold.until));
+    let mut held: Vec<HoldOf> = held.collect();
+    held.sort_by_key(|(key, kind, _)| (*kind == HoldKind::Backoff, key.clone()));
+    prop_assert_eq!(held, holds(it));
     let first = reader.held(1).unwrap();
     prop_assert_eq!(first.truncated, found.keys.len() > 1);
     prop_assert_eq!(first.keys, found.keys.into_iter().take(1).collect::<Vec<_>>());

@@ -1,6 +1,7 @@
 //! The contract of [`Store`](crate::store::Store), one numbered statement a check: what is asked, and what must be
-//! answered. Each begins with an empty store under the default rules.
+//! answered. Each begins with an empty store under the default rules; some with rules for failures.
 
+mod after_failures;
 mod on_keys;
 
 use super::{FETCHERS, HALF_DAY, LEASE_SECONDS, Subject, holder, key, row, rows_of_run, run};
@@ -22,10 +23,14 @@ type Check = fn(&mut dyn Subject);
 /// # Panics
 /// At the first one that does not hold; its name is printed before.
 pub fn hold<S: Subject>(open: impl Fn(Rules) -> S) {
-    for (name, check) in STATEMENTS.into_iter().chain(on_keys::ON_KEYS) {
+    let check = |(name, check): (&str, Check), rules| {
         println!("{name}");
-        check(&mut open(Rules::default()));
-    }
+        check(&mut open(rules));
+    };
+    let usual = STATEMENTS.into_iter().chain(on_keys::ON_KEYS);
+    usual.for_each(|statement| check(statement, Rules::default()));
+    let after_failures = after_failures::AFTER_FAILURES.into_iter();
+    after_failures.for_each(|statement| check(statement, Rules::after_failures()));
 }
 
 const STATEMENTS: [(&str, Check); 26] = [

@@ -13,19 +13,22 @@ impl Model {
     }
 
     pub fn unhold(&mut self, key: &str) -> bool {
-        self.holds.remove(key).is_some()
+        self.holds.remove(key).is_some() | self.backoffs.unhold(key)
     }
 
     pub fn end_holds(&mut self, now: i64) {
         self.holds.retain(|_, until| until.is_none_or(|until| until >= now));
+        self.backoffs.end(now);
+        self.end_delays(now);
     }
 
     pub fn next_hold_end(&self, now: i64) -> Option<u64> {
-        let first = self.holds.values().flatten().min()?;
-        Some((first + 1 - now).max(0).cast_unsigned())
+        let first = self.holds.values().flatten().chain(self.backoffs.ends()).min();
+        let first = first.map(|until| (until + 1 - now).max(0).cast_unsigned());
+        [first, self.next_due(now)].into_iter().flatten().min()
     }
 
-    /// Keys that are held, by their bytes, and until when.
+    /// Keys that operators hold, by their bytes, and until when.
     pub fn held_keys(&self) -> Vec<(String, Option<i64>)> {
         self.holds.iter().map(|(key, until)| (key.clone(), *until)).collect()
     }
@@ -39,6 +42,7 @@ impl Model {
         }
         let is_known = self.log.remove(key).is_some() | self.unhold(key) | self.leases.forget(key);
         self.deliveries.retain(|delivery| delivery.key != key);
+        self.backoffs.forget(key);
         self.last_served.retain(|(known, _), _| known != key);
         self.has_forgotten |= is_known;
         if is_known { Forgotten::Forgotten } else { Forgotten::Unknown }
@@ -54,6 +58,6 @@ impl Model {
     }
 
     pub(super) fn is_on_hold(&self, key: &str) -> bool {
-        self.holds.contains_key(key)
+        self.holds.contains_key(key) || self.backoffs.holds(key)
     }
 }

@@ -150,7 +150,9 @@ impl Model {
         self.leases.expired.remove(&row_of(delivery));
         self.log.insert(delivery.key.clone(), (delivery.started, Some(now), Some(code)));
         self.end_task(&delivery.key, (delivery.fetcher, delivery.run), code);
+        let task = self.ending(&delivery.key, delivery.fetcher, delivery.run);
         self.end_late_bump(delivery.attempt);
+        self.settle(&delivery.key, Some(task), code, now);
         self.arm_if_bumped(&delivery.key);
     }
 
@@ -214,6 +216,7 @@ impl Model {
 
     /// Puts back what has ended of a key; how many rows and tasks.
     pub(super) fn arm(&mut self, key: &str) -> u64 {
+        self.forget_delay(key);
         let tasks = self.retry_tasks(key);
         let rows: Vec<Row> = self.queue.iter().filter(|row| row.key == key).cloned().collect();
         let waits = |row: &&Row| {

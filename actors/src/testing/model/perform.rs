@@ -136,7 +136,7 @@ impl Model {
         model.pause(false);
         let mut next = || {
             let (row, _) = model.next_row(now)?;
-            let bumped = model.is_bumped(&row.key) && model.has_lane();
+            let bumped = model.is_in_lane(&row.key) && model.has_lane();
             let last_started = model.log.get(&row.key).map(|log| log.0);
             model.dispatch(now);
             Some(Next {

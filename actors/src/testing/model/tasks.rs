@@ -46,6 +46,7 @@ impl Model {
     }
 
     pub fn cancel_tasks(&mut self, key: &str, now: i64) -> Cancelled {
+        self.forget_earlier(key, TASKS.0, i64::MAX);
         let since = now - self.rules.lease_seconds;
         let out = |task: i64| {
             self.deliveries.iter().any(|delivery| {
@@ -87,6 +88,15 @@ impl Model {
         let back = back.map(|single| single.status = "waiting").count();
         self.derive_row(key);
         back as u64
+    }
+
+    /// A failed one waits again.
+    pub(super) fn retry_task(&mut self, key: &str, task: i64) {
+        if self.current(key).is_some_and(|current| current.0 == task) {
+            self.drop_row(key, task);
+        }
+        self.set_status(task, "waiting");
+        self.derive_row(key);
     }
 
     /// The job of a row of the fetcher of single tasks ended.

@@ -60,6 +60,8 @@ impl Model {
                 KeyState::Waiting
             } else if self.waits_but_for_hold(key, now) {
                 KeyState::Held
+            } else if has(RowState::Delayed) {
+                KeyState::Delayed
             } else if has(RowState::DeadLetter) {
                 KeyState::DeadLetter
             } else if has(RowState::Dispatched) {
@@ -91,7 +93,10 @@ impl Model {
             {
                 RowState::InFlight
             } else if row.dispatched && !self.is_row_out(row) {
-                RowState::Dispatched
+                match self.is_delayed(&row.key, (row.fetcher, row.run)) {
+                    true => RowState::Delayed,
+                    false => RowState::Dispatched,
+                }
             } else {
                 RowState::Waiting
             }
@@ -120,8 +125,12 @@ impl Model {
                 live.sort_by_key(|delivery| (delivery.started, delivery.attempt));
                 live.iter().map(|delivery| (delivery.key.clone(), delivery.run)).collect()
             }
-            TaskStatus::Delayed => Vec::new(),
-            TaskStatus::Failed => self.singles_with("failed"),
+            TaskStatus::Delayed => self.delayed(),
+            TaskStatus::Failed => {
+                let mut failed = self.singles_with("failed");
+                failed.retain(|(key, task)| !self.is_delayed(key, (0, *task)));
+                failed
+            }
             TaskStatus::DeadLetter => {
                 let mut rows: Vec<_> =
                     self.queue.iter().filter(|row| row.fetcher != 0 && self.is_dead(row)).collect();

@@ -37,7 +37,9 @@ pub(super) fn render(
             failed(queue).map(|tasks| format!("{tasks}: {} those that failed", how("failed"))),
         ),
         ("Dead letters", dead_letters),
-        ("Held", held(queue, &database)),
+        ("Delayed", delayed(queue, &database)),
+        ("Held", held(queue.held, "key", &database)),
+        ("Backed off", held(queue.backed_off, "key that fails", &database)),
         ("Bumped", bumped(queue, &database)),
         ("Single tasks", trouble::no_room(queue)),
         ("Paused", queue.paused.then(|| PAUSED.to_owned())),
@@ -96,9 +98,16 @@ fn bumped(queue: &QueueStatus, database: &str) -> Option<String> {
     (queue.bumped > 0).then(show)
 }
 
-fn held(queue: &QueueStatus, database: &str) -> Option<String> {
-    let keys = counted(queue.held, "key");
-    (queue.held > 0).then(|| format!("{keys}: `shiftboss held {}` lists them", quoted(database)))
+fn delayed(queue: &QueueStatus, database: &str) -> Option<String> {
+    let tasks = counted(queue.delayed, "task");
+    let list =
+        || format!("{tasks}: `shiftboss tasks --status delayed {}` lists them", quoted(database));
+    (queue.delayed > 0).then(list)
+}
+
+fn held(keys: i64, what: &str, database: &str) -> Option<String> {
+    let counted = counted(keys, what);
+    (keys > 0).then(|| format!("{counted}: `shiftboss held {}` lists them", quoted(database)))
 }
 
 /// Single tasks that do not go on by themselves.
@@ -305,6 +314,8 @@ mod tests {
             single_tasks: 5,
             single_tasks_ended: 3,
             held: 2,
+            backed_off: 0,
+            delayed: 1,
             bumped: 1,
             max_single_tasks: Some(1_000_000),
             holders: vec![
@@ -389,6 +400,7 @@ Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
 Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed /var/state.db` lists those that failed
 Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them
+Delayed         1 task: `shiftboss tasks --status delayed /var/state.db` lists them
 Held            2 keys: `shiftboss held /var/state.db` lists them
 Bumped          1 key: `shiftboss queue /var/state.db` shows when their turn is
 Paused          nothing is handed out until `shiftboss resume`

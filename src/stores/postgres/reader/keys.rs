@@ -5,7 +5,7 @@
 
 use shiftboss_actors::store::SAMPLE_MAX;
 use shiftboss_actors::store::answers::{
-    Bump, Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts,
+    Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry,
 };
 use tokio_postgres::{Error, Row};
 
@@ -21,11 +21,12 @@ const SEARCH: &str = "SELECT key, l.started, CASE WHEN l.finished IS NOT NULL TH
         AND (l.started IS NOT NULL OR EXISTS (SELECT FROM queue q WHERE q.key_id = k.key_id))
     ORDER BY substr(key, 1, 64), key LIMIT $3";
 
-/// At most $1. There are few holds.
-const HELD: &str = "SELECT since, until, reason, held_by, key FROM holds JOIN keys USING (key_id)
-    ORDER BY since DESC, key LIMIT $1";
-/// Why the key $1 is not handed out, whatever else is known of it.
-const HOLD: &str = "SELECT since, until, reason, held_by FROM holds WHERE key_id = $1";
+/// At most $1: operators' come first.
+const HELD: &str =
+    "SELECT since, until, reason, held_by, kind, key FROM holds JOIN keys USING (key_id)
+    ORDER BY kind DESC, since DESC, key DESC LIMIT $1";
+/// Why the key $1 is not handed out, whatever else is known of it. An operator's hold comes first.
+const HOLD: &str = "SELECT since, until, reason, held_by, kind FROM holds WHERE key_id = $1 ORDER BY kind DESC LIMIT 1";
 
 const LENGTH: &str = "SELECT ((SELECT coalesce(sum(rows), 0) FROM runs WHERE NOT deleting)
     + (SELECT coalesce(sum(rows), 0) FROM counts WHERE run = 0))::int8";
@@ -62,7 +63,7 @@ fn known(row: &Row) -> KnownKey {
 
 pub(super) async fn held(snapshot: &Snapshot, count: usize) -> Result<HeldKeys, Error> {
     let count = count.min(HELD_MAX);
-    let read = |row: &Row| HeldKey { key: text(row.get(4)), hold: read_hold(row) };
+    let read = |row: &Row| HeldKey { key: text(row.get(5)), hold: read_hold(row) };
     Ok(held_keys(snapshot.rows(HELD, &[&limit(count + 1)], read).await?, count))
 }
 
@@ -71,15 +72,35 @@ pub(super) async fn hold(snapshot: &Snapshot, key_id: i64) -> Result<Option<Hold
 }
 
 /// Who bumped a key that waits for its turn.
-const BUMP: &str = "SELECT since, bumped_by FROM bumps WHERE key_id = $1 AND attempt IS NULL";
+const BUMP: &str = "SELECT since, bumped_by FROM bumps
+    WHERE key_id = $1 AND attempt IS NULL AND due IS NULL";
 
 pub(super) async fn bump(snapshot: &Snapshot, key_id: i64) -> Result<Option<Bump>, Error> {
     let bump = |row: Row| Bump { since: row.get(0), by: row.get(1) };
     Ok(snapshot.client().query_opt(BUMP, &[&key_id]).await?.map(bump))
 }
 
+/// The task of the key $1 that is delayed.
+const RETRY: &str = "SELECT due, retries, fetcher, run_started FROM bumps
+    WHERE key_id = $1 AND due IS NOT NULL AND has_failed(key_id, fetcher, run_started)";
+
+/// The fetcher and the run of a task.
+pub(super) type TaskOf = (i32, i64);
+
+pub(super) async fn retry(
+    snapshot: &Snapshot,
+    key_id: i64,
+) -> Result<Option<(Retry, TaskOf)>, Error> {
+    let retry = |row: Row| {
+        let retries = row.get::<_, i32>(1).unsigned_abs();
+        (Retry { due: row.get(0), retries }, (row.get(2), row.get(3)))
+    };
+    Ok(snapshot.client().query_opt(RETRY, &[&key_id]).await?.map(retry))
+}
+
 fn read_hold(row: &Row) -> Hold {
-    Hold { since: row.get(0), until: row.get(1), reason: row.get(2), by: row.get(3) }
+    let kind = HoldKind::named(row.get(4));
+    Hold { kind, since: row.get(0), until: row.get(1), reason: row.get(2), by: row.get(3) }
 }
 
 pub(super) async fn last_starts(snapshot: &Snapshot) -> Result<LastStarts, Error> {

@@ -37,20 +37,23 @@ const IS_LONG: &str = "SELECT count(*) >= $1 FROM (SELECT FROM ready LIMIT $1::i
 /// The jobs of the first $3 bumped keys that could be handed out, in the order in which they were bumped; without the payloads
 /// behind those that have $4 bytes. $1: runs under deletion; a key whose dispatch is older than $2 has no lease.
 const BUMPED: &str = "SELECT k.key, f.name, c.run_started, l.started, c.dispatched,
-        CASE WHEN sum(octet_length(c.payload)) OVER (ORDER BY b.place) - octet_length(c.payload) < $4::int8
+        CASE WHEN sum(octet_length(c.payload)) OVER (ORDER BY b.kind, b.place) - octet_length(c.payload) < $4::int8
             THEN c.payload ELSE '' END
-    FROM bumps b JOIN log l USING (key_id) JOIN keys k USING (key_id)
-    CROSS JOIN LATERAL choose(b.key_id, $1::int4[]) c JOIN fetchers f USING (fetcher)
-    WHERE b.attempt IS NULL AND is_in_order(b.key_id)
+    FROM LANE b JOIN log l USING (key_id) JOIN keys k USING (key_id)
+    CROSS JOIN LATERAL choose(b.key_id, $1::int4[]) c JOIN fetchers f ON f.fetcher = c.fetcher
+    WHERE is_in_order(b.key_id)
         AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started < $2::int8)
-    ORDER BY b.place LIMIT $3::int8";
+    ORDER BY b.kind, b.place LIMIT $3::int8";
+/// As many of the lane as a daemon looks at.
+const LANE: &str =
+    "(SELECT * FROM bumps WHERE attempt IS NULL AND due IS NULL ORDER BY kind, place LIMIT 1000)";
 /// Those keys alone.
 const BUMPED_KEYS: &str =
-    "SELECT k.key FROM bumps b JOIN log l USING (key_id) JOIN keys k USING (key_id)
-    WHERE b.attempt IS NULL AND is_in_order(b.key_id)
+    "SELECT k.key FROM LANE b JOIN log l USING (key_id) JOIN keys k USING (key_id)
+    WHERE is_in_order(b.key_id)
         AND ($1::int4[] = '{}' OR EXISTS (SELECT FROM choose(b.key_id, $1)))
         AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started < $2::int8)
-    ORDER BY b.place";
+    ORDER BY b.kind, b.place";
 
 /// The next `count` jobs in the order in which they would be handed out now; one to [`QUEUE_MAX`] of them.
 pub(super) async fn queue(snapshot: &Snapshot, count: usize) -> Result<Queue, Error> {
@@ -63,7 +66,8 @@ pub(super) async fn queue(snapshot: &Snapshot, count: usize) -> Result<Queue, Er
         client.query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes]).await?;
     let credit = credit(snapshot).await?;
     let lane = if credit.share() > 0 { first } else { 0 };
-    let bumped = client.query(BUMPED, &[deleting, &expired, &lane, &bytes]).await?;
+    let bumped =
+        client.query(&BUMPED.replace("LANE", LANE), &[deleting, &expired, &lane, &bytes]).await?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
     let order: Vec<Next> = found.iter().map(|row| next(row, false)).collect();
     let lane: Vec<Next> = bumped.iter().map(|row| next(row, true)).collect();
@@ -89,7 +93,7 @@ fn in_turn(credit: Credit, order: Vec<Next>, lane: Vec<Next>) -> Vec<Next> {
 
 pub(super) async fn bumped_keys(snapshot: &Snapshot) -> Result<Vec<String>, Error> {
     let values: [&(dyn ToSql + Sync); 2] = [&snapshot.deleting, &snapshot.expired()];
-    snapshot.rows(BUMPED_KEYS, &values, |row| text(row.get(0))).await
+    snapshot.rows(&BUMPED_KEYS.replace("LANE", LANE), &values, |row| text(row.get(0))).await
 }
 
 /// What may go before the order.

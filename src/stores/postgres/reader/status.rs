@@ -28,8 +28,10 @@ const COUNTS: &str = "WITH
         (SELECT count(*) FROM open JOIN log l USING (key_id) WHERE l.started IS NOT NULL AND l.finished IS NULL)
             + (SELECT count(*) FROM unended),
         (SELECT count(*) FROM open WHERE times > 1), (SELECT coalesce(sum(leases), 0)::int8 FROM open),
-        (SELECT count(*) FROM queue WHERE dead), single_tasks, single_tasks_ended, (SELECT count(*) FROM holds),
-        (SELECT count(*) FROM bumps WHERE attempt IS NULL)
+        (SELECT count(*) FROM queue WHERE dead), single_tasks,
+        single_tasks_ended - (SELECT count(*) FROM bumps WHERE due IS NOT NULL AND fetcher = 0), (SELECT count(*) FROM holds WHERE kind = 'hold'),
+        (SELECT count(*) FROM bumps WHERE kind = 'bump' AND attempt IS NULL AND due IS NULL),
+        (SELECT count(*) FROM holds WHERE kind = 'backoff'), (SELECT count(*) FROM bumps WHERE due IS NOT NULL)
     FROM listed, counted, state";
 
 /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest $1 of them: leased ones;
@@ -109,6 +111,8 @@ pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
         max_single_tasks: daemon.map(|daemon| daemon.max_tasks),
         held: counts.get(8),
         bumped: counts.get(9),
+        backed_off: counts.get(10),
+        delayed: counts.get(11),
         holders: snapshot
             .rows(HOLDERS, &[&limit(HOLDERS_MAX), &snapshot.expired()], holding)
             .await?,

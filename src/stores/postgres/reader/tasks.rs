@@ -4,13 +4,14 @@
 //! failure is older than those, and the single tasks, which have a limit, are gone through.
 
 use shiftboss_actors::store::TasksWith;
-use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
+use shiftboss_actors::store::answers::{Retry, Task, TaskStatus, Tasks};
+use shiftboss_protocol::model::UnixSeconds;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::queue::queue;
 use super::{Snapshot, limit, text};
-use crate::stores::views::{cut, failure, waiting, waiting_count};
+use crate::stores::views::{cut, delayed, failure, waiting, waiting_count};
 
 /// What is joined here is as large as what is kept; the other settings are for finding one key among millions.
 const SETTINGS: &str = "SET LOCAL enable_hashjoin = on; SET LOCAL enable_material = on";
@@ -39,14 +40,24 @@ const FAILED: &str = "WITH
             AND NOT EXISTS (SELECT FROM deliveries(q.key_id) d WHERE d.fetcher = q.fetcher)
             AND NOT EXISTS (SELECT FROM queue newer WHERE newer.key_id = q.key_id AND newer.fetcher = q.fetcher
                 AND newer.run_started > q.run_started)
+            AND NOT EXISTS (SELECT FROM bumps b WHERE b.key_id = q.key_id AND b.due IS NOT NULL
+                AND b.fetcher = q.fetcher AND b.run_started = q.run_started)
         UNION ALL SELECT s.key_id, '@tasks', task, coalesce(own.finished, l.finished),
             coalesce(own.exit_code, l.exit_code), task, 1
         FROM single_tasks s JOIN log l USING (key_id)
         LEFT JOIN ended own ON own.key_id = s.key_id AND own.fetcher = 0 AND own.run_started = task
-        WHERE s.status = 'failed' AND coalesce(own.finished, l.finished, 0) >= $3)
+        WHERE s.status = 'failed' AND coalesce(own.finished, l.finished, 0) >= $3
+            AND NOT EXISTS (SELECT FROM bumps b WHERE b.key_id = s.key_id AND b.due IS NOT NULL
+                AND b.fetcher = 0 AND b.run_started = task))
     SELECT key, name, run_started, since, exit_code FROM failed JOIN keys USING (key_id)
     WHERE $2::bytea IS NULL OR convert_to(name, 'UTF8') = $2
     ORDER BY part, rank, key, name COLLATE \"C\", run_started LIMIT $1::int8";
+/// Failed tasks that are tried again, if nothing has replaced them by now; the one that is due first comes first.
+const DELAYED: &str = "SELECT key, coalesce(name, '-'), b.run_started, since, l.exit_code, due, retries
+    FROM bumps b JOIN keys USING (key_id) JOIN log l USING (key_id) LEFT JOIN fetchers f USING (fetcher)
+    WHERE due IS NOT NULL AND since >= $3::int8 AND ($2::bytea IS NULL OR convert_to(name, 'UTF8') = $2)
+        AND has_failed(b.key_id, b.fetcher, b.run_started)
+    ORDER BY due, key LIMIT $1::int8";
 const DEAD_LETTERS: &str = "SELECT key, name, run, NULL::int8, reason FROM (
         SELECT 0 AS part, q.fetcher, f.name, q.run_started AS run, q.key_id, expired || ' leases expired' AS reason
         FROM queue q JOIN fetchers f USING (fetcher) WHERE q.dead AND q.fetcher <> 0
@@ -72,7 +83,12 @@ pub(super) async fn tasks(snapshot: &Snapshot, asked: &TasksWith) -> Result<Task
     let [count, fetcher, since]: [&(dyn ToSql + Sync); 3] = [&count, &fetcher, &since];
     snapshot.client().batch_execute(SETTINGS).await?;
     let found = match asked.status {
-        TaskStatus::Delayed => Vec::new(),
+        TaskStatus::Delayed => {
+            let now = snapshot.now;
+            snapshot
+                .rows(DELAYED, &[count, fetcher, since], |row| task(row, reason(row, now)))
+                .await?
+        }
         TaskStatus::Waiting => waiting(queue(snapshot, waiting_count(asked)).await?, asked),
         TaskStatus::Failed => {
             snapshot
@@ -88,6 +104,11 @@ pub(super) async fn tasks(snapshot: &Snapshot, asked: &TasksWith) -> Result<Task
         }
     };
     Ok(cut(asked.status, found, asked.count))
+}
+
+fn reason(row: &Row, now: UnixSeconds) -> String {
+    let (due, retries) = (row.get(5), row.get::<_, i32>(6).unsigned_abs());
+    delayed(row.get(4), Retry { due, retries }, now)
 }
 
 fn task(row: &Row, reason: String) -> Task {

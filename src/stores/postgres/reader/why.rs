@@ -5,12 +5,12 @@
 
 use shiftboss_actors::store::Turns;
 use shiftboss_actors::store::answers::{
-    Bump, Delivery, Hold, KeyRow, LastResult, Place, RowState, Why,
+    Bump, Delivery, Hold, KeyRow, LastResult, Place, Retry, RowState, Why,
 };
 use shiftboss_protocol::model::{UnixSeconds, jitter};
 use tokio_postgres::{Error, Row};
 
-use super::keys::{bump, hold};
+use super::keys::{TaskOf, bump, hold, retry};
 use super::queue::{bumped_keys, credit, keys_before};
 use super::status::{done_last_hour, first_done};
 use super::{Snapshot, limit, text};
@@ -19,7 +19,8 @@ use crate::stores::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, Pace, ROWS_MAX, key_st
 /// The key $2, of jitter $1; $3: runs under deletion.
 const KEY: &str = "SELECT key_id, place, l.started, l.finished, l.exit_code,
         (SELECT count(*) FROM queue q WHERE q.key_id = k.key_id), EXISTS (SELECT FROM choose(k.key_id, $3::int4[])),
-        (SELECT count(*) FROM single_tasks s WHERE s.key_id = k.key_id AND status = 'failed'),
+        (SELECT count(*) FROM single_tasks s WHERE s.key_id = k.key_id AND status = 'failed' AND NOT EXISTS (SELECT FROM bumps b
+            WHERE b.key_id = k.key_id AND b.fetcher = 0 AND b.run_started = s.task AND due IS NOT NULL)),
         EXISTS (SELECT FROM ready r WHERE r.key_id = k.key_id AND r.place = k.place AND r.started = coalesce(l.started, -1))
     FROM keys k JOIN log l USING (key_id) WHERE jitter = $1 AND sha256(key) = sha256($2::bytea)";
 /// Its dispatches whose end is not known, the last one first.
@@ -56,6 +57,8 @@ struct Known {
     /// Asked for apart.
     hold: Option<Hold>,
     bump: Option<Bump>,
+    /// The task that is delayed.
+    retry: Option<(Retry, TaskOf)>,
 }
 
 /// A dispatch whose end is not known.
@@ -80,10 +83,11 @@ pub(super) async fn why(
     let out = snapshot.rows(OUT, &[&known.key_id], out).await?;
     let hold = hold(snapshot, known.key_id).await?;
     let bump = bump(snapshot, known.key_id).await?;
+    let retry = retry(snapshot, known.key_id).await?;
     if known.rows == 0 && out.is_empty() && known.started.is_none() && hold.is_none() {
         return Ok(None);
     }
-    answer(snapshot, key, &Known { hold, bump, ..known }, &out, count_max).await.map(Some)
+    answer(snapshot, key, &Known { hold, bump, retry, ..known }, &out, count_max).await.map(Some)
 }
 
 async fn answer(
@@ -115,6 +119,7 @@ async fn answer(
         jobs_since,
         hold: known.hold.clone(),
         bump: known.bump.clone(),
+        retry: known.retry.map(|(retry, _)| retry),
         last_result: last_result(known, out, in_flight.is_some()),
         in_flight,
         failed_single_tasks: known.failed_single_tasks,
@@ -199,7 +204,10 @@ async fn rows(
             } else if is_in_flight && out.first().is_some_and(|out| out.run == run) {
                 RowState::InFlight
             } else if row.get(4) && !out.iter().any(|out| out.run == run) {
-                RowState::Dispatched
+                match known.retry.is_some_and(|(_, task)| task == run) {
+                    true => RowState::Delayed,
+                    false => RowState::Dispatched,
+                }
             } else {
                 RowState::Waiting
             };
@@ -216,7 +224,10 @@ fn key_row(row: &Row, state: RowState) -> KeyRow {
         complete: row.get(6),
         state,
         expired_leases: row.get(7),
-        exit_code: if state == RowState::Dispatched { row.get(8) } else { None },
+        exit_code: match state {
+            RowState::Dispatched | RowState::Delayed => row.get(8),
+            _ => None,
+        },
         payload: text(row.get(9)),
     }
 }
@@ -234,6 +245,7 @@ fn known(row: &Row) -> Known {
         is_ready: row.get(8),
         hold: None,
         bump: None,
+        retry: None,
     }
 }
 

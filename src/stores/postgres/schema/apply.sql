@@ -116,7 +116,9 @@ BEGIN
         v_answer.number := CASE WHEN p_paused THEN count_ready(p_limit, p_now, p_lease)
             ELSE count_in_flight(p_now, p_lease) END;
     WHEN 'next_hold_end' THEN
-        v_answer.number := (SELECT greatest(until + 1 - p_now, 0) FROM holds WHERE until IS NOT NULL ORDER BY until LIMIT 1);
+        v_answer.number := least(
+            (SELECT greatest(until + 1 - p_now, 0) FROM holds WHERE until IS NOT NULL ORDER BY until LIMIT 1),
+            (SELECT greatest(due - p_now, 0) FROM bumps WHERE due IS NOT NULL ORDER BY due LIMIT 1));
     WHEN 'accepted_entries' THEN
         v_answer.detail := (SELECT coalesce(jsonb_agg(jsonb_build_array(spool, name, inode, born, checksum)
             ORDER BY spool COLLATE "C", name COLLATE "C", inode, born, checksum), '[]') FROM accepted WHERE daemon = p_daemon);
@@ -156,6 +158,7 @@ BEGIN
     WHEN 'forget' THEN
         v_answer.answer := coalesce(forget_key(lock_key(p_key, p_jitter, false), v_now, p_lease), 'unknown');
     WHEN 'end_holds' THEN
+        PERFORM end_delays(p_limit, p_max_expired, v_now, p_lease);
         PERFORM end_holds(p_limit, v_now, p_lease);
     WHEN 'requeue' THEN
         SELECT r.answer, r.attempt INTO v_answer.answer, v_answer.attempt

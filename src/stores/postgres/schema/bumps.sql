@@ -1,4 +1,4 @@
--- Keys that operators bump: such a key is not plain (rule.sql), keeps its place in the order, and goes before it as far as the
+-- Keys that operators bump, and tasks that are tried again: such a key is not plain (rule.sql), keeps its place in the order, and goes before it as far as the
 -- credit allows (actors/src/store/bumps.rs has the same rule).
 
 -- Has a key run soon. Called with its row in `log` locked. before: so many go before it; NULL: why it is not bumped.
@@ -10,17 +10,17 @@ BEGIN
     ELSIF EXISTS (SELECT FROM holds WHERE key_id = p_key) THEN
         answer := 'held';
     ELSE
-        -- One whose earlier hand-out has not ended is bumped anew.
-        DELETE FROM bumps WHERE key_id = p_key AND attempt IS NOT NULL;
-        IF NOT EXISTS (SELECT FROM bumps WHERE key_id = p_key) THEN
-            IF (SELECT count(*) FROM bumps WHERE attempt IS NULL) >= p_max THEN
+        IF NOT EXISTS (SELECT FROM bumps WHERE key_id = p_key AND kind = 'bump' AND attempt IS NULL) THEN
+            IF (SELECT count(*) FROM bumps WHERE kind = 'bump' AND attempt IS NULL AND due IS NULL) >= p_max THEN
                 answer := 'full';
                 RETURN;
             END IF;
+            -- One whose earlier hand-out has not ended is bumped anew, and so is one that is tried again.
+            DELETE FROM bumps WHERE key_id = p_key;
             INSERT INTO bumps (key_id, since, bumped_by) VALUES (p_key, p_now, p_by);
         END IF;
         PERFORM arm(p_key, NULL, p_max_expired, p_now, p_lease);
-        before := (SELECT count(*) FROM bumps WHERE attempt IS NULL
+        before := (SELECT count(*) FROM bumps WHERE kind = 'bump' AND attempt IS NULL AND due IS NULL
             AND place < (SELECT place FROM bumps WHERE key_id = p_key));
     END IF;
 END $$;
@@ -28,7 +28,7 @@ END $$;
 -- A job of the key ended: one that was bumped meanwhile runs once more.
 CREATE OR REPLACE FUNCTION arm_if_bumped(p_key int8, p_now int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT FROM bumps WHERE key_id = p_key AND attempt IS NULL) THEN
+    IF EXISTS (SELECT FROM bumps WHERE key_id = p_key AND kind = 'bump' AND attempt IS NULL) THEN
         PERFORM arm(p_key, NULL, 0, p_now, p_lease);
     END IF;
 END $$;
@@ -45,15 +45,18 @@ CREATE OR REPLACE FUNCTION claim_bumped(p_asked asked) RETURNS outcome LANGUAGE 
 DECLARE v_key int8; v_now int8 := p_asked.now_ms / 1000; v_job outcome;
 BEGIN
     -- As may_go has it, for all of them at once.
-    FOR v_key IN SELECT b.key_id FROM bumps b JOIN log l USING (key_id) JOIN keys k USING (key_id)
-            WHERE b.attempt IS NULL AND (l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_asked.lease < v_now)
-                AND EXISTS (SELECT FROM ready r WHERE r.started = coalesce(l.started, -1) AND r.place = k.place
-                    AND r.key_id = b.key_id)
-            ORDER BY b.place LOOP
+    FOR v_key IN SELECT b.key_id
+            FROM (SELECT * FROM bumps WHERE attempt IS NULL AND due IS NULL ORDER BY kind, place LIMIT 1000) AS b
+            CROSS JOIN LATERAL (SELECT * FROM log WHERE key_id = b.key_id OFFSET 0) AS l
+            CROSS JOIN LATERAL (SELECT place FROM keys WHERE key_id = b.key_id OFFSET 0) AS k
+            CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.started = coalesce(l.started, -1) AND r.place = k.place
+                AND r.key_id = b.key_id OFFSET 0) AS r
+            WHERE l.finished IS NOT NULL OR l.started IS NULL OR l.started + p_asked.lease < v_now
+            ORDER BY b.kind, b.place LOOP
         PERFORM FROM log WHERE key_id = v_key FOR NO KEY UPDATE SKIP LOCKED;
         -- Somebody may have handed it out before it was locked.
         IF FOUND AND may_go(v_key, v_now, p_asked.lease)
-                AND EXISTS (SELECT FROM bumps WHERE key_id = v_key AND attempt IS NULL) THEN
+                AND EXISTS (SELECT FROM bumps WHERE key_id = v_key AND attempt IS NULL AND due IS NULL) THEN
             v_job := hand_out(p_asked, 1, v_key, nextval('attempt_numbers'));
             IF v_job.ord IS NOT NULL THEN
                 PERFORM count_out(1);

@@ -30,6 +30,7 @@ BEGIN
     DELETE FROM failures WHERE key_id = p_key;
     DELETE FROM last_served WHERE key_id = p_key;
     DELETE FROM holds WHERE key_id = p_key;
+    DELETE FROM backoff_counts WHERE key_id = p_key;
     PERFORM unready(p_key);
     UPDATE log SET started = NULL, finished = NULL, exit_code = NULL, attempt = NULL, last = NULL WHERE key_id = p_key;
     PERFORM refresh(p_key, p_now, p_lease);

@@ -1,13 +1,13 @@
--- Keys that operators hold: such a key has no place in the order, and is not plain (rule.sql).
+-- Keys that operators or backoff hold: such a key has no place in the order, and is not plain (rule.sql).
 
--- Holds a key, in place of an earlier hold of it. NULL: there are p_max already.
+-- An operator holds a key, in place of his earlier hold of it. NULL: there are p_max already.
 CREATE OR REPLACE FUNCTION hold(p_key bytea, p_jitter int4, p_seconds int8, p_reason text, p_by text, p_max int8, p_now int8,
     p_lease int8) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE v_key int8 := lock_key(p_key, p_jitter, true); v_until int8 := p_now + p_seconds;
 BEGIN
-    UPDATE holds SET since = p_now, until = v_until, reason = p_reason, held_by = p_by WHERE key_id = v_key;
+    UPDATE holds SET since = p_now, until = v_until, reason = p_reason, held_by = p_by WHERE key_id = v_key AND kind = 'hold';
     IF NOT FOUND THEN
-        IF (SELECT count(*) FROM holds) >= p_max THEN
+        IF (SELECT count(*) FROM holds WHERE kind = 'hold') >= p_max THEN
             RETURN NULL;
         END IF;
         INSERT INTO holds VALUES (v_key, 'hold', p_now, v_until, p_reason, p_by);
@@ -17,7 +17,7 @@ BEGIN
         OR EXISTS (SELECT FROM log WHERE key_id = v_key AND started IS NOT NULL));
 END $$;
 
--- Whether it was held. Called with the key's row in `log` locked.
+-- Whoever holds it; whether it was held. What was counted of its failures stays. Called with the key's row in `log` locked.
 CREATE OR REPLACE FUNCTION unhold(p_key int8, p_now int8, p_lease int8) RETURNS bool LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM holds WHERE key_id = p_key;
@@ -35,6 +35,7 @@ BEGIN
     FOR v_key IN SELECT key_id FROM log WHERE key_id = ANY (ARRAY(SELECT key_id FROM holds WHERE until < p_now
             ORDER BY until LIMIT p_limit)) ORDER BY key_id FOR NO KEY UPDATE SKIP LOCKED LOOP
         -- Somebody may have made it longer meanwhile.
-        PERFORM unhold(v_key, p_now, p_lease) FROM holds WHERE key_id = v_key AND until < p_now;
+        DELETE FROM holds WHERE key_id = v_key AND until < p_now;
+        PERFORM refresh(v_key, p_now, p_lease) WHERE FOUND;
     END LOOP;
 END $$;

@@ -40,7 +40,7 @@ BEGIN
             p_asked.workers[p_at], p_asked.job_leases[p_at], v_count, v_log.started, v_log.finished, v_log.exit_code,
             served(p_key, v_row.fetcher), v_log.last, v_marked);
     UPDATE queue SET dispatched = true, served = p_attempt WHERE key_id = p_key AND fetcher = v_row.fetcher;
-    UPDATE bumps SET attempt = p_attempt WHERE key_id = p_key AND attempt IS NULL;
+    PERFORM bump_goes_out(p_key, v_row.fetcher, v_row.run_started, p_attempt);
     PERFORM unready(p_key);
     UPDATE log SET started = v_now, finished = NULL, exit_code = NULL, attempt = p_attempt, last = p_attempt
         WHERE key_id = p_key;
@@ -214,7 +214,7 @@ END $$;
 
 -- Records the end of a key's job, by key alone.
 CREATE OR REPLACE FUNCTION end_job(p_key int8, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_log log; v_last attempts; v_other attempts;
+DECLARE v_log log; v_last attempts; v_other attempts; v_retried int4;
 BEGIN
     SELECT * INTO v_log FROM log WHERE key_id = p_key;
     IF v_log.started IS NULL THEN
@@ -226,6 +226,7 @@ BEGIN
     PERFORM count_done(v_log.finished, coalesce(v_log.exit_code, 0), -1) WHERE v_log.finished IS NOT NULL;
     SELECT * INTO v_last FROM attempts WHERE attempt = v_log.attempt AND v_log.finished IS NULL;
     IF FOUND THEN
+        v_retried := retried(p_key, v_last.fetcher, v_last.run_started);
         UPDATE queue SET expired = 0, dead = false
             WHERE key_id = p_key AND fetcher = v_last.fetcher AND run_started = v_last.run_started AND expired <> 0;
         PERFORM end_delivery(v_last, 'done', p_code, p_now_ms / 1000, greatest(p_now_ms - v_last.started_ms, 0));
@@ -236,6 +237,7 @@ BEGIN
     ELSE
         INSERT INTO failures SELECT p_key WHERE p_code <> 0 ON CONFLICT DO NOTHING;
     END IF;
+    PERFORM settle(p_key, v_last.fetcher, v_last.run_started, v_retried, p_code, p_now_ms / 1000) WHERE v_log.finished IS NULL;
     PERFORM refresh(p_key, p_now_ms / 1000, p_lease);
     PERFORM arm_if_bumped(p_key, p_now_ms / 1000, p_lease);
 END $$;
@@ -269,7 +271,8 @@ END $$;
 
 -- A job ended after its lease: its row is dispatched again, to nobody, and ended.
 CREATE OR REPLACE FUNCTION end_late(p_late attempts, p_code int8, p_now_ms int8, p_lease int8) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE v_key int8 := p_late.key_id; v_other attempts; v_run int4;
+DECLARE v_key int8 := p_late.key_id; v_other attempts; v_run int4; 
+    v_retried int4 := retried(p_late.key_id, p_late.fetcher, p_late.run_started);
 BEGIN
     PERFORM unready(v_key);
     FOR v_run IN UPDATE queue SET dispatched = true WHERE key_id = v_key AND fetcher = p_late.fetcher AND NOT dispatched
@@ -291,14 +294,15 @@ BEGIN
     UPDATE log SET started = p_late.started_ms / 1000, finished = p_now_ms / 1000, exit_code = p_code WHERE key_id = v_key;
     PERFORM end_task(v_key, p_late.fetcher, p_late.run_started, p_code, p_now_ms, p_lease);
     -- What was bumped has run.
-    DELETE FROM bumps WHERE last_attempt = p_late.attempt AND attempt IS NULL AND key_id = v_key;
+    DELETE FROM bumps WHERE last_attempt = p_late.attempt AND attempt IS NULL AND due IS NULL AND key_id = v_key;
+    PERFORM settle(v_key, p_late.fetcher, p_late.run_started, v_retried, p_code, p_now_ms / 1000);
     PERFORM refresh(v_key, p_now_ms / 1000, p_lease);
     PERFORM arm_if_bumped(v_key, p_now_ms / 1000, p_lease);
 END $$;
 
 -- Records the ends of plain keys' jobs among the steps of a batch; which ones these were. The keys of all ends are locked then.
 CREATE OR REPLACE FUNCTION end_plain_jobs(p_from int4, p_to int4, p_kind text[], p_key bytea[], p_jitter int4[], p_attempt int8[],
-    p_code int8[], p_now_ms int8) RETURNS int4[] LANGUAGE plpgsql AS $$
+    p_code int8[], p_now_ms int8, p_lease int8) RETURNS int4[] LANGUAGE plpgsql AS $$
 DECLARE
     v_now int8 := p_now_ms / 1000; v_ords int4[]; v_keys int8[]; v_attempts int8[]; v_codes int8[]; v_numbers int8[];
     v_told jsonb;
@@ -343,6 +347,7 @@ BEGIN
     PERFORM tell_ends(v_told);
     INSERT INTO completions AS c SELECT v_now / 60, code, pg_backend_pid(), count(*) FROM unnest(v_codes) AS code GROUP BY code
         ON CONFLICT (minute, exit_code, backend) DO UPDATE SET jobs = c.jobs + excluded.jobs;
+    PERFORM refresh(key_id, v_now, p_lease) FROM settle_ends(v_keys, v_attempts, v_codes, v_now) AS key_id;
     RETURN v_ords;
 END $$;
 
@@ -371,7 +376,8 @@ DECLARE
     v_is_done bool[]; v_ended int8; v_answers outcome[]; v_kind text; v_ord int4;
 BEGIN
     IF 'complete' = ANY (p_kind) OR 'complete_attempt' = ANY (p_kind) THEN
-        v_done := end_plain_jobs(p_from, p_to, p_kind, p_key, p_jitter, p_attempt, p_code, p_asked.now_ms);
+        v_done := end_plain_jobs(p_from, p_to, p_kind, p_key, p_jitter, p_attempt, p_code, p_asked.now_ms,
+            p_asked.lease);
     END IF;
     v_ended := cardinality(v_done);
     v_answers := answered(v_done, 'recorded');

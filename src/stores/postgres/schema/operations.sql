@@ -26,6 +26,7 @@ CREATE OR REPLACE FUNCTION arm(p_key int8, p_fetcher text, p_max_expired int4, p
 LANGUAGE plpgsql AS $$
 DECLARE v_tasks int8 := 0; v_rows int8 := 0; v_run int4;
 BEGIN
+    PERFORM forget_delay(p_key, p_fetcher);
     IF coalesce(p_fetcher, '@tasks') = '@tasks' THEN
         v_tasks := retry_tasks(p_key, 10000, p_max_expired, p_lease);
     END IF;
@@ -101,6 +102,7 @@ BEGIN
         INSERT INTO listed SELECT p_run.run, unnest(v_keys) ON CONFLICT DO NOTHING;
     END IF;
     SELECT name INTO v_name FROM fetchers WHERE fetcher = p_run.fetcher;
+    PERFORM forget_earlier(v_keys, p_run.fetcher, p_run.run_started);
     WITH known AS MATERIALIZED (
             SELECT u.*, q.is_own, q.is_own IS NULL AND u.is_idle
                 AND NOT EXISTS (SELECT FROM holds WHERE holds.key_id = u.key_id OFFSET 0) AS is_free

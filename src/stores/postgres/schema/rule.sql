@@ -81,7 +81,8 @@ DECLARE
     v_log log; v_deleting int4[] := deleting_runs(); v_rows int8; v_simple bool; v_is_ready bool; v_open attempts;
 BEGIN
     PERFORM unready(p_key);
-    DELETE FROM bumps WHERE key_id = p_key AND NOT EXISTS (SELECT FROM queue WHERE key_id = p_key);
+    -- Of a delayed one that is seen when it is due.
+    DELETE FROM bumps WHERE key_id = p_key AND due IS NULL AND NOT EXISTS (SELECT FROM queue WHERE key_id = p_key);
     SELECT * INTO STRICT v_log FROM log WHERE key_id = p_key;
     v_is_ready := (v_log.started IS NULL OR v_log.finished IS NOT NULL OR v_log.started + p_lease < p_now)
         AND NOT EXISTS (SELECT FROM deliveries(p_key) WHERE lease IS NOT NULL)

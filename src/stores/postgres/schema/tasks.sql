@@ -106,6 +106,7 @@ DECLARE v_ended int8;
 BEGIN
     SELECT run_started INTO in_flight FROM deliveries(p_key)
         WHERE fetcher = 0 AND (lease IS NOT NULL OR started_ms / 1000 >= p_now - p_lease) ORDER BY attempt DESC LIMIT 1;
+    PERFORM forget_earlier(ARRAY[p_key], 0, 9223372036854775807);
     WITH gone AS (DELETE FROM single_tasks WHERE task IN (SELECT task FROM single_tasks
             WHERE key_id = p_key AND task IS DISTINCT FROM in_flight ORDER BY task DESC LIMIT p_limit) RETURNING status)
         SELECT count(*), count(*) FILTER (WHERE status <> 'waiting') INTO deleted, v_ended FROM gone;

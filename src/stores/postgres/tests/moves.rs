@@ -41,7 +41,7 @@ const KEPT: [&str; 14] = [
     "SELECT task, attr_path, checksum, added, status, payload FROM shiftboss_single_tasks",
     "SELECT * FROM shiftboss_completions WHERE jobs > 0",
     "SELECT * FROM shiftboss_holds",
-    "SELECT attr_path, since, by, attempt, last_attempt, rank() OVER (ORDER BY place) FROM shiftboss_bumps",
+    "SELECT attr_path, since, by, attempt, last_attempt, kind, due, fetcher_id, run_started, retries, rank() OVER (ORDER BY place) FROM shiftboss_bumps",
     "SELECT * FROM shiftboss_counters WHERE name NOT IN ('row', 'ended')
         UNION ALL SELECT name, value FROM shiftboss_state WHERE name IN ('paused', 'input_directory') AND value <> '0'",
 ];
@@ -104,13 +104,13 @@ fn live(store: &mut dyn Store, history: &mut History, steps: &[Step]) -> Result<
 
 fn goes_on(rules: Rules, [first, second, third]: &[Vec<Step>; 3]) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().unwrap();
-    let (database, mut history) = (Database::new(), History::new(rules));
-    let mut file = InFile::open(directory.path().join("state.db"), rules);
+    let (database, mut history) = (Database::new(), History::new(rules.clone()));
+    let mut file = InFile::open(directory.path().join("state.db"), rules.clone());
     live(&mut file.store, &mut history, first)?;
     let old = file.close();
     move_in(&old, &database.url(), "daemon 0").unwrap();
 
-    let mut site = Site::on(&database, rules, 1);
+    let mut site = Site::on(&database, rules.clone(), 1);
     site.store().ask(history.now, Probe).unwrap();
     Pair { readers: [read(&old), site.reader()], now: history.now }.compare()?;
     live(site.store(), &mut history, second)?;
@@ -126,7 +126,7 @@ fn goes_on(rules: Rules, [first, second, third]: &[Vec<Step>; 3]) -> Result<(), 
 
 fn comes_back(rules: Rules, steps: &[Step]) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().unwrap();
-    let (database, mut history) = (Database::new(), History::new(rules));
+    let (database, mut history) = (Database::new(), History::new(rules.clone()));
     let mut file = InFile::open(directory.path().join("state.db"), rules);
     live(&mut file.store, &mut history, steps)?;
     let (old, new) = (file.close(), directory.path().join("new.db"));
@@ -142,7 +142,7 @@ fn check<T: std::fmt::Debug>(
     holds: impl Fn(Rules, T) -> Result<(), TestCaseError>,
 ) {
     let outcome = TestRunner::new(cases(few)).run(&(2..4_i64, strategy), |(max, input)| {
-        holds(Rules { max_expired_leases: max, ..Rules::default() }, input)
+        holds(Rules { max_expired_leases: max, ..Rules::after_failures() }, input)
     });
     if let Err(error) = outcome {
         panic!("{error}");

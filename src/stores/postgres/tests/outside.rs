@@ -267,7 +267,7 @@ fn a_login_that_is_refused_for_a_while_ends_nobody() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_clock_that_was_set_back_has_attempts_gone_through_once() {
     let (rules, before, after) = (Rules::default(), 10_000, 5_000);
-    let mut site = Site::new(rules, 1);
+    let mut site = Site::new(rules.clone(), 1);
     for key in ["a", "b", "c"] {
         let task = Row { key: Key::new(key).unwrap(), payload: String::new() };
         site.daemons.add_task(&task, before).unwrap();
@@ -293,7 +293,7 @@ fn a_clock_that_was_set_back_has_attempts_gone_through_once() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_job_without_an_attempt_is_over_with_its_lease() {
     let (rules, start) = (Rules::default(), 1_000_000);
-    let mut site = Site::new(rules, 1);
+    let mut site = Site::new(rules.clone(), 1);
     let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
     let is_out = |daemons: &mut Daemons, now| {
         let dispatched = daemons.dispatch(now, None).unwrap();

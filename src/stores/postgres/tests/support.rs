@@ -68,6 +68,8 @@ pub fn options(rules: Rules) -> Options {
         max_single_tasks: u32::try_from(rules.max_single_tasks).unwrap(),
         history: 100_000,
         bump_share: rules.bump_share,
+        backoff: rules.backoff,
+        retries: rules.retries,
     }
 }
 
@@ -159,7 +161,7 @@ impl Site {
         wait_for(async {
             let mut stores = Vec::new();
             for daemon in 0..daemons {
-                stores.push(Some(open(server, daemon, options).await));
+                stores.push(Some(open(server, daemon, options.clone()).await));
             }
             let (outside, clock) = (connect(url).await, connect(url).await);
             outside.batch_execute(TEST_CLOCK).await.unwrap();
@@ -283,7 +285,7 @@ impl Subject for Site {
             stopped.close_at_once().unwrap();
         }
         drop(stopped);
-        self.daemons.stores[at] = Some(wait_for(open(&self.server, at, self.options)));
+        self.daemons.stores[at] = Some(wait_for(open(&self.server, at, self.options.clone())));
     }
 
     fn reader(&mut self) -> Arc<dyn Reader> {

@@ -67,8 +67,12 @@ fn select(table: Table) -> &'static str {
         Table::Holds => {
             "SELECT key, kind, since, until, reason, held_by FROM holds JOIN keys USING (key_id)"
         }
+        Table::BackoffCounts => {
+            "SELECT key, failures FROM backoff_counts JOIN keys USING (key_id)"
+        }
         Table::Bumps => {
-            "SELECT key, since, bumped_by, attempt, last_attempt FROM bumps JOIN keys USING (key_id) ORDER BY bumps.place"
+            "SELECT key, since, bumped_by, attempt, last_attempt, kind, due, fetcher::int8, run_started, retries::int8
+                FROM bumps JOIN keys USING (key_id) ORDER BY bumps.place"
         }
     }
 }

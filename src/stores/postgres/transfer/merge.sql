@@ -9,7 +9,9 @@ INSERT INTO keys (key, jitter, place)
     SELECT key, jitter, ((jitter + 2147483648) << 16) + least(row_number() OVER (PARTITION BY jitter ORDER BY key) - 1, 65535)
     FROM (SELECT key, jitter FROM moved_queue UNION SELECT key, jitter FROM moved_log
         UNION SELECT key, jitter FROM moved_last_served UNION SELECT key, jitter FROM moved_attempts
-        UNION SELECT key, jitter FROM moved_single_tasks UNION SELECT key, jitter FROM moved_holds) AS named
+        UNION SELECT key, jitter FROM moved_single_tasks UNION SELECT key, jitter FROM moved_holds
+        UNION SELECT key, jitter FROM moved_backoff_counts
+        UNION SELECT key, jitter FROM moved_bumps) AS named
     ORDER BY jitter, key;
 ANALYZE keys;
 
@@ -44,8 +46,9 @@ INSERT INTO single_tasks (task, key_id, added, status, payload)
     SELECT s.task, k.key_id, s.added, s.status, s.payload FROM moved_single_tasks s JOIN keys k USING (jitter, key)
     ORDER BY s.task;
 INSERT INTO holds SELECT k.key_id, h.kind, h.since, h.until, h.reason, h.held_by FROM moved_holds h JOIN keys k USING (jitter, key);
-INSERT INTO bumps (key_id, since, bumped_by, attempt, last_attempt)
-    SELECT k.key_id, b.since, b.bumped_by, b.attempt, b.last_attempt FROM moved_bumps b JOIN keys k USING (jitter, key) ORDER BY b.ctid;
+INSERT INTO backoff_counts SELECT k.key_id, c.failures FROM moved_backoff_counts c JOIN keys k USING (jitter, key);
+INSERT INTO bumps (key_id, since, bumped_by, attempt, last_attempt, kind, due, fetcher, run_started, retries)
+    SELECT k.key_id, b.since, b.bumped_by, b.attempt, b.last_attempt, b.kind, b.due, b.fetcher, b.run_started, b.retries FROM moved_bumps b JOIN keys k USING (jitter, key) ORDER BY b.ctid;
 UPDATE bump_credit SET thousandths = credit, share = coalesce(bump_share, share) FROM moved_state;
 INSERT INTO accepted SELECT a.*, current_setting('shiftboss.daemon')::int4 FROM moved_accepted a;
 

@@ -14,7 +14,7 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use events::{Event, event};
 
-use super::support::{FAIR, Site, cases, options};
+use super::support::{FAIR, Site, cases, options_by};
 use crate::stores::sqlite::Options;
 use crate::stores::{self, Database};
 
@@ -26,8 +26,7 @@ struct Restarted {
 
 impl Restarted {
     fn new(rules: Rules) -> Self {
-        let max_expired_leases = u32::try_from(rules.max_expired_leases).unwrap();
-        let options = Options { max_expired_leases, ..options(FAIR) };
+        let options = options_by(&rules, FAIR);
         let site = Site::opened(tempfile::tempdir().unwrap(), &options);
         Self { site: Some(site), options }
     }
@@ -65,8 +64,8 @@ struct Pair {
 
 impl Pair {
     fn new(max_expired_leases: i64) -> Self {
-        let rules = Rules { max_expired_leases, ..Rules::default() };
-        Self { subject: Restarted::new(rules), history: History::new(rules) }
+        let rules = Rules { max_expired_leases, ..Rules::after_failures() };
+        Self { subject: Restarted::new(rules.clone()), history: History::new(rules) }
     }
 
     fn apply(&mut self, event: &Event) -> Result<(), TestCaseError> {

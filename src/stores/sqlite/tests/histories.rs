@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
-use shiftboss_actors::store::Dispatched;
+use shiftboss_actors::store::{Dispatched, EndHolds};
 use shiftboss_actors::testing::model::{Model, Rules};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Attempt;
 
-use super::support::{FAIR, Site, batch, cases, key, run};
+use super::support::{FAIR, Site, batch, cases, key, options_by, run};
 use crate::stores::sqlite::Policy;
 
 /// So many that several are known to be next at a time.
@@ -27,6 +27,7 @@ pub enum Event {
     Finish { key: usize, code: i64 },
     Undo { back: i64 },
     Clock { by: i64 },
+    EndHolds,
     ReplaceLog { key: usize, ago: i64, took: Option<i64> },
     RestartLog { key: usize, ago: i64 },
     RefinishLog { key: usize, ended: bool },
@@ -55,6 +56,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         3 => prop_oneof![
             1..100_i64, -100..0_i64, Just(HALF_DAY), Just(HALF_DAY + 1), Just(-HALF_DAY - 1),
         ].prop_map(|by| Event::Clock { by }),
+        3 => Just(Event::EndHolds),
         1 => (keys(), ago(), prop::option::of(0..100_i64))
             .prop_map(|(key, ago, took)| Event::ReplaceLog { key, ago, took }),
         1 => (keys(), ago()).prop_map(|(key, ago)| Event::RestartLog { key, ago }),
@@ -77,8 +79,11 @@ pub struct Pair {
 impl Pair {
     pub fn new(policy: Policy) -> Self {
         let lease_seconds = policy.lease();
-        let rules = Rules { is_fair: policy != Policy::Classic, lease_seconds, ..Rules::default() };
-        let (site, model) = (Site::new(policy), Model::new(rules));
+        let rules =
+            Rules { is_fair: policy != Policy::Classic, lease_seconds, ..Rules::after_failures() };
+        let options = options_by(&rules, policy);
+        let site = Site::opened(tempfile::tempdir().unwrap(), &options);
+        let model = Model::new(rules);
         Self { site, model, now: 1_000_000, attempts: 0 }
     }
 
@@ -104,6 +109,11 @@ impl Pair {
                 prop_assert_eq!(self.site.undo(Attempt(attempt)), self.model.undo(attempt));
             }
             Event::Clock { by } => self.now = (now + by).max(HALF_DAY * 2),
+            Event::EndHolds => {
+                self.site.commit(|store| store.ask(now, EndHolds)).unwrap();
+                self.model.end_holds(now);
+                self.model.forget_bumps();
+            }
             _ => self.edit(event),
         }
         Ok(())

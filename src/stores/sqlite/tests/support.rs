@@ -7,7 +7,7 @@ use proptest::prelude::ProptestConfig;
 use rusqlite::Connection;
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
-    Dispatched, LeaseHolder, Operation, ReadResult, Reader, Reading, Request, RowBatch,
+    Dispatched, LeaseHolder, Operation, ReadResult, Reader, Reading, Request, RetryRules, RowBatch,
 };
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
@@ -31,6 +31,18 @@ pub fn options(policy: Policy) -> Options {
         max_single_tasks: 1_000,
         history: 100_000,
         bump_share: Rules::default().bump_share,
+        backoff: None,
+        retries: RetryRules::default(),
+    }
+}
+
+/// With the model's rules.
+pub fn options_by(rules: &Rules, policy: Policy) -> Options {
+    Options {
+        max_expired_leases: u32::try_from(rules.max_expired_leases).unwrap(),
+        backoff: rules.backoff.clone(),
+        retries: rules.retries.clone(),
+        ..options(policy)
     }
 }
 

@@ -114,9 +114,13 @@ fn inserts(table: Table) -> &'static [&'static str] {
             "INSERT INTO shiftboss_holds (attr_path, kind, since, until, reason, by)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         ],
+        Table::BackoffCounts => {
+            &["INSERT INTO shiftboss_backoff_counts (attr_path, failures) VALUES (?1, ?2)"]
+        }
         Table::Bumps => &[
-            "INSERT INTO shiftboss_bumps (attr_path, since, by, attempt, last_attempt)
-            VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO shiftboss_bumps (attr_path, since, by, attempt, last_attempt, kind, due, fetcher_id, run_started,
+                retries)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         ],
     }
 }

@@ -78,8 +78,9 @@ fn select(table: Table) -> &'static str {
             "SELECT hour, fetcher, outcome, jobs, took_ms, revisits, revisit_seconds FROM shiftboss_hours WHERE jobs > 0"
         }
         Table::Holds => "SELECT attr_path, kind, since, until, reason, by FROM shiftboss_holds",
+        Table::BackoffCounts => "SELECT attr_path, failures FROM shiftboss_backoff_counts",
         Table::Bumps => {
-            "SELECT attr_path, since, by, attempt, last_attempt FROM shiftboss_bumps ORDER BY place"
+            "SELECT attr_path, since, by, attempt, last_attempt, kind, due, fetcher_id, run_started, retries FROM shiftboss_bumps ORDER BY place"
         }
     }
 }

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, Result, Row};
 use shiftboss_actors::store::SAMPLE_MAX;
 use shiftboss_actors::store::answers::{
-    Bump, Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts,
+    Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts,
 };
 
 use crate::stores::sqlite::query::{FromRow, Query, columns};
@@ -22,20 +22,27 @@ pub(in crate::stores::sqlite) const SEARCH: &str = "WITH known(attr_path) AS (
             WHERE attr_path >= ?1 AND (?2 IS NULL OR attr_path < ?2) ORDER BY attr_path LIMIT ?3))
     SELECT attr_path, started, exit_code FROM known LEFT JOIN log USING (attr_path) ORDER BY attr_path LIMIT ?3";
 
-columns!(Hold { since, until, reason, by });
 columns!(Bump { since, by });
+
+impl FromRow for Hold {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (since, until, reason, by) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let kind = HoldKind::named(&row.get::<_, String>(4)?);
+        Ok(Self { kind, since, until, reason, by })
+    }
+}
 
 /// A hold, and behind it its key.
 impl FromRow for HeldKey {
     fn from_row(row: &Row<'_>) -> Result<Self> {
-        Ok(Self { hold: Hold::from_row(row)?, key: row.get(4)? })
+        Ok(Self { hold: Hold::from_row(row)?, key: row.get(5)? })
     }
 }
 
-/// At most ?1. There are few holds.
+/// At most ?1: operators' come first.
 pub(in crate::stores::sqlite) const HELD: &str =
-    "SELECT since, until, reason, by, attr_path FROM shiftboss_holds
-    ORDER BY since DESC, attr_path LIMIT ?1";
+    "SELECT since, until, reason, by, kind, attr_path FROM shiftboss_holds
+    INDEXED BY shiftboss_holds_by_age ORDER BY kind DESC, since DESC, attr_path DESC LIMIT ?1";
 
 /// The rows of all lists, as kept counts tell.
 const LENGTH: &str = "SELECT coalesce(sum(rows), 0) FROM shiftboss_runs WHERE deleting = 0";

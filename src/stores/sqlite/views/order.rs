@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, Result};
-use shiftboss_actors::store::{BUMPS_MAX, Credit, Turns};
+use shiftboss_actors::store::{Credit, Turns};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::stores::sqlite::bumps::{ELIGIBLE, stored_credit};
@@ -88,9 +88,11 @@ impl Order {
         self.walk_along(&in_order(&self.partitions.open, self.expired), snapshot, show)
     }
 
-    /// The bumped keys that have a row to be handed out.
+    /// The keys of the lane that have a row to be handed out.
     fn bumped(&self, snapshot: &Connection) -> Result<Vec<String>> {
-        snapshot.values(ELIGIBLE, (self.expired, i64::MIN, BUMPS_MAX as i64))
+        let lane = (self.expired, "", i64::MIN, i64::MAX);
+        let keys: Vec<(String, String, i64)> = snapshot.rows(ELIGIBLE, lane)?;
+        Ok(keys.into_iter().map(|(key, ..)| key).collect())
     }
 
     /// Whether it could be handed out: its rows may all be of runs under deletion.

@@ -23,7 +23,7 @@ use crate::stores::sqlite::records::{MANAGED_FETCHERS, is_paused, state};
 use crate::stores::sqlite::schema;
 use crate::stores::sqlite::snapshot;
 use crate::stores::sqlite::transfer::moved_to;
-use crate::stores::sqlite::{bumps, holds};
+use crate::stores::sqlite::{bumps, failures, holds, retries};
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 columns!(Rows { pending, dispatched, in_flight, leased, redelivered });
@@ -69,9 +69,12 @@ pub(super) fn queue_status(
         rows: snapshot.row(ROWS, [])?,
         dead_letters: snapshot.value(DEAD_LETTERS, [])?,
         single_tasks: snapshot.value(SINGLE_TASKS, ["single_tasks"])?,
-        single_tasks_ended: snapshot.value(SINGLE_TASKS, ["single_tasks_ended"])?,
+        single_tasks_ended: snapshot.value::<i64>(SINGLE_TASKS, ["single_tasks_ended"])?
+            - snapshot.value::<i64>(retries::COUNT_SINGLE, [])?,
         max_single_tasks: number("max_single_tasks")?,
         held: snapshot.value(holds::COUNT, [])?,
+        backed_off: snapshot.value(failures::COUNT, [])?,
+        delayed: snapshot.value(retries::COUNT, [])?,
         bumped: snapshot.value(bumps::COUNT, [])?,
         holders: snapshot.rows(HOLDERS, (holders_max, policy.expired(now)))?,
         fetchers: snapshot.rows(FETCHERS, [now])?,

@@ -6,13 +6,13 @@
 
 use rusqlite::{Connection, Result, Row};
 use shiftboss_actors::store::TasksWith;
-use shiftboss_actors::store::answers::{Task, TaskStatus, Tasks};
+use shiftboss_actors::store::answers::{Retry, Task, TaskStatus, Tasks};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::queue::queue;
 use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::snapshot::policy;
-use crate::stores::views::{cut, failure, waiting, waiting_count};
+use crate::stores::views::{cut, delayed, failure, waiting, waiting_count};
 
 columns!(Task { key, fetcher, run, since, reason });
 
@@ -56,6 +56,9 @@ pub(in crate::stores::sqlite) const FAILED: &str = "WITH
         AND NOT EXISTS (SELECT 1 FROM queue AS newer
             WHERE newer.attr_path = own.attr_path AND +newer.fetcher_id = own.fetcher_id
                 AND +newer.fetcher_run_started > own.run_started)
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_bumps AS retry
+            WHERE retry.attr_path = own.attr_path AND retry.due IS NOT NULL
+                AND (retry.fetcher_id, retry.run_started) = (own.fetcher_id, own.run_started))
     ORDER BY finished DESC, own.attr_path, name, run_started)
     UNION ALL SELECT * FROM (
     SELECT single.attr_path, '@tasks', task, coalesce(own.finished, log.finished),
@@ -66,8 +69,16 @@ pub(in crate::stores::sqlite) const FAILED: &str = "WITH
     LEFT JOIN log ON log.attr_path = single.attr_path
     WHERE single.status = 'failed' AND coalesce(own.finished, log.finished, 0) >= ?3
         AND (?2 IS NULL OR ?2 = '@tasks')
+        AND NOT EXISTS (SELECT 1 FROM shiftboss_bumps AS retry
+            WHERE retry.attr_path = single.attr_path AND retry.due IS NOT NULL
+                AND (retry.fetcher_id, retry.run_started) = (0, task))
     ORDER BY task)
     LIMIT ?1";
+/// Failed tasks that are tried again, if nothing has replaced them by now; the one that is due first comes first.
+const DELAYED: &str = "SELECT retry.attr_path, coalesce(name, '-'), run_started, since, log.exit_code, due, retries
+    FROM shiftboss_delayed_tasks AS retry
+    LEFT JOIN fetchers ON fetchers.fetcher_id = retry.fetcher_id LEFT JOIN log ON log.attr_path = retry.attr_path
+    WHERE since >= ?3 AND (?2 IS NULL OR name = ?2) ORDER BY due, retry.attr_path LIMIT ?1";
 const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
         lost.expired_leases || ' leases expired'
     FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
@@ -89,7 +100,9 @@ pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) 
     let limit = i64::try_from(asked.count).unwrap_or(i64::MAX - 1) + 1;
     let since = asked.since.unwrap_or(i64::MIN);
     let tasks = match asked.status {
-        TaskStatus::Delayed => Vec::new(),
+        TaskStatus::Delayed => {
+            snapshot.map(DELAYED, (limit, &asked.fetcher, since), |row| delayed_task(row, now))?
+        }
         TaskStatus::Waiting => waiting(queue(snapshot, waiting_count(asked), now)?, asked),
         TaskStatus::Failed => snapshot.map(FAILED, (limit, &asked.fetcher, since), failed)?,
         TaskStatus::DeadLetter => snapshot.rows(DEAD_LETTERS, (limit, &asked.fetcher))?,
@@ -99,6 +112,12 @@ pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) 
         }
     };
     Ok(cut(asked.status, tasks, asked.count))
+}
+
+fn delayed_task(row: &Row<'_>, now: UnixSeconds) -> Result<Task> {
+    let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    let retry = Retry { due: row.get(5)?, retries: row.get(6)? };
+    Ok(Task { key, fetcher, run, since, reason: delayed(row.get(4)?, retry, now) })
 }
 
 fn failed(row: &Row<'_>) -> Result<Task> {

@@ -3,14 +3,16 @@
 //! What may be handed out is decided by the dispatcher's own rule, over the same rows. The place in
 //! the order is counted, up to a bound; all else costs the same however long the queue is.
 
-use rusqlite::{Connection, OptionalExtension, Result};
-use shiftboss_actors::store::answers::{Delivery, Hold, KeyRow, LastResult, Place, RowState, Why};
+use rusqlite::{Connection, OptionalExtension, Result, Row};
+use shiftboss_actors::store::answers::{
+    Delivery, Hold, KeyRow, LastResult, Place, Retry, RowState, Why,
+};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
 use super::status::{done_since, first_done};
 use crate::stores::sqlite::candidates::{Candidate, candidates};
-use crate::stores::sqlite::query::{Query, columns};
+use crate::stores::sqlite::query::{FromRow, Query, columns};
 use crate::stores::sqlite::records::is_paused;
 use crate::stores::sqlite::rows::RunId;
 use crate::stores::views::{FIRST_MAX, HOUR_MINUTES, Pace, ROWS_MAX, key_state, that_fit};
@@ -36,9 +38,29 @@ const LAST_RESULT: &str = "SELECT started, finished, exit_code FROM (
         ORDER BY attempt DESC LIMIT 1)
     WHERE started IS NOT NULL AND finished IS NOT NULL";
 /// Why the key ?1 is not handed out, whatever else is known of it.
-const HOLD: &str = "SELECT since, until, reason, by FROM shiftboss_holds WHERE attr_path = ?1";
+/// An operator's comes first.
+const HOLD: &str = "SELECT since, until, reason, by, kind FROM shiftboss_holds WHERE attr_path = ?1
+    ORDER BY kind DESC LIMIT 1";
 /// Who bumped the key ?1, if it waits for its turn.
-const BUMP: &str = "SELECT since, by FROM shiftboss_bumps WHERE attr_path = ?1 AND attempt IS NULL";
+const BUMP: &str = "SELECT since, by FROM shiftboss_bumps
+    WHERE attr_path = ?1 AND attempt IS NULL AND due IS NULL";
+/// The task of the key ?1 that is delayed.
+const RETRY: &str = "SELECT due, retries, fetcher_id, run_started FROM shiftboss_delayed_tasks
+    WHERE attr_path = ?1";
+
+/// The task that is delayed.
+struct Delayed {
+    retry: Retry,
+    task: RunId,
+}
+
+impl FromRow for Delayed {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let task = RunId { fetcher_id: row.get(2)?, started: row.get(3)? };
+        Ok(Self { retry: Retry { due: row.get(0)?, retries: row.get(1)? }, task })
+    }
+}
+
 /// The rows whose ends are not known, by fetcher and run; the one that was handed out last first.
 const OUT: &str = "SELECT fetcher_id, run_started FROM shiftboss_in_flight
     WHERE attr_path = ?1 ORDER BY attempt DESC";
@@ -110,9 +132,11 @@ impl Asked<'_> {
         let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
         let jobs_since = first_done(snapshot, now / 60 - HOUR_MINUTES)?;
         let paused = is_paused(snapshot)?;
-        let shown = self.rows(is_in_flight)?;
-        let failed = "SELECT count(*) FROM shiftboss_single_tasks
-            WHERE attr_path = ?1 AND status = 'failed'";
+        let delayed: Option<Delayed> = snapshot.row(RETRY, [key]).optional()?;
+        let shown = self.rows(is_in_flight, delayed.as_ref())?;
+        let failed = "SELECT count(*) FROM shiftboss_single_tasks AS single
+            WHERE attr_path = ?1 AND status = 'failed' AND NOT EXISTS (SELECT 1 FROM shiftboss_bumps AS retry
+                WHERE retry.attr_path = ?1 AND fetcher_id = 0 AND run_started = task AND due IS NOT NULL)";
         Ok(Why {
             key: key.to_owned(),
             state: key_state(&shown, is_in_flight, is_free, hold.is_some()),
@@ -126,6 +150,7 @@ impl Asked<'_> {
             jobs_since,
             hold,
             bump: snapshot.row(BUMP, [key]).optional()?,
+            retry: delayed.map(|delayed| delayed.retry),
             last_result: snapshot.row(LAST_RESULT, (key, in_flight.is_some())).optional()?,
             in_flight,
             failed_single_tasks: snapshot.value(failed, [key])?,
@@ -167,7 +192,7 @@ impl Asked<'_> {
     }
 
     /// The rows as they are shown, up to a bound.
-    fn rows(&self, is_in_flight: bool) -> Result<Vec<KeyRow>> {
+    fn rows(&self, is_in_flight: bool, delayed: Option<&Delayed>) -> Result<Vec<KeyRow>> {
         let mut newer = None;
         let shown = self.snapshot.map(ROWS, (self.key, ROWS_MAX), |row| {
             let run = RunId { fetcher_id: row.get(0)?, started: row.get(1)? };
@@ -181,7 +206,10 @@ impl Asked<'_> {
             } else if is_in_flight && self.out.first() == Some(&run) {
                 RowState::InFlight
             } else if row.get(2)? && !self.out.contains(&run) {
-                RowState::Dispatched
+                match delayed.is_some_and(|delayed| delayed.task == run) {
+                    true => RowState::Delayed,
+                    false => RowState::Dispatched,
+                }
             } else {
                 RowState::Waiting
             };
@@ -191,7 +219,10 @@ impl Asked<'_> {
                 complete: row.get(5)?,
                 state,
                 expired_leases: row.get(6)?,
-                exit_code: if state == RowState::Dispatched { row.get(7)? } else { None },
+                exit_code: match state {
+                    RowState::Dispatched | RowState::Delayed => row.get(7)?,
+                    _ => None,
+                },
                 payload: row.get(8)?,
             })
         })?;
