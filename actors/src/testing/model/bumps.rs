@@ -82,7 +82,7 @@ impl Model {
             self.bumps.keys.retain(|bump| bump.key != key);
             self.bumps.keys.push(BumpedKey::new(key));
         }
-        self.arm(key);
+        self.arm(key, None);
         Bumped::Behind(self.bumps.bumped().take_while(|other| *other != key).count() as u64)
     }
 
@@ -158,7 +158,7 @@ impl Model {
     /// Its attempt ended: one that was bumped meanwhile runs once more.
     pub(super) fn arm_if_bumped(&mut self, key: &str) {
         if self.rules.is_fair && self.is_bumped(key) {
-            self.arm(key);
+            self.arm(key, None);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::store::{Ack, Requeued, Retried};
-use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER};
 
 use super::{Delivery, Model, Row};
 
@@ -204,23 +204,27 @@ impl Model {
         Some((delivery.key, dead_letter))
     }
 
-    pub fn retry(&mut self, key: &str) -> Retried {
+    /// Of one fetcher, or of all.
+    pub fn retry(&mut self, key: &str, fetcher: Option<&str>) -> Retried {
         if !self.queue.iter().any(|row| row.key == key) {
             return Retried::Unknown;
         }
         if self.is_on_hold(key) {
             return Retried::Held;
         }
-        Retried::Back(self.arm(key))
+        Retried::Back(self.arm(key, fetcher))
     }
 
     /// Puts back what has ended of a key; how many rows and tasks.
-    pub(super) fn arm(&mut self, key: &str) -> u64 {
-        self.forget_delay(key);
-        let tasks = self.retry_tasks(key);
+    pub(super) fn arm(&mut self, key: &str, fetcher: Option<&str>) -> u64 {
+        let id = fetcher.map(|name| if name == TASKS_FETCHER { Some(0) } else { self.id(name) });
+        let is_meant = |of: i64| id.is_none_or(|id| id == Some(of));
+        self.forget_delay(key, is_meant);
+        let tasks = if is_meant(0) { self.retry_tasks(key) } else { 0 };
         let rows: Vec<Row> = self.queue.iter().filter(|row| row.key == key).cloned().collect();
         let waits = |row: &&Row| {
             row.dispatched
+                && is_meant(row.fetcher)
                 && !rows.iter().any(|other| other.fetcher == row.fetcher && other.run > row.run)
                 && !self
                     .deliveries

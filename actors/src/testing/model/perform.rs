@@ -51,7 +51,7 @@ impl Model {
                 let is_its = self.key_of(it.attempt.0).as_ref() == Some(&it.key);
                 Out::Undo(is_its && self.undo(it.attempt.0))
             }
-            Op::Retry(it) => Out::Retry(self.retry(it.key.as_str())),
+            Op::Retry(it) => Out::Retry(self.retry(it.key.as_str(), it.fetcher.as_deref())),
             Op::Requeue(it) => Out::Requeue(self.requeue(it.0.as_str(), now)),
             Op::SetPaused(it) => {
                 self.pause(it.0);

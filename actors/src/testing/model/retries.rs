@@ -114,9 +114,9 @@ impl Model {
         });
     }
 
-    /// Somebody puts a delayed task back.
-    pub(super) fn forget_delay(&mut self, key: &str) {
-        self.forget_retries(key, |_, retry| retry.due.is_some());
+    /// Somebody puts a delayed task back, of a fetcher that is meant.
+    pub(super) fn forget_delay(&mut self, key: &str, is_meant: impl Fn(i64) -> bool) {
+        self.forget_retries(key, |_, retry| retry.due.is_some() && is_meant(retry.fetcher));
     }
 
     /// A fetcher's newer list names the key, or its single tasks are cancelled.
