@@ -8,7 +8,7 @@
 mod answers;
 mod statements;
 
-pub use answers::{QUESTIONS, Question};
+pub use answers::{QUESTIONS, Question, STATUSES};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

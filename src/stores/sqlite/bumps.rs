@@ -1,5 +1,5 @@
-//! Keys that operators bump, and tasks that are tried again ([`retries`](super::retries)): the lane of `shiftboss_bumps`. Which of them goes
-//! before the order, and what becomes of it.
+//! Keys that operators bump, and tasks that are tried again ([`retries`](super::retries)): the lane of `shiftboss_bumps`. Which
+//! of them goes before the order, and what becomes of it.
 //!
 //! [`dispatch`](super::dispatch) asks for one before it looks at the order; the modules that end attempts and delete rows tell
 //! here. While nothing is bumped, all that is in memory, and nothing is read. A key that is bumped is not plain, so its dispatch

@@ -1,5 +1,6 @@
-//! Jobs that failed: whether their tasks are tried again ([`retries`](super::retries)); and keys whose jobs fail again and again: how often in a row (`shiftboss_backoff_counts`), and the holds that come of it, which are rows
-//! of `shiftboss_holds` beside those of operators.
+//! Jobs that failed: whether their tasks are tried again ([`retries`](super::retries)); and keys whose jobs fail again and
+//! again: how often in a row (`shiftboss_backoff_counts`), and the holds that come of it, which are rows of `shiftboss_holds`
+//! beside those of operators.
 //!
 //! The modules that record ends of jobs tell here, once each. [`holds`](super::holds) ends what is over. Without a rule nothing
 //! is counted, read or written. An end that somebody wrote by hand is not counted.

@@ -1,9 +1,9 @@
-//! Tasks that failed and are tried again by themselves: rows of `shiftboss_bumps` with the time when each is due, until it waits again;
-//! then it goes with the bumped keys ([`bumps`](super::bumps)), behind them.
+//! Tasks that failed and are tried again by themselves: rows of `shiftboss_bumps` with the time when each is due, until it
+//! waits again; then it goes with the bumped keys ([`bumps`](super::bumps)), behind them.
 //!
-//! [`failures`](super::failures) asks for each failed job whether its task is delayed. While it is, its row stays dispatched, or the single
-//! task failed, so nothing else knows of it; what a newer list has made of it meanwhile is seen when it is due. Of a key one task at
-//! a time is tried again.
+//! [`failures`](super::failures) asks for each failed job whether its task is delayed. While it is, its row stays dispatched, or
+//! the single task failed, so the order knows nothing of it. A newer list that names the key, `retry` and `cancel` end it here;
+//! what edits by hand have made of it is seen when it is due. Of a key one task at a time is tried again.
 
 use rusqlite::{OptionalExtension, Result};
 use shiftboss_actors::store::HOLDS_ENDED_AT_ONCE;

@@ -31,7 +31,8 @@ pub const QUESTIONS: [Question; 14] = [
     last_starts,
     held,
 ];
-const STATUSES: [TaskStatus; 5] = [
+/// All that a task that is kept can have.
+pub const STATUSES: [TaskStatus; 5] = [
     TaskStatus::Waiting,
     TaskStatus::InFlight,
     TaskStatus::Delayed,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use shiftboss_actors::store::answers::{Log, QueueStatus, Stats, TaskStatus, Tasks};
+use shiftboss_actors::store::answers::{Log, QueueStatus, Stats, Tasks};
 use shiftboss_actors::store::{
     EndedAttempts, EndedRun, FetcherRecord, Grouping, InputDirectory, NoteFetcher, NoteInput,
     Operation, Probe, Reader, RejectFile, Request, StatsOf, Store, TasksWith,
 };
-use shiftboss_actors::testing::conformance::{FETCHERS, History, KEYS, Step, Subject, step};
+use shiftboss_actors::testing::conformance::{
+    FETCHERS, History, KEYS, STATUSES, Step, Subject, step,
+};
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Key;
@@ -20,13 +22,6 @@ use crate::stores::sqlite::{SqliteReader, SqliteStore};
 
 /// Steps of a history for each comparison: each question is a connection.
 const STEPS_A_COMPARISON: usize = 6;
-const STATUSES: [TaskStatus; 5] = [
-    TaskStatus::Waiting,
-    TaskStatus::InFlight,
-    TaskStatus::Delayed,
-    TaskStatus::Failed,
-    TaskStatus::DeadLetter,
-];
 
 /// The same queue twice.
 struct Both {
