@@ -2,6 +2,9 @@
 //!
 //! Called by the views of each store. It knows no database.
 
+use std::time::Duration;
+
+use humantime::format_duration;
 use shiftboss_actors::store::answers::{
     Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Place, Queue, Retry, RowState,
     Stats, StatsGroup, Task, TaskStatus, Tasks, Turn,
@@ -177,8 +180,8 @@ pub fn failure(exit_code: Option<i64>) -> String {
 
 /// Why a task is delayed, and for how long.
 pub fn delayed(exit_code: Option<i64>, retry: Retry, now: UnixSeconds) -> String {
-    let left = retry.due.saturating_sub(now).max(0);
-    format!("{}; retry {} in {left} s", failure(exit_code), retry.retries)
+    let left = Duration::from_secs(retry.due.saturating_sub(now).max(0).cast_unsigned());
+    format!("{}; retry {} in {}", failure(exit_code), retry.retries, format_duration(left))
 }
 
 /// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that

@@ -18,6 +18,8 @@ mod pages;
 mod prometheus;
 mod retries;
 mod said;
+#[cfg(feature = "web")]
+mod set_apart;
 mod status;
 mod targets;
 #[cfg(feature = "top")]

@@ -192,6 +192,7 @@ fn parameters_have_bounds() {
         "output?k=a&day=..",
         "output?k=a&day=2026-02-30",
         "output?k=a&attempt=x",
+        "tasks?status=failed",
         "api/v1/queue?n=1001",
         "api/v1/why",
         "api/v1/stats?hours=2161",

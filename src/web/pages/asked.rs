@@ -42,6 +42,21 @@ pub(in crate::web) struct Count {
     pub(in crate::web) count: usize,
 }
 
+/// Tasks that are set apart.
+#[derive(Debug, Deserialize)]
+pub(super) struct TasksApart {
+    #[serde(deserialize_with = "apart")]
+    pub status: Apart,
+    #[serde(rename = "n", default = "usual_count", deserialize_with = "count")]
+    pub count: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Apart {
+    Delayed,
+    DeadLetter,
+}
+
 #[derive(Deserialize)]
 pub(in crate::web) struct Prefix {
     #[serde(rename = "q", default, deserialize_with = "prefix")]
@@ -145,6 +160,14 @@ fn count<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     let refused = || D::Error::custom("n is a number from 1 to 1000.");
     let text = String::deserialize(from)?;
     text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count)).ok_or_else(refused)
+}
+
+fn apart<'de, D: Deserializer<'de>>(from: D) -> Result<Apart, D::Error> {
+    match &*String::deserialize(from)? {
+        "delayed" => Ok(Apart::Delayed),
+        "dead_letter" => Ok(Apart::DeadLetter),
+        _ => Err(D::Error::custom("status is delayed or dead_letter.")),
+    }
 }
 
 fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

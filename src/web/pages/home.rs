@@ -99,26 +99,31 @@ fn numbers(status: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec
     let mut numbers = vec![
         number("waiting", status.rows.pending.to_string()),
         number("in flight", status.rows.in_flight.to_string()),
-        number("dead letters", status.dead_letters.to_string()),
-        held("held", status.held),
+        with_list("dead letters", status.dead_letters, "tasks?status=dead_letter"),
+        with_list("held", status.held, "held"),
         number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
         number("cycle time", cycle.map_or("-".to_owned(), span)),
     ];
-    numbers.extend((status.delayed > 0).then(|| number("delayed", status.delayed.to_string())));
-    numbers.extend((status.backed_off > 0).then(|| held("backed off", status.backed_off)));
-    numbers.extend(status.longest_wait.as_ref().map(|waiting| longest_wait(waiting, now)));
+    let rare = [
+        ("delayed", status.delayed, "tasks?status=delayed"),
+        ("backed off", status.backed_off, "held"),
+    ];
+    let rare = rare.into_iter().filter(|(_, count, _)| *count > 0);
+    numbers.extend(rare.map(|(name, count, list)| with_list(name, count, list)));
+    let longest = status.longest_wait.as_ref().or(status.oldest_waiting.as_ref());
+    numbers.extend(longest.map(|waiting| longest_wait(waiting, now)));
     numbers
 }
 
-fn held(name: &'static str, keys: i64) -> Number {
-    let list = || KeyLink { text: "which".to_owned(), address: Some("held".to_owned()) };
-    let key = (keys > 0).then(list);
-    Number { name, value: keys.to_string(), key }
+/// How many there are, and where they are listed.
+fn with_list(name: &'static str, count: i64, list: &str) -> Number {
+    let which = || KeyLink { text: "which".to_owned(), address: Some(list.to_owned()) };
+    Number { name, value: count.to_string(), key: (count > 0).then(which) }
 }
 
 fn longest_wait(waiting: &Waiting, now: i64) -> Number {
     let value =
-        waiting.last_started.map_or("-".to_owned(), |started| span(now.saturating_sub(started)));
+        waiting.last_started.map_or("never ran".to_owned(), |it| span(now.saturating_sub(it)));
     Number { name: "longest wait", value, key: Some(KeyLink::to(&waiting.key)) }
 }
 

@@ -19,6 +19,7 @@ mod payload;
 mod queue;
 mod search;
 mod sparkline;
+mod tasks;
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
@@ -71,6 +72,7 @@ pub(super) fn routes(config: &mut web::ServiceConfig) {
         .route("/fetcher", crate::web::get().to(fetchers::one))
         .route("/output", crate::web::get().to(output::get))
         .route("/held", crate::web::get().to(held::all))
+        .route("/tasks", crate::web::get().to(tasks::get))
         .route("/hold", crate::web::get().to(held::ask))
         .route("/pause", crate::web::get().to(pause::get))
         .configure(assets::routes);

@@ -1,0 +1,76 @@
+//! Tasks that are set apart: those that failed and wait to be tried again, and dead letters, each with the reason. Failed ones are in
+//! the log.
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse, web};
+use askama::Template;
+use shiftboss_actors::store::answers::{Task, TaskStatus};
+use shiftboss_actors::store::{ReadResult, TasksWith};
+
+use super::asked::{Apart, TasksApart};
+use super::parts::{Frame, KeyLink, Moment, text};
+use super::{Sight, show};
+use crate::web::Page;
+
+pub(super) async fn get(
+    request: HttpRequest,
+    page: web::Data<Page>,
+    asked: web::Query<TasksApart>,
+) -> HttpResponse {
+    let asked = asked.into_inner();
+    let question = format!("tasks {asked:?}");
+    let ask = move |sight: &Sight<'_>| Ok((StatusCode::OK, Tasks::ask(sight, &asked)?));
+    show(&request, page, question, ask).await
+}
+
+#[derive(Template)]
+#[template(path = "tasks.html")]
+struct Tasks {
+    frame: Frame,
+    /// What they are, and what becomes of them.
+    about: &'static str,
+    tasks: Vec<Row>,
+    /// Where more of them are.
+    more: Option<&'static str>,
+}
+
+struct Row {
+    key: KeyLink,
+    fetcher: String,
+    since: Option<Moment>,
+    reason: String,
+}
+
+impl Tasks {
+    fn ask(sight: &Sight<'_>, asked: &TasksApart) -> ReadResult<Self> {
+        let Sight { reader, now, .. } = *sight;
+        let (status, title, about, more) = match asked.status {
+            Apart::Delayed => (
+                TaskStatus::Delayed,
+                "Delayed tasks",
+                "They failed, and are tried again by themselves, soon after their time.",
+                "tasks?status=delayed&n=1000",
+            ),
+            Apart::DeadLetter => (
+                TaskStatus::DeadLetter,
+                "Dead letters",
+                "Too many of their leases expired. They run again with the next list, or by a retry.",
+                "tasks?status=dead_letter&n=1000",
+            ),
+        };
+        let with = TasksWith { status, fetcher: None, since: None, count: asked.count };
+        let found = reader.tasks(now, &with)?;
+        let row = |task: &Task| Row {
+            key: KeyLink::to(&task.key),
+            fetcher: text(&task.fetcher),
+            since: task.since.map(|since| Moment::new(since, now)),
+            reason: text(&task.reason),
+        };
+        Ok(Self {
+            frame: sight.frame(title, &reader.status(now)?),
+            about,
+            tasks: found.tasks.iter().map(row).collect(),
+            more: found.truncated.then_some(more),
+        })
+    }
+}
