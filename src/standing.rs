@@ -1,6 +1,7 @@
 //! Where a key stands, in words: what `shiftboss why` and a key's page say. Pure: from what was found to sentences.
 
 pub mod fetchers;
+pub mod turns;
 pub mod why;
 
 use shiftboss_actors::store::answers::{

@@ -19,6 +19,7 @@ use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::lock::LockState;
 use crate::metrics::Scrape;
+use crate::standing::turns::Turns;
 use crate::standing::why;
 use crate::stores::Database;
 use crate::target::{Target, ask, move_up};
@@ -37,9 +38,7 @@ pub fn run(asked: View) -> Result<(), Failure> {
                 why::render,
             )
         }
-        View::Queue { arguments, number } => {
-            look(arguments, |reader, now| reader.next_jobs(now, number.into()), Ok, listings::queue)
-        }
+        View::Queue { arguments, number } => queue(arguments, number.into()),
         View::Tasks { arguments, status, fetcher, number } => {
             let asked = TasksWith { status, fetcher, since: None, count: number.into() };
             look(arguments, |reader, now| reader.tasks(now, &asked), Ok, listings::tasks)
@@ -82,6 +81,24 @@ fn look<A, T: Serialize>(
         warn_if_down(&target);
     }
     show(&target, &found, json, |found| render(found, now))
+}
+
+/// The next jobs, and when the turn of each is expected.
+fn queue(
+    ViewArguments { target, config, json }: ViewArguments,
+    count: usize,
+) -> Result<(), Failure> {
+    let target = Target::find(target, config.as_deref())?;
+    let now = SystemClock.now();
+    let question = |reader: &dyn Reader, now| {
+        reader.next_jobs(now, count).and_then(|found| Ok((found, reader.status(now)?)))
+    };
+    let (found, status) = ask(&target.database, question)?;
+    if !json {
+        warn_if_down(&target);
+    }
+    let turns = Turns::of(&target, &status, now);
+    show(&target, &found, json, |found| listings::queue(found, &turns, now))
 }
 
 /// Prints what was found: the JSON object, or the text that `render` makes of it.

@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use shiftboss_actors::store::answers::{Ended, FetcherStatus, Hold, Holding, Next, StatsGroup};
 
 use super::picture::{Attempt, Picture};
-use crate::lock::LockState;
 use crate::standing::fetchers::next_run;
 use crate::standing::held_for;
-use crate::stores::Pace;
+use crate::standing::turns::Turns;
 use crate::stores::outcome_words::in_words;
 use crate::text::{TEXT_WIDTH, cut, span, took};
 
@@ -201,7 +200,8 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
         }
         Tab::Next => {
             let next = picture.lists.next.as_ref()?.keys.iter().enumerate();
-            let next = next.map(|(before, next)| waiting(before, next, picture));
+            let turns = Turns::of(&picture.target, &picture.queue, picture.at);
+            let next = next.map(|(before, next)| waiting(before, next, &turns, picture.at));
             next.chain(held_ones(picture)).collect()
         }
         Tab::Ended => {
@@ -275,8 +275,8 @@ fn in_flight(job: &Holding, held: &HashMap<&str, &Hold>, picture: &Picture) -> R
     }
 }
 
-fn waiting(before: usize, next: &Next, picture: &Picture) -> Row {
-    let ago = next.last_started.map(|started| picture.at.saturating_sub(started));
+fn waiting(before: usize, next: &Next, turns: &Turns, now: i64) -> Row {
+    let ago = next.last_started.map(|started| now.saturating_sub(started));
     let last = ago.map_or("never".to_owned(), |seconds| format!("{} ago", span(seconds)));
     let last = if next.again { last + ", lost" } else { last };
     let last = if next.bumped { last + ", bumped" } else { last };
@@ -287,25 +287,10 @@ fn waiting(before: usize, next: &Next, picture: &Picture) -> Row {
             Cell::outside(&next.key),
             Cell { value: next.last_started, ..Cell::word(last) },
             Cell::outside(&next.fetcher),
-            expected(before, picture),
+            Cell { value: turns.seconds(before), ..Cell::word(turns.words(before)) },
             Cell::outside(&next.payload),
         ],
         ..of_key(next.key.clone(), &next.key, &HashMap::new())
-    }
-}
-
-/// When the turn behind so many others comes.
-fn expected(before: usize, picture: &Picture) -> Cell {
-    let queue = &picture.queue;
-    if queue.paused || picture.target.daemon == LockState::Free {
-        return Cell::word("-");
-    }
-    let an_hour = queue.done_last_hour.iter().map(|done| done.jobs).sum();
-    match Pace::new(an_hour, queue.done_since, picture.at).expected_in(before) {
-        Some(seconds) => {
-            Cell { value: Some(seconds), ..Cell::word(format!("in {}", span(seconds))) }
-        }
-        None => Cell::word(if before == 0 { "next" } else { "-" }),
     }
 }
 

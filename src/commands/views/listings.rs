@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use shiftboss_actors::store::answers::{Ended, HeldKey, HeldKeys, Log, Next, Queue, Task, Tasks};
 
 use crate::runner::log_directory::{day, file_name};
+use crate::standing::turns::Turns;
 use crate::standing::{held_for, last_run};
 use crate::stores::outcome_words::in_words;
 use crate::text::{ago, columns, cut, shown, took};
@@ -15,7 +16,7 @@ use crate::text::{ago, columns, cut, shown, took};
 const PAYLOAD_WIDTH: usize = 60;
 const DAY: Duration = Duration::from_secs(86_400);
 
-pub(super) fn queue(queue: &Queue, now: i64) -> String {
+pub(super) fn queue(queue: &Queue, turns: &Turns, now: i64) -> String {
     let mut out = String::new();
     if queue.paused {
         out.push_str("Paused: nothing is handed out until `shiftboss resume`.\n");
@@ -23,17 +24,18 @@ pub(super) fn queue(queue: &Queue, now: i64) -> String {
     if queue.keys.is_empty() {
         return out + "Nothing is waiting.\n";
     }
-    let row = |next: &Next| {
+    let row = |(before, next): (usize, &Next)| {
         [
             shown(&next.key),
             last_run(next, now),
+            turns.words(before),
             shown(&next.fetcher),
             next.run.to_string(),
             cut(&next.payload, PAYLOAD_WIDTH),
         ]
     };
-    let head = ["Key", "last run", "fetcher", "run", "payload"];
-    out += &columns(head, queue.keys.iter().map(row));
+    let head = ["Key", "last run", "expected", "fetcher", "run", "payload"];
+    out += &columns(head, queue.keys.iter().enumerate().map(row));
     if queue.truncated {
         out.push_str("There are more: their payloads are too long to be listed at once.\n");
     }
@@ -118,9 +120,12 @@ fn output(directory: &Path, ended: &Ended) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::answers::{Hold, HoldKind};
+    use shiftboss_actors::store::answers::{Done, Hold, HoldKind, QueueStatus};
 
     use super::*;
+    use crate::lock::LockState;
+    use crate::stores::Database;
+    use crate::target::Target;
 
     /// What a user sees, to the letter.
     #[test]
@@ -141,12 +146,21 @@ mod tests {
         let queue = Queue { paused: true, keys, truncated: true };
         let expected = "\
 Paused: nothing is handed out until `shiftboss resume`.
-Key          last run                       fetcher   run         payload
-alpha        never                          repology  1700000000  1.0 1.1
-bravo\\u{1b}  1m ago, lease expired, bumped  repology  1700000000  XXX...
+Key          last run                       expected  fetcher   run         payload
+alpha        never                          next      repology  1700000000  1.0 1.1
+bravo\\u{1b}  1m ago, lease expired, bumped  in 6s     repology  1700000000  XXX...
 There are more: their payloads are too long to be listed at once.
 ";
-        assert_eq!(super::queue(&queue, 1_000_060), expected.replace("XXX", &"x".repeat(57)));
+        let done_last_hour = vec![Done { exit_code: 0, jobs: 20 }];
+        let status =
+            QueueStatus { done_last_hour, done_since: Some(1_000_000), ..QueueStatus::default() };
+        let daemon = LockState::Unknown("");
+        let target = Target { database: Database::File("state.db".into()), daemon };
+        let turns = Turns::of(&target, &status, 1_000_060);
+        assert_eq!(
+            super::queue(&queue, &turns, 1_000_060),
+            expected.replace("XXX", &"x".repeat(57))
+        );
     }
 
     /// What a user sees, to the letter.

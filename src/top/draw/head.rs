@@ -189,23 +189,30 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
         let style = if value > 0 { theme.warning } else { theme.value };
         meter(name, value.to_string(), style, theme)
     };
-    let longest = queue.longest_wait.as_ref();
-    let wait =
-        longest.and_then(|it| it.last_started).map(|started| span(at.saturating_sub(started)));
-    let mut wait = meter("longest wait", wait.unwrap_or("-".to_owned()), theme.value, theme);
+    let longest = queue.longest_wait.as_ref().or(queue.oldest_waiting.as_ref());
+    let wait = longest.map_or("-".to_owned(), |it| {
+        it.last_started.map_or("never ran".to_owned(), |it| span(at.saturating_sub(it)))
+    });
+    let mut wait = meter("longest wait", wait, theme.value, theme);
     wait.extend(longest.map(|it| Span::raw(format!(" {}", cut(&it.key, KEY_WIDTH)))));
     let counted = picture.metrics.as_ref().map(|metrics| &metrics.counted);
     let connections = counted.map_or("-".to_owned(), |it| it.connections.to_string());
-    vec![
+    let rare = [("delayed", queue.delayed), ("backed off", queue.backed_off)];
+    let rare = rare.into_iter().filter(|(_, count)| *count > 0);
+    let mut meters = vec![
         number("waiting", queue.rows.pending),
         number("in flight", queue.rows.in_flight),
         number("dispatched", queue.rows.dispatched),
         fault("dead letters", queue.dead_letters),
-        fault("held", queue.held + queue.backed_off),
+        fault("held", queue.held),
+    ];
+    meters.extend(rare.map(|(name, count)| fault(name, count)));
+    meters.extend([
         wait,
         meter("connections", connections, theme.value, theme),
         commits(picture, theme),
-    ]
+    ]);
+    meters
 }
 
 fn commits<'a>(picture: &Picture, theme: &Theme) -> Meter<'a> {

@@ -11,8 +11,7 @@ use super::parts::{Frame, KeyLink, text};
 use super::payload::{self, Part};
 use super::{Sight, show};
 use crate::standing::last_run;
-use crate::stores::Pace;
-use crate::text::span;
+use crate::standing::turns::Turns;
 use crate::web::Page;
 
 pub(super) async fn get(
@@ -51,16 +50,9 @@ impl Queue {
         let Sight { reader, now, .. } = *sight;
         let found = reader.next_jobs(now, count)?;
         let status = reader.status(now)?;
-        let an_hour = status.done_last_hour.iter().map(|done| done.jobs).sum();
-        let pace = Pace::new(an_hour, status.done_since, now);
-        let goes_on = !status.paused && !sight.is_down();
-        let expected = |before| match pace.expected_in(before).filter(|_| goes_on) {
-            Some(seconds) => format!("in {}", span(seconds)),
-            None if before == 0 && goes_on => "next".to_owned(),
-            None => "-".to_owned(),
-        };
+        let turns = Turns::of(sight.target, &status, now);
         let jobs = found.keys.iter().enumerate();
-        let jobs = jobs.map(|(before, next)| Job::of(next, before, expected(before), now));
+        let jobs = jobs.map(|(before, next)| Job::of(next, before, turns.words(before), now));
         Ok(Self {
             frame: sight.frame("Next jobs", &status).at("queue"),
             jobs: jobs.collect(),

@@ -1,0 +1,64 @@
+//! When the turns of those that wait are expected: what `shiftboss queue`, `top` and the page say beside each of them. Pure.
+
+use shiftboss_actors::store::answers::QueueStatus;
+
+use crate::lock::LockState;
+use crate::stores::Pace;
+use crate::target::Target;
+use crate::text::span;
+
+/// When turns come in a queue as it stands.
+pub struct Turns {
+    /// `None`: nothing is handed out.
+    pace: Option<Pace>,
+}
+
+impl Turns {
+    pub fn of(target: &Target, queue: &QueueStatus, now: i64) -> Self {
+        let jobs = queue.done_last_hour.iter().map(|done| done.jobs).sum();
+        let goes_on = !queue.paused && target.daemon != LockState::Free;
+        Self { pace: goes_on.then(|| Pace::new(jobs, queue.done_since, now)) }
+    }
+
+    /// In how many seconds the turn behind so many others comes.
+    pub fn seconds(&self, before: usize) -> Option<i64> {
+        self.pace?.expected_in(before)
+    }
+
+    /// The same in words.
+    pub fn words(&self, before: usize) -> String {
+        match (self.seconds(before), self.pace) {
+            (Some(seconds), _) => format!("in {}", span(seconds)),
+            (None, Some(_)) if before == 0 => "next".to_owned(),
+            (None, _) => "-".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_actors::store::answers::Done;
+
+    use super::*;
+    use crate::stores::Database;
+
+    /// At the pace of the last jobs, and not at all where nothing is handed out.
+    #[test]
+    fn turns_come_at_the_pace_of_what_ended() {
+        let target = |daemon| Target { database: Database::File("state.db".into()), daemon };
+        let done_last_hour = vec![Done { exit_code: 0, jobs: 60 }];
+        let mut queue =
+            QueueStatus { done_last_hour, done_since: Some(0), ..QueueStatus::default() };
+        let words = |daemon, queue: &QueueStatus| {
+            let turns = Turns::of(&target(daemon), queue, 600);
+            [0, 1, 59].map(|before| turns.words(before))
+        };
+        let runs = || LockState::Unknown("");
+        assert_eq!(words(runs(), &queue), ["next", "in 20s", "in 10m"]);
+        assert_eq!(words(LockState::Free, &queue), ["-", "-", "-"]);
+        queue.paused = true;
+        assert_eq!(words(runs(), &queue), ["-", "-", "-"]);
+        queue = QueueStatus::default();
+        assert_eq!(words(runs(), &queue), ["next", "-", "-"], "too few jobs to tell");
+    }
+}
