@@ -97,8 +97,10 @@ fn bumped(bump: &Bump, now: i64) -> String {
 
 fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
     let left = span(retry.due.saturating_sub(now).max(0));
+    let list =
+        if is_single(why) { "" } else { ", or with its fetcher's next list if that is sooner" };
     let sooner = if why.hold.is_none() { "; soon by `shiftboss bump`" } else { "" };
-    format!("in {left}, retry {}{sooner}", retry.retries)
+    format!("in {left}, retry {} of this task{list}{sooner}", retry.retries)
 }
 
 fn held(hold: &Hold, now: i64) -> String {

@@ -27,7 +27,12 @@ pub fn result(run: &EndedRun) -> String {
         0 => "ok".to_owned(),
         code => format!("exit code {code}"),
     };
-    if run.message.is_empty() { end } else { cut(&format!("{end}: {}", run.message), RESULT_WIDTH) }
+    match &*run.message {
+        "" => end,
+        // It was said already.
+        message if message.contains(&end) => cut(message, RESULT_WIDTH),
+        message => cut(&format!("{end}: {message}"), RESULT_WIDTH),
+    }
 }
 
 pub fn next_run(at: Option<i64>, now: i64) -> String {

@@ -9,6 +9,8 @@ mod cli;
 #[path = "../common/mod.rs"]
 mod common;
 mod follow;
+#[cfg(feature = "web")]
+mod front_page;
 mod holds;
 mod metrics;
 mod orders;
@@ -18,8 +20,6 @@ mod pages;
 mod prometheus;
 mod retries;
 mod said;
-#[cfg(feature = "web")]
-mod set_apart;
 mod status;
 mod targets;
 #[cfg(feature = "top")]

@@ -63,7 +63,7 @@ fn a_delayed_task_is_shown() {
     assert!(said(&site, &["metrics", "socket"]).contains("\nshiftboss_delayed_tasks 1.0\n"));
     let why = said(&site, &["why", "socket", key]);
     assert!(why.contains("delayed: its task failed, and waits again by itself\n"), "{why}");
-    assert!(why.contains(", retry 1; soon by `shiftboss bump`\n"), "{why}");
+    assert!(why.contains(", retry 1 of this task, or with its fetcher's next list if that is sooner; soon by `shiftboss bump`\n"), "{why}");
     assert_eq!(site.next_key("READY"), None);
     assert!(said(&site, &["retry", "socket", key]).contains('1'));
     assert_eq!(site.next_key("READY").as_deref(), Some(key));

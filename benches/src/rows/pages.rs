@@ -56,8 +56,17 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
 /// Every page, and each time another key of the queue: the last ones are far behind in the order.
 fn addresses(round: usize, keys: usize) -> Vec<String> {
     let key = key(keys - 1 - round * (keys / (LOOKS + 1)));
-    let named =
-        ["", "queue", "queue?n=1000", "log", "log?outcome=failed", "fetchers", "fetcher?f=a"];
+    let named = [
+        "",
+        "queue",
+        "queue?n=1000",
+        "log",
+        "log?outcome=failed",
+        "fetchers",
+        "fetcher?f=a",
+        "held",
+        "tasks?status=delayed",
+    ];
     let of_key =
         ["key?k=", "key.atom?k=", "api/v1/why?k="].map(|address| format!("{address}{key}"));
     let begin = &key[..key.len().min(6)];

@@ -85,10 +85,6 @@ impl Ended {
         let jobs = stats.groups.iter().map(|group| group.jobs);
         let most = jobs.clone().max().unwrap_or(0);
         let failed: i64 = stats.groups.iter().map(|group| group.failure + group.timeout).sum();
-        let done = match jobs.sum() {
-            1 => "1 job was done".to_owned(),
-            jobs => format!("{jobs} jobs were done"),
-        };
         let time = match unit {
             Unit::Hour => "24 hours",
             Unit::Day => "14 days",
@@ -97,7 +93,13 @@ impl Ended {
             unit: if unit == Unit::Hour { "hour" } else { "day" },
             bars: (0..count).map(|at| Bar::of(stats, unit, first + at, at, most)).collect(),
             most,
-            summary: format!("{done} in the last {time}, {failed} of which failed"),
+            summary: match jobs.sum() {
+                0 => format!("No job was done in the last {time}"),
+                1 => format!("1 job was done in the last {time}, {failed} of which failed"),
+                jobs => {
+                    format!("{jobs} jobs were done in the last {time}, {failed} of which failed")
+                }
+            },
         }
     }
 }

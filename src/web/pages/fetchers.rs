@@ -97,15 +97,15 @@ pub(super) struct Fetcher {
 }
 
 /// A run of a fetcher that the daemon runs.
-struct Run {
-    name: String,
-    address: String,
-    state: String,
-    last: String,
-    result: String,
+pub(super) struct Run {
+    pub name: String,
+    pub address: String,
+    pub state: String,
+    pub last: String,
+    pub result: String,
     /// The outcome's word, for its colour.
-    outcome: &'static str,
-    next: String,
+    pub outcome: &'static str,
+    pub next: String,
 }
 
 impl All {
@@ -137,7 +137,7 @@ impl One {
             ..StatsOf::last(DAY * DAYS, Grouping::Day, sight.now)
         };
         Ok(Self {
-            frame: sight.frame(&text(name), &status),
+            frame: sight.frame(&format!("Fetcher {}", text(name)), &status),
             run: run.map(|record| Run::of(record, sight)),
             list: listed(sight, &status, 1)?.pop(),
             ended: Ended::of(&sight.reader.stats(&days)?, Unit::Day, sight.now),
@@ -162,6 +162,14 @@ impl Run {
             next: unless_down(next_run(record.next_run, now)),
         }
     }
+}
+
+/// The first of the fetchers whose last run failed.
+pub(super) fn failing(sight: &Sight<'_>, status: &QueueStatus, count: usize) -> Vec<Run> {
+    let has_failed =
+        |record: &&FetcherRecord| record.last_run.as_ref().is_some_and(|last| last.exit_code != 0);
+    let failing = status.managed_fetchers.iter().filter(has_failed).take(count);
+    failing.map(|record| Run::of(record, sight)).collect()
 }
 
 fn address(name: &str) -> String {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::answers::{Holding, QueueStatus, StatsGroup, Waiting};
+use shiftboss_actors::store::answers::{Holding, QueueStatus, StatsGroup};
 use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, StatsOf};
 
 use super::asked::AMONG;
 use super::bars::{Ages, Ended, Unit};
-use super::fetchers::{Fetcher, listed};
+use super::fetchers::{Fetcher, Run, failing, listed};
 use super::parts::{Attempt, Frame, KeyLink, Moment, output, text};
 use super::{Sight, show};
 use crate::text::span;
@@ -39,6 +39,8 @@ struct Home {
     fetchers: Vec<Fetcher>,
     /// There are more.
     more_fetchers: bool,
+    /// Fetchers whose last run failed.
+    failing: Vec<Run>,
     in_flight: Vec<InFlight>,
     /// Keys wait, nothing keeps them from being handed out, and nobody has any.
     lacks_workers: bool,
@@ -51,8 +53,15 @@ struct Home {
 struct Number {
     name: &'static str,
     value: String,
-    /// The key that it is of, or where those are.
-    key: Option<KeyLink>,
+    of: Option<Of>,
+}
+
+/// What a number is of.
+enum Of {
+    /// The key that ran so long ago, or never.
+    Key(KeyLink),
+    /// Where they are listed.
+    List(&'static str),
 }
 
 struct InFlight {
@@ -79,6 +88,7 @@ impl Home {
             ended: Ended::of(&hours, Unit::Hour, now),
             ages: Ages::of(&reader.last_starts()?, now),
             fetchers: listed(sight, &status, FETCHERS)?,
+            failing: failing(sight, &status, FETCHERS),
             more_fetchers: status.fetchers.len() > FETCHERS,
             lacks_workers: lacks_workers(sight, &status),
             in_flight: status
@@ -94,15 +104,16 @@ impl Home {
 }
 
 fn numbers(status: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<Number> {
-    let number = |name, value: String| Number { name, value, key: None };
+    let number = |name, value: String| Number { name, value, of: None };
     let cycle = last_day.and_then(|group| group.cycle_seconds);
     let mut numbers = vec![
         number("waiting", status.rows.pending.to_string()),
         number("in flight", status.rows.in_flight.to_string()),
-        with_list("dead letters", status.dead_letters, "tasks?status=dead_letter"),
-        with_list("held", status.held, "held"),
+        longest_wait(status, now),
         number("done in 24 h", last_day.map_or(0, |group| group.jobs).to_string()),
         number("cycle time", cycle.map_or("-".to_owned(), span)),
+        with_list("dead letters", status.dead_letters, "tasks?status=dead_letter"),
+        with_list("held", status.held, "held"),
     ];
     let rare = [
         ("delayed", status.delayed, "tasks?status=delayed"),
@@ -110,21 +121,22 @@ fn numbers(status: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec
     ];
     let rare = rare.into_iter().filter(|(_, count, _)| *count > 0);
     numbers.extend(rare.map(|(name, count, list)| with_list(name, count, list)));
-    let longest = status.longest_wait.as_ref().or(status.oldest_waiting.as_ref());
-    numbers.extend(longest.map(|waiting| longest_wait(waiting, now)));
     numbers
 }
 
 /// How many there are, and where they are listed.
-fn with_list(name: &'static str, count: i64, list: &str) -> Number {
-    let which = || KeyLink { text: "which".to_owned(), address: Some(list.to_owned()) };
-    Number { name, value: count.to_string(), key: (count > 0).then(which) }
+fn with_list(name: &'static str, count: i64, list: &'static str) -> Number {
+    Number { name, value: count.to_string(), of: (count > 0).then_some(Of::List(list)) }
 }
 
-fn longest_wait(waiting: &Waiting, now: i64) -> Number {
-    let value =
-        waiting.last_started.map_or("never ran".to_owned(), |it| span(now.saturating_sub(it)));
-    Number { name: "longest wait", value, key: Some(KeyLink::to(&waiting.key)) }
+/// Since the last run of the key that ran least recently.
+fn longest_wait(status: &QueueStatus, now: i64) -> Number {
+    let longest = status.longest_wait.as_ref().or(status.oldest_waiting.as_ref());
+    let value = longest.map_or("-".to_owned(), |it| {
+        it.last_started.map_or("never ran".to_owned(), |at| span(now.saturating_sub(at)))
+    });
+    let of = longest.map(|it| Of::Key(KeyLink::to(&it.key)));
+    Number { name: "longest wait", value, of }
 }
 
 fn lacks_workers(sight: &Sight<'_>, status: &QueueStatus) -> bool {

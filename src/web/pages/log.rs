@@ -62,10 +62,10 @@ impl Log {
         let earlier = |before| {
             format!("log?outcome={outcome}&fetcher={}&before={before}", in_address(&fetcher))
         };
-        let here = if outcome == "failed" { "failed" } else { "log" };
+        let (here, title) = if outcome == "failed" { ("failed", "Failed") } else { ("log", "Log") };
         let choice = |(word, text)| Choice { word, text, is_chosen: word == outcome };
         Ok(Self {
-            frame: sight.frame("Log", &reader.status(now)?).at(here),
+            frame: sight.frame(title, &reader.status(now)?).at(here),
             outcomes: OUTCOMES.map(choice).into(),
             next: before.map(earlier),
             among: found.looked_to.filter(|_| last.is_none()).map(|_| AMONG),

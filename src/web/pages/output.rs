@@ -66,7 +66,8 @@ impl Shown {
         day: String,
         attempt: Option<i64>,
     ) -> ReadResult<(StatusCode, Self)> {
-        let frame = sight.frame("Output", &sight.reader.status(sight.now)?);
+        let frame =
+            sight.frame(&format!("Output of {}", text(key)), &sight.reader.status(sight.now)?);
         let day = day_of(outputs, key, day);
         let found = match outputs.open(key, &day).and_then(|file| end(file, attempt)) {
             Ok(found) => found,

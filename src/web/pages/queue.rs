@@ -34,6 +34,8 @@ struct Queue {
     is_all: bool,
     /// Keys that are held, and so are not among them.
     held: i64,
+    /// Tasks that wait to be tried again.
+    delayed: i64,
 }
 
 struct Job {
@@ -59,6 +61,7 @@ impl Queue {
             truncated: found.truncated,
             is_all: found.keys.len() < count,
             held: status.held + status.backed_off,
+            delayed: status.delayed,
         })
     }
 }

@@ -48,7 +48,7 @@ impl Tasks {
             Apart::Delayed => (
                 TaskStatus::Delayed,
                 "Delayed tasks",
-                "They failed, and are tried again by themselves, soon after their time.",
+                "They failed. Each is tried again by itself, soon after its time, or with a newer list of its fetcher if that comes before.",
                 "tasks?status=delayed&n=1000",
             ),
             Apart::DeadLetter => (

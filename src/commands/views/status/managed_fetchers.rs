@@ -73,7 +73,7 @@ mod tests {
         let expected = "\
 Run by the daemon  state                    last run          result                                                        next run
 links              idle                     3m ago, took 12s  ok: 7 lines, 0 faulty: f.170.txt                              in 2h
-notes              running for 5m, pending  1h ago, took 0s   exit code 7: the command ended with exit code 7: the form...  on change
+notes              running for 5m, pending  1h ago, took 0s   the command ended with exit code 7: the former list stays...  on change
 new                running for 2s           none yet          -                                                             now
 ";
         assert_eq!(render(&all(), true, NOW), expected);

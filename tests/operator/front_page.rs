@@ -1,11 +1,11 @@
-//! The page's lists of what is not handed out though it is in the queue: delayed tasks, dead letters, held keys.
+//! What the first page tells at once, and where it leads: what is in the queue and not handed out, and fetchers that fail.
 
 use crate::common::{Client, Site, wait_until};
 use crate::said::said;
 use crate::web::{Page, start};
 
 fn assert_listed(page: &Page, list: &str, key: &str, reason: &str) {
-    let link = format!("<a class=\"key\" href=\"{list}\">");
+    let link = format!("<a href=\"{list}\">which");
     wait_until("the first page tells of it", || page.get("/").body.contains(&link));
     let list = page.get(&format!("/{list}")).body;
     assert!(list.contains(&format!(">{key}</a>")) && list.contains(reason), "{list}");
@@ -33,4 +33,22 @@ fn what_is_set_apart_is_listed() {
     assert!(lost.ask("HELLO 2 lost 1").starts_with("HELLO 2 "));
     assert!(lost.ask("READY").contains(" charlie "));
     assert_listed(&page, "tasks?status=dead_letter", "charlie", "1 leases expired");
+}
+
+/// Which fetcher failed, though it never had a list, and how; its page says where the rest is.
+#[test]
+fn a_fetcher_that_failed_is_told() {
+    let site = Site::new();
+    let fetcher = "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', 'exit 3']\nevery = '9h'\n";
+    std::fs::write(site.path("fetchers.toml"), fetcher).unwrap();
+    let _daemon = site.start_with(&["--config", "fetchers.toml"]);
+    let page = start(&site, &[]);
+    let told = "<p class=\"fault\">The last run of <a href=\"fetcher?f=links\">links</a> failed: \
+        the command ended with exit code 3 (";
+    wait_until("the first page tells of it", || page.get("/").body.contains(told));
+    let of_it = page.get("/fetcher?f=links").body;
+    assert!(
+        of_it.contains("It has no list.") && of_it.contains("the daemon's log has"),
+        "{of_it}"
+    );
 }
