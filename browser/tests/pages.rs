@@ -81,6 +81,7 @@ async fn every_page_is_sound_for_everybody() {
         site.address.clone(),
         format!("{}pause", site.address),
         format!("{}held", site.address),
+        format!("{}tasks?status=delayed", site.address),
         format!("{}search?q=b", site.address),
     ]);
     let mut left: Vec<String> = known.iter().cloned().collect();

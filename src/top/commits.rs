@@ -16,19 +16,23 @@ pub struct Last {
     /// Of a daemon that was started then.
     started: u64,
     counts: Vec<u64>,
+    commits: Option<Commits>,
 }
 
 impl Last {
-    /// Of the commits since the last look, or since the daemon's start; `None`: there were none.
+    /// Of the commits since the last look, or since the daemon's start; if there were none, those that there were at last.
     pub fn commits_until(&mut self, metrics: &DaemonMetrics) -> Option<Commits> {
         let Histogram { bounds, counts, .. } = &metrics.counted.commit_seconds;
-        let before =
-            std::mem::replace(self, Self { started: metrics.started, counts: counts.clone() });
+        let now = Self { started: metrics.started, counts: counts.clone(), commits: None };
+        let before = std::mem::replace(self, now);
         let is_same = before.started == metrics.started && before.counts.len() == counts.len();
         let since = |at: usize| if is_same { before.counts[at] } else { 0 };
         let new: Vec<u64> =
             counts.iter().enumerate().map(|(at, count)| count.saturating_sub(since(at))).collect();
-        Some(Commits { p50: quantile(bounds, &new, 0.5)?, p99: quantile(bounds, &new, 0.99)? })
+        let found = quantile(bounds, &new, 0.5).zip(quantile(bounds, &new, 0.99));
+        let found = found.map(|(p50, p99)| Commits { p50, p99 });
+        self.commits = found.or(before.commits.filter(|_| is_same));
+        self.commits
     }
 }
 
@@ -61,18 +65,19 @@ mod tests {
         DaemonMetrics { version: String::new(), started, usage: None, counted }
     }
 
-    /// What was counted before is left out, unless another daemon counted it.
+    /// What was counted before is left out, unless another daemon counted it; where nothing is new, the last values stay.
     #[test]
     fn commits_since_the_last_look() {
         let mut last = Last::default();
         let first = last.commits_until(&metrics(7, [10, 0, 0, 0]));
         assert_eq!(first, Some(Commits { p50: 0.5, p99: 0.99 }));
-        assert_eq!(last.commits_until(&metrics(7, [10, 0, 0, 0])), None);
+        assert_eq!(last.commits_until(&metrics(7, [10, 0, 0, 0])), first);
         let slow = last.commits_until(&metrics(7, [10, 0, 4, 0]));
         assert_eq!(slow, Some(Commits { p50: 3.0, p99: 3.98 }));
         let beyond = last.commits_until(&metrics(7, [10, 0, 4, 1]));
         assert_eq!(beyond, Some(Commits { p50: 4.0, p99: 4.0 }));
         let other = last.commits_until(&metrics(8, [0, 2, 0, 0]));
         assert_eq!(other, Some(Commits { p50: 1.5, p99: 1.99 }));
+        assert_eq!(last.commits_until(&metrics(9, [0; 4])), None);
     }
 }

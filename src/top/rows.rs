@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::store::answers::{Ended, FetcherStatus, Hold, Holding, Next, StatsGroup};
 
 use super::picture::{Attempt, Picture};
@@ -45,7 +46,7 @@ impl Tab {
     /// What stands in the place of rows where there are none.
     pub fn none(self) -> &'static str {
         match self {
-            Self::Fetchers => "No fetcher has a list.",
+            Self::Fetchers => "There is no fetcher.",
             Self::InFlight => "Nothing is in flight.",
             Self::Next => "Nothing is waiting.",
             Self::Ended => "No attempt has ended.",
@@ -89,6 +90,8 @@ const FETCHERS: &[Column] = &[
     number("success 24h", 2),
     column("cycle 24h", 3),
     column("next run", 7),
+    // Of runs that failed.
+    column("last run", 1),
 ];
 const IN_FLIGHT: &[Column] = &[
     text("Worker", 2, 8),
@@ -191,8 +194,7 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
     Some(match tab {
         Tab::Fetchers => {
             let groups = &picture.lists.last_day.as_ref()?.groups;
-            let fetchers = picture.queue.fetchers.iter();
-            fetchers.map(|list| fetcher(list, groups, picture)).collect()
+            fetchers(groups, picture)
         }
         Tab::InFlight => {
             let holders = picture.queue.holders.iter();
@@ -211,35 +213,59 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
     })
 }
 
-fn fetcher(list: &FetcherStatus, groups: &[StatsGroup], picture: &Picture) -> Row {
-    let group = groups.iter().find(|group| group.fetcher.as_deref() == Some(&*list.name));
-    let group = group.cloned().unwrap_or_default();
+/// Those that have a list, then those that the daemon runs and that have none yet.
+fn fetchers(groups: &[StatsGroup], picture: &Picture) -> Vec<Row> {
+    let queue = &picture.queue;
+    let record = |name: &str| queue.managed_fetchers.iter().find(|record| &*record.name == name);
+    let has_list = |name: &str| queue.fetchers.iter().any(|list| list.name == name);
+    let without = queue.managed_fetchers.iter().filter(|record| !has_list(&record.name));
+    let lists = queue.fetchers.iter();
+    let lists = lists.map(|list| (&*list.name, Some(list), record(&list.name)));
+    let all = lists.chain(without.map(|record| (&*record.name, None, Some(record))));
+    all.map(|(name, list, record)| {
+        let group = groups.iter().find(|group| group.fetcher.as_deref() == Some(name));
+        fetcher(name, list, record, &group.cloned().unwrap_or_default(), picture.at)
+    })
+    .collect()
+}
+
+fn fetcher(
+    name: &str,
+    list: Option<&FetcherStatus>,
+    record: Option<&FetcherRecord>,
+    group: &StatsGroup,
+    now: i64,
+) -> Row {
     let share = (group.jobs > 0).then(|| group.success.saturating_mul(100) / group.jobs);
     let tone = match share {
         Some(..50) => Tone::Bad,
         Some(50..90) => Tone::Warning,
         _ => Tone::Plain,
     };
-    let managed = picture.queue.managed_fetchers.iter().find(|it| *it.name == *list.name);
-    let next = managed.map_or("-".to_owned(), |record| next_run(record.next_run, picture.at));
-    let is_complete = list.complete;
+    let next = record.map_or("-".to_owned(), |record| next_run(record.next_run, now));
+    let failed = record.and_then(|record| record.last_run.as_ref()).filter(|it| it.exit_code != 0);
+    let state = list.map_or("no list", |it| if it.complete { "complete" } else { "growing" });
+    let number =
+        |of: fn(&FetcherStatus) -> i64| list.map_or(Cell::word("-"), |it| Cell::number(of(it)));
     Row {
-        id: list.name.clone(),
+        id: name.to_owned(),
         key: None,
         is_held: false,
         attempt: None,
         cells: vec![
-            Cell::outside(&list.name),
-            Cell::number(list.run),
-            Cell::word(if is_complete { "complete" } else { "growing" }),
-            Cell::number(list.lines),
-            Cell::number(list.pending),
-            Cell::fault(list.skipped),
-            Cell::seconds(list.age_seconds),
-            Cell::number(list.older_runs),
+            Cell::outside(name),
+            number(|it| it.run),
+            Cell::word(state),
+            number(|it| it.lines),
+            number(|it| it.pending),
+            list.map_or(Cell::word("-"), |it| Cell::fault(it.skipped)),
+            Cell::seconds(list.and_then(|it| it.age_seconds)),
+            number(|it| it.older_runs),
             Cell::optional(share, |share| format!("{share} %")).with(tone),
             Cell::seconds(group.cycle_seconds),
-            Cell { value: managed.and_then(|record| record.next_run), ..Cell::word(next) },
+            Cell { value: record.and_then(|record| record.next_run), ..Cell::word(next) },
+            Cell::word(failed.map_or(String::new(), |it| format!("exit code {}", it.exit_code)))
+                .with(Tone::Bad),
         ],
     }
 }

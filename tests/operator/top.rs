@@ -165,13 +165,13 @@ fn the_terminal_is_given_back() {
     let _daemon = site.start();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let screen = start(&site, &["socket"]);
-        screen.shows("No fetcher has a list.");
+        screen.shows("There is no fetcher.");
         screen.signal(signal);
         assert_eq!(screen.ended().code(), Some(0), "{signal:?}");
     }
     for end in ["q", "\u{3}"] {
         let mut screen = start(&site, &["socket"]);
-        screen.shows("No fetcher has a list.");
+        screen.shows("There is no fetcher.");
         screen.press(end);
         assert_eq!(screen.ended().code(), Some(0), "{end:?}");
     }
@@ -216,7 +216,7 @@ fn colours_and_characters() {
     let is = |no_color: &str, arguments: &[&str]| {
         let mut command = command(&site, arguments);
         let mut screen = Screen::start(command_with(&mut command, no_color), SIZE);
-        screen.shows("No fetcher has a list.");
+        screen.shows("There is no fetcher.");
         screen.press("q");
         wait_until("it ends", || screen.written().ends_with("\u{1b}[?25h"));
         let written = screen.written();
@@ -248,7 +248,7 @@ fn who_may_change_something() {
     assert_eq!(screen.ended().code(), Some(0));
     let stranger = site.as_somebody_else(&["top", "--interval", "100ms", "state.db"]);
     let mut screen = Screen::start(stranger, SIZE);
-    screen.shows("No fetcher has a list.");
+    screen.shows("There is no fetcher.");
     screen.press("P?");
     let seen = screen.shows("more often");
     assert!(!seen.contains("ause"), "{seen}");

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use ratatui::crossterm::event::KeyCode;
+use shiftboss_actors::store::answers::Waiting;
+use shiftboss_actors::store::{EndedRun, FetcherRecord};
 
-use super::fixture::{frame, picture, state};
+use super::fixture::{NOW, frame, picture, state};
 use crate::top::state::Event;
 
 /// Compares, and says how to take over what was drawn.
@@ -33,5 +35,29 @@ fn frames_are_as_documented() {
             shown += &frame(&mut state, width, height);
         }
         assert_drawn(&format!("{width}x{height}.txt"), &shown);
+    }
+}
+
+/// What is only there when there is something to tell: a fetcher that failed before it had a list, tasks that are delayed, keys that
+/// never ran.
+#[test]
+fn what_is_rare_is_drawn() {
+    let mut picture = picture();
+    let queue = &mut picture.queue;
+    let message = "the command ended with exit code 3".to_owned();
+    queue.managed_fetchers.push(FetcherRecord {
+        name: "mirrors".into(),
+        state: "idle".to_owned(),
+        run_started: None,
+        last_run: Some(EndedRun { started: NOW - 9, ended: NOW - 8, exit_code: 3, message }),
+        next_run: None,
+    });
+    (queue.delayed, queue.backed_off) = (7, 2);
+    queue.longest_wait = None;
+    queue.oldest_waiting = Some(Waiting { key: "new".to_owned(), last_started: None });
+    let drawn = frame(&mut state(picture), 120, 16);
+    let meters = ["held 1   delayed 7   backed off 2", "longest wait never ran new"];
+    for told in meters.into_iter().chain(["mirrors", "no list", "exit code 3"]) {
+        assert!(drawn.contains(told), "{told}: {drawn}");
     }
 }
