@@ -2,6 +2,7 @@
 
 use shiftboss_actors::store::{Backoff, Retries};
 use shiftboss_protocol::model::TASKS_FETCHER;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
@@ -24,8 +25,20 @@ const RETRIES: &str =
     "INSERT INTO retry_rules VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (fetcher)
     DO UPDATE SET daemon = $2, most = $3, codes = $4, is_listed = $5, delays = $6";
 
-/// All at once: a rule that is missing for a moment would let tasks fail.
 pub(super) async fn set(client: &Client, daemon: i32, options: &Options) -> Result<(), Error> {
+    loop {
+        match set_all(client, daemon, options).await {
+            // Another daemon's batch has holds locked, and waits for a rule.
+            Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                client.batch_execute("ROLLBACK").await?;
+            }
+            answered => return answered,
+        }
+    }
+}
+
+/// All at once: a rule that is missing for a moment would let tasks fail.
+async fn set_all(client: &Client, daemon: i32, options: &Options) -> Result<(), Error> {
     client.batch_execute("BEGIN").await?;
     set_each(client, daemon, options).await?;
     client.batch_execute("COMMIT").await

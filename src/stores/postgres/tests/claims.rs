@@ -20,10 +20,15 @@ fn dispatch() -> Dispatch {
 
 /// Waits until a call of the function `apply` waits for a lock.
 pub async fn until_apply_waits(outside: &Client) {
+    until_waits(outside, "%FROM apply(%").await;
+}
+
+/// Until a statement like that waits for a lock.
+pub async fn until_waits(outside: &Client, statement: &str) {
     let waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-        AND query LIKE '%FROM apply(%' AND datname = current_database()";
+        AND query LIKE $1 AND datname = current_database()";
     let began = Instant::now();
-    while outside.query(waits, &[]).await.unwrap().is_empty() {
+    while outside.query(waits, &[&statement]).await.unwrap().is_empty() {
         assert!(began.elapsed() < PATIENCE, "nobody waits");
         sleep(Duration::from_millis(10)).await;
     }

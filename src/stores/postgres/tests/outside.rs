@@ -10,7 +10,7 @@ use shiftboss_protocol::model::{Key, Row};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_postgres::Client;
 
-use super::claims::until_apply_waits;
+use super::claims::{until_apply_waits, until_waits};
 use super::concurrency::{list, work_all};
 use super::daemons::{PATIENCE, again, ask, daemon, lease};
 use super::support::{self, Daemons, Database, Site, try_open};
@@ -171,6 +171,33 @@ fn a_deadlock_fails_nobody() {
         };
         let (requeued, ()) = tokio::join!(ask(&mut store, both), cross);
         assert!(requeued.unwrap().iter().all(|one| matches!(one, Ok(Requeued::Back(_)))));
+    });
+}
+
+/// The same where one joins: it sets the rules again.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_deadlock_keeps_nobody_from_joining() {
+    let database = Database::new();
+    wait_for(async {
+        let watch = support::connect(&database.url).await;
+        set(&watch, "SET deadlock_timeout = 2000").await;
+        list(&mut daemon(&database.server, 0).await, "f", 1, 1).await;
+        let mut outside = database.outside().await;
+        let held = "SET deadlock_timeout = '1min'; INSERT INTO backoff_rule VALUES ('{}', false, 1, '{1}');
+            INSERT INTO holds SELECT key_id, 'backoff', 0, NULL, '', '' FROM keys";
+        outside.batch_execute(held).await.unwrap();
+        let other = outside.transaction().await.unwrap();
+        other.batch_execute("UPDATE holds SET reason = 'changed'").await.unwrap();
+        let cross = async {
+            until_waits(&watch, "%UPDATE holds%").await;
+            other.batch_execute("UPDATE backoff_rule SET after = 2").await.unwrap();
+            other.commit().await.unwrap();
+        };
+        let (joined, ()) = tokio::join!(try_open(&database.server, "daemon 1", "/other"), cross);
+        assert!(joined.is_ok(), "{:?}", joined.err());
+        let left = "SELECT count(*) FROM backoff_rule";
+        assert_eq!(outside.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
     });
 }
 
