@@ -2,10 +2,10 @@
 //!
 //! Texts from outside are cut here, and what would steer a terminal is shown by its number.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use shiftboss_actors::store::FetcherRecord;
-use shiftboss_actors::store::answers::{Ended, FetcherStatus, Hold, Holding, Next, StatsGroup};
+use shiftboss_actors::store::answers::{Ended, FetcherStatus, Holding, Next, StatsGroup};
 
 use super::picture::{Attempt, Picture};
 use crate::standing::fetchers::next_run;
@@ -126,10 +126,24 @@ pub struct Row {
     pub id: String,
     /// What can be asked about, and changed.
     pub key: Option<String>,
-    pub is_held: bool,
     /// What may have written something.
     pub attempt: Option<Attempt>,
     pub cells: Vec<Cell>,
+}
+
+/// Of a row, what can be opened, and changed.
+#[derive(Debug, Clone)]
+pub struct Picked {
+    pub id: String,
+    pub key: Option<String>,
+    pub attempt: Option<Attempt>,
+}
+
+impl Row {
+    pub fn picked(&self) -> Picked {
+        let Self { id, key, attempt, .. } = self;
+        Picked { id: id.clone(), key: key.clone(), attempt: attempt.clone() }
+    }
 }
 
 #[derive(Debug)]
@@ -184,13 +198,8 @@ impl Cell {
 
 /// A tab's rows, in the order of the queue; `None`: they were not asked for.
 pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
-    let held: HashMap<&str, &Hold> = picture
-        .lists
-        .held
-        .iter()
-        .flat_map(|held| &held.keys)
-        .map(|held| (&*held.key, &held.hold))
-        .collect();
+    let held = picture.lists.held.iter().flat_map(|held| &held.keys);
+    let held: HashSet<&str> = held.map(|held| &*held.key).collect();
     Some(match tab {
         Tab::Fetchers => {
             let groups = &picture.lists.last_day.as_ref()?.groups;
@@ -250,7 +259,6 @@ fn fetcher(
     Row {
         id: name.to_owned(),
         key: None,
-        is_held: false,
         attempt: None,
         cells: vec![
             Cell::outside(name),
@@ -271,27 +279,26 @@ fn fetcher(
 }
 
 /// The row of a key, its cells yet to come.
-fn of_key(id: String, key: &str, held: &HashMap<&str, &Hold>) -> Row {
-    let is_held = held.contains_key(key);
-    Row { id, key: Some(key.to_owned()), is_held, attempt: None, cells: Vec::new() }
+fn of_key(id: String, key: &str) -> Row {
+    Row { id, key: Some(key.to_owned()), attempt: None, cells: Vec::new() }
 }
 
-fn key_cell(key: &str, is_held: bool) -> Cell {
+fn key_cell(key: &str, held: &HashSet<&str>) -> Cell {
     let cell = Cell::outside(key);
-    if !is_held {
+    if !held.contains(key) {
         return cell;
     }
     Cell { text: cell.text + " (held)", ..cell }.with(Tone::Warning)
 }
 
-fn in_flight(job: &Holding, held: &HashMap<&str, &Hold>, picture: &Picture) -> Row {
-    let row = of_key(job.key.clone(), &job.key, held);
+fn in_flight(job: &Holding, held: &HashSet<&str>, picture: &Picture) -> Row {
+    let row = of_key(job.key.clone(), &job.key);
     let daemon = job.daemon.as_deref();
     Row {
         attempt: Some(Attempt { key: job.key.clone(), started: job.since, number: job.attempt }),
         cells: vec![
             job.worker.as_deref().map_or(Cell::word("(classic)"), Cell::outside),
-            key_cell(&job.key, row.is_held),
+            key_cell(&job.key, held),
             Cell::optional(job.attempt, |attempt| attempt.to_string()),
             Cell::seconds(Some(picture.at.saturating_sub(job.since))),
             Cell::seconds(job.lease_seconds.or(picture.queue.lease_seconds)),
@@ -316,7 +323,7 @@ fn waiting(before: usize, next: &Next, turns: &Turns, now: i64) -> Row {
             Cell { value: turns.seconds(before), ..Cell::word(turns.words(before)) },
             Cell::outside(&next.payload),
         ],
-        ..of_key(next.key.clone(), &next.key, &HashMap::new())
+        ..of_key(next.key.clone(), &next.key)
     }
 }
 
@@ -326,7 +333,6 @@ fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
     held.map(|held| Row {
         id: held.key.clone(),
         key: Some(held.key.clone()),
-        is_held: true,
         attempt: None,
         cells: vec![
             Cell { value: Some(i64::MAX), ..Cell::word("held") }.with(Tone::Warning),
@@ -339,21 +345,21 @@ fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
     })
 }
 
-fn ended(ended: &Ended, held: &HashMap<&str, &Hold>, now: i64) -> Row {
+fn ended(ended: &Ended, held: &HashSet<&str>, now: i64) -> Row {
     let tone = match &*ended.outcome {
         "success" => Tone::Good,
         "failure" | "timeout" => Tone::Bad,
         _ => Tone::Warning,
     };
     let name = |name: &Option<String>| name.as_deref().map_or(Cell::word("-"), Cell::outside);
-    let row = of_key(ended.ended.to_string(), &ended.key, held);
+    let row = of_key(ended.ended.to_string(), &ended.key);
     let (key, number) = (ended.key.clone(), Some(ended.attempt));
     let ms = ended.took_ms.unwrap_or(ended.duration_seconds.saturating_mul(1_000));
     let took = took(ended.took_ms, ended.duration_seconds);
     Row {
         attempt: Some(Attempt { key, started: ended.started, number }),
         cells: vec![
-            key_cell(&ended.key, row.is_held),
+            key_cell(&ended.key, held),
             Cell::word(in_words(&ended.outcome, ended.exit_code)).with(tone),
             Cell { value: Some(ms), ..Cell::word(took) },
             name(&ended.worker),

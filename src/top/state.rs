@@ -10,7 +10,7 @@ use super::keys::{Command, command};
 use super::listing::Listing;
 use super::orders::{CHANGES, Change, Order, Subject};
 use super::picture::{Detail, Picture, View};
-use super::rows::{self, Row, Tab};
+use super::rows::{self, Picked, Row, Tab};
 use super::{INTERVAL_MAX, INTERVAL_MIN};
 
 /// Characters of a filter.
@@ -61,6 +61,8 @@ pub enum Instead {
 #[derive(Debug)]
 pub struct Opened {
     pub what: Instead,
+    /// What it was opened from; `None`: it is about nothing.
+    picked: Option<Picked>,
     /// Lines that are passed over; of an output from its end.
     pub scroll: usize,
 }
@@ -143,6 +145,12 @@ impl State {
 
     pub fn selected(&self) -> Option<&Row> {
         self.rows.as_ref()?.get(self.listing().at)
+    }
+
+    /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected.
+    fn picked(&self) -> Option<Picked> {
+        let opened = self.opened.as_ref().and_then(|opened| opened.picked.clone());
+        opened.or_else(|| self.selected().map(Row::picked))
     }
 
     /// Those keys that change something: none for who may not.
@@ -231,11 +239,12 @@ impl State {
 
     /// Asks whether it is meant.
     fn ask(&mut self, change: &Change) {
-        let row = self.selected();
+        let key = self.picked().and_then(|picked| picked.key);
+        let mut held = self.picture.lists.held.iter().flat_map(|held| &held.keys);
         let subject = Subject {
             is_paused: self.picture.queue.paused,
-            key: row.and_then(|row| row.key.as_deref()),
-            is_held: row.is_some_and(|row| row.is_held),
+            key: key.as_deref(),
+            is_held: held.any(|held| Some(&held.key) == key.as_ref()),
         };
         match (change.order)(&subject) {
             Some(order) => self.prompt = Prompt::Confirm(order),
@@ -311,32 +320,35 @@ impl State {
 
     /// Opens what the selected row leads to, or closes it.
     fn open(&mut self, command: Command) -> Option<Effect> {
+        let picked = self.picked();
         let was = self.opened.take().map(|opened| opened.what);
         let is_why = matches!(was, Some(Instead::Detail(Detail::Why(_))));
         if was.is_some() && !(is_why && command == Command::Output && self.abilities.has_outputs) {
             return Some(Effect::Look);
         }
-        let row = self.selected()?;
-        let detail = match (command, &row.key) {
+        let picked = picked?;
+        let detail = match (command, &picked.key) {
             (Command::Output, _) if !self.abilities.has_outputs => {
                 self.message = Some("Start it with --log-dir to see outputs.".to_owned());
                 return None;
             }
-            (Command::Output, _) => row.attempt.clone().map(Detail::Output),
+            (Command::Output, _) => picked.attempt.clone().map(Detail::Output),
             (_, Some(key)) => Some(Detail::Why(key.clone())),
-            (_, None) => Some(Detail::Fetcher(row.id.clone())),
+            (_, None) => Some(Detail::Fetcher(picked.id.clone())),
         };
         let Some(detail) = detail else {
             self.message = Some("Only what is in flight, or ended, has an output.".to_owned());
             return was.map(|_| Effect::Look);
         };
-        self.opened = Some(Opened { what: Instead::Detail(detail), scroll: 0 });
+        let what = Instead::Detail(detail);
+        self.opened = Some(Opened { what, picked: Some(picked), scroll: 0 });
         Some(Effect::Look)
     }
 
     fn help(&mut self) {
         let is_open = self.opened.as_ref().is_some_and(|opened| opened.what == Instead::Help);
-        self.opened = (!is_open).then_some(Opened { what: Instead::Help, scroll: 0 });
+        let help = Opened { what: Instead::Help, picked: None, scroll: 0 };
+        self.opened = (!is_open).then_some(help);
     }
 
     fn go(&mut self, command: Command) {
@@ -352,7 +364,7 @@ impl State {
         let rest = self.extent.lines.saturating_sub(self.extent.page);
         match &mut self.opened {
             // An output is gone through from its end.
-            Some(Opened { what: Instead::Detail(Detail::Output(_)), scroll }) => {
+            Some(Opened { what: Instead::Detail(Detail::Output(_)), scroll, .. }) => {
                 *scroll = rest - moved(rest.saturating_sub(*scroll), rest);
             }
             Some(opened) => opened.scroll = moved(opened.scroll.min(rest), rest),

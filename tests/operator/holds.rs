@@ -69,6 +69,7 @@ fn what_may_be_held() {
     assert!(said(&site, &["hold", "socket", "alhpa"]).ends_with(doubt));
     let again = said(&site, &["hold", "--for", "2h", "--reason", "a", "socket", "alhpa"]);
     assert!(again.starts_with("Held until 2") && again.ends_with(doubt), "{again}");
+    assert!(again.contains(" It takes the place of a hold by "), "{again}");
     let why = said(&site, &["why", "socket", "alhpa"]);
     assert!(why.contains("not queued") && why.contains("for another"), "{why}");
     assert!(said(&site, &["unhold", "socket", "alhpa"]).starts_with("No longer held"));

@@ -4,13 +4,15 @@
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
+use super::answers::Hold;
+
 /// Keys that may be held at a time.
 pub const HOLDS_MAX: usize = 10_000;
 /// Holds that one operation ends: a request waits for no more.
 pub const HOLDS_ENDED_AT_ONCE: usize = 250;
 
 /// What came of a key that was to be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
     Held {
@@ -18,6 +20,8 @@ pub enum Held {
         until: Option<UnixSeconds>,
         /// A list, a single task or the log has the key. Another one may be a slip of the pen.
         is_known: bool,
+        /// An operator's hold that it takes the place of.
+        replaced: Option<Box<Hold>>,
     },
     /// There are [`HOLDS_MAX`] already.
     Full,

@@ -14,6 +14,7 @@ mod views;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::store::answers::Hold;
 use backoff::Backoffs;
 pub use backoff::often_in_a_row;
 use bumps::Bumps;
@@ -71,8 +72,8 @@ pub struct Model {
     singles: Vec<Single>,
     /// The last number of a single task.
     last_task: i64,
-    /// Until when; `None`: until it is ended.
-    holds: BTreeMap<String, Option<i64>>,
+    /// Those of operators.
+    holds: BTreeMap<String, Hold>,
     backoffs: Backoffs,
     bumps: Bumps,
     /// A key was forgotten, whose jobs are summed up still.

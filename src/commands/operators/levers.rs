@@ -1,6 +1,7 @@
 //! `shiftboss hold`, `unhold` and `bump`: keys that a running daemon does not hand out, or before others. Each is asked for in
 //! somebody's name.
 
+use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
@@ -51,14 +52,29 @@ fn tell(
 
 fn held(key: &str, answer: &Value) -> String {
     let until = answer["until"].as_u64().map_or("until `shiftboss unhold`".to_owned(), |until| {
-        let time = UNIX_EPOCH.checked_add(Duration::from_secs(until)).unwrap_or(UNIX_EPOCH);
-        format!("until {}, or until `shiftboss unhold`", format_rfc3339_seconds(time))
+        format!("until {}, or until `shiftboss unhold`", time(until))
     });
     let doubt = match answer["known"] == true {
         true => "",
         false => " No list has it now, and it never ran: is it spelled right?",
     };
-    format!("Held {until}: {key}.{doubt}")
+    let replaced = replaced(&answer["replaced"]).unwrap_or_default();
+    format!("Held {until}: {key}.{replaced}{doubt}")
+}
+
+/// An earlier hold, which is gone.
+fn replaced(hold: &Value) -> Option<String> {
+    let by = shown(hold["by"].as_str()?);
+    let until =
+        hold["until"].as_u64().map_or(String::new(), |until| format!(", until {}", time(until)));
+    let reason = hold["reason"].as_str().filter(|reason| !reason.is_empty());
+    let reason = reason.map_or(String::new(), |reason| format!(": {}", shown(reason)));
+    Some(format!(" It takes the place of a hold by {by}{until}{reason}."))
+}
+
+fn time(second: u64) -> impl Display {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(second)).unwrap_or(UNIX_EPOCH);
+    format_rfc3339_seconds(time)
 }
 
 fn unheld(key: &str, answer: &Value) -> String {
@@ -94,6 +110,11 @@ mod tests {
         assert_eq!(
             held("alhpa", &json!({"until": null, "known": false})),
             "Held until `shiftboss unhold`: alhpa. No list has it now, and it never ran: is it spelled right?"
+        );
+        let before = json!({"by": "eve", "until": 0, "reason": "a\tb"});
+        assert_eq!(
+            held("alpha", &json!({"until": null, "known": true, "replaced": before})),
+            "Held until `shiftboss unhold`: alpha. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
         );
         assert_eq!(unheld("alpha", &json!({"was_held": false})), "alpha was not held.");
         let behind = |before| bumped("alpha", &json!({"bumped_before": before}));

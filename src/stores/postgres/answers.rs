@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shiftboss_actors::file_identity::{FileTimes, Position};
+use shiftboss_actors::store::answers::Hold;
 use shiftboss_actors::store::{
     Ack, Added, Bumped, Cancelled, Dispatched, EntryId, ExpiredLease, Forgotten, Held, JobEnd,
     Operation, Outcome, Registered, Rejected, Requeued, Retried, StoredRun,
@@ -222,8 +223,8 @@ impl Answer {
         if self.detail.is_none() {
             return Ok(Held::Full);
         }
-        let HeldKey { until, is_known } = self.detail()?;
-        Ok(Held::Held { until, is_known })
+        let HeldKey { until, is_known, replaced } = self.detail()?;
+        Ok(Held::Held { until, is_known, replaced })
     }
 
     fn requeued(&self) -> Result<Requeued, Misunderstood> {
@@ -264,6 +265,7 @@ fn added(answer: Option<&str>) -> Result<Added, Misunderstood> {
 struct HeldKey {
     until: Option<i64>,
     is_known: bool,
+    replaced: Option<Box<Hold>>,
 }
 
 #[derive(Deserialize)]

@@ -13,6 +13,9 @@ use super::session::Session;
 /// Those of operators are few.
 pub(super) const COUNT: &str =
     "SELECT count(*) FROM shiftboss_holds INDEXED BY shiftboss_holds_by_age WHERE kind = 'hold'";
+/// Of the key ?1.
+const OF_OPERATOR: &str = "SELECT since, until, reason, by, kind FROM shiftboss_holds
+    WHERE attr_path = ?1 AND kind = 'hold'";
 /// When the first hold is over that ends by itself.
 const FIRST_END: &str = "SELECT until FROM shiftboss_holds INDEXED BY shiftboss_hold_ends
     WHERE until IS NOT NULL ORDER BY until LIMIT 1";
@@ -23,6 +26,7 @@ const OVER: &str = "SELECT attr_path FROM shiftboss_holds INDEXED BY shiftboss_h
 impl Session<'_> {
     pub(super) fn hold(&mut self, hold: &Hold, now: UnixSeconds) -> Result<Held> {
         let key = hold.key.as_str();
+        let replaced = self.row(OF_OPERATOR, [key]).optional()?.map(Box::new);
         let until = hold.seconds.map(|seconds| now.saturating_add(seconds.into()));
         let again = "UPDATE shiftboss_holds SET since = ?2, until = ?3, reason = ?4, by = ?5
             WHERE attr_path = ?1 AND kind = 'hold'";
@@ -39,7 +43,7 @@ impl Session<'_> {
         }
         let known = "SELECT EXISTS (SELECT 1 FROM queue WHERE attr_path = ?1)
             OR EXISTS (SELECT 1 FROM log WHERE attr_path = ?1)";
-        Ok(Held::Held { until, is_known: self.value(known, [key])? })
+        Ok(Held::Held { until, is_known: self.value(known, [key])?, replaced })
     }
 
     /// Whoever holds it; says whether it was held. What was counted of its failures stays.

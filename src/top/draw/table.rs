@@ -139,7 +139,6 @@ mod tests {
         let row = |texts: [&str; 6]| Row {
             id: String::new(),
             key: None,
-            is_held: false,
             attempt: None,
             cells: texts
                 .map(|text| Cell { text: text.to_owned(), value: None, tone: Tone::Plain })

@@ -17,7 +17,7 @@ use crate::top::orders::CHANGES;
 use crate::top::picture::{Detail, Picture};
 use crate::top::plain::text;
 use crate::top::rows::Tab;
-use crate::top::state::{Abilities, Effect, Event, State};
+use crate::top::state::{Abilities, Effect, Event, Prompt, State};
 use crate::top::theme::Theme;
 
 fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {
@@ -303,6 +303,18 @@ fn rows_lead_to_more() {
     type_in(&mut state, "1");
     press(&mut state, &[Enter]);
     assert_eq!(state.view().detail, Some(Detail::Fetcher("links".to_owned())));
+}
+
+/// What is open is what keys are about, wherever its row went meanwhile.
+#[test]
+fn what_is_open_is_acted_on() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    press(&mut state, &[Enter]);
+    see(&mut state, without_first(picture(), 3));
+    type_in(&mut state, "B");
+    let Prompt::Confirm(order) = &state.prompt else { panic!("{:?}", state.prompt) };
+    assert_eq!(order.question, "Bump pkg-00000?");
 }
 
 /// `+` and `-` go from step to step, and `q` ends it.

@@ -31,9 +31,11 @@ impl Asker {
     pub(super) async fn hold(&self, key: Key, seconds: Option<u32>, reason: String) -> Answered {
         let (by, key_text) = (Arc::clone(&self.holder.worker), key.to_string());
         match self.ask(Perform(Hold { key, seconds, reason, by })).await? {
-            Held::Held { until, is_known } => {
+            Held::Held { until, is_known, replaced } => {
                 info!(key = key_text, by = &*self.holder.worker, "An operator holds a key.");
-                Ok(Reply::json(json!({"key": key_text, "until": until, "known": is_known})))
+                Ok(Reply::json(json!({
+                    "key": key_text, "until": until, "known": is_known, "replaced": replaced
+                })))
             }
             Held::Full => {
                 let text = "there are as many holds as may be (10000); end some of them first";

@@ -1,6 +1,6 @@
 //! Keys that are looked for, and how long keys wait: what a page shows beside `why` and `queue`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// The JSON object of `api/v1/search` (docs/json.md).
@@ -40,7 +40,7 @@ pub struct HeldKey {
 }
 
 /// What holds a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldKind {
     /// An operator.
@@ -57,7 +57,7 @@ impl HoldKind {
 }
 
 /// Why a key is not handed out, whatever else is known of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     pub kind: HoldKind,
     pub since: UnixSeconds,
@@ -67,6 +67,15 @@ pub struct Hold {
     pub reason: String,
     /// Who holds it, as he named himself; or `backoff`.
     pub by: String,
+}
+
+impl Hold {
+    /// What an operator's order comes to.
+    pub fn of_operator(seconds: Option<u32>, reason: &str, by: &str, now: UnixSeconds) -> Self {
+        let until = seconds.map(|seconds| now.saturating_add(seconds.into()));
+        let (reason, by) = (reason.to_owned(), by.to_owned());
+        Self { kind: HoldKind::Hold, since: now, until, reason, by }
+    }
 }
 
 /// Who bumped a key that waits for its turn.

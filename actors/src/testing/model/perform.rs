@@ -1,6 +1,6 @@
 //! The operations of a store, carried out by the model.
 
-use crate::store::answers::{Next, Queue};
+use crate::store::answers::{Hold, Next, Queue};
 use crate::store::{
     Ack, AddRows, Dispatched, ExpiredLease, Operation, Outcome, RegisterRun, Registered, StoredRun,
 };
@@ -91,7 +91,9 @@ impl Model {
     fn perform_on_key(&mut self, now: i64, operation: &Operation) -> Outcome {
         use {Operation as Op, Outcome as Out};
         match operation {
-            Op::Hold(it) => Out::Hold(self.hold(it.key.as_str(), it.seconds, now)),
+            Op::Hold(it) => Out::Hold(
+                self.hold(it.key.as_str(), Hold::of_operator(it.seconds, &it.reason, &it.by, now)),
+            ),
             Op::Bump(it) => Out::Bump(self.bump(it.key.as_str())),
             Op::Unhold(it) => Out::Unhold(self.unhold(it.0.as_str())),
             Op::Forget(it) => Out::Forget(self.forget(it.0.as_str(), now)),

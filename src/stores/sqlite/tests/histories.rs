@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
+use shiftboss_actors::store::answers::Hold;
 use shiftboss_actors::store::{Dispatched, EndHolds};
 use shiftboss_actors::testing::model::{Model, Rules};
 use shiftboss_actors::testing::one_by_one::OneByOne;
@@ -181,7 +182,7 @@ impl Pair {
                 let sql =
                     "INSERT OR REPLACE INTO shiftboss_holds VALUES (?1, 'hold', 0, NULL, '', '')";
                 self.site.outside.execute(sql, [KEYS[*key]]).unwrap();
-                self.model.hold(KEYS[*key], None, now);
+                self.model.hold(KEYS[*key], Hold::of_operator(None, "", "", 0));
             }
             Event::SetHeld { key, held: false } => {
                 let sql = "DELETE FROM shiftboss_holds WHERE attr_path = ?1";

@@ -1,6 +1,7 @@
 //! The statements about what operators do with single keys: to hold, bump and forget them.
 
 use super::{Check, NOW, jobs, lease, list, next, run_all, words};
+use crate::store::answers::Hold;
 use crate::store::{Ack, Bumped, EndHolds, Forget, Forgotten, Held, NextHoldEnd, Retried};
 use crate::testing::conformance::{Subject, key, run};
 use crate::testing::one_by_one::OneByOne;
@@ -26,12 +27,15 @@ pub(super) const ON_KEYS: [(&str, Check); 6] = [
             assert_eq!(jobs(it, NOW + 3), words("a b"));
         },
     ),
-    ("28 a hold leaves a job in flight alone, and may end by itself", |it| {
+    ("28 a hold leaves a job in flight alone, may be changed, and may end by itself", |it| {
         list(it, "f", 1, &["a"]);
         let attempt = lease(it, NOW);
+        let mut replaced = None;
         for seconds in [7, 5] {
-            let until = Some(NOW + i64::from(seconds));
-            assert_eq!(it.store().hold(&key("a"), Some(seconds), NOW), Ok(held(until, true)));
+            let hold = Hold::of_operator(Some(seconds), "it is broken", "eve", NOW);
+            let held = Held::Held { until: hold.until, is_known: true, replaced };
+            assert_eq!(it.store().hold(&key("a"), Some(seconds), NOW), Ok(held));
+            replaced = Some(Box::new(hold));
         }
         assert_eq!(it.store().finish_attempt(attempt, 1, NOW), Ok(Ack::Recorded));
         list(it, "f", 2, &["a"]);
@@ -114,5 +118,5 @@ pub(super) const ON_KEYS: [(&str, Check); 6] = [
 ];
 
 fn held(until: Option<i64>, is_known: bool) -> Held {
-    Held::Held { until, is_known }
+    Held::Held { until, is_known, replaced: None }
 }
