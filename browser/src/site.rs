@@ -31,15 +31,20 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 impl Site {
-    /// A daemon with a list of four keys, of which one was done, one failed, one is in flight and one waits, and its page.
+    /// A daemon with a list of four keys, of which one was done, one failed, one is in flight and one waits; a single task that failed
+    /// and is tried again; a fetcher that failed; and its page.
     #[must_use]
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("input")).unwrap();
         let mut site = Self { address: String::new(), directory, processes: Vec::new() };
-        site.start("serve", &["state.db", "input", "socket"]);
+        let fetcher = "[[fetcher]]\nname = 'broken'\ncommand = ['false']\nevery = '9h'\n";
+        fs::write(site.path("fetchers.toml"), fetcher).unwrap();
+        site.start("serve", &["--config", "fetchers.toml", "state.db", "input", "socket"]);
         let socket = site.path("socket");
         wait_until("the daemon listens", || socket.exists());
+        site.run(&["add", "socket", "single", "5"]);
+        site.run(&["work", "--once", "socket", "--", "false"]);
         let list = "alpha https://example.org/1\nbravo 2\nbravado 3\n<b>&\"quoted\" 4\n";
         fs::write(site.path("input/list.1.txt.part"), list).unwrap();
         fs::rename(site.path("input/list.1.txt.part"), site.path("input/list.1.txt")).unwrap();

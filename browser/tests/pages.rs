@@ -81,7 +81,7 @@ async fn every_page_is_sound_for_everybody() {
         site.address.clone(),
         format!("{}pause", site.address),
         format!("{}held", site.address),
-        format!("{}tasks?status=delayed", site.address),
+        format!("{}tasks?status=dead_letter", site.address),
         format!("{}search?q=b", site.address),
     ]);
     let mut left: Vec<String> = known.iter().cloned().collect();
@@ -103,6 +103,8 @@ async fn every_page_is_sound_for_everybody() {
     let has = |part: &str| known.iter().any(|address| address.contains(part));
     for part in [
         "queue",
+        "tasks?status=delayed",
+        "fetcher?f=broken",
         "log",
         "fetchers",
         "fetcher?f=list",

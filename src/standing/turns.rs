@@ -2,9 +2,7 @@
 
 use shiftboss_actors::store::answers::QueueStatus;
 
-use crate::lock::LockState;
 use crate::stores::Pace;
-use crate::target::Target;
 use crate::text::span;
 
 /// When turns come in a queue as it stands.
@@ -14,9 +12,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn of(target: &Target, queue: &QueueStatus, now: i64) -> Self {
+    /// `is_down`: no daemon runs.
+    pub fn of(queue: &QueueStatus, is_down: bool, now: i64) -> Self {
         let jobs = queue.done_last_hour.iter().map(|done| done.jobs).sum();
-        let goes_on = !queue.paused && target.daemon != LockState::Free;
+        let goes_on = !queue.paused && !is_down;
         Self { pace: goes_on.then(|| Pace::new(jobs, queue.done_since, now)) }
     }
 
@@ -40,25 +39,22 @@ mod tests {
     use shiftboss_actors::store::answers::Done;
 
     use super::*;
-    use crate::stores::Database;
 
     /// At the pace of the last jobs, and not at all where nothing is handed out.
     #[test]
     fn turns_come_at_the_pace_of_what_ended() {
-        let target = |daemon| Target { database: Database::File("state.db".into()), daemon };
         let done_last_hour = vec![Done { exit_code: 0, jobs: 60 }];
         let mut queue =
             QueueStatus { done_last_hour, done_since: Some(0), ..QueueStatus::default() };
-        let words = |daemon, queue: &QueueStatus| {
-            let turns = Turns::of(&target(daemon), queue, 600);
+        let words = |queue: &QueueStatus, is_down| {
+            let turns = Turns::of(queue, is_down, 600);
             [0, 1, 59].map(|before| turns.words(before))
         };
-        let runs = || LockState::Unknown("");
-        assert_eq!(words(runs(), &queue), ["next", "in 20s", "in 10m"]);
-        assert_eq!(words(LockState::Free, &queue), ["-", "-", "-"]);
+        assert_eq!(words(&queue, false), ["next", "in 20s", "in 10m"]);
+        assert_eq!(words(&queue, true), ["-", "-", "-"]);
         queue.paused = true;
-        assert_eq!(words(runs(), &queue), ["-", "-", "-"]);
+        assert_eq!(words(&queue, false), ["-", "-", "-"]);
         queue = QueueStatus::default();
-        assert_eq!(words(runs(), &queue), ["next", "-", "-"], "too few jobs to tell");
+        assert_eq!(words(&queue, false), ["next", "-", "-"], "too few jobs to tell");
     }
 }

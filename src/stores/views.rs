@@ -180,8 +180,13 @@ pub fn failure(exit_code: Option<i64>) -> String {
 
 /// Why a task is delayed, and for how long.
 pub fn delayed(exit_code: Option<i64>, retry: Retry, now: UnixSeconds) -> String {
-    let left = Duration::from_secs(retry.due.saturating_sub(now).max(0).cast_unsigned());
-    format!("{}; retry {} in {}", failure(exit_code), retry.retries, format_duration(left))
+    let (why, retries) = (failure(exit_code), retry.retries);
+    match u64::try_from(retry.due.saturating_sub(now)) {
+        Ok(left @ 1..) => {
+            format!("{why}; retry {retries} in {}", format_duration(Duration::from_secs(left)))
+        }
+        _ => format!("{why}; retry {retries} is due"),
+    }
 }
 
 /// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that

@@ -13,6 +13,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::keys::BINDINGS;
+use super::look::ROWS_MAX;
 use super::rows::Tab;
 use super::state::{Extent, Prompt, State};
 use super::theme::Theme;
@@ -94,7 +95,9 @@ fn place(state: &State) -> String {
     });
     match &state.rows {
         Some(rows) if !rows.is_empty() => {
-            format!("{filter}{sorted}{} of {}", state.listing().at + 1, rows.len())
+            // A list ends there, though there may be more.
+            let more = if rows.len() >= ROWS_MAX { "+" } else { "" };
+            format!("{filter}{sorted}{} of {}{more}", state.listing().at + 1, rows.len())
         }
         _ => filter.trim_end().to_owned(),
     }
@@ -126,10 +129,12 @@ fn hints<'a>(state: &State, theme: &Theme) -> Line<'a> {
     let first = BINDINGS.iter().take(8).map(|it| (it.shown.to_owned(), it.help));
     let (quit, rest): (Vec<_>, Vec<_>) = first.partition(|(key, _)| key == "q" || key == "?");
     let all = quit.into_iter().chain(changes).chain(rest);
-    Line::from_iter(all.flat_map(|(key, help)| {
+    let keys = all.flat_map(|(key, help)| {
         let help = Span::raw(format!(" {}  ", word(help)));
         [Span::styled(key, theme.title), help]
-    }))
+    });
+    let rights = if state.abilities.may_change { "" } else { "read-only  " };
+    Line::from_iter(std::iter::once(Span::styled(rights, theme.label)).chain(keys))
 }
 
 /// Everything but the banner, which says why.

@@ -55,7 +55,7 @@ pub const BINDINGS: &[Binding] = &[
     binding(&[Char('?')], "?", "help", Command::Help),
     binding(&[KeyCode::Enter], "Enter", "why: where the key is", Command::Why),
     binding(&[Char('o')], "o", "output: what the job wrote", Command::Output),
-    binding(&[Char('/')], "/", "filter: rows that have a text", Command::Filter),
+    binding(&[Char('/')], "/", "filter: rows with a text", Command::Filter),
     binding(&[Char('s')], "s", "sort: by the next column", Command::Sort),
     binding(&[Char('r')], "r", "reverse: the order", Command::Reverse),
     binding(&[Char(' ')], "Space", "freeze: or go on", Command::Freeze),
@@ -71,7 +71,7 @@ pub const BINDINGS: &[Binding] = &[
     binding(&[KeyCode::PageDown], "PgDn", "a page down", Command::PageDown),
     binding(&[KeyCode::Home], "Home", "to the first row", Command::First),
     binding(&[KeyCode::End], "End", "to the last row", Command::Last),
-    binding(&[Char('+')], "+", "look more seldom", Command::Longer),
+    binding(&[Char('+')], "+", "look less often", Command::Longer),
     binding(&[Char('-')], "-", "look more often", Command::Shorter),
     binding(&[KeyCode::Esc], "Esc", "back", Command::Leave),
 ];

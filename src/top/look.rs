@@ -28,7 +28,7 @@ use crate::text::{self, shown};
 /// How long all questions of a frame may take.
 const QUESTIONS_MAX: Duration = Duration::from_secs(5);
 /// Rows of a list.
-const ROWS_MAX: usize = 1_000;
+pub const ROWS_MAX: usize = 1_000;
 /// Keys before a key that are counted.
 const KEYS_BEFORE_MAX: usize = 10_000;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -191,7 +191,8 @@ fn fetcher(queue: &QueueStatus, name: &str, now: UnixSeconds) -> Vec<String> {
                 "Last run",
                 &last.map_or("none yet".to_owned(), |last| fetchers::last_run(last, now)),
             ));
-            lines.extend(last.map(|last| said("Result", &fetchers::result(last))));
+            lines
+                .extend(last.map(|last| said("Result", &fetchers::result(last, text::TEXT_WIDTH))));
             lines.push(said("Next run", &fetchers::next_run(record.next_run, now)));
         }
     }

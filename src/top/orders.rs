@@ -33,6 +33,14 @@ pub const CHANGES: &[Change] = &[
     Change { key: 'H', help: "hold: or unhold the key", order: hold },
 ];
 
+/// Why there is none of them: for who asked for none, or is not the daemon's operator.
+pub fn why_not(may_change: bool) -> &'static str {
+    match may_change {
+        false => "Nothing can be changed: this is read-only.",
+        true => "Nothing can be changed: no daemon answers, or you are not one of its operators.",
+    }
+}
+
 /// What is selected, and how the queue is.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {

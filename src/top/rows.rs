@@ -8,7 +8,8 @@ use shiftboss_actors::store::FetcherRecord;
 use shiftboss_actors::store::answers::{Ended, FetcherStatus, Holding, Next, StatsGroup};
 
 use super::picture::{Attempt, Picture};
-use crate::standing::fetchers::next_run;
+use crate::lock::LockState;
+use crate::standing::fetchers::{failed_run, next_run};
 use crate::standing::held_for;
 use crate::standing::turns::Turns;
 use crate::stores::outcome_words::in_words;
@@ -90,8 +91,7 @@ const FETCHERS: &[Column] = &[
     number("success 24h", 2),
     column("cycle 24h", 3),
     column("next run", 7),
-    // Of runs that failed.
-    column("last run", 1),
+    column("failed with", 1),
 ];
 const IN_FLIGHT: &[Column] = &[
     text("Worker", 2, 8),
@@ -211,7 +211,8 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
         }
         Tab::Next => {
             let next = picture.lists.next.as_ref()?.keys.iter().enumerate();
-            let turns = Turns::of(&picture.target, &picture.queue, picture.at);
+            let is_down = picture.target.daemon == LockState::Free;
+            let turns = Turns::of(&picture.queue, is_down, picture.at);
             let next = next.map(|(before, next)| waiting(before, next, &turns, picture.at));
             next.chain(held_ones(picture)).collect()
         }
@@ -252,7 +253,7 @@ fn fetcher(
         _ => Tone::Plain,
     };
     let next = record.map_or("-".to_owned(), |record| next_run(record.next_run, now));
-    let failed = record.and_then(|record| record.last_run.as_ref()).filter(|it| it.exit_code != 0);
+    let failed = record.and_then(failed_run);
     let state = list.map_or("no list", |it| if it.complete { "complete" } else { "growing" });
     let number =
         |of: fn(&FetcherStatus) -> i64| list.map_or(Cell::word("-"), |it| Cell::number(of(it)));
@@ -339,8 +340,13 @@ fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
             Cell::outside(&held.key),
             Cell::word("-"),
             Cell::word("-"),
-            Cell::word(held_for(&held.hold, picture.at)),
-            Cell::outside(&format!("held by {}: {}", held.hold.by, held.hold.reason)),
+            Cell::word(match held.hold.until {
+                None => "until unheld".to_owned(),
+                Some(_) => held_for(&held.hold, picture.at),
+            }),
+            Cell::outside(
+                format!("by {}: {}", held.hold.by, held.hold.reason).trim_end_matches(": "),
+            ),
         ],
     })
 }

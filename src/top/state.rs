@@ -8,7 +8,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::keys::{Command, command};
 use super::listing::Listing;
-use super::orders::{CHANGES, Change, Order, Subject};
+use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
 use super::rows::{self, Picked, Row, Tab};
 use super::{INTERVAL_MAX, INTERVAL_MIN};
@@ -233,7 +233,11 @@ impl State {
                 None
             }
             (None, Some(command)) => self.obey(command),
-            (None, None) => None,
+            (None, None) => {
+                let would_change = CHANGES.iter().any(|change| key == KeyCode::Char(change.key));
+                self.message = would_change.then(|| why_not(self.abilities.may_change).to_owned());
+                None
+            }
         }
     }
 

@@ -2,5 +2,6 @@
 
 mod fixture;
 mod frames;
+mod orders;
 mod panics;
 mod states;

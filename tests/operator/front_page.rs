@@ -47,5 +47,8 @@ fn a_fetcher_that_failed_is_told() {
         the command ended with exit code 3 (";
     wait_until("the first page tells of it", || page.get("/").body.contains(told));
     let of_it = page.get("/fetcher?f=links").body;
-    assert!(of_it.contains("It has no list.") && of_it.contains("the daemon's log has"), "{of_it}");
+    assert!(
+        of_it.contains("It has no list.") && of_it.contains("is in the daemon's log"),
+        "{of_it}"
+    );
 }

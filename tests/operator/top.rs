@@ -111,7 +111,7 @@ fn through_every_key() {
     see("y", "Jobs are handed out again.");
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
-    see("y", "held by");
+    see("y", "until unheld");
     see("\u{1b}[F", "2 of 2");
     see("H", &format!("Unhold {first}? y/N"));
     see("y", "It is no longer held.");

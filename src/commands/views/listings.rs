@@ -123,9 +123,6 @@ mod tests {
     use shiftboss_actors::store::answers::{Done, Hold, HoldKind, QueueStatus};
 
     use super::*;
-    use crate::lock::LockState;
-    use crate::stores::Database;
-    use crate::target::Target;
 
     /// What a user sees, to the letter.
     #[test]
@@ -154,9 +151,7 @@ There are more: their payloads are too long to be listed at once.
         let done_last_hour = vec![Done { exit_code: 0, jobs: 20 }];
         let status =
             QueueStatus { done_last_hour, done_since: Some(1_000_000), ..QueueStatus::default() };
-        let daemon = LockState::Unknown("");
-        let target = Target { database: Database::File("state.db".into()), daemon };
-        let turns = Turns::of(&target, &status, 1_000_060);
+        let turns = Turns::of(&status, false, 1_000_060);
         assert_eq!(
             super::queue(&queue, &turns, 1_000_060),
             expected.replace("XXX", &"x".repeat(57))

@@ -71,10 +71,7 @@ fn title<'a>(picture: &Picture, state: Option<&State>, theme: &Theme, width: usi
     let right = match state {
         Some(state) if state.is_frozen => format!("FROZEN {time}"),
         Some(_) if width < WIDE => time,
-        Some(state) => {
-            let rights = if state.abilities.may_change { "" } else { "read-only " };
-            format!("{rights}{time} every {}", humantime::format_duration(state.interval))
-        }
+        Some(state) => format!("{time} every {}", humantime::format_duration(state.interval)),
         None => timestamp(picture.at),
     };
     let room = width.saturating_sub(name.len() + right.len() + 1);

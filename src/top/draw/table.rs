@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::put;
-use crate::text::cut;
+use crate::text::{cut, cut_middle};
 use crate::top::listing::Listing;
 use crate::top::rows::{Column, Row, Tab};
 use crate::top::state::{Extent, State};
@@ -88,9 +88,12 @@ fn line<'a>(
     let mut spans = Vec::new();
     for Shown { at, width } in shown {
         let (text, style) = cell(*at);
+        let column = &columns[*at];
+        // What tells rows apart often differs at its end.
+        let cut = if column.rank == 0 { cut_middle } else { cut };
         let text = cut(text, usize::from(*width));
         let pad = " ".repeat(usize::from(*width).saturating_sub(text.width()));
-        let text = if columns[*at].is_number { pad + &text } else { text + &pad };
+        let text = if column.is_number { pad + &text } else { text + &pad };
         spans.extend([Span::styled(text, style), Span::raw(" ".repeat(GAP.into()))]);
     }
     let rest = usize::from(width).saturating_sub(spans.iter().map(Span::width).sum());

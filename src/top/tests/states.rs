@@ -9,7 +9,6 @@ use ratatui::style::{Color, Modifier};
 use shiftboss_actors::live::Outage;
 
 use super::fixture::{EVIL, NOW, empty, frame, picture, state};
-use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::top::draw::draw;
 use crate::top::keys::BINDINGS;
@@ -17,10 +16,10 @@ use crate::top::orders::CHANGES;
 use crate::top::picture::{Detail, Picture};
 use crate::top::plain::text;
 use crate::top::rows::Tab;
-use crate::top::state::{Abilities, Effect, Event, Prompt, State};
+use crate::top::state::{Effect, Event, State};
 use crate::top::theme::Theme;
 
-fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {
+pub fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {
     let mut effect = None;
     for key in keys {
         effect = state.update(Event::Key(*key));
@@ -28,11 +27,11 @@ fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {
     effect
 }
 
-fn type_in(state: &mut State, text: &str) -> Option<Effect> {
+pub fn type_in(state: &mut State, text: &str) -> Option<Effect> {
     press(state, &text.chars().map(Char).collect::<Vec<_>>())
 }
 
-fn see(state: &mut State, picture: Picture) {
+pub fn see(state: &mut State, picture: Picture) {
     state.update(Event::Looked(Ok(Box::new(picture))));
 }
 
@@ -46,13 +45,13 @@ fn waiting(state: &State) -> Vec<&str> {
     rows.iter().map(|row| row.key.as_deref().unwrap()).collect()
 }
 
-fn without_first(mut picture: Picture, count: usize) -> Picture {
+pub fn without_first(mut picture: Picture, count: usize) -> Picture {
     picture.lists.next.as_mut().unwrap().keys.drain(..count);
     picture
 }
 
 /// The daemon of a picture is gone.
-fn stopped(mut picture: Picture) -> Picture {
+pub fn stopped(mut picture: Picture) -> Picture {
     (picture.target.daemon, picture.live) = (LockState::Free, Ok(None));
     picture
 }
@@ -173,48 +172,6 @@ fn space_freezes() {
     assert_eq!(waiting(&state)[0], "pkg-00003");
 }
 
-/// What changes something is asked about, and done after `y` alone.
-#[test]
-fn orders_are_confirmed() {
-    let mut state = state(picture());
-    type_in(&mut state, "P");
-    assert!(frame(&mut state, 80, 24).contains("Pause: hand nothing out? y/N"));
-    assert!(type_in(&mut state, "n").is_none());
-    assert!(frame(&mut state, 80, 24).contains("Not done."));
-    for (keys, question) in [
-        ("3R", "Retry pkg-00000? y/N"),
-        ("3B", "Bump pkg-00000? y/N"),
-        ("3H", "Hold pkg-00000? y/N"),
-        ("2jjH", "Unhold zlib? y/N"),
-    ] {
-        type_in(&mut state, keys);
-        assert!(frame(&mut state, 80, 24).contains(question), "{keys}");
-        assert!(matches!(type_in(&mut state, "y"), Some(Effect::Tell(_))), "{keys}");
-    }
-    state.update(Event::Told(format!("Not done: {EVIL}")));
-    assert!(frame(&mut state, 80, 24).contains("Not done: evil\\u{1b}[2J"));
-    type_in(&mut state, "1R");
-    assert!(frame(&mut state, 80, 24).contains("Select a key first."));
-}
-
-/// Who may change nothing has no keys for it, and is shown none.
-#[test]
-fn orders_are_for_operators() {
-    let abilities = Abilities { may_change: false, has_outputs: true };
-    let read_only = State::new(picture(), Duration::from_secs(2), abilities);
-    let withheld = || Err(Unknown::Withheld("for others".to_owned()));
-    let stranger = state(Picture { live: withheld(), ..picture() });
-    for mut state in [read_only, stranger, state(stopped(picture()))] {
-        for change in CHANGES {
-            type_in(&mut state, &change.key.to_string());
-            assert!(!frame(&mut state, 200, 60).contains("y/N"), "{}", change.key);
-        }
-        assert!(!frame(&mut state, 200, 60).contains("pause"));
-        type_in(&mut state, "?");
-        assert!(!frame(&mut state, 200, 60).contains("pause"));
-    }
-}
-
 /// The last values stay, greyed, under a line that says why; then all is as it was.
 #[test]
 fn what_is_out_of_date_is_grey() {
@@ -303,18 +260,6 @@ fn rows_lead_to_more() {
     type_in(&mut state, "1");
     press(&mut state, &[Enter]);
     assert_eq!(state.view().detail, Some(Detail::Fetcher("links".to_owned())));
-}
-
-/// What is open is what keys are about, wherever its row went meanwhile.
-#[test]
-fn what_is_open_is_acted_on() {
-    let mut state = state(picture());
-    type_in(&mut state, "3");
-    press(&mut state, &[Enter]);
-    see(&mut state, without_first(picture(), 3));
-    type_in(&mut state, "B");
-    let Prompt::Confirm(order) = &state.prompt else { panic!("{:?}", state.prompt) };
-    assert_eq!(order.question, "Bump pkg-00000?");
 }
 
 /// `+` and `-` go from step to step, and `q` ends it.

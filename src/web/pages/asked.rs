@@ -18,7 +18,7 @@ const KEY_BYTES_MAX: usize = 4_096;
 const NAME_BYTES_MAX: usize = 255;
 /// Jobs that are listed where no number is given, and at the most.
 const COUNT: usize = 100;
-const COUNT_MAX: usize = 1_000;
+pub(super) const COUNT_MAX: usize = 1_000;
 /// Keys before a key that are counted.
 pub(in crate::web) const KEYS_BEFORE_MAX: usize = 10_000;
 /// Keys that a search lists.
@@ -51,7 +51,7 @@ pub(super) struct TasksApart {
     pub count: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Apart {
     Delayed,
     DeadLetter,

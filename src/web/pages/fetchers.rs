@@ -15,9 +15,9 @@ use super::bars::{Ended, Unit};
 use super::parts::{Frame, Moment, in_address, text};
 use super::sparkline::{DAYS, Sparkline};
 use super::{Sight, show};
-use crate::standing::fetchers::{last_run, next_run, result, state};
+use crate::standing::fetchers::{failed_run, last_run, next_run, result, state};
 use crate::stores::outcome_words::of_code;
-use crate::text::{span, took};
+use crate::text::{TEXT_WIDTH, span, took};
 use crate::web::Page;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -157,18 +157,16 @@ impl Run {
             address: address(&record.name),
             state: unless_down(state(record, now)),
             last: last.map_or("none yet".to_owned(), |last| last_run(last, now)),
-            result: last.map_or("-".to_owned(), result),
+            result: last.map_or("-".to_owned(), |last| result(last, TEXT_WIDTH)),
             outcome: last.map_or("", |last| of_code(last.exit_code.into())),
             next: unless_down(next_run(record.next_run, now)),
         }
     }
 }
 
-/// The first of the fetchers whose last run failed.
-pub(super) fn failing(sight: &Sight<'_>, status: &QueueStatus, count: usize) -> Vec<Run> {
-    let has_failed =
-        |record: &&FetcherRecord| record.last_run.as_ref().is_some_and(|last| last.exit_code != 0);
-    let failing = status.managed_fetchers.iter().filter(has_failed).take(count);
+/// The fetchers whose last run failed.
+pub(super) fn failing(sight: &Sight<'_>, status: &QueueStatus) -> Vec<Run> {
+    let failing = status.managed_fetchers.iter().filter(|record| failed_run(record).is_some());
     failing.map(|record| Run::of(record, sight)).collect()
 }
 

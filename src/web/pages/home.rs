@@ -20,6 +20,8 @@ use crate::web::Page;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Fetchers that are listed; all are on a page of their own.
 const FETCHERS: usize = 20;
+/// Fetchers that are told of because their last run failed.
+const FAILING_MAX: usize = 5;
 /// Jobs in flight that are listed, those that are for longest.
 const IN_FLIGHT: usize = 10;
 /// Failed attempts that are listed, the last ones.
@@ -39,8 +41,9 @@ struct Home {
     fetchers: Vec<Fetcher>,
     /// There are more.
     more_fetchers: bool,
-    /// Fetchers whose last run failed.
+    /// Fetchers whose last run failed; and how many more there are.
     failing: Vec<Run>,
+    more_failing: usize,
     in_flight: Vec<InFlight>,
     /// Keys wait, nothing keeps them from being handed out, and nobody has any.
     lacks_workers: bool,
@@ -82,13 +85,15 @@ impl Home {
         let (among, count) = (Some(AMONG), FAILED);
         let failed = EndedAttempts { outcomes, among, count, ..EndedAttempts::default() };
         let failed = reader.ended_attempts(&failed)?.attempts;
+        let failing = failing(sight, &status);
         Ok(Self {
             frame: sight.frame("Queue", &status).at("home"),
             numbers: numbers(&status, all.groups.first(), now),
             ended: Ended::of(&hours, Unit::Hour, now),
             ages: Ages::of(&reader.last_starts()?, now),
             fetchers: listed(sight, &status, FETCHERS)?,
-            failing: failing(sight, &status, FETCHERS),
+            more_failing: failing.len().saturating_sub(FAILING_MAX),
+            failing: failing.into_iter().take(FAILING_MAX).collect(),
             more_fetchers: status.fetchers.len() > FETCHERS,
             lacks_workers: lacks_workers(sight, &status),
             in_flight: status

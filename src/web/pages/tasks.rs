@@ -7,7 +7,7 @@ use askama::Template;
 use shiftboss_actors::store::answers::{Task, TaskStatus};
 use shiftboss_actors::store::{ReadResult, TasksWith};
 
-use super::asked::{Apart, TasksApart};
+use super::asked::{Apart, COUNT_MAX, TasksApart};
 use super::parts::{Frame, KeyLink, Moment, text};
 use super::{Sight, show};
 use crate::web::Page;
@@ -32,6 +32,8 @@ struct Tasks {
     tasks: Vec<Row>,
     /// Where more of them are.
     more: Option<&'static str>,
+    /// It is known since when.
+    has_times: bool,
 }
 
 struct Row {
@@ -44,17 +46,17 @@ struct Row {
 impl Tasks {
     fn ask(sight: &Sight<'_>, asked: &TasksApart) -> ReadResult<Self> {
         let Sight { reader, now, .. } = *sight;
-        let (status, title, about, more) = match asked.status {
+        let (status, title, about, all) = match asked.status {
             Apart::Delayed => (
                 TaskStatus::Delayed,
                 "Delayed tasks",
-                "They failed. Each is tried again by itself, soon after its time, or with a newer list of its fetcher if that comes before.",
+                "They failed. Each is tried again by itself soon after its time, unless its key is held; what a list named may be replaced by a newer list before.",
                 "tasks?status=delayed&n=1000",
             ),
             Apart::DeadLetter => (
                 TaskStatus::DeadLetter,
                 "Dead letters",
-                "Too many of their leases expired. They run again with the next list, or by a retry.",
+                "Too many of their leases expired. They run again by a retry, and what a list named with the next list, too.",
                 "tasks?status=dead_letter&n=1000",
             ),
         };
@@ -70,7 +72,8 @@ impl Tasks {
             frame: sight.frame(title, &reader.status(now)?),
             about,
             tasks: found.tasks.iter().map(row).collect(),
-            more: found.truncated.then_some(more),
+            more: (found.truncated && asked.count < COUNT_MAX).then_some(all),
+            has_times: asked.status == Apart::Delayed,
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use shiftboss_actors::store::FetcherRecord;
 
-use crate::standing::fetchers::{last_run, next_run, result, state};
+use crate::standing::fetchers::{RESULT_WIDTH, last_run, next_run, result, state};
 use crate::text::{columns, shown};
 
 /// One line a fetcher, or nothing if there are none; `is_running`: whether the daemon does.
@@ -20,7 +20,7 @@ pub(super) fn render(fetchers: &[FetcherRecord], is_running: bool, now: i64) -> 
             shown(&fetcher.name),
             unless_down(state(fetcher, now)),
             last.map_or("none yet".to_owned(), |last| last_run(last, now)),
-            last.map_or("-".to_owned(), result),
+            last.map_or("-".to_owned(), |last| result(last, RESULT_WIDTH)),
             unless_down(next_run(fetcher.next_run, now)),
         ]
     };

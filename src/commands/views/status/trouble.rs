@@ -6,6 +6,7 @@ use shiftboss_spool::DEAD_LETTER;
 
 use super::{daemons, relays};
 use crate::live::Unknown;
+use crate::standing::fetchers::failed_run;
 use crate::text::{ago, counted, quoted, shown};
 
 /// Of a queue that is paused, behind a word that says so.
@@ -91,7 +92,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
     let found = found.into_iter().filter_map(|(of, what)| Some(format!("{of}: {}", what?)));
     let silent = daemons::silent(&queue.daemons, now).map(|what| format!("daemon: {what}"));
     let fetchers = queue.managed_fetchers.iter().filter_map(|fetcher| {
-        let run = fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)?;
+        let run = failed_run(fetcher)?;
         let (name, message) = (shown(&fetcher.name), shown(&run.message));
         Some(format!("fetcher {name}: {message} ({})", ago(now.saturating_sub(run.ended))))
     });
