@@ -14,8 +14,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::keys::BINDINGS;
 use super::look::ROWS_MAX;
-use super::rows::Tab;
 use super::state::{Extent, Prompt, State};
+use super::tabs::Tab;
 use super::theme::Theme;
 use crate::text::shown;
 

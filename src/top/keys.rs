@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::KeyCode;
 
-use super::rows::Tab;
+use super::tabs::Tab;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {

@@ -12,7 +12,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::commits::Last;
 use super::picture::{Attempt, Detail, Lists, Picture, View};
-use super::rows::Tab;
+use super::tabs::Tab;
 use crate::exit::{ExitCode, Failure};
 use crate::live::{self, Unknown};
 use crate::lock::LockState;

@@ -3,7 +3,7 @@
 //!
 //! A plain core, [`state`] (what an event changes) and [`draw`] (what a state looks like), knows no terminal and no queue, but
 //! a [`picture`] of it. [`screen`] is the terminal; [`look`] asks the queue, on a thread of its own, so that no slow answer holds up
-//! a key; [`live`] brings the three together. [`rows`] makes the lists' rows, [`listing`] filters and sorts them, [`keys`] says
+//! a key; [`live`] brings the three together. [`tabs`] are the lists, [`rows`] makes their rows, [`listing`] filters and sorts them, [`keys`] says
 //! which key does what, [`orders`] what may be changed, [`plain`] is one frame as text. Called by [`commands`](crate::commands).
 
 mod commits;
@@ -18,6 +18,7 @@ mod plain;
 mod rows;
 mod screen;
 mod state;
+mod tabs;
 #[cfg(test)]
 mod tests;
 mod theme;

@@ -8,7 +8,7 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::commits::Commits;
-use super::rows::Tab;
+use super::tabs::Tab;
 use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::target::Target;

@@ -12,7 +12,8 @@ use super::draw::table::{Rows, draw_rows};
 use super::draw::{head, put};
 use super::look::Looker;
 use super::picture::{Picture, View};
-use super::rows::{Row, Tab, rows};
+use super::rows::{Row, rows};
+use super::tabs::Tab;
 use super::theme::Theme;
 use crate::exit::Failure;
 

@@ -10,7 +10,8 @@ use super::keys::{Command, command};
 use super::listing::Listing;
 use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
-use super::rows::{self, Picked, Row, Tab};
+use super::rows::{self, Picked, Row};
+use super::tabs::Tab;
 use super::{INTERVAL_MAX, INTERVAL_MIN};
 
 /// Characters of a filter.

@@ -2,7 +2,7 @@
 //! database as `status` does, and asks the daemon on its socket for what only the daemon knows.
 //!
 //! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
-//! foreign name, [`token`] who has none, [`queries`] keeps questions few, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
+//! foreign name, [`token`] who has none, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
 //! machines, [`actions`] change something; [`mod@health`] says whether the daemon is well.
 
 mod actions;
@@ -13,6 +13,7 @@ mod hosts;
 mod listening;
 mod pages;
 mod queries;
+mod refused;
 mod request_log;
 mod token;
 
@@ -137,7 +138,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             App::new()
                 .app_data(web::Data::from(Arc::clone(&page)))
                 .app_data(web::FormConfig::default().limit(BODY_MAX_BYTES))
-                .app_data(pages::asked::config())
+                .app_data(refused::config())
                 .wrap(from_fn(move |request, next| token::check(Arc::clone(&known), request, next)))
                 .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&named), request, next)))
                 .wrap(headers())

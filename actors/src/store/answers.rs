@@ -65,6 +65,13 @@ pub struct QueueStatus {
     pub relays: Vec<RelayStatus>,
 }
 
+impl QueueStatus {
+    /// The key that waits longest since it ran; if none of them ran, one that never did.
+    pub fn waits_longest(&self) -> Option<&Waiting> {
+        self.longest_wait.as_ref().or(self.oldest_waiting.as_ref())
+    }
+}
+
 /// A relay, as the queue knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RelayStatus {

@@ -189,7 +189,7 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
         let style = if value > 0 { theme.warning } else { theme.value };
         meter(name, value.to_string(), style, theme)
     };
-    let longest = queue.longest_wait.as_ref().or(queue.oldest_waiting.as_ref());
+    let longest = queue.waits_longest();
     let wait = longest.map_or("-".to_owned(), |it| {
         it.last_started.map_or("never ran".to_owned(), |it| span(at.saturating_sub(it)))
     });

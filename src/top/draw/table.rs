@@ -9,8 +9,9 @@ use unicode_width::UnicodeWidthStr;
 use super::put;
 use crate::text::{cut, cut_middle};
 use crate::top::listing::Listing;
-use crate::top::rows::{Column, Row, Tab};
+use crate::top::rows::Row;
 use crate::top::state::{Extent, State};
+use crate::top::tabs::{Column, Tab};
 use crate::top::theme::Theme;
 
 /// Between two columns.

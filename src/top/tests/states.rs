@@ -15,8 +15,8 @@ use crate::top::keys::BINDINGS;
 use crate::top::orders::CHANGES;
 use crate::top::picture::{Detail, Picture};
 use crate::top::plain::text;
-use crate::top::rows::Tab;
 use crate::top::state::{Effect, Event, State};
+use crate::top::tabs::Tab;
 use crate::top::theme::Theme;
 
 pub fn press(state: &mut State, keys: &[KeyCode]) -> Option<Effect> {

@@ -1,16 +1,12 @@
-//! What can be asked for in an address, and its bounds. What is out of bounds is refused with a sentence that says what is not, as a
-//! page or, for programs, an object.
+//! What can be asked for in an address, and its bounds. What is out of bounds is refused by [`refused`](super::super::refused) with the
+//! sentence that stands here.
 
-use actix_web::error::{InternalError, QueryPayloadError};
-use actix_web::{HttpRequest, web};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use shiftboss_actors::store::EndedAttempts;
 
 use crate::runner::log_directory::is_day;
 use crate::stores::outcome_words::known;
-use crate::text::shown;
-use crate::web::{Page, api};
 
 /// The longest key that there is.
 const KEY_BYTES_MAX: usize = 4_096;
@@ -104,26 +100,6 @@ pub(super) struct OutputOf {
     /// 1: as a text.
     #[serde(default)]
     pub raw: u8,
-}
-
-/// Answers to who asks for what is out of bounds.
-pub(in crate::web) fn config() -> web::QueryConfig {
-    web::QueryConfig::default().error_handler(|error, request| {
-        let why = match &error {
-            QueryPayloadError::Deserialize(why) => shown(&why.to_string()),
-            error => error.to_string(),
-        };
-        InternalError::from_response(error, refused(request, &why)).into()
-    })
-}
-
-fn refused(request: &HttpRequest, why: &str) -> actix_web::HttpResponse {
-    match request.app_data::<web::Data<Page>>() {
-        Some(page) if !request.path().starts_with(api::PREFIX) => {
-            super::bad_request(request, page, why)
-        }
-        _ => api::bad_request(why),
-    }
 }
 
 fn usual_count() -> usize {

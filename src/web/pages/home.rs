@@ -136,7 +136,7 @@ fn with_list(name: &'static str, count: i64, list: &'static str) -> Number {
 
 /// Since the last run of the key that ran least recently.
 fn longest_wait(status: &QueueStatus, now: i64) -> Number {
-    let longest = status.longest_wait.as_ref().or(status.oldest_waiting.as_ref());
+    let longest = status.waits_longest();
     let value = longest.map_or("-".to_owned(), |it| {
         it.last_started.map_or("never ran".to_owned(), |at| span(now.saturating_sub(at)))
     });

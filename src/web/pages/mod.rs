@@ -137,6 +137,6 @@ fn message(page: &Page, status: StatusCode, title: &str, text: &str) -> Made {
 }
 
 /// What was asked for is out of bounds.
-fn bad_request(request: &HttpRequest, page: &Page, text: &str) -> HttpResponse {
+pub(super) fn bad_request(request: &HttpRequest, page: &Page, text: &str) -> HttpResponse {
     message(page, StatusCode::BAD_REQUEST, "Bad request", text).send(request)
 }
