@@ -238,7 +238,6 @@ fn looks_are_rare_while_notices_arrive() {
     let database = Database::new();
     wait_for(async {
         let mut store = daemon(&database.server, 0).await;
-        assert_eq!(store.look_every(), Polls::default().alone, "nothing is known yet");
         until_looks_are_rare(&mut store, true).await;
         list(&mut store, "f", 1, 1).await;
         let dispatched = ask(&mut store, Dispatch { holder: None }).await.unwrap();
