@@ -5,6 +5,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -20,8 +21,8 @@ use super::schema;
 
 /// How long a reader waits for a lock; in WAL mode it never has to.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Steps of SQLite's machine between two looks at the time.
-const STEPS_A_LOOK: i32 = 10_000;
+/// Steps of SQLite's machine between two looks at the time: some 15 µs.
+const STEPS_A_LOOK: i32 = 300;
 
 /// Opens a supervisor's database for reading alone.
 ///
@@ -83,10 +84,15 @@ impl Moment {
     }
 }
 
-/// Interrupts what is asked once `patience` is over.
+/// Interrupts what is asked once `patience` is over, and lets others have the processor at each look. A scheduler leaves it for
+/// milliseconds to who has it, even of the lowest priority, and a daemon that wakes up there, or its worker, would wait.
 fn end_after(connection: &mut Connection, patience: Duration) -> Result<()> {
     let end = Instant::now() + patience;
-    connection.progress_handler(STEPS_A_LOOK, Some(move || Instant::now() > end))
+    let look = move || {
+        thread::yield_now();
+        Instant::now() > end
+    };
+    connection.progress_handler(STEPS_A_LOOK, Some(look))
 }
 
 fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
