@@ -15,6 +15,7 @@ use crate::text::{ago, counted, cut, shown, span};
 const EARLIER_KEY_WIDTH: usize = 30;
 /// Jobs that all ended within less are not said to be those of an hour.
 const FEW_SECONDS: i64 = 50 * 60;
+const MINUTE_SECONDS: i64 = 60;
 /// What can be done about single tasks that ended.
 const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
 
@@ -161,7 +162,9 @@ fn rate(why: &Why, now: i64) -> String {
         Some(since) => span(since),
         None => "hour".to_owned(),
     };
-    format!("{} ended in the last {time}", counted(why.jobs_last_hour, "job"))
+    let pauses = since.zip(why.busy_seconds).filter(|(since, busy)| since - busy > MINUTE_SECONDS);
+    let work = pauses.map_or(String::new(), |(_, busy)| format!(", in {} of work", span(busy)));
+    format!("{} ended in the last {time}{work}", counted(why.jobs_last_hour, "job"))
 }
 
 fn in_flight(delivery: &Delivery, now: i64) -> String {
@@ -242,6 +245,7 @@ mod tests {
                 expected_in_seconds: None,
                 jobs_last_hour: 0,
                 jobs_since: None,
+                busy_seconds: None,
                 hold: None,
                 bump: None,
                 in_flight: None,

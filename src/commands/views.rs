@@ -97,7 +97,7 @@ fn queue(
     if !json {
         warn_if_down(&target);
     }
-    let turns = Turns::of(&status, target.daemon == LockState::Free, now);
+    let turns = Turns::of(&status, target.daemon == LockState::Free);
     show(&target, &found, json, |found| listings::queue(found, &turns, now))
 }
 

@@ -13,10 +13,10 @@ pub struct Turns {
 
 impl Turns {
     /// `is_down`: no daemon runs.
-    pub fn of(queue: &QueueStatus, is_down: bool, now: i64) -> Self {
+    pub fn of(queue: &QueueStatus, is_down: bool) -> Self {
         let jobs = queue.done_last_hour.iter().map(|done| done.jobs).sum();
         let goes_on = !queue.paused && !is_down;
-        Self { pace: goes_on.then(|| Pace::new(jobs, queue.done_since, now)) }
+        Self { pace: goes_on.then(|| Pace::new(jobs, queue.busy_seconds)) }
     }
 
     /// In how many seconds the turn behind so many others comes.
@@ -45,9 +45,9 @@ mod tests {
     fn turns_come_at_the_pace_of_what_ended() {
         let done_last_hour = vec![Done { exit_code: 0, jobs: 60 }];
         let mut queue =
-            QueueStatus { done_last_hour, done_since: Some(0), ..QueueStatus::default() };
+            QueueStatus { done_last_hour, busy_seconds: Some(600), ..QueueStatus::default() };
         let words = |queue: &QueueStatus, is_down| {
-            let turns = Turns::of(queue, is_down, 600);
+            let turns = Turns::of(queue, is_down);
             [0, 1, 59].map(|before| turns.words(before))
         };
         assert_eq!(words(&queue, false), ["next", "in 20s", "in 10m"]);

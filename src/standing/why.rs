@@ -72,6 +72,7 @@ mod tests {
             expected_in_seconds: Some(240),
             jobs_last_hour: 120,
             jobs_since: Some(1_500),
+            busy_seconds: Some(3_600),
             hold: None,
             bump: None,
             in_flight: None,
@@ -80,6 +81,21 @@ mod tests {
             rows: vec![row(1_700_000_001, RowState::Waiting), row(1_700_000_000, RowState::Hidden)],
             truncated: false,
         }
+    }
+
+    /// Of what came in bursts, the time between them says nothing of how long a turn takes.
+    #[test]
+    fn the_pace_is_told_without_pauses() {
+        let turn = |jobs_since, busy_seconds| {
+            let text = render(&Why { jobs_since, busy_seconds, ..waiting() }, 5_100);
+            text.lines().find_map(|line| Some(line.split_once('(')?.1.to_owned()))
+        };
+        let told = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            turn(Some(1_500), Some(240)),
+            told("120 jobs ended in the last hour, in 4m of work)")
+        );
+        assert_eq!(turn(Some(4_500), Some(600)), told("120 jobs ended in the last 10m)"));
     }
 
     /// What a user sees, to the letter.

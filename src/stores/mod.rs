@@ -7,6 +7,7 @@ mod database;
 mod mark;
 mod options;
 pub mod outcome_words;
+mod pace;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -35,11 +36,11 @@ pub use crate::url::Url;
 pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
+pub use pace::Pace;
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
 use sqlite::{SqliteReader, open_to_read};
-pub use views::Pace;
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {

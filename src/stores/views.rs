@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use shiftboss_actors::store::answers::{
-    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Place, Queue, Retry, RowState,
-    Stats, StatsGroup, Task, TaskStatus, Tasks, Turn,
+    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Queue, Retry, RowState, Stats,
+    StatsGroup, Task, TaskStatus, Tasks, Turn,
 };
 use shiftboss_actors::store::{FetcherRecord, GROUPS_MAX, Grouping, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
@@ -34,10 +34,6 @@ pub const ROWS_MAX: i64 = 1_000;
 pub const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Jobs that ended within this many minutes are counted.
 pub const HOUR_MINUTES: i64 = 60;
-/// Ends within less are not said to be faster than that.
-const PACE_SECONDS_MIN: i64 = 10;
-/// Fewer ends in the last hour tell nothing of how long turns take.
-const JOBS_MIN: i64 = 10;
 
 /// Sums of one outcome each that are read at the most: one group has six.
 pub const SEPARATE_SUMS_MAX: i64 = 6 * (GROUPS_MAX as i64 + 1);
@@ -230,36 +226,6 @@ pub fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold:
     }
 }
 
-/// How fast jobs ended within the last hour: as many as that, in so many seconds. Before the first of them nobody may have been
-/// at work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
-    jobs: i64,
-    seconds: i64,
-}
-
-impl Pace {
-    /// Of jobs of which the first ended at that time, which is known to the minute.
-    pub fn new(jobs: i64, since: Option<UnixSeconds>, now: UnixSeconds) -> Self {
-        let seconds = since.map_or(HOUR_SECONDS, |since| now.saturating_sub(since));
-        Self { jobs, seconds: seconds.clamp(PACE_SECONDS_MIN, HOUR_SECONDS) }
-    }
-
-    /// Seconds until a place's turn, if the jobs are enough to tell; the next one's comes when a worker asks.
-    pub fn expected(self, place: &Place) -> Option<i64> {
-        place.exact.then(|| self.expected_in(place.keys_before)).flatten()
-    }
-
-    /// The same, behind so many keys.
-    pub fn expected_in(self, keys_before: usize) -> Option<i64> {
-        if keys_before == 0 || self.jobs < JOBS_MIN {
-            return None;
-        }
-        let turns = i64::try_from(keys_before).ok()? + 1;
-        Some(turns.saturating_mul(self.seconds) / self.jobs)
-    }
-}
-
 /// The turn of a key before which so many keys were counted, if it was met; `is_all`: there are no more keys. It has so
 /// many single tasks that wait or are in flight.
 pub fn turn(keys_before: Option<u64>, is_all: bool, tasks: u64) -> Turn {
@@ -280,7 +246,7 @@ pub fn waiting(next: Queue, asked: &TasksWith) -> Vec<Task> {
     let is_wanted = |next: &Next| asked.fetcher.as_ref().is_none_or(|name| next.fetcher == *name);
     let task = |Next { key, fetcher, run, last_started: since, again, .. }| {
         let reason = if again { "its lease expired" } else { "its turn comes" }.to_owned();
-        Task { key, fetcher, run, since, reason }
+        Task { key, fetcher, run, since, reason, due: None }
     };
     next.keys.into_iter().filter(is_wanted).map(task).collect()
 }
@@ -295,20 +261,6 @@ pub fn cut(status: TaskStatus, mut tasks: Vec<Task>, count: usize) -> Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A queue that has only just begun is as fast as it was since.
-    #[test]
-    fn a_turn_is_foretold() {
-        let (now, place) =
-            (10_000, |keys_before| Place { keys_before, exact: true, first: vec![] });
-        let expected = |jobs, since, keys| Pace::new(jobs, since, now).expected(&place(keys));
-        assert_eq!(expected(120, Some(now - 3_599), 7), Some(8 * 3_599 / 120));
-        assert_eq!(expected(31, Some(now - 60), 27), Some(28 * 60 / 31));
-        assert_eq!((expected(9, Some(now - 60), 1), expected(99, Some(now - 60), 0)), (None, None));
-        assert_eq!(expected(10, Some(now + 5), 9), Some(10), "a clock that was set back");
-        let far = Place { exact: false, ..place(5) };
-        assert_eq!(Pace::new(99, Some(now - 60), now).expected(&far), None);
-    }
 
     /// What begins with a text is before the text behind it, and nothing else is.
     #[test]

@@ -86,18 +86,21 @@ fn tabs<'a>(state: &State, theme: &Theme) -> Line<'a> {
 
 /// Where the selected row is, in which order, and what is left out.
 fn place(state: &State) -> String {
-    let filter = match state.filter.is_empty() {
+    let listing = state.listing();
+    let filter = match listing.filter.is_empty() {
         true => String::new(),
-        false => format!("filter: {}  ", shown(&state.filter)),
+        false => format!("filter: {}  ", shown(&listing.filter)),
     };
-    let sorted = state.listing().column.map_or(String::new(), |column| {
+    let sorted = listing.column.map_or(String::new(), |column| {
         format!("by {}  ", state.tab.columns()[column].name.to_lowercase())
     });
     match &state.rows {
         Some(rows) if !rows.is_empty() => {
             // A list ends there, though there may be more.
             let more = if rows.len() >= ROWS_MAX { "+" } else { "" };
-            format!("{filter}{sorted}{} of {}{more}", state.listing().at + 1, rows.len())
+            // What was selected may be gone.
+            let at = state.selected().map_or("-".to_owned(), |_| (listing.at + 1).to_string());
+            format!("{filter}{sorted}{at} of {}{more}", rows.len())
         }
         _ => filter.trim_end().to_owned(),
     }
@@ -107,7 +110,7 @@ fn footer<'a>(state: &'a State, theme: &Theme) -> Line<'a> {
     match &state.prompt {
         Prompt::Filter => Line::from(vec![
             Span::styled("Filter: ", theme.title),
-            Span::raw(shown(&state.filter)),
+            Span::raw(shown(&state.listing().filter)),
             Span::styled(" ", theme.selected),
             Span::styled("  Enter keeps it, Esc takes it away", theme.label),
         ]),

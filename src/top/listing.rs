@@ -1,5 +1,5 @@
-//! How a list is shown: filtered, sorted, and which row is selected. A selection follows its row, wherever that goes; until one
-//! is made the first row is selected, whichever that is. Pure.
+//! How a list is shown: filtered, sorted, and which row is selected. A selection follows its row, wherever that goes, and while that
+//! is gone nothing is selected; until one is made the first row is selected, whichever that is. Pure.
 
 use super::rows::Row;
 
@@ -12,12 +12,14 @@ pub struct Listing {
     /// `None`: in the queue's order.
     pub column: Option<usize>,
     pub is_reversed: bool,
+    /// Those rows only that have this text.
+    pub filter: String,
 }
 
 impl Listing {
     /// The rows that have the filter's text, in order; looks where the selected one is now.
-    pub fn arranged(&mut self, mut rows: Vec<Row>, filter: &str) -> Vec<Row> {
-        let filter = filter.to_lowercase();
+    pub fn arranged(&mut self, mut rows: Vec<Row>) -> Vec<Row> {
+        let filter = self.filter.to_lowercase();
         let has = |row: &Row| row.cells.iter().any(|it| it.text.to_lowercase().contains(&filter));
         rows.retain(|row| filter.is_empty() || has(row));
         if let Some(column) = self.column {
@@ -27,11 +29,22 @@ impl Listing {
         if self.is_reversed {
             rows.reverse();
         }
-        match self.id.as_ref().map(|id| rows.iter().position(|row| row.id == *id)) {
-            Some(found) => self.select(&rows, found.unwrap_or(self.at)),
-            None => self.at = self.at.min(rows.len().saturating_sub(1)),
-        }
+        let found = self.id.as_ref().and_then(|id| rows.iter().position(|row| row.id == *id));
+        self.at = found.unwrap_or(self.at.min(rows.len().saturating_sub(1)));
         rows
+    }
+
+    /// The selected one of the rows; none, while it is gone: what came to its place is another one.
+    pub fn selected<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
+        rows.get(self.at).filter(|row| self.id.as_ref().is_none_or(|id| *id == row.id))
+    }
+
+    /// Why a key that is pressed is about nothing.
+    pub fn why_none(&self) -> &'static str {
+        match self.id {
+            Some(_) => "What was selected is not in this list any more.",
+            None => "Select a key first.",
+        }
     }
 
     pub fn select(&mut self, rows: &[Row], at: usize) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{DaemonMetrics, Live};
-use shiftboss_actors::store::answers::{MinuteJobs, QueueStatus};
-use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf};
+use shiftboss_actors::store::answers::{MinuteJobs, QueueStatus, TaskStatus};
+use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::commits::Last;
@@ -165,6 +165,11 @@ fn ask(
     }
     if queue.held + queue.backed_off > 0 && view.tabs.iter().any(|tab| *tab != Tab::Fetchers) {
         lists.held = Some(reader.held(ROWS_MAX)?);
+    }
+    if queue.delayed > 0 && view.tabs.contains(&Tab::Next) {
+        let status = TaskStatus::Delayed;
+        let asked = TasksWith { status, fetcher: None, since: None, count: ROWS_MAX };
+        lists.delayed = Some(reader.tasks(now, &asked)?);
     }
     Ok((queue, minutes, lists))
 }

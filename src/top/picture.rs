@@ -3,7 +3,7 @@
 
 use shiftboss_actors::live::{DaemonMetrics, Live};
 use shiftboss_actors::store::answers::{
-    DaemonState, DaemonStatus, HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats,
+    DaemonState, DaemonStatus, HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -61,16 +61,18 @@ pub struct Lists {
     pub next: Option<Queue>,
     pub ended: Option<Log>,
     pub held: Option<HeldKeys>,
+    pub delayed: Option<Tasks>,
 }
 
 impl Lists {
     /// Takes over what is missing.
     pub fn complete_from(&mut self, other: Self) {
-        let Self { last_day, next, ended, held } = other;
+        let Self { last_day, next, ended, held, delayed } = other;
         self.last_day = self.last_day.take().or(last_day);
         self.next = self.next.take().or(next);
         self.ended = self.ended.take().or(ended);
         self.held = self.held.take().or(held);
+        self.delayed = self.delayed.take().or(delayed);
     }
 }
 

@@ -88,7 +88,6 @@ pub struct State {
     pub interval: Duration,
     pub tab: Tab,
     listings: [Listing; 4],
-    pub filter: String,
     pub prompt: Prompt,
     pub opened: Option<Opened>,
     pub is_frozen: bool,
@@ -111,7 +110,6 @@ impl State {
             interval,
             tab: Tab::Fetchers,
             listings: Default::default(),
-            filter: String::new(),
             prompt: Prompt::None,
             opened: None,
             is_frozen: false,
@@ -145,7 +143,7 @@ impl State {
     }
 
     pub fn selected(&self) -> Option<&Row> {
-        self.rows.as_ref()?.get(self.listing().at)
+        self.listing().selected(self.rows.as_ref()?)
     }
 
     /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected.
@@ -207,7 +205,7 @@ impl State {
     fn arrange(&mut self) {
         let rows = rows::rows(self.tab, &self.picture);
         let listing = &mut self.listings[self.tab as usize];
-        self.rows = rows.map(|rows| listing.arranged(rows, &self.filter));
+        self.rows = rows.map(|rows| listing.arranged(rows));
     }
 
     fn press(&mut self, key: KeyCode) -> Option<Effect> {
@@ -253,22 +251,21 @@ impl State {
         };
         match (change.order)(&subject) {
             Some(order) => self.prompt = Prompt::Confirm(order),
-            None => self.message = Some("Select a key first.".to_owned()),
+            None => self.message = Some(self.listing().why_none().to_owned()),
         }
     }
 
     fn type_filter(&mut self, key: KeyCode) {
         self.prompt = Prompt::Filter;
+        let filter = &mut self.listings[self.tab as usize].filter;
         match key {
             KeyCode::Enter => self.prompt = Prompt::None,
             KeyCode::Esc => {
                 self.prompt = Prompt::None;
-                self.filter.clear();
+                filter.clear();
             }
-            KeyCode::Backspace => drop(self.filter.pop()),
-            KeyCode::Char(typed) if self.filter.chars().count() < FILTER_MAX => {
-                self.filter.push(typed);
-            }
+            KeyCode::Backspace => drop(filter.pop()),
+            KeyCode::Char(typed) if filter.chars().count() < FILTER_MAX => filter.push(typed),
             _ => {}
         }
         self.arrange();
@@ -311,7 +308,7 @@ impl State {
             return Some(Effect::Look);
         }
         if !may_quit {
-            self.filter.clear();
+            self.listing_mut().filter.clear();
             self.arrange();
         }
         may_quit.then_some(Effect::Quit)
@@ -331,7 +328,10 @@ impl State {
         if was.is_some() && !(is_why && command == Command::Output && self.abilities.has_outputs) {
             return Some(Effect::Look);
         }
-        let picked = picked?;
+        let Some(picked) = picked else {
+            self.message = Some(self.listing().why_none().to_owned());
+            return None;
+        };
         let detail = match (command, &picked.key) {
             (Command::Output, _) if !self.abilities.has_outputs => {
                 self.message = Some("Start it with --log-dir to see outputs.".to_owned());

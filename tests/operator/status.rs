@@ -85,6 +85,7 @@ fn the_json_object() {
     assert!(found["rejected_files"][0]["since"].take().is_i64());
     assert!(found["holders"][0]["since"].take().is_i64());
     assert!(found["done_since"].take().is_i64());
+    assert!(found["busy_seconds"].take().is_i64());
     assert!(found["rejected_files"][0]["reason"].take().is_string());
     let expected = json!({
         "database": site.target(),
@@ -124,6 +125,7 @@ fn the_json_object() {
         "longest_wait": null,
         "done_last_hour": [{"exit_code": 3, "jobs": 1}],
         "done_since": null,
+        "busy_seconds": null,
         "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null, "daemon": null}],
         "directory_lost_since": null,
         "directory_lost_reason": null,

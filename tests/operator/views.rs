@@ -70,7 +70,7 @@ fn the_json_objects() {
         "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "key": "charlie",
         "state": "waiting", "paused": false,
         "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
-        "expected_in_seconds": null, "jobs_last_hour": 0, "jobs_since": null, "hold": null, "bump": null, "retry": null, "in_flight": null,
+        "expected_in_seconds": null, "jobs_last_hour": 0, "jobs_since": null, "busy_seconds": null, "hold": null, "bump": null, "retry": null, "in_flight": null,
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
         "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
     });

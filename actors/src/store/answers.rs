@@ -54,6 +54,8 @@ pub struct QueueStatus {
     pub done_last_hour: Vec<Done>,
     /// The minute in which the first of these ended; `None`: there are none.
     pub done_since: Option<UnixSeconds>,
+    /// The seconds since then, without the pauses in which nothing ended: how fast jobs ended while there was work.
+    pub busy_seconds: Option<i64>,
     pub rejected_files: Vec<RejectedFile>,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
@@ -204,12 +206,14 @@ pub struct Why {
     pub paused: bool,
     /// Its place in the order; `None` unless it is waiting.
     pub place: Option<Place>,
-    /// Seconds until it is handed out, if jobs go on ending as they did since `jobs_since`; `None` where that
+    /// Seconds until it is handed out, if jobs go on ending as they did in `busy_seconds`; `None` where that
     /// is not known, and for the next one.
     pub expected_in_seconds: Option<i64>,
     pub jobs_last_hour: i64,
     /// The minute in which the first of these ended; `None`: there are none.
     pub jobs_since: Option<UnixSeconds>,
+    /// As in [`QueueStatus`].
+    pub busy_seconds: Option<i64>,
     /// It is not handed out as long as that lasts, whatever its state.
     pub hold: Option<Hold>,
     /// It goes before the order, when it may.
@@ -368,6 +372,8 @@ pub struct Task {
     pub since: Option<UnixSeconds>,
     /// Why it has its status, in words.
     pub reason: String,
+    /// When a delayed one waits again.
+    pub due: Option<UnixSeconds>,
 }
 
 /// When a single task is expected to be handed out.

@@ -150,8 +150,8 @@ There are more: their payloads are too long to be listed at once.
 ";
         let done_last_hour = vec![Done { exit_code: 0, jobs: 20 }];
         let status =
-            QueueStatus { done_last_hour, done_since: Some(1_000_000), ..QueueStatus::default() };
-        let turns = Turns::of(&status, false, 1_000_060);
+            QueueStatus { done_last_hour, busy_seconds: Some(60), ..QueueStatus::default() };
+        let turns = Turns::of(&status, false);
         assert_eq!(
             super::queue(&queue, &turns, 1_000_060),
             expected.replace("XXX", &"x".repeat(57))

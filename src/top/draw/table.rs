@@ -30,7 +30,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: &Theme) -> Ex
         return Extent::default();
     };
     if rows.is_empty() {
-        let text = if state.filter.is_empty() { state.tab.none() } else { "No row has that text." };
+        let text = if state.listing().filter.is_empty() {
+            state.tab.none()
+        } else {
+            "No row has that text."
+        };
         put(buffer, area, area.y, &Line::styled(text, theme.label));
         return Extent::default();
     }
@@ -68,9 +72,9 @@ pub fn draw_rows(buffer: &mut Buffer, area: Rect, tab: Tab, rows: Rows<'_>, them
     let shown = fit(columns, &names, all, area.width);
     let header = line(columns, &shown, area.width, |at| (&names[at], Style::new()));
     put(buffer, area, area.y, &header.style(theme.header));
-    let below = all.iter().enumerate().skip(first).zip(area.y + 1..area.bottom());
-    for ((at, row), y) in below {
-        let is_selected = listing.is_some_and(|listing| listing.at == at);
+    let selected = listing.and_then(|listing| listing.selected(all));
+    for (row, y) in all.iter().skip(first).zip(area.y + 1..area.bottom()) {
+        let is_selected = selected.is_some_and(|selected| selected.id == row.id);
         // On the selected row colours would be hard to read.
         let tone =
             |at: usize| if is_selected { Style::new() } else { theme.tone(row.cells[at].tone) };

@@ -8,7 +8,7 @@ use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_actors::metrics::Counted;
 use shiftboss_actors::store::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
-    QueueStatus, Rows, Stats, StatsGroup, Waiting,
+    QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks, Waiting,
 };
 use shiftboss_actors::store::{FetcherRecord, Grouping};
 
@@ -70,6 +70,7 @@ pub fn empty() -> Picture {
         next: Some(Queue { paused: false, keys: Vec::new(), truncated: false }),
         ended: Some(Log { attempts: Vec::new(), looked_to: None }),
         held: None,
+        delayed: None,
     };
     let queue = QueueStatus::default();
     Picture { queue, metrics: None, commits: None, minutes: Vec::new(), lists, ..picture() }
@@ -103,6 +104,7 @@ fn queue() -> QueueStatus {
         rows: Rows { pending: 24_792, dispatched: 1_714, in_flight: 3, leased: 2, redelivered: 0 },
         dead_letters: 2,
         held: 1,
+        delayed: 1,
         holders: vec![
             holding(Some("builder-1"), "python3.12-foo", 4_711, 3_700),
             holding(Some("builder-2"), EVIL, 4_713, 15),
@@ -125,6 +127,7 @@ fn queue() -> QueueStatus {
         }),
         done_last_hour: vec![shiftboss_actors::store::answers::Done { exit_code: 0, jobs: 660 }],
         done_since: Some(NOW - 3_600),
+        busy_seconds: Some(3_600),
         ..QueueStatus::default()
     }
 }
@@ -173,6 +176,18 @@ fn lists() -> Lists {
         }),
         next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
         ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
+        delayed: Some(Tasks {
+            status: TaskStatus::Delayed,
+            tasks: vec![Task {
+                key: "python3.12-bar".to_owned(),
+                fetcher: "links".to_owned(),
+                run: 1,
+                since: Some(NOW - 90),
+                reason: "failure, exit code 1; retry 1 in 30s".to_owned(),
+                due: Some(NOW + 30),
+            }],
+            truncated: false,
+        }),
         held: Some(HeldKeys {
             keys: vec![HeldKey { key: "zlib".to_owned(), hold }],
             truncated: false,

@@ -353,6 +353,7 @@ mod tests {
                 last_started: Some(1_000_003_640),
             }),
             done_since: None,
+            busy_seconds: None,
             done_last_hour: vec![Done { exit_code: 0, jobs: 5 }, Done { exit_code: 1, jobs: 2 }],
             rejected_files: vec![RejectedFile {
                 name: "a.b.txt".to_owned(),

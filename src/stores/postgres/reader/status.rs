@@ -15,6 +15,7 @@ use super::daemons::{daemons, relays};
 use super::queue::{END, first_that_ran, keys_before};
 use super::{Daemon, Snapshot, limit, text};
 use crate::stores::options::Durability;
+use crate::stores::pace::busy_seconds;
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 /// Rows, of those the pending ones, keys in flight, keys that were handed out again; dead letters; single tasks, of those the
@@ -80,11 +81,6 @@ const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE min
 const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs)::int8 FROM completions
     WHERE minute > $1 GROUP BY minute HAVING sum(jobs) > 0 ORDER BY minute";
 
-/// The first minute behind $1 in which a job ended. What one connection counted another one may have taken back.
-const FIRST_DONE: &str =
-    "SELECT min(minute) * 60 FROM (SELECT minute FROM completions WHERE minute > $1
-    GROUP BY minute HAVING sum(jobs) > 0) AS done";
-
 pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
     let (client, now) = (snapshot.client(), &snapshot.now);
     let counts = client.query_one(COUNTS, &[]).await?;
@@ -97,6 +93,7 @@ pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
         leased: counts.get(4),
     };
     let daemon = snapshot.daemon.as_ref();
+    let minutes = jobs_by_minute(snapshot).await?;
     Ok(QueueStatus {
         schema_version: i64::try_from(snapshot.version).unwrap_or(i64::MAX),
         durability: daemon.map(|_| Durability::Power.name().to_owned()),
@@ -121,7 +118,8 @@ pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
         oldest_waiting: keys_before(snapshot, END, 1).await?.pop().map(waiting),
         longest_wait: first_that_ran(snapshot).await?.map(waiting),
         done_last_hour: done_last_hour(snapshot).await?,
-        done_since: first_done(snapshot).await?,
+        done_since: minutes.first().map(|minute| minute.since),
+        busy_seconds: busy_seconds(&minutes, *now),
         rejected_files: snapshot.rows(REJECTED, &[], rejected).await?,
         directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
@@ -177,12 +175,6 @@ async fn managed_fetchers(snapshot: &Snapshot) -> Result<Vec<FetcherRecord>, Err
 
 fn waiting((key, last_started): (String, Option<i64>)) -> Waiting {
     Waiting { key, last_started }
-}
-
-/// When the first job of the last hour ended, to the minute.
-pub(super) async fn first_done(snapshot: &Snapshot) -> Result<Option<i64>, Error> {
-    let since = snapshot.now / 60 - HOUR_MINUTES;
-    Ok(snapshot.client().query_one(FIRST_DONE, &[&since]).await?.get(0))
 }
 
 pub(super) async fn done_last_hour(snapshot: &Snapshot) -> Result<Vec<Done>, Error> {

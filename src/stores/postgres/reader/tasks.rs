@@ -85,9 +85,7 @@ pub(super) async fn tasks(snapshot: &Snapshot, asked: &TasksWith) -> Result<Task
     let found = match asked.status {
         TaskStatus::Delayed => {
             let now = snapshot.now;
-            snapshot
-                .rows(DELAYED, &[count, fetcher, since], |row| task(row, reason(row, now)))
-                .await?
+            snapshot.rows(DELAYED, &[count, fetcher, since], |row| delayed_task(row, now)).await?
         }
         TaskStatus::Waiting => waiting(queue(snapshot, waiting_count(asked)).await?, asked),
         TaskStatus::Failed => {
@@ -106,11 +104,13 @@ pub(super) async fn tasks(snapshot: &Snapshot, asked: &TasksWith) -> Result<Task
     Ok(cut(asked.status, found, asked.count))
 }
 
-fn reason(row: &Row, now: UnixSeconds) -> String {
+fn delayed_task(row: &Row, now: UnixSeconds) -> Task {
     let (due, retries) = (row.get(5), row.get::<_, i32>(6).unsigned_abs());
-    delayed(row.get(4), Retry { due, retries }, now)
+    let reason = delayed(row.get(4), Retry { due, retries }, now);
+    Task { due: Some(due), ..task(row, reason) }
 }
 
 fn task(row: &Row, reason: String) -> Task {
-    Task { key: text(row.get(0)), fetcher: row.get(1), run: row.get(2), since: row.get(3), reason }
+    let (key, fetcher, run, since) = (text(row.get(0)), row.get(1), row.get(2), row.get(3));
+    Task { key, fetcher, run, since, reason, due: None }
 }

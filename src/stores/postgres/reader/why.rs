@@ -12,9 +12,10 @@ use tokio_postgres::{Error, Row};
 
 use super::keys::{TaskOf, bump, hold, retry};
 use super::queue::{bumped_keys, credit, keys_before};
-use super::status::{done_last_hour, first_done};
+use super::status::jobs_by_minute;
 use super::{Snapshot, limit, text};
-use crate::stores::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, Pace, ROWS_MAX, key_state, that_fit};
+use crate::stores::pace::{Pace, busy_seconds};
+use crate::stores::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state, that_fit};
 
 /// The key $2, of jitter $1; $3: runs under deletion.
 const KEY: &str = "SELECT key_id, place, l.started, l.finished, l.exit_code,
@@ -103,8 +104,9 @@ async fn answer(
     let (is_free, is_on_hold) = (!is_in_flight && known.has_choice, known.hold.is_some());
     let is_waiting = is_free && known.is_ready;
     let place = if is_waiting { Some(place(snapshot, key, known, count_max).await?) } else { None };
-    let jobs_last_hour = done_last_hour(snapshot).await?.iter().map(|done| done.jobs).sum();
-    let jobs_since = first_done(snapshot).await?;
+    let minutes = jobs_by_minute(snapshot).await?;
+    let jobs_last_hour = minutes.iter().map(|minute| minute.jobs).sum();
+    let busy_seconds = busy_seconds(&minutes, snapshot.now);
     let rows = rows(snapshot, known, out, is_in_flight).await?;
     Ok(Why {
         key: key.to_owned(),
@@ -113,10 +115,11 @@ async fn answer(
         expected_in_seconds: place
             .as_ref()
             .filter(|_| !snapshot.is_paused)
-            .and_then(|place| Pace::new(jobs_last_hour, jobs_since, snapshot.now).expected(place)),
+            .and_then(|place| Pace::new(jobs_last_hour, busy_seconds).expected(place)),
         place,
         jobs_last_hour,
-        jobs_since,
+        jobs_since: minutes.first().map(|minute| minute.since),
+        busy_seconds,
         hold: known.hold.clone(),
         bump: known.bump.clone(),
         retry: known.retry.map(|(retry, _)| retry),

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use rusqlite::{Connection, Result};
 use shiftboss_actors::store::answers::{
     Done, FetcherStatus, HOLDERS_MAX, Holding, MinuteJobs, NotStopped, QueueStatus, RejectedFile,
     Rows, Waiting,
@@ -16,6 +16,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
 use super::relays;
+use crate::stores::pace::busy_seconds;
 use crate::stores::sqlite::dispatch::QueuePosition;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
@@ -59,6 +60,7 @@ pub(super) fn queue_status(
     let policy = snapshot::policy(snapshot)?;
     let holders_max = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
     let rejected = "SELECT name, reason, since FROM shiftboss_rejected_files ORDER BY name";
+    let minutes = jobs_by_minute(snapshot, now)?;
     Ok(QueueStatus {
         schema_version: schema::VERSION,
         durability: state(snapshot, "durability")?,
@@ -86,7 +88,8 @@ pub(super) fn queue_status(
         oldest_waiting: oldest_waiting(snapshot, now)?,
         longest_wait: Order::load(snapshot, now)?.first_that_ran(snapshot)?.map(waiting),
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
-        done_since: first_done(snapshot, now / 60 - HOUR_MINUTES)?,
+        done_since: minutes.first().map(|minute| minute.since),
+        busy_seconds: busy_seconds(&minutes, now),
         rejected_files: snapshot.rows(rejected, [])?,
         directory_lost_since,
         directory_lost_reason: state(snapshot, "directory_lost_reason")?,
@@ -164,11 +167,6 @@ fn oldest_waiting(snapshot: &Connection, now: UnixSeconds) -> Result<Option<Wait
 const DONE: &str = "SELECT exit_code, sum(jobs) FROM shiftboss_completions WHERE minute > ?1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
-/// The first minute behind ?1 in which a job ended.
-const FIRST_DONE: &str =
-    "SELECT minute * 60 FROM shiftboss_completions WHERE minute > ?1 AND jobs > 0
-    ORDER BY minute LIMIT 1";
-
 /// Jobs by minute since ?1.
 const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs) FROM shiftboss_completions
     WHERE minute > ?1 AND jobs > 0 GROUP BY minute ORDER BY minute";
@@ -177,18 +175,13 @@ pub(super) fn jobs_by_minute(snapshot: &Connection, now: UnixSeconds) -> Result<
     snapshot.rows(BY_MINUTE, [now / 60 - HOUR_MINUTES])
 }
 
-/// When the first job since that minute ended, to the minute.
-pub(super) fn first_done(snapshot: &Connection, minute: i64) -> Result<Option<UnixSeconds>> {
-    snapshot.value(FIRST_DONE, [minute]).optional()
-}
-
 pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
     snapshot.rows(DONE, [minute])
 }
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(in crate::stores::sqlite) const LOOKING: [&str; 11] = [
+pub(in crate::stores::sqlite) const LOOKING: [&str; 10] = [
     relays::RELAYS,
     relays::LISTS,
     ROWS,
@@ -198,7 +191,6 @@ pub(in crate::stores::sqlite) const LOOKING: [&str; 11] = [
     SINGLE_TASKS,
     HOLDERS,
     DONE,
-    FIRST_DONE,
     BY_MINUTE,
 ];
 

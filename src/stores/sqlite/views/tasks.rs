@@ -14,7 +14,7 @@ use crate::stores::sqlite::query::{Query, columns};
 use crate::stores::sqlite::snapshot::policy;
 use crate::stores::views::{cut, delayed, failure, waiting, waiting_count};
 
-columns!(Task { key, fetcher, run, since, reason });
+columns!(Task { key, fetcher, run, since, reason, due });
 
 /// Rows whose own last attempt failed, and that wait for their fetcher's next list; then single tasks. The
 /// key's log row tells of its last attempt, and of rows of which none is kept. Whether a row is in flight is looked up
@@ -80,14 +80,14 @@ const DELAYED: &str = "SELECT retry.attr_path, coalesce(name, '-'), run_started,
     LEFT JOIN fetchers ON fetchers.fetcher_id = retry.fetcher_id LEFT JOIN log ON log.attr_path = retry.attr_path
     WHERE since >= ?3 AND (?2 IS NULL OR name = ?2) ORDER BY due, retry.attr_path LIMIT ?1";
 const DEAD_LETTERS: &str = "SELECT lost.attr_path, name, lost.run_started, NULL,
-        lost.expired_leases || ' leases expired'
+        lost.expired_leases || ' leases expired', NULL
     FROM shiftboss_expired_leases AS lost JOIN fetchers ON fetchers.fetcher_id = lost.fetcher_id
     WHERE dead_letter <> 0 AND lost.fetcher_id <> 0 AND (?2 IS NULL OR name = ?2)
-    UNION ALL SELECT attr_path, '@tasks', task, NULL, 'too many leases expired'
+    UNION ALL SELECT attr_path, '@tasks', task, NULL, 'too many leases expired', NULL
     FROM shiftboss_single_tasks
     WHERE status = 'dead_letter' AND (?2 IS NULL OR ?2 = '@tasks') LIMIT ?1";
 const IN_FLIGHT: &str = "SELECT attr_path, coalesce(name, '-'), run_started, started,
-        coalesce(worker, 'a classic worker') || ', attempt ' || attempt
+        coalesce(worker, 'a classic worker') || ', attempt ' || attempt, NULL
     FROM shiftboss_in_flight AS delivery
     LEFT JOIN fetchers ON fetchers.fetcher_id = delivery.fetcher_id
     WHERE (lease IS NOT NULL OR started >= ?4) AND (?2 IS NULL OR name = ?2) AND started >= ?3
@@ -117,10 +117,11 @@ pub(super) fn tasks(snapshot: &Connection, asked: &TasksWith, now: UnixSeconds) 
 fn delayed_task(row: &Row<'_>, now: UnixSeconds) -> Result<Task> {
     let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     let retry = Retry { due: row.get(5)?, retries: row.get(6)? };
-    Ok(Task { key, fetcher, run, since, reason: delayed(row.get(4)?, retry, now) })
+    let (due, reason) = (Some(retry.due), delayed(row.get(4)?, retry, now));
+    Ok(Task { key, fetcher, run, since, reason, due })
 }
 
 fn failed(row: &Row<'_>) -> Result<Task> {
     let (key, fetcher, run, since) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Task { key, fetcher, run, since, reason: failure(row.get(4)?) })
+    Ok(Task { key, fetcher, run, since, reason: failure(row.get(4)?), due: None })
 }

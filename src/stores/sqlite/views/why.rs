@@ -10,12 +10,13 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
-use super::status::{done_since, first_done};
+use super::status::jobs_by_minute;
+use crate::stores::pace::{Pace, busy_seconds};
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{FromRow, Query, columns};
 use crate::stores::sqlite::records::is_paused;
 use crate::stores::sqlite::rows::RunId;
-use crate::stores::views::{FIRST_MAX, HOUR_MINUTES, Pace, ROWS_MAX, key_state, that_fit};
+use crate::stores::views::{FIRST_MAX, ROWS_MAX, key_state, that_fit};
 
 columns!(Delivery { worker, attempt, since, lease_seconds, held_until, delivery_count });
 columns!(LastResult { started, finished, exit_code });
@@ -128,9 +129,9 @@ impl Asked<'_> {
         let hold: Option<Hold> = snapshot.row(HOLD, [key]).optional()?;
         let is_free = !is_in_flight && self.may_be_chosen(rows, hold.is_some());
         let place = if is_free && hold.is_none() { self.place()? } else { None };
-        let done = done_since(snapshot, now / 60 - HOUR_MINUTES)?;
-        let jobs_last_hour = done.iter().map(|done| done.jobs).sum();
-        let jobs_since = first_done(snapshot, now / 60 - HOUR_MINUTES)?;
+        let minutes = jobs_by_minute(snapshot, now)?;
+        let jobs_last_hour = minutes.iter().map(|minute| minute.jobs).sum();
+        let busy_seconds = busy_seconds(&minutes, now);
         let paused = is_paused(snapshot)?;
         let delayed: Option<Delayed> = snapshot.row(RETRY, [key]).optional()?;
         let shown = self.rows(is_in_flight, delayed.as_ref())?;
@@ -144,10 +145,11 @@ impl Asked<'_> {
             expected_in_seconds: place
                 .as_ref()
                 .filter(|_| !paused)
-                .and_then(|place| Pace::new(jobs_last_hour, jobs_since, now).expected(place)),
+                .and_then(|place| Pace::new(jobs_last_hour, busy_seconds).expected(place)),
             place,
             jobs_last_hour,
-            jobs_since,
+            jobs_since: minutes.first().map(|minute| minute.since),
+            busy_seconds,
             hold,
             bump: snapshot.row(BUMP, [key]).optional()?,
             retry: delayed.map(|delayed| delayed.retry),
