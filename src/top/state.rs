@@ -376,7 +376,10 @@ impl State {
             None => {
                 let rows = self.rows.as_deref().unwrap_or_default();
                 let listing = &mut self.listings[self.tab as usize];
-                listing.select(rows, moved(listing.at, rows.len().saturating_sub(1)));
+                // What came to the place of a row that is gone is the next one.
+                let is_next = command == Command::Down && listing.selected(rows).is_none();
+                let at = moved(listing.at, rows.len().saturating_sub(1));
+                listing.select(rows, if is_next { listing.at } else { at });
             }
         }
     }
