@@ -11,6 +11,8 @@ const HOUR_SECONDS: i64 = 3_600;
 const MINUTE_SECONDS: i64 = 60;
 /// A time without an end is a pause if it is that many times as long as the time between two ends ...
 const PAUSE_GAPS: i64 = 5;
+/// ... as many times as long as a job takes, for many may run meanwhile, and end together ...
+const PAUSE_JOBS: i64 = 2;
 /// ... and at least as long as this: ends are known to the minute.
 const PAUSE_SECONDS_MIN: i64 = 2 * MINUTE_SECONDS;
 
@@ -45,16 +47,21 @@ impl Pace {
 /// The time since the first of the last hour's jobs ended, without pauses: before it, and in them, nobody may have been at work, or
 /// nothing to be done. `None`: none ended.
 ///
-/// minutes: those in which jobs ended, in order.
-pub fn busy_seconds(minutes: &[MinuteJobs], now: UnixSeconds) -> Option<i64> {
+/// minutes: those in which jobs ended, in order; took: seconds that a job took.
+pub fn busy_seconds(minutes: &[MinuteJobs], took: i64, now: UnixSeconds) -> Option<i64> {
     let jobs: i64 = minutes.iter().map(|minute| minute.jobs).sum();
     let all = now.saturating_sub(minutes.first()?.since);
-    let pause = PAUSE_SECONDS_MIN.max((all / jobs.max(1)).saturating_mul(PAUSE_GAPS));
+    let pause = PAUSE_SECONDS_MIN
+        .max((all / jobs.max(1)).saturating_mul(PAUSE_GAPS))
+        .max(took.saturating_mul(PAUSE_JOBS));
     let begins = minutes.iter().skip(1).map(|minute| minute.since).chain([now]);
     let quiet = minutes
         .iter()
         .zip(begins)
-        .map(|(minute, next)| next.saturating_sub(minute.since.saturating_add(MINUTE_SECONDS)))
+        // Minutes that are yet to come are those before the clock was set back.
+        .map(|(minute, next)| {
+            next.min(now).saturating_sub(minute.since.saturating_add(MINUTE_SECONDS))
+        })
         .filter(|quiet| *quiet >= pause)
         .sum();
     Some(all.saturating_sub(quiet).clamp(SECONDS_MIN, HOUR_SECONDS))
@@ -67,8 +74,12 @@ mod tests {
     const NOW: UnixSeconds = 36_000;
 
     fn busy(minutes: &[(i64, i64)]) -> Option<i64> {
+        busy_at(minutes, 1)
+    }
+
+    fn busy_at(minutes: &[(i64, i64)], took: i64) -> Option<i64> {
         let minute = |(ago, jobs): &(i64, i64)| MinuteJobs { since: NOW - ago * 60, jobs: *jobs };
-        busy_seconds(&minutes.iter().map(minute).collect::<Vec<_>>(), NOW)
+        busy_seconds(&minutes.iter().map(minute).collect::<Vec<_>>(), took, NOW)
     }
 
     /// A queue that has only just begun is as fast as it was since.
@@ -90,6 +101,7 @@ mod tests {
         assert_eq!(busy(&[(0, 5)]), Some(10), "not less than that");
         assert_eq!(busy(&[(-1, 5)]), Some(10), "a clock that was set back");
         assert_eq!(busy(&[(3, 1), (2, 1), (1, 1)]), Some(180));
+        assert_eq!(busy(&[(10, 600), (-40, 600)]), Some(60), "minutes of before that");
     }
 
     /// Lists of sixty keys each quarter of an hour, worked off in a minute.
@@ -104,6 +116,9 @@ mod tests {
     fn what_is_slow_has_no_pauses() {
         let slow: Vec<(i64, i64)> = (1..=12).rev().map(|at| (at * 5, 1)).collect();
         assert_eq!(busy(&slow), Some(3_600));
+        let together = [(50, 10), (30, 10), (10, 10)];
+        assert_eq!(busy_at(&together, 20 * 60), Some(50 * 60));
+        assert_eq!(busy_at(&together, 60), Some(3 * 60));
         assert_eq!(busy(&[(30, 10), (27, 10), (1, 10)]), Some(30 * 60 - 25 * 60));
     }
 }

@@ -3,6 +3,9 @@
 
 use super::rows::Row;
 
+/// Said where a key that is pressed wants one.
+pub const NO_KEY: &str = "Select a key first.";
+
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The selected row: it is followed wherever it goes. `None`: the place is kept instead.
@@ -43,7 +46,7 @@ impl Listing {
     pub fn why_none(&self) -> &'static str {
         match self.id {
             Some(_) => "What was selected is not in this list any more.",
-            None => "Select a key first.",
+            None => NO_KEY,
         }
     }
 

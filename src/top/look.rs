@@ -156,7 +156,12 @@ fn ask(
                 lists.last_day = Some(reader.stats(&StatsOf::last(DAY, Grouping::Fetcher, now))?);
             }
             Tab::InFlight => {}
-            Tab::Next => lists.next = Some(reader.next_jobs(now, ROWS_MAX)?),
+            Tab::Next => {
+                let status = TaskStatus::Delayed;
+                let asked = TasksWith { status, fetcher: None, since: None, count: ROWS_MAX };
+                lists.next = Some(reader.next_jobs(now, ROWS_MAX)?);
+                lists.delayed = Some(reader.tasks(now, &asked)?);
+            }
             Tab::Ended => {
                 let asked = EndedAttempts { count: ROWS_MAX, ..EndedAttempts::default() };
                 lists.ended = Some(reader.ended_attempts(&asked)?);
@@ -165,11 +170,6 @@ fn ask(
     }
     if queue.held + queue.backed_off > 0 && view.tabs.iter().any(|tab| *tab != Tab::Fetchers) {
         lists.held = Some(reader.held(ROWS_MAX)?);
-    }
-    if queue.delayed > 0 && view.tabs.contains(&Tab::Next) {
-        let status = TaskStatus::Delayed;
-        let asked = TasksWith { status, fetcher: None, since: None, count: ROWS_MAX };
-        lists.delayed = Some(reader.tasks(now, &asked)?);
     }
     Ok((queue, minutes, lists))
 }

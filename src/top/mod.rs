@@ -31,6 +31,8 @@ pub use plain::frame;
 
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
+/// Between two looks, as `+` and `-` set it; in milliseconds.
+const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000];
 
 #[derive(Debug)]
 pub struct Settings {
@@ -46,4 +48,14 @@ pub struct Settings {
     pub read_only: bool,
     /// Where workers write what jobs say.
     pub log_dir: Option<PathBuf>,
+}
+
+/// The next longer or shorter interval.
+fn stepped(interval: Duration, is_longer: bool) -> Duration {
+    let steps = INTERVALS.map(Duration::from_millis);
+    let next = match is_longer {
+        true => steps.into_iter().find(|step| *step > interval),
+        false => steps.into_iter().rfind(|step| *step < interval),
+    };
+    next.unwrap_or(interval).clamp(INTERVAL_MIN, INTERVAL_MAX)
 }

@@ -55,6 +55,7 @@ pub struct Order {
     /// A line of protocol 2.
     request: String,
     pub question: String,
+    pub is_about_key: bool,
     /// What was done, by the daemon's answer.
     done: fn(&Value) -> &'static str,
 }
@@ -64,7 +65,8 @@ fn pause(subject: &Subject<'_>) -> Option<Order> {
         true => ("RESUME", "Resume: hand jobs out again?", |_| "Jobs are handed out again."),
         false => ("PAUSE", "Pause: hand nothing out?", |_| "Paused."),
     };
-    Some(Order { request: request.to_owned(), question: question.to_owned(), done })
+    let (request, question) = (request.to_owned(), question.to_owned());
+    Some(Order { request, question, is_about_key: false, done })
 }
 
 fn retry(subject: &Subject<'_>) -> Option<Order> {
@@ -95,7 +97,8 @@ fn about_key(
 ) -> Option<Order> {
     let key = Key::new(subject.key?).ok()?;
     let question = format!("{verb} {}?", cut_middle(key.as_str(), KEY_WIDTH));
-    Some(Order { request: format!("{request} {key}{behind}"), question, done })
+    let request = format!("{request} {key}{behind}");
+    Some(Order { request, question, is_about_key: true, done })
 }
 
 /// Has the daemon do it; what came of it.

@@ -111,7 +111,7 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
             let is_down = picture.target.daemon == LockState::Free;
             let turns = Turns::of(&picture.queue, is_down);
             let next = next.map(|(before, next)| waiting(before, next, &turns, picture.at));
-            next.chain(delayed(picture)).chain(held_ones(picture)).collect()
+            next.chain(delayed(&held, picture)).chain(held_ones(picture)).collect()
         }
         Tab::Ended => {
             let ended = picture.lists.ended.as_ref()?.attempts.iter();
@@ -226,24 +226,27 @@ fn waiting(before: usize, next: &Next, turns: &Turns, now: i64) -> Row {
 }
 
 /// Tasks that are tried again have no place before their time; they stand behind those that have one, the first one first.
-fn delayed(picture: &Picture) -> impl Iterator<Item = Row> {
+fn delayed(held: &HashSet<&str>, picture: &Picture) -> impl Iterator<Item = Row> {
     let tasks = picture.lists.delayed.iter().flat_map(|delayed| &delayed.tasks);
     tasks.map(|task| {
         let left = task.due.map(|due| due.saturating_sub(picture.at).max(0));
-        let again = left.map_or("-".to_owned(), |left| format!("again in {}", span(left)));
+        let again = match left {
+            Some(left @ 1..) => format!("again in {}", span(left)),
+            _ => "due".to_owned(),
+        };
         let ago = task.since.map(|since| picture.at.saturating_sub(since));
         let since = ago.map_or("-".to_owned(), |ago| format!("{} ago", span(ago)));
         Row {
             cells: vec![
                 Cell { value: Some(i64::MAX - 1), ..Cell::word("delayed") }.with(Tone::Warning),
-                Cell::outside(&task.key),
+                key_cell(&task.key, held),
                 Cell { value: task.since, ..Cell::word(since) },
                 Cell::outside(&task.fetcher),
                 Cell { value: left, ..Cell::word(again) },
                 Cell::outside(&task.reason),
             ],
-            // Another task of the key may be waiting.
-            ..of_key(format!("delayed {}", task.key), &task.key)
+            // When its time comes it waits, and is selected still.
+            ..of_key(task.key.clone(), &task.key)
         }
     })
 }

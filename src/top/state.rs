@@ -7,17 +7,15 @@ use ratatui::crossterm::event::KeyCode;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::keys::{Command, command};
-use super::listing::Listing;
+use super::listing::{Listing, NO_KEY};
 use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
 use super::rows::{self, Picked, Row};
+use super::stepped;
 use super::tabs::Tab;
-use super::{INTERVAL_MAX, INTERVAL_MIN};
 
 /// Characters of a filter.
 const FILTER_MAX: usize = 100;
-/// Between two looks, as `+` and `-` set it; in milliseconds.
-const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000];
 
 #[derive(Debug)]
 pub enum Event {
@@ -217,7 +215,7 @@ impl State {
             Prompt::Confirm(order) => {
                 let is_yes = matches!(key, KeyCode::Char('y' | 'Y'));
                 self.message = (!is_yes).then(|| "Not done.".to_owned());
-                if is_yes {
+                if is_yes && order.is_about_key {
                     // It may go far: who acts on several rows goes on from here.
                     self.listing_mut().let_go();
                 }
@@ -251,7 +249,10 @@ impl State {
         };
         match (change.order)(&subject) {
             Some(order) => self.prompt = Prompt::Confirm(order),
-            None => self.message = Some(self.listing().why_none().to_owned()),
+            None => {
+                let why = self.picked().map_or(self.listing().why_none(), |_| NO_KEY);
+                self.message = Some(why.to_owned());
+            }
         }
     }
 
@@ -269,6 +270,10 @@ impl State {
             _ => {}
         }
         self.arrange();
+        if self.selected().is_none() {
+            // What is looked for takes its place.
+            self.listing_mut().let_go();
+        }
     }
 
     fn obey(&mut self, command: Command) -> Option<Effect> {
@@ -383,14 +388,4 @@ impl State {
             }
         }
     }
-}
-
-/// The next longer or shorter interval.
-fn stepped(interval: Duration, is_longer: bool) -> Duration {
-    let steps = INTERVALS.map(Duration::from_millis);
-    let next = match is_longer {
-        true => steps.into_iter().find(|step| *step > interval),
-        false => steps.into_iter().rfind(|step| *step < interval),
-    };
-    next.unwrap_or(interval).clamp(INTERVAL_MIN, INTERVAL_MAX)
 }

@@ -56,7 +56,10 @@ fn a_delayed_task_is_shown() {
     let key = task["key"].as_str().unwrap();
     let reason = task["reason"].as_str().unwrap();
     assert!(reason.starts_with("timeout") && reason.contains("; retry 1 in "), "{reason}");
+    let due = task["due"].as_i64().unwrap() - task["since"].as_i64().unwrap();
+    assert!((6_480..=7_920).contains(&due), "two hours, a tenth more or less: {task}");
     let failed = object(&said(&site, &["tasks", "--status", "failed", "--json", "socket"]));
+    assert!(failed["tasks"][0]["due"].is_null(), "{failed}");
     assert_eq!(failed["tasks"].as_array().map(Vec::len), Some(1), "{failed}");
     assert_ne!(failed["tasks"][0]["key"], json!(key));
     assert!(said(&site, &["status", "socket"]).contains("\nDelayed         1 task: "));

@@ -72,9 +72,10 @@ pub fn draw_rows(buffer: &mut Buffer, area: Rect, tab: Tab, rows: Rows<'_>, them
     let shown = fit(columns, &names, all, area.width);
     let header = line(columns, &shown, area.width, |at| (&names[at], Style::new()));
     put(buffer, area, area.y, &header.style(theme.header));
-    let selected = listing.and_then(|listing| listing.selected(all));
-    for (row, y) in all.iter().skip(first).zip(area.y + 1..area.bottom()) {
-        let is_selected = selected.is_some_and(|selected| selected.id == row.id);
+    let selected = listing.and_then(|listing| listing.selected(all).map(|_| listing.at));
+    let below = all.iter().enumerate().skip(first).zip(area.y + 1..area.bottom());
+    for ((at, row), y) in below {
+        let is_selected = selected == Some(at);
         // On the selected row colours would be hard to read.
         let tone =
             |at: usize| if is_selected { Style::new() } else { theme.tone(row.cells[at].tone) };

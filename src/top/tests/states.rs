@@ -150,6 +150,37 @@ fn a_filter_leaves_rows_out() {
     assert_eq!(waiting(&state).len(), 42);
 }
 
+/// What it hides is not gone: the first row that it lets through is selected.
+#[test]
+fn a_filter_finds_a_row() {
+    let mut state = state(picture());
+    type_in(&mut state, "3j/PKG-0003");
+    press(&mut state, &[Enter]);
+    assert_eq!(selected(&state), "pkg-00031", "at the same place");
+    press(&mut state, &[Esc]);
+    type_in(&mut state, "k/00030");
+    assert_eq!(selected(&state), "pkg-00030", "what is not hidden stays selected");
+}
+
+/// A task whose time comes is the same row; one that is frozen gets no company.
+#[test]
+fn delayed_tasks_are_rows() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    press(&mut state, &[End, KeyCode::Up]);
+    assert_eq!(selected(&state), "python3.12-bar");
+    let mut due = picture();
+    let lists = &mut due.lists;
+    lists.delayed.as_mut().unwrap().tasks.clear();
+    lists.next.as_mut().unwrap().keys[7].key = "python3.12-bar".to_owned();
+    see(&mut state, due);
+    assert_eq!((selected(&state), state.listing().at), ("python3.12-bar", 7));
+    let mut late = picture();
+    late.lists.delayed.as_mut().unwrap().tasks[0].due = Some(NOW - 1);
+    see(&mut state, late);
+    assert!(frame(&mut state, 200, 60).contains("links    due "));
+}
+
 /// By numbers where there are some, by text else; behind the last column in the queue's order again.
 #[test]
 fn lists_are_sorted() {

@@ -5,6 +5,7 @@
 //! life is lived again for each N until one comes to its end undisturbed. After each, a daemon on a
 //! sound disk must find everything that was acknowledged.
 
+mod levers;
 mod machine;
 mod starts;
 

@@ -77,7 +77,7 @@ const REJECTED: &str =
 const DONE: &str = "SELECT exit_code, sum(jobs)::int8 FROM completions WHERE minute > $1
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 
-/// Jobs by minute since $1.
+/// Jobs by minute since $1. What one connection counted another one may have taken back.
 const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs)::int8 FROM completions
     WHERE minute > $1 GROUP BY minute HAVING sum(jobs) > 0 ORDER BY minute";
 
@@ -119,7 +119,7 @@ pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
         longest_wait: first_that_ran(snapshot).await?.map(waiting),
         done_last_hour: done_last_hour(snapshot).await?,
         done_since: minutes.first().map(|minute| minute.since),
-        busy_seconds: busy_seconds(&minutes, *now),
+        busy_seconds: busy_seconds(&minutes, mean_took(snapshot).await?, *now),
         rejected_files: snapshot.rows(REJECTED, &[], rejected).await?,
         directory_lost_since: daemon.and_then(|daemon| daemon.lost_since),
         directory_lost_reason: daemon.and_then(|daemon| daemon.lost_reason.clone()),
@@ -177,7 +177,16 @@ fn waiting((key, last_started): (String, Option<i64>)) -> Waiting {
     Waiting { key, last_started }
 }
 
-pub(super) async fn done_last_hour(snapshot: &Snapshot) -> Result<Vec<Done>, Error> {
+/// Seconds that a job took on average, since the hour $1.
+const TOOK: &str = "SELECT coalesce(sum(took_ms)::int8 / greatest(sum(jobs)::int8, 1), 0) / 1000
+    FROM hours WHERE hour >= $1";
+
+pub(super) async fn mean_took(snapshot: &Snapshot) -> Result<i64, Error> {
+    let since = snapshot.now / 3_600 - 1;
+    Ok(snapshot.client().query_one(TOOK, &[&since]).await?.get(0))
+}
+
+async fn done_last_hour(snapshot: &Snapshot) -> Result<Vec<Done>, Error> {
     let since = snapshot.now / 60 - HOUR_MINUTES;
     let done = |row: &Row| Done { exit_code: row.get(0), jobs: row.get(1) };
     snapshot.rows(DONE, &[&since], done).await

@@ -89,7 +89,7 @@ pub(super) fn queue_status(
         longest_wait: Order::load(snapshot, now)?.first_that_ran(snapshot)?.map(waiting),
         done_last_hour: done_since(snapshot, now / 60 - HOUR_MINUTES)?,
         done_since: minutes.first().map(|minute| minute.since),
-        busy_seconds: busy_seconds(&minutes, now),
+        busy_seconds: busy_seconds(&minutes, mean_took(snapshot, now)?, now),
         rejected_files: snapshot.rows(rejected, [])?,
         directory_lost_since,
         directory_lost_reason: state(snapshot, "directory_lost_reason")?,
@@ -175,13 +175,21 @@ pub(super) fn jobs_by_minute(snapshot: &Connection, now: UnixSeconds) -> Result<
     snapshot.rows(BY_MINUTE, [now / 60 - HOUR_MINUTES])
 }
 
-pub(super) fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
+/// Seconds that a job took on average, since the hour ?1.
+const TOOK: &str = "SELECT coalesce(sum(took_ms) / max(sum(jobs), 1), 0) / 1000
+    FROM (SELECT took_ms, jobs FROM shiftboss_hours WHERE hour >= ?1 LIMIT 1000)";
+
+pub(super) fn mean_took(snapshot: &Connection, now: UnixSeconds) -> Result<i64> {
+    snapshot.value(TOOK, [now / 3_600 - 1])
+}
+
+fn done_since(snapshot: &Connection, minute: i64) -> Result<Vec<Done>> {
     snapshot.rows(DONE, [minute])
 }
 
 /// The statements whose cost must not grow with the queue.
 #[cfg(test)]
-pub(in crate::stores::sqlite) const LOOKING: [&str; 10] = [
+pub(in crate::stores::sqlite) const LOOKING: [&str; 11] = [
     relays::RELAYS,
     relays::LISTS,
     ROWS,
@@ -192,6 +200,7 @@ pub(in crate::stores::sqlite) const LOOKING: [&str; 10] = [
     HOLDERS,
     DONE,
     BY_MINUTE,
+    TOOK,
 ];
 
 /// A database that the Python supervisor used last: what is kept may be old, so all is counted.

@@ -10,7 +10,7 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
-use super::status::jobs_by_minute;
+use super::status::{jobs_by_minute, mean_took};
 use crate::stores::pace::{Pace, busy_seconds};
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{FromRow, Query, columns};
@@ -131,7 +131,7 @@ impl Asked<'_> {
         let place = if is_free && hold.is_none() { self.place()? } else { None };
         let minutes = jobs_by_minute(snapshot, now)?;
         let jobs_last_hour = minutes.iter().map(|minute| minute.jobs).sum();
-        let busy_seconds = busy_seconds(&minutes, now);
+        let busy_seconds = busy_seconds(&minutes, mean_took(snapshot, now)?, now);
         let paused = is_paused(snapshot)?;
         let delayed: Option<Delayed> = snapshot.row(RETRY, [key]).optional()?;
         let shown = self.rows(is_in_flight, delayed.as_ref())?;

@@ -1,0 +1,78 @@
+//! The daemon is killed at every write and sync of a life in which keys are held, bumped and tried again. What was
+//! acknowledged is there afterwards, and of the order that was not answered all or nothing.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::{CALLS_MAX, Fault, ask, faulty, library};
+use crate::common::{Daemon, Site, wait_until};
+
+/// Each order with what is kept after it.
+const LIFE: [(&str, &[&str]); 6] = [
+    ("HELLO 2 eve\nHOLD alpha - away", &["hold alpha"]),
+    ("HELLO 2 eve\nBUMP delta", &["bump delta", "hold alpha"]),
+    ("HELLO 2 eve\nHOLD bravo 3600", &["bump delta", "hold alpha", "hold bravo"]),
+    ("HELLO 2 eve\nUNHOLD alpha", &["bump delta", "hold bravo"]),
+    ("READY", &["bump delta out", "hold bravo"]),
+    ("DONE delta 1", &["hold bravo", "retry delta"]),
+];
+const KEPT: &str =
+    "SELECT kind || ' ' || attr_path || iif(attempt IS NULL, '', ' out') FROM shiftboss_bumps
+    UNION SELECT 'hold ' || attr_path FROM shiftboss_holds ORDER BY 1";
+
+/// Has the orders carried out, as long as the daemon lives; how many were acknowledged.
+fn order(site: &Site, daemon: &mut Daemon) -> usize {
+    let is_done = |(request, _): &&(&str, &[&str])| {
+        let answer = ask(site, daemon, request).unwrap_or_default();
+        assert!(!answer.contains("ERROR"), "{request}: {answer}");
+        // Of two lines the second one may have been lost with the daemon.
+        answer.lines().count() == request.lines().count()
+    };
+    LIFE.iter().take_while(is_done).count()
+}
+
+/// Lives once, and ends at that call. False: it did not come to that.
+fn lives_through(library: &Path, kind: &'static str, at: u32) -> bool {
+    let site = Site::new();
+    std::fs::write(site.path("rules.toml"), "[job_retry]\nretries = 1\nfirst = '1h'\n").unwrap();
+    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\ndelta 0 4\n");
+    let daemon = site.start();
+    site.wait_count(4);
+    daemon.stop();
+    let mut command = faulty(&site, library, Fault { kind, does: "KILL", count: 1 }, at);
+    command.args(["--config", "rules.toml"]);
+    let mut daemon = site.spawn(command);
+    wait_until("the start, or the end", || {
+        UnixStream::connect(site.socket()).is_ok() || !daemon.is_running()
+    });
+    let acknowledged = order(&site, &mut daemon);
+    drop(daemon);
+    let daemon = site.start_with(&["--config", "rules.toml"]);
+    let kept = site.sql(KEPT);
+    let after = |orders: usize| orders.checked_sub(1).map_or(&[][..], |last| LIFE[last].1);
+    let unanswered = (acknowledged + 1).min(LIFE.len());
+    assert!(
+        kept == after(acknowledged) || kept == after(unanswered),
+        "{kind} {at}: {acknowledged} were acknowledged, and there is {kept:?}"
+    );
+    assert_eq!(site.integrity(), ["ok"], "{kind} {at}");
+    daemon.stop();
+    site.path("hit").exists()
+}
+
+fn at_every_call(kind: &'static str) {
+    let directory = tempfile::tempdir().unwrap();
+    let library = library(directory.path());
+    let lived = (1..CALLS_MAX).take_while(|at| lives_through(&library, kind, *at)).count();
+    assert!(lived > LIFE.len(), "{lived} calls");
+}
+
+#[test]
+fn orders_outlive_a_kill_at_each_write() {
+    at_every_call("write");
+}
+
+#[test]
+fn orders_outlive_a_kill_at_each_sync() {
+    at_every_call("sync");
+}
