@@ -295,6 +295,8 @@ impl Session<'_> {
             return Ok(None);
         }
         self.end_listing(run)?;
+        // The fetcher may go with it: what ended counts as its.
+        self.queue.counters.hours.flush(self.connection)?;
         self.delete_empty(run)?;
         self.queue.partitions.end_deletion(run);
         Ok(Some(deleted))

@@ -13,6 +13,7 @@ mod managed_fetchers;
 mod power_cuts;
 mod questions;
 mod refusals;
+mod relayed_rows;
 mod relays;
 mod shapes;
 mod statements;

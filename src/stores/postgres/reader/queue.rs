@@ -3,7 +3,7 @@
 //!
 //! The order is that of the table `ready`, without what a claim would leave alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use shiftboss_actors::store::answers::{Next, Queue, Turn};
 use shiftboss_actors::store::{Credit, Turns};
@@ -64,14 +64,12 @@ pub(super) async fn queue(snapshot: &Snapshot, count: usize) -> Result<Queue, Er
     let expired = snapshot.expired();
     let found =
         client.query(&sql, &[&END.0, &END.1, &walked, deleting, &expired, &first, &bytes]).await?;
-    let credit = credit(snapshot).await?;
-    let lane = if credit.share() > 0 { first } else { 0 };
-    let bumped =
-        client.query(&BUMPED.replace("LANE", LANE), &[deleting, &expired, &lane, &bytes]).await?;
+    let (credit, lane) = lane(snapshot).await?;
+    let first = first.min(limit(lane.len()));
+    let sql = BUMPED.replace("LANE", LANE);
+    let before = client.query(&sql, &[deleting, &expired, &first, &bytes]).await?;
     let (mut keys, mut bytes) = (Vec::new(), 0);
-    let order: Vec<Next> = found.iter().map(|row| next(row, false)).collect();
-    let lane: Vec<Next> = bumped.iter().map(|row| next(row, true)).collect();
-    let mut found = in_turn(credit, order, lane).into_iter().take(count);
+    let mut found = in_turn(credit, lane, &found, &before).into_iter().take(count);
     while let Some(next) = found.next().filter(|_| bytes < PAYLOADS_MAX_BYTES) {
         bytes += next.payload.len();
         keys.push(next);
@@ -82,36 +80,38 @@ pub(super) async fn queue(snapshot: &Snapshot, count: usize) -> Result<Queue, Er
     Ok(Queue { paused: snapshot.is_paused, keys, truncated })
 }
 
-/// The jobs of the order and those of bumped keys, as they would be handed out.
-fn in_turn(credit: Credit, order: Vec<Next>, lane: Vec<Next>) -> Vec<Next> {
-    let keys = |jobs: &[Next]| jobs.iter().map(|next| next.key.clone()).collect::<Vec<_>>();
-    let turns = Turns::new(credit, keys(&lane)).merge(keys(&order));
-    let all = order.into_iter().chain(lane).map(|next| (next.key.clone(), next));
-    let mut jobs: HashMap<String, Next> = all.collect();
+/// The jobs of the order and the first ones of the lane, as they would be handed out.
+fn in_turn(credit: Credit, lane: Vec<String>, order: &[Row], first: &[Row]) -> Vec<Next> {
+    let bumped: HashSet<String> = lane.iter().cloned().collect();
+    let all = order.iter().chain(first).map(|row| next(row, &bumped));
+    let mut jobs: HashMap<String, Next> = all.map(|next| (next.key.clone(), next)).collect();
+    let turns = Turns::new(credit, lane).merge(order.iter().map(|row| text(row.get(0))));
     turns.iter().filter_map(|key| jobs.remove(key)).collect()
 }
 
-pub(super) async fn bumped_keys(snapshot: &Snapshot) -> Result<Vec<String>, Error> {
-    let values: [&(dyn ToSql + Sync); 2] = [&snapshot.deleting, &snapshot.expired()];
-    snapshot.rows(&BUMPED_KEYS.replace("LANE", LANE), &values, |row| text(row.get(0))).await
-}
-
-/// What may go before the order.
-pub(super) async fn credit(snapshot: &Snapshot) -> Result<Credit, Error> {
+/// What may go before the order, and which keys of the lane could: none if it gets no share.
+pub(super) async fn lane(snapshot: &Snapshot) -> Result<(Credit, Vec<String>), Error> {
     let sql = "SELECT thousandths, share FROM bump_credit";
     let row = snapshot.client().query_one(sql, &[]).await?;
-    Ok(Credit::new(row.get::<_, i32>(1).unsigned_abs(), row.get(0)))
+    let credit = Credit::new(row.get::<_, i32>(1).unsigned_abs(), row.get(0));
+    if credit.share() == 0 {
+        return Ok((credit, Vec::new()));
+    }
+    let values: [&(dyn ToSql + Sync); 2] = [&snapshot.deleting, &snapshot.expired()];
+    let sql = BUMPED_KEYS.replace("LANE", LANE);
+    Ok((credit, snapshot.rows(&sql, &values, |row| text(row.get(0))).await?))
 }
 
-fn next(row: &Row, bumped: bool) -> Next {
+fn next(row: &Row, bumped: &HashSet<String>) -> Next {
+    let key = text(row.get(0));
     Next {
-        key: text(row.get(0)),
         fetcher: row.get(1),
         run: row.get(2),
         last_started: row.get(3),
         again: row.get(4),
-        bumped,
+        bumped: bumped.contains(&key),
         payload: text(row.get(5)),
+        key,
     }
 }
 
@@ -162,7 +162,8 @@ pub(super) async fn turns(snapshot: &Snapshot, keys: &[Key]) -> Result<Vec<Turn>
     let first = keys_before(snapshot, END, counted + 1).await?;
     let is_all = first.len() <= counted;
     let in_order = first.into_iter().map(|(key, _)| key);
-    let turns = Turns::new(credit(snapshot).await?, bumped_keys(snapshot).await?).merge(in_order);
+    let (credit, lane) = lane(snapshot).await?;
+    let turns = Turns::new(credit, lane).merge(in_order);
     let first = turns.iter().take(counted + 1);
     let places: HashMap<&str, u64> = first.map(String::as_str).zip(0_u64..).collect();
     let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_str().as_bytes()).collect();

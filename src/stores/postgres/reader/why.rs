@@ -11,7 +11,7 @@ use shiftboss_protocol::model::{UnixSeconds, jitter};
 use tokio_postgres::{Error, Row};
 
 use super::keys::{TaskOf, bump, hold, retry};
-use super::queue::{bumped_keys, credit, keys_before};
+use super::queue::{keys_before, lane};
 use super::status::{jobs_by_minute, mean_took};
 use super::{Snapshot, limit, text};
 use crate::stores::pace::{Pace, busy_seconds};
@@ -177,8 +177,8 @@ async fn place(
     let before = keys_before(snapshot, at, count_max + 1).await?;
     let own = (before.len() <= count_max).then(|| key.to_owned());
     let in_order = before.into_iter().map(|(key, _)| key).chain(own);
-    let mut turns =
-        Turns::new(credit(snapshot).await?, bumped_keys(snapshot).await?).merge(in_order);
+    let (credit, lane) = lane(snapshot).await?;
+    let mut turns = Turns::new(credit, lane).merge(in_order);
     let found = turns.iter().position(|other| other == key).filter(|place| *place <= count_max);
     let keys_before = found.unwrap_or(count_max);
     turns.truncate(FIRST_MAX.min(keys_before));

@@ -10,7 +10,7 @@ use shiftboss_actors::store::{
     Operation, Probe, Reader, RejectFile, Request, StatsOf, Store, TasksWith,
 };
 use shiftboss_actors::testing::conformance::{
-    FETCHERS, History, KEYS, STATUSES, Step, Subject, step,
+    FETCHERS, HALF_DAY, History, KEYS, STATUSES, Step, Subject, Word, step,
 };
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
@@ -203,6 +203,40 @@ fn histories_are_answered_alike() {
     if let Err(error) = outcome {
         panic!("{error}");
     }
+}
+
+/// A bumped key that comes in its turn is said to be one, also at the end of the lane.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn bumped_keys_are_shown_alike() {
+    let list = |run| Word::List { fetcher: 0, run, keys: vec![0, 1, 2] };
+    let bump = |key| Word::Bump { key };
+    let batch = |words| Step::Batch { words, fails: false };
+    // The first one spends what the lane may spend, so that the order comes first afterwards.
+    let mut steps = vec![batch(vec![list(1), bump(0)])];
+    for _ in KEYS {
+        steps.push(batch(vec![Word::Dispatch { leased: true }]));
+        steps.push(batch(vec![Word::Done { back: 0, code: 0 }]));
+        steps.push(Step::Clock { by: 1 });
+    }
+    steps.push(batch(vec![list(2), bump(2), bump(1), bump(0)]));
+    answers_alike(Rules::default(), &steps).unwrap();
+}
+
+/// A lease that ends with its fetcher's last run counts as that fetcher's.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn the_last_end_of_a_fetcher_is_counted_alike() {
+    let list = |fetcher| Word::List { fetcher, run: 1, keys: vec![0] };
+    let out = Word::Dispatch { leased: false };
+    let steps = [
+        Step::Batch { words: vec![list(0), out.clone()], fails: false },
+        Step::Clock { by: HALF_DAY + 1 },
+        // The key is out for another fetcher, and its expired lease is left.
+        Step::Batch { words: vec![list(1), out], fails: false },
+        Step::Batch { words: vec![Word::Delete { fetcher: 0, run: 1 }], fails: false },
+    ];
+    answers_alike(Rules::default(), &steps).unwrap();
 }
 
 /// What a daemon notes of its input directory, its fetchers and files that it leaves out.

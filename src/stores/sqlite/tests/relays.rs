@@ -2,29 +2,28 @@
 
 use std::sync::Arc;
 
-use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Expire, Heartbeat,
     JoinRelay, Lane, Leases, LoseRelay, NoteInput, Operation, Outcome, RegisterRun, Registered,
     RejectFile, Rejected, Relay, RelayAnswer, Relayed, RelayedRows, Relays, Request, RowsAnswer,
     Runs,
 };
-use shiftboss_actors::store::{InputDirectory, Outcomes, Prune, Reading, RowBatch};
+use shiftboss_actors::store::{InputDirectory, Outcomes};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 use super::support::{FAIR, Site, batch, holder, options, run};
 
-const NOW: i64 = 1_000_000;
+pub const NOW: i64 = 1_000_000;
 
 /// A relay as a test has it: what it sends is numbered.
-struct Sender {
-    epoch: i64,
+pub struct Sender {
+    pub epoch: i64,
     number: i64,
 }
 
 impl Sender {
-    fn join(site: &mut Site, name: &str) -> Self {
+    pub fn join(site: &mut Site, name: &str) -> Self {
         let process = Arc::from("p1");
         let joined = site
             .store
@@ -47,7 +46,7 @@ impl Sender {
     }
 
     /// What one request is answered.
-    fn ask<R: Request>(&mut self, site: &mut Site, request: R) -> Result<R::Answer, String> {
+    pub fn ask<R: Request>(&mut self, site: &mut Site, request: R) -> Result<R::Answer, String> {
         let mut operations = Vec::new();
         request.push(&mut operations);
         match self.send(site, &operations) {
@@ -66,18 +65,24 @@ impl Sender {
         }
     }
 
-    /// Adds rows of the list g by a range.
-    fn add(&self, site: &mut Site, number: i64, keys: &[&str]) {
-        let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: String::new() };
-        let (epoch, run, rows) = (self.epoch, run("g", 1), keys.iter().map(row).collect());
-        let relayed = RelayedRows { epoch, range: 0, number, run, rows };
-        assert_eq!(
-            site.store.ask(NOW, AddRelayedRows(vec![relayed])),
-            Ok(vec![RowsAnswer::Stored])
-        );
+    /// Sends rows of a run of the fetcher g by a range.
+    pub fn send_rows(
+        &self,
+        site: &mut Site,
+        (range, number): (u8, i64),
+        started: i64,
+        rows: &[(&str, &str)],
+    ) -> RowsAnswer {
+        let row = |(key, payload): &(&str, &str)| Row {
+            key: Key::new(key).unwrap(),
+            payload: (*payload).to_owned(),
+        };
+        let (run, rows) = (run("g", started), rows.iter().map(row).collect());
+        let relayed = RelayedRows { epoch: self.epoch, range, number, run, rows };
+        site.store.ask(NOW, AddRelayedRows(vec![relayed])).unwrap().remove(0)
     }
 
-    fn register(&mut self, site: &mut Site, run: &Run) -> Registered {
+    pub fn register(&mut self, site: &mut Site, run: &Run) -> Registered {
         self.ask(site, RegisterRun(run.clone())).unwrap()
     }
 }
@@ -91,7 +96,7 @@ fn leases(site: &mut Site) -> Vec<Attempt> {
 }
 
 /// A site in which the daemon has a list of these keys.
-fn site(keys: &[&str]) -> Site {
+pub fn site(keys: &[&str]) -> Site {
     let mut site = Site::new(FAIR);
     site.list(&run("f", 1), keys);
     site
@@ -147,118 +152,6 @@ fn lanes_are_numbered_apart() {
     assert!(matches!(ask(&mut site, Lane::Lists, 1), RelayAnswer::Answered(_)));
     assert_eq!(ask(&mut site, Lane::Jobs, 5), first);
     assert_eq!(ask(&mut site, Lane::Jobs, 4), RelayAnswer::Outdated);
-}
-
-/// Rows of a range are added in the order of their numbers, each once, and not across a gap; the position stays.
-#[test]
-fn rows_of_a_range_have_no_gaps() {
-    let mut site = site(&[]);
-    let mut relay = Sender::join(&mut site, "r");
-    relay.register(&mut site, &run("g", 1));
-    let mut add = |range, number, rows: &[(&str, &str)]| {
-        let rows = rows.iter().map(|(key, payload)| Row {
-            key: Key::new(key).unwrap(),
-            payload: (*payload).to_owned(),
-        });
-        let (epoch, run, rows) = (relay.epoch, run("g", 1), rows.collect());
-        let relayed = RelayedRows { epoch, range, number, run, rows };
-        site.store.ask(NOW, AddRelayedRows(vec![relayed])).unwrap().remove(0)
-    };
-    assert_eq!(add(3, 2, &[("bravo", "1")]), RowsAnswer::Gap);
-    assert_eq!(add(3, 1, &[("alpha", "old")]), RowsAnswer::Stored);
-    assert_eq!(add(3, 2, &[("alpha", "new"), ("bravo", "1")]), RowsAnswer::Stored);
-    assert_eq!(
-        add(3, 1, &[("alpha", "old")]),
-        RowsAnswer::Stored,
-        "said again, and not done again"
-    );
-    assert_eq!(add(15, 1, &[("charlie", "1")]), RowsAnswer::Stored, "another range");
-    assert_eq!(add(3, 4, &[]), RowsAnswer::Gap);
-    assert_eq!(add(3, 3, &[]), RowsAnswer::Stored, "none: only the number moves");
-    let queued = site.rows("SELECT attr_path, payload FROM queue ORDER BY 1");
-    assert_eq!(queued, ["alpha|new", "bravo|1", "charlie|1"]);
-    assert_eq!(site.rows("SELECT offset FROM shiftboss_runs WHERE fetcher_id = 2"), ["-"]);
-    site.check_kept();
-}
-
-/// Numbers of ranges begin anew with each epoch, under an older one nothing is added, and what is not registered takes none.
-#[test]
-fn rows_of_an_earlier_epoch_are_lost() {
-    let mut site = site(&[]);
-    let mut relay = Sender::join(&mut site, "r");
-    relay.register(&mut site, &run("g", 1));
-    let add = |site: &mut Site, epoch, number, key: &str, started| {
-        let rows = vec![Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }];
-        let relayed = RelayedRows { epoch, range: 0, number, run: run("g", started), rows };
-        site.store.ask(NOW, AddRelayedRows(vec![relayed])).unwrap().remove(0)
-    };
-    assert_eq!(add(&mut site, relay.epoch, 1, "alpha", 1), RowsAnswer::Stored);
-    let old = relay.epoch;
-    relay.epoch = Sender::join(&mut site, "r").epoch;
-    assert_eq!(add(&mut site, old, 2, "bravo", 1), RowsAnswer::Lost);
-    assert_eq!(add(&mut site, relay.epoch, 1, "charlie", 1), RowsAnswer::Stored);
-    let unknown = add(&mut site, relay.epoch, 2, "delta", 2);
-    assert!(matches!(unknown, RowsAnswer::Rejected(_)), "{unknown:?}");
-    assert_eq!(add(&mut site, relay.epoch, 3, "echo", 1), RowsAnswer::Stored, "nothing is missing");
-    let lose = LoseRelay { epoch: relay.epoch };
-    site.store.ask(NOW, lose).unwrap();
-    assert_eq!(add(&mut site, relay.epoch, 4, "foxtrot", 1), RowsAnswer::Lost);
-    let queued = site.rows("SELECT attr_path FROM queue ORDER BY 1");
-    assert_eq!(queued, ["alpha", "charlie", "echo"]);
-}
-
-/// Rows that the position is not behind yet may not be in the file when it is read next: the run is stale for whoever registers
-/// it, and for nobody once its position has moved.
-#[test]
-fn rows_before_their_position_make_a_run_stale() {
-    let mut site = site(&[]);
-    let mut relay = Sender::join(&mut site, "r");
-    let is_stale = |relay: &mut Sender, site: &mut Site| match relay.register(site, &run("g", 1)) {
-        Registered::Run(stored) => stored.stale,
-        answer => panic!("{answer:?}"),
-    };
-    assert!(!is_stale(&mut relay, &mut site));
-    let (epoch, position) = (relay.epoch, Position::default());
-    let row = Row { key: Key::new("alpha").unwrap(), payload: String::new() };
-    let add = |site: &mut Site, number| {
-        let rows = vec![row.clone()];
-        let relayed = RelayedRows { epoch, range: 0, number, run: run("g", 1), rows };
-        assert_eq!(
-            site.store.ask(NOW, AddRelayedRows(vec![relayed])),
-            Ok(vec![RowsAnswer::Stored])
-        );
-    };
-    let moved = AddRows(RowBatch {
-        run: run("g", 1),
-        rows: Vec::new(),
-        skipped: 0,
-        position,
-        complete: true,
-        reading: Reading::Onward,
-    });
-    add(&mut site, 1);
-    relay.ask(&mut site, moved).unwrap();
-    assert!(!is_stale(&mut relay, &mut site));
-    add(&mut site, 2);
-    assert!(is_stale(&mut relay, &mut site));
-}
-
-/// Rows that come by ranges count as listed, as others do.
-#[test]
-fn a_listing_takes_rows_of_ranges() {
-    let mut site = site(&[]);
-    let mut relay = Sender::join(&mut site, "r");
-    relay.register(&mut site, &run("g", 1));
-    relay.add(&mut site, 1, &["alpha", "bravo", "charlie"]);
-    let note = |reading| {
-        let (run, position) = (run("g", 1), Position::default());
-        AddRows(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: false, reading })
-    };
-    relay.ask(&mut site, note(Reading::Listing)).unwrap();
-    relay.add(&mut site, 2, &["bravo", "delta"]);
-    relay.ask(&mut site, note(Reading::Onward)).unwrap();
-    assert_eq!(relay.ask(&mut site, Prune { run: run("g", 1), limit: 100 }), Ok(false));
-    assert_eq!(site.rows("SELECT attr_path FROM queue ORDER BY 1"), ["bravo", "delta"]);
 }
 
 /// An operation that is rejected leaves its neighbours alone, within a relay's batch and beside it.
