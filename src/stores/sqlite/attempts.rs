@@ -89,7 +89,7 @@ impl Session<'_> {
         finished: i64,
     ) -> Result<()> {
         let number = self.queue.counters.next_end(self.connection)?;
-        let took_ms = delivery.took_ms();
+        let took_ms = self.queue.cache.take_milliseconds(delivery.attempt);
         let end = AttemptEnd::of(delivery, (outcome, exit_code), finished, took_ms);
         self.queue.counters.hours.count(end);
         let Delivery { attempt, previous, fetcher_id, run_started, started, .. } = *delivery;

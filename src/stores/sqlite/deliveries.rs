@@ -4,7 +4,6 @@
 //! one row: they take the short way. All others are left to the one rule ([`derived_state`](super::derived_state)).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use rusqlite::{OptionalExtension, Result, Row as SqlRow};
 use shiftboss_actors::store::{Dispatched, LeaseHolder};
@@ -50,7 +49,6 @@ impl DispatchRecord<'_> {
             worker: self.holder.map(|holder| Arc::clone(&holder.worker)),
             previous: self.row.last_served,
             prev_started: before.and_then(|(_, started, ..)| started),
-            handed_out: Some(Instant::now()),
         }
     }
 }
@@ -88,6 +86,7 @@ impl Session<'_> {
     fn record_dispatch(&mut self, record: &DispatchRecord<'_>) -> Result<()> {
         let DispatchRecord { key, rows, row, history, .. } = *record;
         let fair = matches!(self.queue.policy, Policy::Fair { .. });
+        self.queue.cache.note_start(record.attempt);
         self.queue.cache.take_plain(key);
         // Rows of older runs of the same fetcher are nobody's any more.
         let is_older = |other: &&Candidate| {

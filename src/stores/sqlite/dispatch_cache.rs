@@ -6,6 +6,7 @@
 //! it says. Used by [`dispatch`](super::dispatch) and [`deliveries`](super::deliveries); it knows no SQL.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
@@ -15,6 +16,7 @@ use super::rows::Delivery;
 
 const KEYS_MAX: usize = 512;
 const PLAIN_MAX: usize = 16_384;
+const STARTED_MAX: usize = 16_384;
 
 /// A job in flight whose key has one row, and was dispatched once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(super) struct DispatchCache {
     plain: HashMap<String, PlainDelivery, RandomState>,
     /// The keys of those that are leased, by their attempts.
     leased: HashMap<i64, String, RandomState>,
+    /// When attempts began that have not ended: wall clocks have whole seconds here, and step. It outlives what others write.
+    started: HashMap<i64, Instant, RandomState>,
     /// Up to this log row, by start and rowid, no row of the queue records a dispatch that nobody ended. It outlives
     /// what others write, for their triggers move the record. `None`: no log row was looked at.
     pub(super) expired: Option<(i64, i64)>,
@@ -113,6 +117,20 @@ impl DispatchCache {
         self.plain.insert(key.to_owned(), plain);
     }
 
+    pub(super) fn note_start(&mut self, attempt: Attempt) {
+        if self.started.len() >= STARTED_MAX {
+            // As with plain ones.
+            self.started.clear();
+        }
+        self.started.insert(attempt.0, Instant::now());
+    }
+
+    /// How long an attempt that ends now took, if its start is known still.
+    pub(super) fn take_milliseconds(&mut self, attempt: i64) -> Option<i64> {
+        let started = self.started.remove(&attempt)?;
+        i64::try_from(started.elapsed().as_millis()).ok()
+    }
+
     /// What is remembered of a key's job, and from now on not any more: it ends, or its key's rows
     /// change.
     pub(super) fn take_plain(&mut self, key: &str) -> Option<PlainDelivery> {
@@ -184,7 +202,6 @@ mod tests {
             worker: None,
             previous: None,
             prev_started: None,
-            handed_out: None,
         };
         let plain = PlainDelivery { log_rowid: 1, delivery };
         keys(PLAIN_MAX).for_each(|next| cache.remember(&next.key, plain.clone()));

@@ -1,7 +1,6 @@
 //! Rows of the tables that several modules name or read.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::query::columns;
 
@@ -36,8 +35,6 @@ pub(super) struct Delivery {
     pub(super) previous: Option<i64>,
     /// When its key was started before.
     pub(super) prev_started: Option<i64>,
-    /// When it was handed out, if that is still in memory: wall clocks have whole seconds here, and step.
-    pub(super) handed_out: Option<Instant>,
 }
 
 columns!(Delivery {
@@ -49,15 +46,9 @@ columns!(Delivery {
     worker,
     previous,
     prev_started
-    ; handed_out: None
 });
 
 impl Delivery {
-    /// How long it is out, in milliseconds.
-    pub(super) fn took_ms(&self) -> Option<i64> {
-        i64::try_from(self.handed_out?.elapsed().as_millis()).ok()
-    }
-
     pub(super) fn run(&self) -> RunId {
         RunId { fetcher_id: self.fetcher_id, started: self.run_started }
     }

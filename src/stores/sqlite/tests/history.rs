@@ -5,6 +5,8 @@ use shiftboss_actors::store::answers::StatsGroup;
 use shiftboss_actors::store::{Ack, EndedAttempts, Grouping, StatsOf};
 use shiftboss_actors::testing::one_by_one::OneByOne;
 
+use shiftboss_protocol::model::Key;
+
 use super::support::{FAIR, Site, holder, options, run};
 
 /// All that is summed up.
@@ -44,6 +46,23 @@ fn an_end_by_hand_is_in_no_sum() {
         [end(&third, "success", 3), end(&second, "success", 2), end(&first, "success", 1)];
     assert_eq!(ends(&site, None), expected);
     assert_eq!((sums(&site).jobs, sums(&site).success), (2, 2));
+}
+
+/// How long a job took is measured, whatever its key is, and though somebody else writes meanwhile.
+#[test]
+fn what_a_job_took_is_measured() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a", "b"]);
+    site.commit(|store| store.bump(&Key::new("a").unwrap(), 5)).unwrap();
+    for _ in 0..2 {
+        let job = site.next(10).unwrap();
+        site.edit("INSERT INTO log VALUES ('other', 1, 2, 0) ON CONFLICT DO NOTHING");
+        site.finish(job.split(' ').next().unwrap(), 12);
+    }
+    let asked = EndedAttempts { count: 100, ..EndedAttempts::default() };
+    let found = site.ask(20, |reader, _| reader.ended_attempts(&asked)).unwrap().attempts;
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|ended| ended.took_ms.is_some()), "{found:?}");
 }
 
 /// A late result is another end, in the place of the lease that expired.
