@@ -84,7 +84,7 @@ pub fn last_run(next: &Next, now: i64) -> String {
     let last =
         next.last_started.map_or("never".to_owned(), |started| ago(now.saturating_sub(started)));
     let lost = if next.again { ", lease expired" } else { "" };
-    let bumped = if next.bumped { ", bumped" } else { "" };
+    let bumped = if next.bumped { ", ahead" } else { "" };
     format!("{last}{lost}{bumped}")
 }
 

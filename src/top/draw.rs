@@ -14,7 +14,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::keys::BINDINGS;
 use super::look::ROWS_MAX;
-use super::state::{Extent, Prompt, State};
+use super::opened::Extent;
+use super::prompt::Prompt;
+use super::state::State;
 use super::tabs::Tab;
 use super::theme::Theme;
 use crate::text::shown;
@@ -46,7 +48,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, theme: &Theme) -> Extent {
     if state.is_stale() {
         grey(buffer, area, banner_at.map(|at| area.y + at), theme);
     }
-    put(buffer, area, body.bottom(), &footer(state, theme));
+    put(buffer, area, body.bottom(), &footer(state, theme, area.width));
     extent
 }
 
@@ -99,45 +101,57 @@ fn place(state: &State) -> String {
             // A list ends there, though there may be more.
             let more = if rows.len() >= ROWS_MAX { "+" } else { "" };
             // What was selected may be gone.
-            let at = state.selected().map_or("-".to_owned(), |_| (listing.at + 1).to_string());
+            let at = listing.selected_at().map_or("-".to_owned(), |at| (at + 1).to_string());
             format!("{filter}{sorted}{at} of {}{more}", rows.len())
         }
         _ => filter.trim_end().to_owned(),
     }
 }
 
-fn footer<'a>(state: &'a State, theme: &Theme) -> Line<'a> {
+fn footer<'a>(state: &'a State, theme: &Theme, width: u16) -> Line<'a> {
     match &state.prompt {
-        Prompt::Filter => Line::from(vec![
-            Span::styled("Filter: ", theme.title),
-            Span::raw(shown(&state.listing().filter)),
-            Span::styled(" ", theme.selected),
-            Span::styled("  Enter keeps it, Esc takes it away", theme.label),
-        ]),
+        Prompt::Filter => {
+            typed("Filter: ", &state.listing().filter, "Enter keeps it, Esc takes it away", theme)
+        }
+        Prompt::Key(text) => typed("Key: ", text, "Enter asks about it", theme),
         Prompt::Confirm(order) => Line::from(vec![
             Span::styled(order.question.clone(), theme.warning),
             Span::styled(" y/N", theme.title),
         ]),
         Prompt::None => match &state.message {
             Some(message) => Line::styled(shown(message), theme.title),
-            None => hints(state, theme),
+            None => hints(state, theme, width),
         },
     }
 }
 
-/// The keys that are used most, and those that change something.
-fn hints<'a>(state: &State, theme: &Theme) -> Line<'a> {
+fn typed<'a>(name: &'a str, text: &str, help: &'a str, theme: &Theme) -> Line<'a> {
+    Line::from(vec![
+        Span::styled(name, theme.title),
+        Span::raw(shown(text)),
+        Span::styled(" ", theme.selected),
+        Span::styled(format!("  {help}"), theme.label),
+    ])
+}
+
+/// The keys that are used most, and those that change something, as far as there is room.
+fn hints<'a>(state: &State, theme: &Theme, width: u16) -> Line<'a> {
     let word = |help: &'static str| help.split(':').next().unwrap_or(help);
-    let changes = state.changes().iter().map(|it| (it.key.to_string(), it.help));
-    let first = BINDINGS.iter().take(8).map(|it| (it.shown.to_owned(), it.help));
+    let leave = if state.opened.is_some() { "close" } else { "quit" };
+    let named = |key: &str, help| if key == "q" { leave } else { word(help) };
+    let first = BINDINGS.iter().take(9).map(|it| (it.shown.to_owned(), named(it.shown, it.help)));
     let (quit, rest): (Vec<_>, Vec<_>) = first.partition(|(key, _)| key == "q" || key == "?");
-    let all = quit.into_iter().chain(changes).chain(rest);
-    let keys = all.flat_map(|(key, help)| {
-        let help = Span::raw(format!(" {}  ", word(help)));
-        [Span::styled(key, theme.title), help]
-    });
+    let changes = state.changes().iter().map(|it| (it.key.to_string(), word(it.help)));
     let rights = if state.abilities.may_change { "" } else { "read-only  " };
-    Line::from_iter(std::iter::once(Span::styled(rights, theme.label)).chain(keys))
+    let mut line = Line::from(Span::styled(rights, theme.label));
+    for (key, help) in quit.into_iter().chain(changes).chain(rest) {
+        if line.width() + key.width() + 1 + help.width() > usize::from(width) {
+            break;
+        }
+        line.push_span(Span::styled(key, theme.title));
+        line.push_span(Span::raw(format!(" {help}  ")));
+    }
+    line
 }
 
 /// Everything but the banner, which says why.

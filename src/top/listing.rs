@@ -1,17 +1,22 @@
-//! How a list is shown: filtered, sorted, and which row is selected. A selection follows its row, wherever that goes, and while that
-//! is gone nothing is selected; until one is made the first row is selected, whichever that is. Pure.
+//! How a list is shown: filtered, sorted, and which row is selected. A selection follows its row, and while that is gone nothing is
+//! selected; until one is made the first row is selected, whichever that is. What is seen follows the selection, but not to another part
+//! of the list, and not where an order sends it. Pure.
 
-use super::rows::Row;
+use super::rows::{Part, Row};
 
 /// Said where a key that is pressed wants one.
 pub const NO_KEY: &str = "Select a key first.";
 
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The selected row: it is followed wherever it goes. `None`: the place is kept instead.
-    id: Option<String>,
-    /// Where it is, or was at last.
+    /// The selected row, and the part of the list in which it was. `None`: whichever is at the place.
+    row: Option<(String, Part)>,
+    /// Where it is; `None`: it is gone.
+    selected_at: Option<usize>,
+    /// What is seen is around it.
     pub at: usize,
+    /// The selected row went elsewhere by itself, and the place stays.
+    is_left: bool,
     /// `None`: in the queue's order.
     pub column: Option<usize>,
     pub is_reversed: bool,
@@ -32,19 +37,31 @@ impl Listing {
         if self.is_reversed {
             rows.reverse();
         }
-        let found = self.id.as_ref().and_then(|id| rows.iter().position(|row| row.id == *id));
-        self.at = found.unwrap_or(self.at.min(rows.len().saturating_sub(1)));
+        self.find(&rows);
         rows
     }
 
-    /// The selected one of the rows; none, while it is gone: what came to its place is another one.
-    pub fn selected<'a>(&self, rows: &'a [Row]) -> Option<&'a Row> {
-        rows.get(self.at).filter(|row| self.id.as_ref().is_none_or(|id| *id == row.id))
+    fn find(&mut self, rows: &[Row]) {
+        let last = rows.len().saturating_sub(1);
+        self.selected_at = match &self.row {
+            None => (!rows.is_empty()).then_some(self.at.min(last)),
+            Some((id, _)) => rows.iter().position(|row| row.id == *id),
+        };
+        if let (Some((_, part)), Some(found)) = (&self.row, self.selected_at) {
+            self.is_left |= rows[found].part != *part;
+        }
+        let followed = self.selected_at.filter(|_| !self.is_left);
+        self.at = followed.unwrap_or(self.at.min(last));
+    }
+
+    /// Where the selected row is; none, while it is gone: what came to its place is another one.
+    pub fn selected_at(&self) -> Option<usize> {
+        self.selected_at
     }
 
     /// Why a key that is pressed is about nothing.
     pub fn why_none(&self) -> &'static str {
-        match self.id {
+        match self.row {
             Some(_) => "What was selected is not in this list any more.",
             None => NO_KEY,
         }
@@ -52,22 +69,36 @@ impl Listing {
 
     pub fn select(&mut self, rows: &[Row], at: usize) {
         self.at = at.min(rows.len().saturating_sub(1));
+        self.is_left = false;
         // Of an empty list nothing is selected; what was comes back with its row.
         if let Some(row) = rows.get(self.at) {
-            self.id = Some(row.id.clone());
+            self.row = Some((row.id.clone(), row.part));
+            self.selected_at = Some(self.at);
         }
     }
 
-    /// The row is not followed any more: what comes to its place is selected.
-    pub fn let_go(&mut self) {
-        self.id = None;
+    /// What is selected stays so, if it was selected by its place alone.
+    pub fn keep(&mut self, rows: &[Row]) {
+        if self.row.is_none() {
+            self.select(rows, self.at);
+        }
     }
 
-    /// By the next column, and behind the last one in the queue's order again; from the first row on.
+    /// An order may send the selected row far away: who acts on several goes on from here.
+    pub fn stay(&mut self) {
+        self.is_left = true;
+    }
+
+    /// The first row is selected, whichever that is.
+    pub fn begin(&mut self, rows: &[Row]) {
+        (self.row, self.at, self.is_left) = (None, 0, false);
+        self.find(rows);
+    }
+
+    /// By the next column, and behind the last one in the queue's order again.
     pub fn sort_by_next_of(&mut self, columns: usize) {
         let next = self.column.map_or(0, |column| column + 1);
         self.column = (next < columns).then_some(next);
         self.is_reversed &= self.column.is_some();
-        (self.id, self.at) = (None, 0);
     }
 }

@@ -56,34 +56,42 @@ pub struct Order {
     request: String,
     pub question: String,
     pub is_about_key: bool,
-    /// What was done, by the daemon's answer.
-    done: fn(&Value) -> &'static str,
+    /// What was done, by the daemon's answer and what it is about.
+    done: fn(&Value, &str) -> String,
+    /// The key, as it is shown.
+    subject: String,
 }
 
 fn pause(subject: &Subject<'_>) -> Option<Order> {
-    let (request, question, done): (_, _, fn(&Value) -> _) = match subject.is_paused {
-        true => ("RESUME", "Resume: hand jobs out again?", |_| "Jobs are handed out again."),
-        false => ("PAUSE", "Pause: hand nothing out?", |_| "Paused."),
+    let (request, question, done): (_, _, fn(&Value, &str) -> String) = match subject.is_paused {
+        true => ("RESUME", "Resume: hand jobs out again?", |_, _| {
+            "Jobs are handed out again.".to_owned()
+        }),
+        false => ("PAUSE", "Pause: hand nothing out?", |_, _| "Paused.".to_owned()),
     };
     let (request, question) = (request.to_owned(), question.to_owned());
-    Some(Order { request, question, is_about_key: false, done })
+    Some(Order { request, question, is_about_key: false, done, subject: String::new() })
 }
 
 fn retry(subject: &Subject<'_>) -> Option<Order> {
-    about_key(subject, "Retry", "RETRY", "", |answer| match answer["rows"].as_i64() {
-        Some(1..) => "It waits again.",
-        _ => "Nothing of it was to be put back.",
+    about_key(subject, "Retry", "RETRY", "", |answer, key| match answer["rows"].as_i64() {
+        Some(1..) => format!("{key} waits again."),
+        _ => format!("Nothing of {key} was to be put back."),
     })
 }
 
 fn bump(subject: &Subject<'_>) -> Option<Order> {
-    about_key(subject, "Bump", "BUMP", "", |_| "It is handed out soon.")
+    about_key(subject, "Bump", "BUMP", "", |_, key| format!("{key} is handed out soon."))
 }
 
 fn hold(subject: &Subject<'_>) -> Option<Order> {
     match subject.is_held {
-        true => about_key(subject, "Unhold", "UNHOLD", "", |_| "It is no longer held."),
-        false => about_key(subject, "Hold", "HOLD", " -", |_| "It is held until it is unheld."),
+        true => {
+            about_key(subject, "Unhold", "UNHOLD", "", |_, key| format!("{key} is no longer held."))
+        }
+        false => about_key(subject, "Hold", "HOLD", " -", |_, key| {
+            format!("{key} is held until it is unheld.")
+        }),
     }
 }
 
@@ -93,12 +101,13 @@ fn about_key(
     verb: &str,
     request: &str,
     behind: &str,
-    done: fn(&Value) -> &'static str,
+    done: fn(&Value, &str) -> String,
 ) -> Option<Order> {
     let key = Key::new(subject.key?).ok()?;
-    let question = format!("{verb} {}?", cut_middle(key.as_str(), KEY_WIDTH));
+    let subject = cut_middle(key.as_str(), KEY_WIDTH);
+    let question = format!("{verb} {subject}?");
     let request = format!("{request} {key}{behind}");
-    Some(Order { request, question, is_about_key: true, done })
+    Some(Order { request, question, is_about_key: true, done, subject })
 }
 
 /// Has the daemon do it; what came of it.
@@ -113,7 +122,7 @@ pub fn tell(target: Result<Target, Failure>, order: &Order) -> String {
     let answer = Session::begin_as(&daemon.socket, &this_user(), "top", &request, PATIENCE)
         .and_then(|mut session| session.answer());
     match answer {
-        Ok(answer) => (order.done)(&answer.object).to_owned(),
+        Ok(answer) => (order.done)(&answer.object, &order.subject),
         Err(failure) => format!("Not done: {}", shown(&failure.to_string())),
     }
 }

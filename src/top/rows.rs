@@ -21,11 +21,20 @@ use crate::text::{TEXT_WIDTH, cut, span, took};
 pub struct Row {
     /// It is the same row as long as this is the same.
     pub id: String,
+    pub part: Part,
     /// What can be asked about, and changed.
     pub key: Option<String>,
     /// What may have written something.
     pub attempt: Option<Attempt>,
     pub cells: Vec<Cell>,
+}
+
+/// Lists may have parts, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    First,
+    Delayed,
+    Held,
 }
 
 /// Of a row, what can be opened, and changed.
@@ -156,6 +165,7 @@ fn fetcher(
         |of: fn(&FetcherStatus) -> i64| list.map_or(Cell::word("-"), |it| Cell::number(of(it)));
     Row {
         id: name.to_owned(),
+        part: Part::First,
         key: None,
         attempt: None,
         cells: vec![
@@ -178,7 +188,7 @@ fn fetcher(
 
 /// The row of a key, its cells yet to come.
 fn of_key(id: String, key: &str) -> Row {
-    Row { id, key: Some(key.to_owned()), attempt: None, cells: Vec::new() }
+    Row { id, part: Part::First, key: Some(key.to_owned()), attempt: None, cells: Vec::new() }
 }
 
 fn key_cell(key: &str, held: &HashSet<&str>) -> Cell {
@@ -210,7 +220,7 @@ fn waiting(before: usize, next: &Next, turns: &Turns, now: i64) -> Row {
     let ago = next.last_started.map(|started| now.saturating_sub(started));
     let last = ago.map_or("never".to_owned(), |seconds| format!("{} ago", span(seconds)));
     let last = if next.again { last + ", lost" } else { last };
-    let last = if next.bumped { last + ", bumped" } else { last };
+    let last = if next.bumped { last + ", ahead" } else { last };
     let place = i64::try_from(before).unwrap_or(i64::MAX).saturating_add(1);
     Row {
         cells: vec![
@@ -231,7 +241,7 @@ fn delayed(held: &HashSet<&str>, picture: &Picture) -> impl Iterator<Item = Row>
     tasks.map(|task| {
         let left = task.due.map(|due| due.saturating_sub(picture.at).max(0));
         let again = match left {
-            Some(left @ 1..) => format!("again in {}", span(left)),
+            Some(left @ 1..) => format!("due in {}", span(left)),
             _ => "due".to_owned(),
         };
         let ago = task.since.map(|since| picture.at.saturating_sub(since));
@@ -245,6 +255,12 @@ fn delayed(held: &HashSet<&str>, picture: &Picture) -> impl Iterator<Item = Row>
                 Cell { value: left, ..Cell::word(again) },
                 Cell::outside(&task.reason),
             ],
+            part: Part::Delayed,
+            attempt: task.since.map(|since| Attempt {
+                key: task.key.clone(),
+                started: since,
+                number: None,
+            }),
             // When its time comes it waits, and is selected still.
             ..of_key(task.key.clone(), &task.key)
         }
@@ -255,14 +271,12 @@ fn delayed(held: &HashSet<&str>, picture: &Picture) -> impl Iterator<Item = Row>
 fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
     let held = picture.lists.held.iter().flat_map(|held| &held.keys);
     held.map(|held| Row {
-        id: held.key.clone(),
-        key: Some(held.key.clone()),
-        attempt: None,
+        part: Part::Held,
         cells: vec![
             Cell { value: Some(i64::MAX), ..Cell::word("held") }.with(Tone::Warning),
             Cell::outside(&held.key),
-            Cell::word("-"),
-            Cell::word("-"),
+            Cell::word(""),
+            Cell::word(""),
             Cell::word(match held.hold.until {
                 None => "until unheld".to_owned(),
                 Some(_) => held_for(&held.hold, picture.at),
@@ -271,6 +285,7 @@ fn held_ones(picture: &Picture) -> impl Iterator<Item = Row> {
                 format!("by {}: {}", held.hold.by, held.hold.reason).trim_end_matches(": "),
             ),
         ],
+        ..of_key(held.key.clone(), &held.key)
     })
 }
 

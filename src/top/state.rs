@@ -8,14 +8,13 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::keys::{Command, command};
 use super::listing::{Listing, NO_KEY};
+use super::opened::{Extent, Instead, Opened, moved};
 use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
+use super::prompt::{Prompt, Typed, type_into};
 use super::rows::{self, Picked, Row};
 use super::stepped;
 use super::tabs::Tab;
-
-/// Characters of a filter.
-const FILTER_MAX: usize = 100;
 
 #[derive(Debug)]
 pub enum Event {
@@ -46,39 +45,6 @@ pub struct Abilities {
     pub may_change: bool,
     /// It is known where jobs write.
     pub has_outputs: bool,
-}
-
-/// What is shown in the place of the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Instead {
-    /// What the keys do.
-    Help,
-    Detail(Detail),
-}
-
-/// What was opened in the place of the list.
-#[derive(Debug)]
-pub struct Opened {
-    pub what: Instead,
-    /// What it was opened from; `None`: it is about nothing.
-    picked: Option<Picked>,
-    /// Lines that are passed over; of an output from its end.
-    pub scroll: usize,
-}
-
-/// What the next key belongs to.
-#[derive(Debug)]
-pub enum Prompt {
-    None,
-    Filter,
-    Confirm(Order),
-}
-
-/// How much of what is open fits at once, and of how much: what was drawn tells it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
-    pub page: usize,
-    pub lines: usize,
 }
 
 pub struct State {
@@ -141,13 +107,18 @@ impl State {
     }
 
     pub fn selected(&self) -> Option<&Row> {
-        self.listing().selected(self.rows.as_ref()?)
+        self.rows.as_ref()?.get(self.listing().selected_at()?)
     }
 
-    /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected.
-    fn picked(&self) -> Option<Picked> {
-        let opened = self.opened.as_ref().and_then(|opened| opened.picked.clone());
-        opened.or_else(|| self.selected().map(Row::picked))
+    /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected, and
+    /// from now on stays so.
+    fn pick(&mut self) -> Option<Picked> {
+        if let Some(picked) = self.opened.as_ref().and_then(|opened| opened.picked.clone()) {
+            return Some(picked);
+        }
+        let rows = self.rows.as_deref().unwrap_or_default();
+        self.listings[self.tab as usize].keep(rows);
+        self.selected().map(Row::picked)
     }
 
     /// Those keys that change something: none for who may not.
@@ -212,15 +183,8 @@ impl State {
                 self.type_filter(key);
                 return None;
             }
-            Prompt::Confirm(order) => {
-                let is_yes = matches!(key, KeyCode::Char('y' | 'Y'));
-                self.message = (!is_yes).then(|| "Not done.".to_owned());
-                if is_yes && order.is_about_key {
-                    // It may go far: who acts on several rows goes on from here.
-                    self.listing_mut().let_go();
-                }
-                return is_yes.then_some(Effect::Tell(order));
-            }
+            Prompt::Key(text) => return self.type_key(text, key),
+            Prompt::Confirm(order) => return self.confirm(order, key),
             Prompt::None => self.message = None,
         }
         let change = self.changes().iter().find(|change| key == KeyCode::Char(change.key));
@@ -240,7 +204,8 @@ impl State {
 
     /// Asks whether it is meant.
     fn ask(&mut self, change: &Change) {
-        let key = self.picked().and_then(|picked| picked.key);
+        let picked = self.pick();
+        let key = picked.as_ref().and_then(|picked| picked.key.clone());
         let mut held = self.picture.lists.held.iter().flat_map(|held| &held.keys);
         let subject = Subject {
             is_paused: self.picture.queue.paused,
@@ -250,30 +215,54 @@ impl State {
         match (change.order)(&subject) {
             Some(order) => self.prompt = Prompt::Confirm(order),
             None => {
-                let why = self.picked().map_or(self.listing().why_none(), |_| NO_KEY);
+                let why = picked.map_or(self.listing().why_none(), |_| NO_KEY);
                 self.message = Some(why.to_owned());
             }
         }
     }
 
+    fn confirm(&mut self, order: Order, key: KeyCode) -> Option<Effect> {
+        let is_yes = matches!(key, KeyCode::Char('y' | 'Y'));
+        self.message = (!is_yes).then(|| "Not done.".to_owned());
+        if is_yes && order.is_about_key {
+            self.listing_mut().stay();
+        }
+        is_yes.then_some(Effect::Tell(order))
+    }
+
     fn type_filter(&mut self, key: KeyCode) {
-        self.prompt = Prompt::Filter;
-        let filter = &mut self.listings[self.tab as usize].filter;
-        match key {
-            KeyCode::Enter => self.prompt = Prompt::None,
-            KeyCode::Esc => {
-                self.prompt = Prompt::None;
-                filter.clear();
-            }
-            KeyCode::Backspace => drop(filter.pop()),
-            KeyCode::Char(typed) if filter.chars().count() < FILTER_MAX => filter.push(typed),
-            _ => {}
+        let filter = &mut self.listing_mut().filter;
+        match type_into(filter, key) {
+            Typed::GoesOn => self.prompt = Prompt::Filter,
+            Typed::Ends => {}
+            Typed::IsDropped => filter.clear(),
         }
         self.arrange();
         if self.selected().is_none() {
             // What is looked for takes its place.
-            self.listing_mut().let_go();
+            self.begin();
         }
+    }
+
+    /// The key need not be in any list.
+    fn type_key(&mut self, mut text: String, key: KeyCode) -> Option<Effect> {
+        match type_into(&mut text, key) {
+            Typed::GoesOn => self.prompt = Prompt::Key(text),
+            Typed::Ends if !text.is_empty() => {
+                let what = Instead::Detail(Detail::Why(text.clone()));
+                let picked = Picked { id: text.clone(), key: Some(text), attempt: None };
+                self.opened = Some(Opened::new(what, Some(picked)));
+                return Some(Effect::Look);
+            }
+            Typed::Ends | Typed::IsDropped => {}
+        }
+        None
+    }
+
+    /// Goes to the first row of the list.
+    fn begin(&mut self) {
+        let rows = self.rows.as_deref().unwrap_or_default();
+        self.listings[self.tab as usize].begin(rows);
     }
 
     fn obey(&mut self, command: Command) -> Option<Effect> {
@@ -285,6 +274,8 @@ impl State {
                 return Some(Effect::Look);
             }
             Command::Filter => self.prompt = Prompt::Filter,
+            // Who looked for it in the list need not type it again.
+            Command::Ask => self.prompt = Prompt::Key(self.listing().filter.clone()),
             Command::Longer | Command::Shorter => {
                 self.interval = stepped(self.interval, command == Command::Longer);
                 return Some(Effect::Look);
@@ -301,6 +292,9 @@ impl State {
                     _ => listing.is_reversed = !listing.is_reversed,
                 }
                 self.arrange();
+                if command == Command::Sort {
+                    self.begin();
+                }
             }
             _ => self.go(command),
         }
@@ -325,67 +319,62 @@ impl State {
         Some(Effect::Look)
     }
 
-    /// Opens what the selected row leads to, or closes it.
+    /// Opens what the selected row leads to, or closes it. A key's job is asked about from its place in the queue, too.
     fn open(&mut self, command: Command) -> Option<Effect> {
-        let picked = self.picked();
-        let was = self.opened.take().map(|opened| opened.what);
-        let is_why = matches!(was, Some(Instead::Detail(Detail::Why(_))));
-        if was.is_some() && !(is_why && command == Command::Output && self.abilities.has_outputs) {
+        let picked = self.pick();
+        let opened = self.opened.as_ref().map(|opened| &opened.what);
+        let is_why = matches!(opened, Some(Instead::Detail(Detail::Why(_))));
+        if opened.is_some() && !(is_why && command == Command::Output) {
+            self.opened = None;
             return Some(Effect::Look);
         }
         let Some(picked) = picked else {
             self.message = Some(self.listing().why_none().to_owned());
             return None;
         };
-        let detail = match (command, &picked.key) {
-            (Command::Output, _) if !self.abilities.has_outputs => {
-                self.message = Some("Start it with --log-dir to see outputs.".to_owned());
-                return None;
+        match self.detail(command, &picked) {
+            Ok(detail) => {
+                let what = Instead::Detail(detail);
+                self.opened = Some(Opened::new(what, Some(picked)));
+                Some(Effect::Look)
             }
-            (Command::Output, _) => picked.attempt.clone().map(Detail::Output),
-            (_, Some(key)) => Some(Detail::Why(key.clone())),
-            (_, None) => Some(Detail::Fetcher(picked.id.clone())),
-        };
-        let Some(detail) = detail else {
-            self.message = Some("Only what is in flight, or ended, has an output.".to_owned());
-            return was.map(|_| Effect::Look);
-        };
-        let what = Instead::Detail(detail);
-        self.opened = Some(Opened { what, picked: Some(picked), scroll: 0 });
-        Some(Effect::Look)
+            Err(why) => {
+                self.message = Some(why.to_owned());
+                None
+            }
+        }
+    }
+
+    /// What it leads to, or why to nothing.
+    fn detail(&self, command: Command, picked: &Picked) -> Result<Detail, &'static str> {
+        match (command, &picked.key) {
+            (Command::Output, _) if !self.abilities.has_outputs => {
+                Err("Start it with --log-dir to see outputs.")
+            }
+            (Command::Output, _) => picked
+                .attempt
+                .clone()
+                .map(Detail::Output)
+                .ok_or("Only what is in flight, delayed, or ended has an output."),
+            (_, Some(key)) => Ok(Detail::Why(key.clone())),
+            (_, None) => Ok(Detail::Fetcher(picked.id.clone())),
+        }
     }
 
     fn help(&mut self) {
         let is_open = self.opened.as_ref().is_some_and(|opened| opened.what == Instead::Help);
-        let help = Opened { what: Instead::Help, picked: None, scroll: 0 };
-        self.opened = (!is_open).then_some(help);
+        self.opened = (!is_open).then(|| Opened::new(Instead::Help, None));
     }
 
     fn go(&mut self, command: Command) {
-        let page = self.extent.page.max(1);
-        let moved = |at: usize, last: usize| match command {
-            Command::Up => at.saturating_sub(1),
-            Command::Down => at.saturating_add(1).min(last),
-            Command::PageUp => at.saturating_sub(page),
-            Command::PageDown => at.saturating_add(page).min(last),
-            Command::First => 0,
-            _ => last,
-        };
-        let rest = self.extent.lines.saturating_sub(self.extent.page);
-        match &mut self.opened {
-            // An output is gone through from its end.
-            Some(Opened { what: Instead::Detail(Detail::Output(_)), scroll, .. }) => {
-                *scroll = rest - moved(rest.saturating_sub(*scroll), rest);
-            }
-            Some(opened) => opened.scroll = moved(opened.scroll.min(rest), rest),
-            None => {
-                let rows = self.rows.as_deref().unwrap_or_default();
-                let listing = &mut self.listings[self.tab as usize];
-                // What came to the place of a row that is gone is the next one.
-                let is_next = command == Command::Down && listing.selected(rows).is_none();
-                let at = moved(listing.at, rows.len().saturating_sub(1));
-                listing.select(rows, if is_next { listing.at } else { at });
-            }
+        if let Some(opened) = &mut self.opened {
+            return opened.go(command, self.extent);
         }
+        let rows = self.rows.as_deref().unwrap_or_default();
+        let listing = &mut self.listings[self.tab as usize];
+        // Where the selected row is elsewhere, or gone, what is at its place is the next one.
+        let is_next = command == Command::Down && listing.selected_at() != Some(listing.at);
+        let at = moved(command, listing.at, rows.len().saturating_sub(1), self.extent.page);
+        listing.select(rows, if is_next { listing.at } else { at });
     }
 }

@@ -4,4 +4,5 @@ mod fixture;
 mod frames;
 mod orders;
 mod panics;
+mod selection;
 mod states;

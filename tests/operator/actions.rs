@@ -112,7 +112,7 @@ fn keys_are_bumped() {
     }
     let key = page.get("/key?k=alpha").body;
     assert!(key.contains("by ann") && !key.contains("actions/bump"), "{key}");
-    assert!(page.get("/queue").body.contains(", bumped"));
+    assert!(page.get("/queue").body.contains(", ahead"));
     assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
     assert_eq!(post(&page, "bump", ANN, "k=").status, 400);
     assert_eq!(post(&page, "bump", ANN, "k=charlie").status, 409);

@@ -51,7 +51,7 @@ fn a_bumped_key_goes_first() {
     let why = object(&said(&site, &["why", "--json", "socket", &last]));
     assert_eq!((&why["bump"]["by"], &why["place"]["keys_before"]), (&json!("eve"), &json!(0)));
     assert!(said(&site, &["why", "socket", &last]).contains("by eve"));
-    assert!(said(&site, &["queue", "socket"]).contains(", bumped"));
+    assert!(said(&site, &["queue", "socket"]).contains(", ahead"));
     assert!(said(&site, &["status", "socket"]).contains("\nBumped          1 key: "));
     assert!(said(&site, &["metrics", "socket"]).contains("\nshiftboss_bumped_keys 1.0\n"));
     assert_eq!(handed_out(&site), order);

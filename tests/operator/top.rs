@@ -112,20 +112,25 @@ fn through_every_key() {
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
     see("y", "until unheld");
-    see("\u{1b}[F", "2 of 2");
     see("H", &format!("Unhold {first}? y/N"));
-    see("y", "It is no longer held.");
+    see("y", &format!("{first} is no longer held."));
+    see("g", "Key: ");
+    see("elsewhere\r", "the key elsewhere");
+    see("q", "P pause");
     see("4", "success");
     see("R", &format!("Retry {ended}? y/N"));
-    see("y", "It waits again.");
+    see("y", &format!("{ended} waits again."));
     see("B", &format!("Bump {ended}? y/N"));
     see("n", "Not done.");
-    see("By", "It is handed out soon.");
+    let soon = format!("{ended} is handed out soon.");
+    see("By", &soon);
     screen.resize((40, 10));
-    let last =
-        |begins: &'static str| move |it: &str| it.lines().nth(9).unwrap().starts_with(begins);
+    let last = |begins: &str| {
+        let begins = begins.to_owned();
+        move |it: &str| it.lines().nth(9).unwrap().starts_with(&begins)
+    };
     // crossterm may leave a key that comes together with the signal unread until the next one.
-    screen.shows_that("a small frame", last("It is handed out soon."));
+    screen.shows_that("a small frame", last(&soon));
     screen.press("1");
     screen.shows_that("what keys do", last("q quit  ? help"));
     screen.press("q");

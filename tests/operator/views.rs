@@ -86,7 +86,7 @@ fn the_json_objects() {
     let mut log = object(&site, &["log", "--failed", "socket"]);
     let ended = &mut log["attempts"][0];
     assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
-    assert!(ended["duration_seconds"].take().is_i64());
+    assert!(ended["duration_seconds"].take().is_i64() && ended["took_ms"].take().is_i64());
     let expected = json!([{"ended": 1, "attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
         "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
         "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);

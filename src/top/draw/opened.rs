@@ -7,8 +7,9 @@ use unicode_width::UnicodeWidthChar;
 
 use super::put;
 use crate::top::keys::BINDINGS;
+use crate::top::opened::{Extent, Instead, Opened};
 use crate::top::picture::Detail;
-use crate::top::state::{Extent, Instead, Opened, State};
+use crate::top::state::State;
 
 /// Columns of a key and what it does.
 const HELP_WIDTH: usize = 40;

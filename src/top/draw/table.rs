@@ -9,8 +9,9 @@ use unicode_width::UnicodeWidthStr;
 use super::put;
 use crate::text::{cut, cut_middle};
 use crate::top::listing::Listing;
+use crate::top::opened::Extent;
 use crate::top::rows::Row;
-use crate::top::state::{Extent, State};
+use crate::top::state::State;
 use crate::top::tabs::{Column, Tab};
 use crate::top::theme::Theme;
 
@@ -33,7 +34,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: &Theme) -> Ex
         let text = if state.listing().filter.is_empty() {
             state.tab.none()
         } else {
-            "No row has that text."
+            "No row of this list has that text; g asks about any key."
         };
         put(buffer, area, area.y, &Line::styled(text, theme.label));
         return Extent::default();
@@ -69,10 +70,11 @@ pub fn draw_rows(buffer: &mut Buffer, area: Rect, tab: Tab, rows: Rows<'_>, them
         .enumerate()
         .map(|(at, column)| format!("{}{}", column.name, mark(at)))
         .collect();
-    let shown = fit(columns, &names, all, area.width);
+    let seen = all.iter().skip(first).take(area.height.saturating_sub(1).into());
+    let shown = fit(columns, &names, &seen.collect::<Vec<_>>(), area.width);
     let header = line(columns, &shown, area.width, |at| (&names[at], Style::new()));
     put(buffer, area, area.y, &header.style(theme.header));
-    let selected = listing.and_then(|listing| listing.selected(all).map(|_| listing.at));
+    let selected = listing.and_then(Listing::selected_at);
     let below = all.iter().enumerate().skip(first).zip(area.y + 1..area.bottom());
     for ((at, row), y) in below {
         let is_selected = selected == Some(at);
@@ -108,7 +110,7 @@ fn line<'a>(
 }
 
 /// The columns that there is room for, and how wide each is: as its cells are, but those that shrink share what is left.
-fn fit(columns: &[Column], names: &[String], rows: &[Row], width: u16) -> Vec<Shown> {
+fn fit(columns: &[Column], names: &[String], rows: &[&Row], width: u16) -> Vec<Shown> {
     let is_used = |at: &usize| rows.iter().any(|row| !row.cells[*at].text.is_empty());
     let widest = |at: usize| {
         let cells = rows.iter().map(|row| row.cells[at].text.width());
@@ -138,7 +140,7 @@ fn fit(columns: &[Column], names: &[String], rows: &[Row], width: u16) -> Vec<Sh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::rows::{Cell, Tone};
+    use crate::top::rows::{Cell, Part, Tone};
 
     /// What matters least goes first, what nobody has at once; what is left over goes to those that shrank.
     #[test]
@@ -147,6 +149,7 @@ mod tests {
         let names: Vec<String> = columns.iter().map(|column| column.name.to_owned()).collect();
         let row = |texts: [&str; 6]| Row {
             id: String::new(),
+            part: Part::First,
             key: None,
             attempt: None,
             cells: texts
@@ -156,7 +159,7 @@ mod tests {
         let long = "k".repeat(40);
         let rows = [row(["builder", &long, "47", "9s", "1m", ""]), row(["b", "c", "", "", "", ""])];
         let widths = |width| {
-            let shown = fit(columns, &names, &rows, width);
+            let shown = fit(columns, &names, &rows.each_ref(), width);
             shown.into_iter().map(|it| (columns[it.at].name, it.width)).collect::<Vec<_>>()
         };
         let all =

@@ -9,7 +9,8 @@ use super::states::{press, see, stopped, type_in, without_first};
 use crate::live::Unknown;
 use crate::top::orders::CHANGES;
 use crate::top::picture::Picture;
-use crate::top::state::{Abilities, Effect, Event, Prompt, State};
+use crate::top::prompt::Prompt;
+use crate::top::state::{Abilities, Effect, Event, State};
 
 /// What changes something is asked about, and done after `y` alone.
 #[test]

@@ -35,7 +35,7 @@ pub fn see(state: &mut State, picture: Picture) {
     state.update(Event::Looked(Ok(Box::new(picture))));
 }
 
-fn selected(state: &State) -> &str {
+pub fn selected(state: &State) -> &str {
     state.selected().and_then(|row| row.key.as_deref()).unwrap()
 }
 
@@ -54,49 +54,6 @@ pub fn without_first(mut picture: Picture, count: usize) -> Picture {
 pub fn stopped(mut picture: Picture) -> Picture {
     (picture.target.daemon, picture.live) = (LockState::Free, Ok(None));
     picture
-}
-
-/// It goes with its key; when that is gone, so is the selection: no key that is pressed is about another one.
-#[test]
-fn the_selection_follows_its_key() {
-    let mut state = state(picture());
-    press(&mut state, &[Char('3'), Down, Down, Down, Down, Down]);
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 5));
-    see(&mut state, without_first(picture(), 3));
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 2));
-    type_in(&mut state, "r");
-    assert_eq!(selected(&state), "pkg-00005");
-    type_in(&mut state, "r");
-    see(&mut state, without_first(picture(), 6));
-    assert!(frame(&mut state, 80, 24).contains("  - of 36"));
-    for key in [Char('B'), Enter, Char('o')] {
-        assert!(press(&mut state, &[key]).is_none());
-        let gone = "What was selected is not in this list any more.";
-        assert!(frame(&mut state, 80, 24).contains(gone), "{key:?}");
-    }
-    see(&mut state, without_first(picture(), 3));
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 2), "it came back");
-    // Each list has its own.
-    type_in(&mut state, "23");
-    assert_eq!(selected(&state), "pkg-00005");
-    see(&mut state, without_first(picture(), 6));
-    type_in(&mut state, "j");
-    assert_eq!(selected(&state), "pkg-00008", "who moves selects anew");
-    // Who acted on one goes on from its place, and sorting begins at the top.
-    type_in(&mut state, "By");
-    see(&mut state, without_first(picture(), 8));
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00010", 2));
-    type_in(&mut state, "js");
-    assert_eq!(state.listing().at, 0);
-}
-
-/// The first line is selected until somebody moves, whichever row it is.
-#[test]
-fn the_top_is_stayed_at() {
-    let mut state = state(picture());
-    type_in(&mut state, "3");
-    see(&mut state, without_first(picture(), 3));
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 0));
 }
 
 /// Up and down stop at the ends; a page is what was drawn.
@@ -133,7 +90,7 @@ fn keys_move_the_selection() {
 fn a_filter_leaves_rows_out() {
     let mut state = state(picture());
     assert!(type_in(&mut state, "3/PKG-0003q").is_none());
-    assert!(frame(&mut state, 80, 24).contains("No row has that text."));
+    assert!(frame(&mut state, 80, 24).contains("No row of this list has that text;"));
     press(&mut state, &[KeyCode::Backspace, Enter]);
     assert_eq!(waiting(&state).len(), 10);
     assert!(frame(&mut state, 80, 24).contains("filter: PKG-0003  1 of 10"));
@@ -148,37 +105,6 @@ fn a_filter_leaves_rows_out() {
     assert!(frame(&mut state, 80, 24).contains("Filter: \\u{1b}[2J"));
     press(&mut state, &[Esc]);
     assert_eq!(waiting(&state).len(), 42);
-}
-
-/// What it hides is not gone: the first row that it lets through is selected.
-#[test]
-fn a_filter_finds_a_row() {
-    let mut state = state(picture());
-    type_in(&mut state, "3j/PKG-0003");
-    press(&mut state, &[Enter]);
-    assert_eq!(selected(&state), "pkg-00031", "at the same place");
-    press(&mut state, &[Esc]);
-    type_in(&mut state, "k/00030");
-    assert_eq!(selected(&state), "pkg-00030", "what is not hidden stays selected");
-}
-
-/// A task whose time comes is the same row; one that is frozen gets no company.
-#[test]
-fn delayed_tasks_are_rows() {
-    let mut state = state(picture());
-    type_in(&mut state, "3");
-    press(&mut state, &[End, KeyCode::Up]);
-    assert_eq!(selected(&state), "python3.12-bar");
-    let mut due = picture();
-    let lists = &mut due.lists;
-    lists.delayed.as_mut().unwrap().tasks.clear();
-    lists.next.as_mut().unwrap().keys[7].key = "python3.12-bar".to_owned();
-    see(&mut state, due);
-    assert_eq!((selected(&state), state.listing().at), ("python3.12-bar", 7));
-    let mut late = picture();
-    late.lists.delayed.as_mut().unwrap().tasks[0].due = Some(NOW - 1);
-    see(&mut state, late);
-    assert!(frame(&mut state, 200, 60).contains("links    due "));
 }
 
 /// By numbers where there are some, by text else; behind the last column in the queue's order again.
@@ -302,7 +228,9 @@ fn rows_lead_to_more() {
     press(&mut state, &[KeyCode::Home]);
     assert!(frame(&mut state, 80, 24).contains("line 0\n"));
     assert!(type_in(&mut state, "q3o").is_none());
-    assert!(frame(&mut state, 80, 24).contains("Only what is in flight, or ended,"));
+    assert!(frame(&mut state, 80, 24).contains("Only what is in flight, delayed, or ended has"));
+    press(&mut state, &[Enter, Char('o')]);
+    assert!(matches!(state.view().detail, Some(Detail::Why(_))), "it stays open");
     type_in(&mut state, "1");
     press(&mut state, &[Enter]);
     assert_eq!(state.view().detail, Some(Detail::Fetcher("links".to_owned())));

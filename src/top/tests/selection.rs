@@ -1,0 +1,132 @@
+//! Which row is selected, and what is seen around it, while lists change.
+
+use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc};
+
+use super::fixture::{NOW, frame, picture, state};
+use super::states::{press, see, selected, type_in, without_first};
+use crate::top::picture::Detail;
+use crate::top::prompt::Prompt;
+use crate::top::state::Effect;
+
+/// It goes with its key; when that is gone, so is the selection: no key that is pressed is about another one.
+#[test]
+fn the_selection_follows_its_key() {
+    let mut state = state(picture());
+    press(&mut state, &[Char('3'), Down, Down, Down, Down, Down]);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 5));
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 2));
+    type_in(&mut state, "r");
+    assert_eq!(selected(&state), "pkg-00005");
+    type_in(&mut state, "r");
+    see(&mut state, without_first(picture(), 6));
+    assert!(frame(&mut state, 80, 24).contains("  - of 36"));
+    for key in [Char('B'), Enter, Char('o')] {
+        assert!(press(&mut state, &[key]).is_none());
+        let gone = "What was selected is not in this list any more.";
+        assert!(frame(&mut state, 80, 24).contains(gone), "{key:?}");
+    }
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00005", 2), "it came back");
+    // Each list has its own.
+    type_in(&mut state, "23");
+    assert_eq!(selected(&state), "pkg-00005");
+    see(&mut state, without_first(picture(), 6));
+    type_in(&mut state, "j");
+    assert_eq!(selected(&state), "pkg-00008", "who moves selects anew");
+    // Sorting begins at the top.
+    type_in(&mut state, "js");
+    assert_eq!(state.listing().at, 0);
+}
+
+/// What an order was about stays selected, and who acts on several goes on from its place.
+#[test]
+fn an_order_keeps_the_selection() {
+    let mut state = state(picture());
+    type_in(&mut state, "3jjjBy");
+    let mut bumped = picture();
+    bumped.lists.next.as_mut().unwrap().keys.swap(0, 3);
+    see(&mut state, bumped);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 3));
+    assert!(frame(&mut state, 80, 24).contains("  1 of 42"));
+    type_in(&mut state, "j");
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00000", 3));
+}
+
+/// A task that failed and is delayed is selected still, but who looks at what comes next goes on to see that.
+#[test]
+fn a_selection_leads_to_no_other_part() {
+    let mut state = state(picture());
+    press(&mut state, &[Char('3'), Down]);
+    let mut failed = without_first(picture(), 2);
+    failed.lists.delayed.as_mut().unwrap().tasks[0].key = "pkg-00001".to_owned();
+    see(&mut state, failed);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00001", 1));
+    assert!(frame(&mut state, 80, 24).contains("pkg-00003"));
+    assert!(frame(&mut state, 80, 24).contains("  39 of 40"));
+}
+
+/// The first line is selected until somebody moves, whichever row it is.
+#[test]
+fn the_top_is_stayed_at() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    see(&mut state, without_first(picture(), 3));
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 0));
+    // Who is asked about a key has selected it.
+    type_in(&mut state, "B");
+    see(&mut state, without_first(picture(), 5));
+    assert!(frame(&mut state, 80, 24).contains("Bump pkg-00003? y/N"));
+    type_in(&mut state, "n");
+    assert!(state.selected().is_none());
+}
+
+/// What it hides is not gone: the first row that it lets through is selected.
+#[test]
+fn a_filter_finds_a_row() {
+    let mut state = state(picture());
+    type_in(&mut state, "3j/PKG-0003");
+    press(&mut state, &[Enter]);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00030", 0));
+    press(&mut state, &[Esc]);
+    type_in(&mut state, "k/00030");
+    assert_eq!(selected(&state), "pkg-00030", "what is not hidden stays selected");
+}
+
+/// Any key can be asked about, and acted on, in whatever list it is.
+#[test]
+fn any_key_is_gone_to() {
+    let mut state = state(picture());
+    type_in(&mut state, "3/far");
+    press(&mut state, &[Enter]);
+    type_in(&mut state, "g-away");
+    assert!(frame(&mut state, 80, 24).contains("Key: far-away"));
+    assert!(matches!(press(&mut state, &[Enter]), Some(Effect::Look)));
+    assert_eq!(state.view().detail, Some(Detail::Why("far-away".to_owned())));
+    type_in(&mut state, "B");
+    assert!(frame(&mut state, 80, 24).contains("Bump far-away? y/N"));
+    for leave in [Esc, Enter] {
+        let mut state = super::fixture::state(picture());
+        press(&mut state, &[Char('g'), leave]);
+        assert!(state.opened.is_none() && matches!(state.prompt, Prompt::None));
+    }
+}
+
+/// A task whose time comes is the same row; one that is frozen gets no company.
+#[test]
+fn delayed_tasks_are_rows() {
+    let mut state = state(picture());
+    type_in(&mut state, "3");
+    press(&mut state, &[End, KeyCode::Up]);
+    assert_eq!(selected(&state), "python3.12-bar");
+    let mut due = picture();
+    let lists = &mut due.lists;
+    lists.delayed.as_mut().unwrap().tasks.clear();
+    lists.next.as_mut().unwrap().keys[7].key = "python3.12-bar".to_owned();
+    see(&mut state, due);
+    assert_eq!(selected(&state), "python3.12-bar");
+    let mut late = picture();
+    late.lists.delayed.as_mut().unwrap().tasks[0].due = Some(NOW - 1);
+    see(&mut state, late);
+    assert!(frame(&mut state, 200, 60).contains("links    due "));
+}
