@@ -239,7 +239,8 @@ BEGIN
     END IF;
     PERFORM settle(p_key, v_last.fetcher, v_last.run_started, v_retried, p_code, p_now_ms / 1000) WHERE v_log.finished IS NULL;
     PERFORM refresh(p_key, p_now_ms / 1000, p_lease);
-    PERFORM arm_if_bumped(p_key, p_now_ms / 1000, p_lease);
+    -- Said again, it is no end of a job.
+    PERFORM arm_if_bumped(p_key, p_now_ms / 1000, p_lease) WHERE v_log.finished IS NULL;
 END $$;
 
 -- The same of a leased attempt; how it is acknowledged.

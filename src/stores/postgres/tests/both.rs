@@ -239,6 +239,20 @@ fn the_last_end_of_a_fetcher_is_counted_alike() {
     answers_alike(Rules::default(), &steps).unwrap();
 }
 
+/// An end that is said again ends no job: a key that is bumped is not put back anew.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn an_end_said_again_is_alike() {
+    let list = |run| Word::List { fetcher: 1, run, keys: vec![0] };
+    let (bump, finish) = (Word::Bump { key: 0 }, Word::Finish { key: 0, code: 0 });
+    let words = [
+        vec![list(1), list(2), Word::Dispatch { leased: true }, bump, finish.clone()],
+        vec![Word::Delete { fetcher: 1, run: 2 }, finish],
+    ];
+    let steps = words.map(|words| Step::Batch { words, fails: false });
+    answers_alike(Rules::default(), &steps).unwrap();
+}
+
 /// What a daemon notes of its input directory, its fetchers and files that it leaves out.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
