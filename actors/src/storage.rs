@@ -178,9 +178,10 @@ impl StorageActor {
     }
 
     fn flush(&mut self, ctx: &mut Context<Self>) {
-        if self.store.is_none() {
+        let Some(store) = &self.store else {
             return; // What is at work calls this again.
-        }
+        };
+        let hand_outs_max = store.hand_outs_max();
         if self.gathered.is_empty() {
             return self.close(ctx);
         }
@@ -188,7 +189,7 @@ impl StorageActor {
             return;
         }
         let now = self.clock.now();
-        let (batch, replies) = self.gathered.take();
+        let (batch, replies) = self.gathered.take(hand_outs_max);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
             let outcomes = store.apply(now, batch).await;

@@ -79,6 +79,11 @@ pub trait Store {
         ADDED_ROWS
     }
 
+    /// Jobs that one batch may hand out: where their payloads come in one message, that must not grow too large.
+    fn hand_outs_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// The attempts whose ends were recorded by batches since this was asked, for what the daemon counts of itself.
     fn take_ends(&mut self) -> Vec<JobEnd> {
         Vec::new()

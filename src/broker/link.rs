@@ -14,7 +14,7 @@ use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::alarm::Alarm;
-use super::message::VERSION;
+use super::message::{Unfit, VERSION};
 use super::queue_kind::QueueKind;
 use super::topology::Topology;
 use crate::exit::{ExitCode, Failure};
@@ -210,6 +210,8 @@ pub(super) enum PublishError {
     NoRoom,
     #[error("the connection is lost, and the answer with it")]
     NoAnswer,
+    #[error("the answer cannot be used: {0}")]
+    Unreadable(Unfit),
     #[error(transparent)]
     Broker(#[from] lapin::Error),
 }

@@ -21,6 +21,11 @@ use super::range::range_of;
 pub(super) const VERSION: i64 = 1;
 /// The largest body.
 pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Jobs of one batch, and bytes of their payloads in its answer; one job may have more.
+pub(super) const HAND_OUTS_MAX: usize = 64;
+pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// So many bytes one may become in JSON.
+pub(super) const ESCAPED_BYTES_MAX: usize = 6;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
 /// The longest name of a relay, and of a worker at one.

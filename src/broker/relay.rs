@@ -21,6 +21,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX};
+use super::message::HAND_OUTS_MAX;
 use crate::stores::Polls;
 use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
@@ -172,6 +173,10 @@ impl Store for RelayStore {
 
     fn look_every(&self) -> Duration {
         self.membership.signals.jobs.look_every()
+    }
+
+    fn hand_outs_max(&self) -> usize {
+        HAND_OUTS_MAX
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

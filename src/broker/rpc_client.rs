@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
 };
-use super::message::{Reply, Request, decode, encode};
+use super::message::{Reply, Request, Unfit, decode, encode};
 use super::topology::Topology;
 use crate::boot_time::boot_time;
 
@@ -40,15 +40,17 @@ pub(super) struct RpcClient {
     last: AtomicU64,
 }
 
+type Waiting = HashMap<String, oneshot::Sender<Result<Reply, Unfit>>>;
+
 #[derive(Default)]
 struct Shared {
     /// Who waits, by the request's number.
-    waiting: Mutex<HashMap<String, oneshot::Sender<Reply>>>,
+    waiting: Mutex<Waiting>,
     is_broken: AtomicBool,
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<Reply>>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,13 +189,15 @@ impl RpcClient {
 /// An answer that is to come.
 struct Answer {
     id: String,
-    received: oneshot::Receiver<Reply>,
+    received: oneshot::Receiver<Result<Reply, Unfit>>,
     shared: Arc<Shared>,
 }
 
 impl Answer {
+    /// What cannot be read tells nothing of what was done.
     async fn wait(mut self) -> Result<Reply, PublishError> {
-        (&mut self.received).await.map_err(|_| PublishError::NoAnswer)
+        let answer = (&mut self.received).await.map_err(|_| PublishError::NoAnswer)?;
+        answer.map_err(PublishError::Unreadable)
     }
 }
 
@@ -252,9 +256,8 @@ async fn read_replies(mut replies: Consumer, shared: Arc<Shared>) {
         let Some(waiting) = id.and_then(|id| shared.waiting().remove(&id)) else {
             continue; // It was given up.
         };
-        let reply = decode(version(&delivery.properties), &delivery.data);
         // Whoever gave it up in this moment asks again.
-        let _ = waiting.send(reply.unwrap_or_else(|unfit| Reply::Refused(unfit.to_string())));
+        let _ = waiting.send(decode(version(&delivery.properties), &delivery.data));
     }
     shared.break_off();
 }

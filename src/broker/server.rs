@@ -43,10 +43,10 @@ use self::backlog::Backlog;
 use super::dead_letters;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
-use super::message::{Reply, Unfit, encode};
+use super::message::{BODY_BYTES_MAX, Reply, Unfit, encode};
 
-/// Requests that are taken before the first of them is answered.
-const PREFETCH: u16 = 256;
+/// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
+const PREFETCH: u16 = 64;
 /// How long storage may take for one.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stop waits for what was taken.
@@ -245,7 +245,13 @@ impl Server {
         let (Some(to), Some(id)) = (asked.reply_to(), asked.message_id()) else {
             return Ok(()); // Nobody waits.
         };
-        let (properties, body) = (properties().with_correlation_id(id.clone()), encode(&reply));
+        let properties = properties().with_correlation_id(id.clone());
+        let mut body = encode(&reply);
+        if body.len() > BODY_BYTES_MAX {
+            // It could not be read, and a broker that takes none so large would end the channel.
+            let why = format!("the answer has {} bytes, and {BODY_BYTES_MAX} may be", body.len());
+            body = encode(&Reply::Busy(why));
+        }
         let options = BasicPublishOptions::default();
         // A relay that is gone has no queue any more.
         let sent =

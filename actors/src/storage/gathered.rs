@@ -7,11 +7,13 @@ use std::collections::VecDeque;
 use actix::prelude::*;
 
 use super::StorageActor;
-use crate::store::{Operation, Outcome, Outcomes, Rejected, StoreResult};
+use crate::store::{AddTask, Operation, Outcome, Outcomes, Rejected, StoreResult};
 
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
 /// that the last one does not wait long for it.
 pub(super) const BATCH_OPERATIONS_MAX: usize = 256;
+/// Payloads of tasks that share one: where a batch is a message, that is to be no larger than one may be.
+const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Rows of bulk requests that share one transaction: small lists do, so that thousands of them do not take a
 /// commit each.
 const ROWS_TOGETHER_MAX: usize = 64;
@@ -34,9 +36,43 @@ struct Asked {
     /// Tells which one came first.
     number: u64,
     operations: Vec<Operation>,
-    /// How many rows it changes at the most, if that may be many.
-    bulk_rows: usize,
+    load: Load,
     reply: Reply,
+}
+
+/// What a batch has of those things that it may have a few of.
+#[derive(Debug, Default, Clone, Copy)]
+struct Load {
+    operations: usize,
+    /// How many rows are changed at the most, if that may be many.
+    bulk_rows: usize,
+    hand_outs: usize,
+    bytes: usize,
+}
+
+impl Load {
+    fn of(operations: &[Operation]) -> Self {
+        let bytes = |operation: &Operation| match operation {
+            Operation::AddTask(AddTask(row)) => row.payload.len(),
+            _ => 0,
+        };
+        let is_hand_out = |operation: &&Operation| matches!(operation, Operation::Dispatch(_));
+        Self {
+            operations: operations.len(),
+            bulk_rows: operations.iter().map(Operation::bulk_rows).sum(),
+            hand_outs: operations.iter().filter(is_hand_out).count(),
+            bytes: operations.iter().map(bytes).sum(),
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            operations: self.operations + other.operations,
+            bulk_rows: self.bulk_rows + other.bulk_rows,
+            hand_outs: self.hand_outs + other.hand_outs,
+            bytes: self.bytes + other.bytes,
+        }
+    }
 }
 
 /// Who waits for the answers of a batch that is under way.
@@ -61,23 +97,23 @@ impl Gathered {
     }
 
     pub(super) fn push(&mut self, operations: Vec<Operation>, reply: Reply) {
-        let bulk_rows = operations.iter().map(Operation::bulk_rows).sum();
-        let queue = if bulk_rows > 0 { &mut self.bulk } else { &mut self.others };
+        let load = Load::of(&operations);
+        let queue = if load.bulk_rows > 0 { &mut self.bulk } else { &mut self.others };
         self.last += 1;
-        queue.push_back(Asked { number: self.last, operations, bulk_rows, reply });
+        queue.push_back(Asked { number: self.last, operations, load, reply });
     }
 
-    /// Takes the next batch out. One message's operations stay together, and bulk ones that came before all others
-    /// begin a batch: there they cost least.
-    pub(super) fn take(&mut self) -> (Vec<Operation>, Replies) {
-        let (mut batch, mut asked, mut rows) = (Vec::new(), Vec::new(), 0);
+    /// Takes the next batch out, with so many hand-outs at the most. One message's operations stay together, and bulk ones that
+    /// came before all others begin a batch: there they cost least.
+    pub(super) fn take(&mut self, hand_outs_max: usize) -> (Vec<Operation>, Replies) {
+        let (mut batch, mut asked, mut taken) = (Vec::new(), Vec::new(), Load::default());
         let first_other = self.others.front().map_or(u64::MAX, |first| first.number);
-        while let Some(Asked { operations, bulk_rows, reply, .. }) =
-            self.next(first_other, batch.len(), rows)
+        while let Some(Asked { operations, load, reply, .. }) =
+            self.next(first_other, taken, hand_outs_max)
         {
             asked.push((operations.len(), reply));
             batch.extend(operations);
-            rows += bulk_rows;
+            taken = taken.with(load);
         }
         let writes = |operation: &Operation| {
             !(operation.only_reads() || matches!(operation, Operation::Probe(_)))
@@ -89,14 +125,19 @@ impl Gathered {
         (batch, Replies { asked, of_leases, makes_work, writes })
     }
 
-    /// The next request of a batch that has so many operations, which change so many rows. The first one always fits.
-    fn next(&mut self, first_other: u64, operations: usize, rows: usize) -> Option<Asked> {
+    /// The next request of a batch that has all that. The first one always fits.
+    fn next(&mut self, first_other: u64, taken: Load, hand_outs_max: usize) -> Option<Asked> {
         let fits = |asked: &mut Asked| {
-            operations == 0 || operations + asked.operations.len() <= BATCH_OPERATIONS_MAX
+            let together = taken.with(asked.load);
+            taken.operations == 0
+                || together.operations <= BATCH_OPERATIONS_MAX
+                    && together.hand_outs <= hand_outs_max
+                    && together.bytes <= BATCH_BYTES_MAX
         };
         let may_join = |asked: &mut Asked| {
+            let rows = taken.with(asked.load).bulk_rows;
             asked.number < first_other
-                && (rows == 0 || rows + asked.bulk_rows <= ROWS_TOGETHER_MAX)
+                && (taken.bulk_rows == 0 || rows <= ROWS_TOGETHER_MAX)
                 && fits(asked)
         };
         self.bulk.pop_front_if(may_join).or_else(|| self.others.pop_front_if(fits))
@@ -146,10 +187,10 @@ fn is_of_leases(operation: &Operation) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_protocol::model::Run;
+    use shiftboss_protocol::model::{Key, Row, Run};
 
     use super::*;
-    use crate::store::{BeginDeletion, CountInFlight};
+    use crate::store::{BeginDeletion, CountInFlight, Dispatch};
 
     /// However many files go at once, a request that comes behind them is in the next batch.
     #[test]
@@ -162,7 +203,26 @@ mod tests {
         }
         let asked = Operation::CountInFlight(CountInFlight);
         gathered.push(vec![asked.clone()], reply());
-        let (batch, _) = gathered.take();
+        let (batch, _) = gathered.take(usize::MAX);
         assert_eq!((batch.len(), batch.last()), (ROWS_TOGETHER_MAX + 1, Some(&asked)));
+    }
+
+    /// Neither a batch nor its answer has more payloads than a message may have, though one request always goes.
+    #[test]
+    fn payloads_are_shared_out() {
+        let mut gathered = Gathered::default();
+        let reply = || -> Reply { Box::new(|_, _, _| {}) };
+        let task = |bytes| {
+            let row = Row { key: Key::new("a").unwrap(), payload: "p".repeat(bytes) };
+            vec![Operation::AddTask(AddTask(row))]
+        };
+        for bytes in [BATCH_BYTES_MAX + 1, BATCH_BYTES_MAX / 2, BATCH_BYTES_MAX / 2, 1] {
+            gathered.push(task(bytes), reply());
+        }
+        assert_eq!([(); 3].map(|()| gathered.take(usize::MAX).0.len()), [1, 2, 1]);
+        for _ in 0..5 {
+            gathered.push(vec![Operation::Dispatch(Dispatch { holder: None })], reply());
+        }
+        assert_eq!([(); 3].map(|()| gathered.take(2).0.len()), [2, 2, 1]);
     }
 }

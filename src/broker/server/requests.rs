@@ -9,15 +9,17 @@ use futures_util::StreamExt;
 use lapin::Consumer;
 use lapin::message::Delivery;
 use shiftboss_actors::store::{
-    JoinRelay, Outcome, Rejected, Relay, RelayAnswer, Relayed, Relays as KnownRelays, StoreError,
-    StoreResult,
+    Dispatched, JoinRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
+    Relays as KnownRelays, StoreError, StoreResult, Undo,
 };
 use tokio::time::Instant;
 use tracing::info;
 
 use super::{Server, ended};
 use crate::broker::link::{Link, version};
-use crate::broker::message::{Reply, Request, check, decode};
+use crate::broker::message::{
+    ANSWER_BYTES_MAX, ESCAPED_BYTES_MAX, HAND_OUTS_MAX, Reply, Request, check, decode, encode,
+};
 
 impl Server {
     /// Takes requests; each is answered beside the others.
@@ -89,29 +91,46 @@ impl Server {
         Ok(Reply::Joined(joined))
     }
 
-    /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place.
+    /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place, and of many hand-outs
+    /// the last ones are put off.
     async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch).await?;
-        let refused: Vec<Option<Rejected>> = operations
+        let mut hand_outs = 0;
+        let here: Vec<Option<Answered>> = operations
             .iter()
-            .map(|operation| check(operation, operators).err().map(|why| Rejected(why.to_string())))
+            .map(|operation| {
+                if let Err(why) = check(operation, operators) {
+                    return Some(Err(Rejected(why.to_string())));
+                }
+                hand_outs += usize::from(matches!(operation, Operation::Dispatch(_)));
+                (hand_outs > HAND_OUTS_MAX).then(|| Ok(Outcome::Dispatch(Dispatched::Later)))
+            })
             .collect();
-        let allowed = operations.into_iter().zip(&refused).filter(|(_, refused)| refused.is_none());
-        let operations = allowed.map(|(operation, _)| operation).collect();
+        let asked = operations.into_iter().zip(&here).filter(|(_, answer)| answer.is_none());
+        let operations = asked.map(|(operation, _)| operation).collect();
         match self.ask(Relayed { epoch, lane, number, operations }).await? {
             RelayAnswer::Answered(outcomes) => {
                 let mut outcomes = outcomes.into_iter();
-                let merged = refused.into_iter().map(|refused| match refused {
-                    Some(why) => Some(Err(why)),
-                    None => outcomes.next(),
-                });
-                let merged: Option<Vec<Result<Outcome, Rejected>>> = merged.collect();
-                // The number was another batch's.
-                Ok(merged.map_or(RelayAnswer::Outdated, RelayAnswer::Answered))
+                let merged = here.into_iter().map(|answer| answer.or_else(|| outcomes.next()));
+                // Too few: the number was another batch's.
+                let Some(mut merged) = merged.collect::<Option<Vec<_>>>() else {
+                    return Ok(RelayAnswer::Outdated);
+                };
+                self.take_surplus_back(&mut merged).await?;
+                Ok(RelayAnswer::Answered(merged))
             }
             answer => Ok(answer),
         }
+    }
+
+    /// Of jobs whose payloads are too much for one message, the last ones are taken back, and put off. Asked again, this is done
+    /// again: an attempt that was taken back stays so.
+    async fn take_surplus_back(&self, answered: &mut [Answered]) -> StoreResult<()> {
+        for undo in put_off(answered) {
+            self.ask(undo).await?;
+        }
+        Ok(())
     }
 
     async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {
@@ -125,5 +144,60 @@ impl Server {
         }
         let liveness = self.liveness.borrow();
         Ok(liveness.name(epoch).is_some_and(|name| self.operators.iter().any(|may| may == name)))
+    }
+}
+
+/// What came of an operation.
+type Answered = Result<Outcome, Rejected>;
+
+/// Puts off those jobs that are too much for one message; they are to be taken back. The first one always fits.
+fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
+    let (mut bytes, mut surplus) = (0, Vec::new());
+    for outcome in answered {
+        let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) = outcome else { continue };
+        let its = encoded_bytes(&job.payload);
+        if bytes == 0 || bytes + its <= ANSWER_BYTES_MAX {
+            bytes += its;
+            continue;
+        }
+        surplus.push(Undo { key: job.key.clone(), attempt: *attempt });
+        *outcome = Ok(Outcome::Dispatch(Dispatched::Later));
+    }
+    surplus
+}
+
+/// At the most, for small ones.
+fn encoded_bytes(payload: &str) -> usize {
+    let most = payload.len() * ESCAPED_BYTES_MAX;
+    if most <= ANSWER_BYTES_MAX / HAND_OUTS_MAX { most } else { encode(&payload).len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_protocol::model::{Attempt, Key, Row};
+
+    use super::*;
+    use crate::broker::message::{BODY_BYTES_MAX, Reply};
+
+    /// Whatever the payloads are, the answer is a message that may be, and no job is lost.
+    #[test]
+    fn answers_fit() {
+        for payload in
+            ["p".repeat(1 << 20), "\u{1}".repeat(1 << 20), "\"".repeat(1 << 17), "p".into()]
+        {
+            let job = |attempt| {
+                let row = Row { key: Key::new("a").unwrap(), payload: payload.clone() };
+                Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row)))
+            };
+            let mut answered: Vec<Answered> = (0..64).map(job).collect();
+            let surplus = put_off(&mut answered);
+            let later = Ok(Outcome::Dispatch(Dispatched::Later));
+            let kept = answered.iter().filter(|outcome| **outcome != later).count();
+            assert_eq!(kept + surplus.len(), 64);
+            assert!(kept >= 1 && (surplus.is_empty() == (kept == 64)));
+            assert_eq!(surplus.is_empty(), payload.len() == 1, "{}", payload.len());
+            let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
+            assert!(answer.len() <= BODY_BYTES_MAX, "{}", answer.len());
+        }
     }
 }

@@ -24,11 +24,13 @@ use crate::broker::link::{Link, version};
 use crate::broker::message::{Reply, Unfit, check_rows, decode};
 use crate::broker::topology::Topology;
 
-/// Messages of a range that are taken before the first of them is answered.
-const PREFETCH: u16 = 32;
+/// Messages of a range that are taken before the first of them is answered; each may be as large as a message.
+const PREFETCH: u16 = 4;
 /// Rows that are added at once: those of the messages of one relay lie near each other in the store, and the more of them share a
 /// transaction, the fewer pages are written twice. A worker's request waits for one such transaction.
 const ROWS_AT_ONCE: usize = 1_000;
+/// Bytes of messages that are read at once: workers wait meanwhile.
+const BYTES_AT_ONCE: usize = 1024 * 1024;
 /// Additions that are asked of storage at once: one is under way, and the next one waits there.
 const AT_ONCE: usize = 2;
 /// Delays before storage is asked again.
@@ -60,8 +62,10 @@ impl Taken {
         Self { delivery, rows, unfit }
     }
 
-    fn rows(&self) -> usize {
-        self.rows.as_ref().map_or(0, |relayed| relayed.rows.len())
+    /// How many rows it has, and how many bytes.
+    fn size(&self) -> (usize, usize) {
+        let rows = self.rows.as_ref().map_or(0, |relayed| relayed.rows.len());
+        (rows, self.delivery.data.len())
     }
 }
 
@@ -99,12 +103,13 @@ pub(super) async fn take(
             Some(Err(error)) => return error,
             None => return ended(),
         };
-        let mut rows = taken.iter().map(Taken::rows).sum::<usize>();
-        while rows < ROWS_AT_ONCE {
+        let (mut rows, mut bytes) = taken[0].size();
+        while rows < ROWS_AT_ONCE && bytes < BYTES_AT_ONCE {
             match messages.next().now_or_never() {
                 Some(Some(Ok(next))) => {
-                    taken.push(Taken::new(next));
-                    rows += taken.last().map_or(0, Taken::rows);
+                    let next = Taken::new(next);
+                    (rows, bytes) = (rows + next.size().0, bytes + next.size().1);
+                    taken.push(next);
                 }
                 Some(Some(Err(error))) => return error,
                 Some(None) => return ended(),

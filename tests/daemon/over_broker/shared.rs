@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A queue, and daemons that serve relays of it.
 pub(super) struct Queue {
-    site: Site,
+    pub(super) site: Site,
     prefix: String,
 }
 

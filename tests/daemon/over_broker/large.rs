@@ -1,0 +1,85 @@
+//! Payloads that are large: many of them are too much for one message, and are shared out over several.
+
+use std::collections::HashSet;
+use std::thread;
+
+use super::shared::Queue;
+use super::{Installation, attempt, broker, worker};
+use crate::common::{Client, Daemon, Site};
+
+/// As many payloads as one message never has.
+const TASKS: usize = 20;
+const PAYLOAD_BYTES: usize = 1_000_000;
+
+/// Workers that wait together at a relay have a job each, once; nothing is left in flight by an answer that nobody could read.
+fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log: &Daemon) {
+    let run = |order: &str| {
+        let ordered = daemon.run(&[order, daemon.socket().to_str().unwrap()]);
+        assert!(ordered.status.success(), "{ordered:?}");
+    };
+    run("pause");
+    let mut workers: Vec<_> = (0..TASKS).map(|_| worker(relay, 600)).collect();
+    workers.iter_mut().for_each(|worker| worker.write(b"READY 60\n"));
+    let payload = "p".repeat(PAYLOAD_BYTES);
+    let list: String = (0..TASKS).map(|key| format!("key-{key} {payload}\n")).collect();
+    relay.deliver("f", 1, list);
+    queue.wait_count(TASKS);
+    run("resume");
+    // Who does not read gets nothing.
+    let work = |mut worker: Client| {
+        let (attempt, job) = attempt(&worker.line());
+        while worker.ask(&format!("DONE {attempt} 0")).starts_with("ERROR busy") {}
+        assert!(job.len() > PAYLOAD_BYTES);
+        job.split(' ').next().unwrap().to_owned()
+    };
+    let at_work: Vec<_> =
+        workers.into_iter().map(|worker| thread::spawn(move || work(worker))).collect();
+    let keys: HashSet<String> = at_work.into_iter().map(|it| it.join().unwrap()).collect();
+    assert_eq!(keys.len(), TASKS);
+    queue.wait_sql("SELECT count(*) FROM log WHERE exit_code = 0", &[&TASKS.to_string()]);
+    let log = relay_log.log();
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn large_payloads_are_handed_out() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    let queue = &installation.site;
+    each_worker_has_its_own(queue, queue, &relay.site, &relay.daemon);
+    let taken_back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'expired'";
+    assert_eq!(queue.number(taken_back), 0);
+}
+
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn large_payloads_are_handed_out_by_several_daemons() {
+    let queue = Queue::new();
+    let (one, _other) = (queue.daemon("one"), queue.daemon("other"));
+    let relay = queue.relay(&broker(), "r");
+    each_worker_has_its_own(&queue.site, &one.site, &relay.site, &relay.daemon);
+    assert_eq!(queue.count("SELECT count(*) FROM attempts WHERE outcome = 'expired'"), 0);
+}
+
+/// Many large tasks that are added at once are no message that is too large. Who is told to try again does.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn large_tasks_are_added() {
+    let installation = Installation::start_with(&["--relay-operators", "r"]);
+    let relay = installation.relay("r");
+    let file = relay.site.path("payload");
+    std::fs::write(&file, "p".repeat(PAYLOAD_BYTES)).unwrap();
+    let [file, socket] = [file, relay.site.socket()].map(|path| path.to_str().unwrap().to_owned());
+    let add = |key: String| {
+        let arguments = ["add", "--timeout", "60s", "--file", &file, &socket, &key];
+        while !relay.site.run(&arguments).status.success() {}
+    };
+    thread::scope(|scope| {
+        let add = &add;
+        (0..TASKS).for_each(|key| drop(scope.spawn(move || add(format!("key-{key}")))));
+    });
+    installation.site.wait_count(TASKS);
+    let log = installation.daemon.log();
+    assert!(!log.contains("A message was refused"), "{log}");
+}
