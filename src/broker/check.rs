@@ -11,14 +11,12 @@ use lapin::{ErrorKind, ExchangeKind};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
-use super::link::{Broker, Link, PublishError, properties, publish};
+use super::link::{Broker, Link};
 use super::report::{BrokerCheck, Part, PartKind, PartState};
 use super::topology::{durable, is_about_delivery_limit, without_delivery_limit};
 
 /// The longest time for all of it, some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
-/// A broker that has not taken a message after so long holds it back.
-const HELD_BACK_AFTER: Duration = Duration::from_secs(3);
 /// What the broker says: there is none; it is another connection's alone; it was declared otherwise.
 const NOT_FOUND: u16 = 404;
 const LOCKED: u16 = 405;
@@ -50,7 +48,7 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
     for (name, kind) in broker.topology.exchanges() {
         parts.push(exchange(link, name, kind).await?);
     }
-    Ok(BrokerCheck { takes_messages: takes_messages(broker, link).await?, parts })
+    Ok(BrokerCheck { takes_messages: link.takes_messages(&broker.topology).await?, parts })
 }
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
@@ -118,19 +116,4 @@ fn unlike(kind: PartKind, name: String, error: lapin::Error) -> lapin::Result<Pa
         _ => return Err(error),
     };
     Ok(Part { state, difference, ..as_declared(kind, name) })
-}
-
-/// A broker that is short of something takes the first message of a connection, and reads no more from it. So two are
-/// published, which go nowhere.
-async fn takes_messages(broker: &Broker, link: &Link) -> lapin::Result<bool> {
-    let nowhere = broker.topology.nowhere();
-    for _ in 0..2 {
-        let published = publish(&link.channel, ("", &nowhere), b"", properties());
-        match timeout(HELD_BACK_AFTER, published).await {
-            Ok(Err(PublishError::Broker(error))) => return Err(error),
-            Ok(_) => {}
-            Err(_) => return Ok(false),
-        }
-    }
-    Ok(true)
 }

@@ -28,6 +28,8 @@ const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 const HEARTBEAT_SECONDS: u16 = 10;
 /// A larger message goes in several frames. The client keeps buffers of 32 frames for each direction.
 const FRAME_BYTES: u32 = 64 * 1024;
+/// A broker that has not taken a message after so long holds it back.
+const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
 pub(super) const PERSISTENT: u8 = 2;
 /// The header that every message has.
@@ -161,6 +163,24 @@ impl Link {
         let channel = self.channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
+    }
+
+    /// Whether the broker takes messages just now, which it says only to who sends some. One that is short of something takes the
+    /// first message of a connection, and reads no more from it. So two are published, which go nowhere.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub(super) async fn takes_messages(&self, topology: &Topology) -> lapin::Result<bool> {
+        let nowhere = topology.nowhere();
+        for _ in 0..2 {
+            let published = publish(&self.channel, ("", &nowhere), b"", properties());
+            match timeout(HELD_BACK_AFTER, published).await {
+                Ok(Err(PublishError::Broker(error))) => return Err(error),
+                Ok(_) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Ends the connection; the broker may be away.

@@ -12,6 +12,9 @@ use tokio::time::Instant;
 /// A relay that is not heard of for so long is taken for dead.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(6);
 
+/// One that lives is heard of more often.
+const QUIET_AFTER: Duration = Duration::from_millis(2_500);
+
 #[derive(Default)]
 pub(super) struct Liveness {
     /// By epoch.
@@ -53,6 +56,11 @@ impl Liveness {
             .collect();
         heard.sort();
         heard
+    }
+
+    /// Whether one of them may not be able to speak.
+    pub(super) fn is_anybody_quiet(&self, now: Instant) -> bool {
+        self.relays.values().any(|known| known.last_seen + QUIET_AFTER <= now)
     }
 
     /// Nobody can be heard of.
@@ -101,6 +109,9 @@ mod tests {
         assert!(liveness.is_taken("a", "2", start));
         assert!(!liveness.is_taken("a", "1", start), "it joins anew");
         assert!(!liveness.is_taken("b", "2", start));
+        assert!(
+            !liveness.is_anybody_quiet(start) && liveness.is_anybody_quiet(start + QUIET_AFTER)
+        );
         liveness.note_seen(7, start + SILENCE_MAX / 2);
         liveness.note_seen(8, start);
         assert_eq!(liveness.silent(start + SILENCE_MAX), []);

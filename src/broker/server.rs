@@ -275,18 +275,25 @@ impl Server {
         Ok(jobs)
     }
 
-    /// Looks who is silent; during an alarm nobody can speak.
+    /// Looks who is silent; during an alarm nobody can speak, and who says nothing himself is not told of it.
     async fn watch_relays(&self, link: &Link) -> std::convert::Infallible {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            if link.alarm.is_raised() {
+            if link.alarm.is_raised() || self.is_deaf(link).await {
                 self.speak_for_relays().await;
             } else if !self.is_shared {
                 self.expire_silent().await;
             }
         }
+    }
+
+    /// Whether the broker takes no messages now, if somebody may not be able to speak. Of a shared queue others hear them, too.
+    async fn is_deaf(&self, link: &Link) -> bool {
+        let is_quiet = self.is_shared || self.liveness.borrow().is_anybody_quiet(Instant::now());
+        // A connection that has ended is seen to by who reads from it.
+        is_quiet && !link.takes_messages(&self.broker.topology).await.unwrap_or(true)
     }
 
     async fn expire_silent(&self) {

@@ -118,19 +118,36 @@ fn an_alarm_is_waited_for() {
     assert_eq!(installation.site.sql(outcomes), ["done"]);
 }
 
+/// A daemon that has nothing to say notices it all the same, before it takes those for dead who cannot speak.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn an_alarm_is_noticed_by_an_idle_daemon() {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    let alarm = Fault::memory();
+    let says_so = || installation.daemon.log().contains(ALARM);
+    wait_within(PATIENCE, "the daemon says so", says_so);
+    // Longer than a silent relay may live.
+    pause(Duration::from_secs(8));
+    drop(alarm);
+    let works = || relay.site.ask("READY") == "NOJOBS\n";
+    wait_within(PATIENCE, "the relay works", works);
+    let (log, its) = (installation.daemon.log(), relay.daemon.log());
+    assert!(!log.contains("silent") && !its.contains("anew"), "{log}\n{its}");
+}
+
 /// The same where several daemons have the queue: none of them takes the relay for dead.
 #[test]
 #[ignore = "needs a broker and a server: make test-broker"]
 fn an_alarm_is_waited_for_by_several_daemons() {
     let queue = Queue::new();
-    let daemons = [queue.daemon("one"), queue.daemon("other")];
+    let _daemons = [queue.daemon("one"), queue.daemon("other")];
     let relay = queue.relay(&broker(), "r");
     relay.site.append("f.1.txt.part", "alpha 1\n");
     queue.wait_rows(1);
     let mut far = worker(&relay.site, 60);
     let (taken, _) = attempt(&far.ask("READY"));
     let alarm = Fault::memory();
-    add(&daemons[0].site, "charlie");
     wait_within(PATIENCE, "the relay says so", || relay.daemon.log().contains(ALARM));
     // Longer than a silent relay may live.
     pause(Duration::from_secs(12));
