@@ -23,8 +23,9 @@ use crate::reconnect::Reconnect;
 
 /// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long a name is waited for whose last process may be dead.
-const NAME_PATIENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_secs(2));
+/// How long a name is waited for whose last process may be dead: a daemon that begins meanwhile takes it for alive once more.
+const NAME_PATIENCE: Duration =
+    SILENCE_MAX.saturating_mul(2).saturating_add(Duration::from_secs(2));
 const NAME_LOOK: Duration = Duration::from_millis(500);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use shiftboss_testbed::proxy::Proxy;
 
 use super::{Installation, attempt, broker, worker};
+use crate::common::wait::pause;
 use crate::common::{Client, wait_within};
 
 /// A relay that is silent is taken for dead after six seconds.
@@ -80,6 +81,24 @@ fn a_relay_is_killed() {
     let again = installation.start_relay(&site, &broker(), "r").ready();
     installation.site.wait_count(3);
     assert!(!again.log().contains("WARN"), "{}", again.log());
+}
+
+/// A relay that was killed, and then its daemon: the next daemon takes the dead one for alive at first, and its successor waits for
+/// that.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_and_the_daemon_are_killed() {
+    let installation = Installation::start();
+    let super::Relay { daemon, site } = installation.relay("r");
+    daemon.kill();
+    let again = installation.start_relay(&site, &broker(), "r");
+    // Into the time for which the successor waits.
+    pause(Duration::from_secs(4));
+    let installation = installation.restart();
+    let again = again.ready();
+    site.append("f.1.txt.part", "alpha 1\n");
+    installation.site.wait_count(1);
+    drop(again);
 }
 
 /// A relay that is stopped leaves its leases at once, and its worker may end the job anywhere.
