@@ -178,10 +178,9 @@ impl StorageActor {
     }
 
     fn flush(&mut self, ctx: &mut Context<Self>) {
-        let Some(store) = &self.store else {
+        let Some(hand_outs_max) = self.store.as_ref().map(|store| store.hand_outs_max()) else {
             return; // What is at work calls this again.
         };
-        let hand_outs_max = store.hand_outs_max();
         if self.gathered.is_empty() {
             return self.close(ctx);
         }
