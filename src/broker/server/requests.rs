@@ -103,8 +103,10 @@ impl Server {
                 if let Err(why) = check(operation, operators) {
                     return Some(Err(Rejected(why.to_string())));
                 }
-                hand_outs += usize::from(matches!(operation, Operation::Dispatch(_)));
-                (hand_outs > HAND_OUTS_MAX).then(|| Ok(Outcome::Dispatch(Dispatched::Later)))
+                let is_hand_out = matches!(operation, Operation::Dispatch(_));
+                hand_outs += usize::from(is_hand_out);
+                let later = Ok(Outcome::Dispatch(Dispatched::Later));
+                (is_hand_out && hand_outs > HAND_OUTS_MAX).then_some(later)
             })
             .collect();
         let asked = operations.into_iter().zip(&here).filter(|(_, answer)| answer.is_none());
