@@ -96,19 +96,7 @@ impl Server {
     async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch).await?;
-        let mut hand_outs = 0;
-        let here: Vec<Option<Answered>> = operations
-            .iter()
-            .map(|operation| {
-                if let Err(why) = check(operation, operators) {
-                    return Some(Err(Rejected(why.to_string())));
-                }
-                let is_hand_out = matches!(operation, Operation::Dispatch(_));
-                hand_outs += usize::from(is_hand_out);
-                let later = Ok(Outcome::Dispatch(Dispatched::Later));
-                (is_hand_out && hand_outs > HAND_OUTS_MAX).then_some(later)
-            })
-            .collect();
+        let here = answered_here(&operations, operators);
         let asked = operations.into_iter().zip(&here).filter(|(_, answer)| answer.is_none());
         let operations = asked.map(|(operation, _)| operation).collect();
         match self.ask(Relayed { epoch, lane, number, operations }).await? {
@@ -152,6 +140,21 @@ impl Server {
 /// What came of an operation.
 type Answered = Result<Outcome, Rejected>;
 
+/// What storage is not asked: what may not be, and hand-outs behind the first ones.
+fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answered>> {
+    let mut hand_outs = 0;
+    let answer = |operation: &Operation| {
+        if let Err(why) = check(operation, operators) {
+            return Some(Err(Rejected(why.to_string())));
+        }
+        let is_hand_out = matches!(operation, Operation::Dispatch(_));
+        hand_outs += usize::from(is_hand_out);
+        let later = Ok(Outcome::Dispatch(Dispatched::Later));
+        (is_hand_out && hand_outs > HAND_OUTS_MAX).then_some(later)
+    };
+    operations.iter().map(answer).collect()
+}
+
 /// Puts off those jobs that are too much for one message; they are to be taken back. The first one always fits.
 fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     let (mut bytes, mut surplus) = (0, Vec::new());
@@ -176,10 +179,23 @@ fn encoded_bytes(payload: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use shiftboss_actors::store::{Dispatch, Heartbeat};
     use shiftboss_protocol::model::{Attempt, Key, Row};
 
     use super::*;
     use crate::broker::message::{BODY_BYTES_MAX, Reply};
+
+    /// Of many hand-outs the last ones are put off, and nothing else is.
+    #[test]
+    fn hand_outs_are_few() {
+        let mut operations =
+            vec![Operation::Dispatch(Dispatch { holder: None }); HAND_OUTS_MAX + 1];
+        operations.push(Operation::Heartbeat(Heartbeat(Attempt(1))));
+        let here = answered_here(&operations, false);
+        let put_off: Vec<usize> = (0..here.len()).filter(|at| here[*at].is_some()).collect();
+        assert_eq!(put_off, [HAND_OUTS_MAX]);
+        assert_eq!(here[HAND_OUTS_MAX], Some(Ok(Outcome::Dispatch(Dispatched::Later))));
+    }
 
     /// Whatever the payloads are, the answer is a message that may be, and no job is lost.
     #[test]
