@@ -201,18 +201,18 @@ mod tests {
     #[test]
     fn answers_fit() {
         for payload in
-            ["p".repeat(1 << 20), "\u{1}".repeat(1 << 20), "\"".repeat(1 << 17), "p".into()]
+            ["p".repeat(1 << 20), "\u{1}".repeat(1 << 20), "\"".repeat(1 << 19), "p".into()]
         {
             let job = |attempt| {
                 let row = Row { key: Key::new("a").unwrap(), payload: payload.clone() };
                 Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row)))
             };
-            let mut answered: Vec<Answered> = (0..64).map(job).collect();
+            let mut answered: Vec<Answered> = (0..20).map(job).collect();
             let surplus = put_off(&mut answered);
             let later = Ok(Outcome::Dispatch(Dispatched::Later));
             let kept = answered.iter().filter(|outcome| **outcome != later).count();
-            assert_eq!(kept + surplus.len(), 64);
-            assert!(kept >= 1 && (surplus.is_empty() == (kept == 64)));
+            assert_eq!(kept + surplus.len(), 20);
+            assert!(kept >= 1);
             assert_eq!(surplus.is_empty(), payload.len() == 1, "{}", payload.len());
             let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
             assert!(answer.len() <= BODY_BYTES_MAX, "{}", answer.len());
