@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::store::{
-    AddRows, AddTask, Hold, JoinedRelay, Lane, Operation, RELAYED_OPERATIONS_MAX, RelayAnswer,
-    RelayedRows, RowsAnswer,
+    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
+    RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
@@ -30,6 +30,8 @@ pub(super) const ESCAPED_BYTES_MAX: usize = 6;
 const WHY_BYTES_MAX: usize = 1_000;
 /// The longest name of a relay, and of a worker at one.
 const NAME_BYTES_MAX: usize = 255;
+/// The longest name of a file, or reason why it is left out.
+const NOTE_BYTES_MAX: usize = 8 * 1024;
 /// Rows that one step of a deletion may take at the most.
 const LIMIT_MAX: usize = 100_000;
 
@@ -148,15 +150,16 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         | Op::Expire(_)
         | Op::Undo(_)
         | Op::BeginDeletion(_)
-        | Op::RejectFile(_)
-        | Op::ForgetRejected(_)
-        | Op::NoteInput(_)
         | Op::Probe(_)
         | Op::Runs(_)
         | Op::Leases(_)
         | Op::HasWork(_)
         | Op::CountInFlight(_)
         | Op::WhyIdle(_) => Ok(()),
+        Op::RejectFile(it) => check_notes(&[&it.name, &it.reason]),
+        Op::ForgetRejected(it) => check_notes(&[&it.0]),
+        Op::NoteInput(NoteInput(InputDirectory::Lost(why))) => check_notes(&[why]),
+        Op::NoteInput(_) => Ok(()),
         Op::AddTask(AddTask(row)) if operators => check_row(row),
         Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
             if operators =>
@@ -179,6 +182,15 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         ),
         _ => forbidden("an operation that is a daemon's own"),
     }
+}
+
+/// What a relay tells of its files, for people.
+fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
+    let is_long = |note: &&&str| note.len() > NOTE_BYTES_MAX;
+    notes
+        .iter()
+        .find(is_long)
+        .map_or(Ok(()), |note| forbidden(format!("a note of {} bytes", note.len())))
 }
 
 fn check_hold(hold: &Hold) -> Result<(), Unfit> {
@@ -244,7 +256,7 @@ fn check_limit(limit: usize) -> Result<(), Unfit> {
 mod tests {
     use shiftboss_actors::store::{
         AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, LeaseHolder, Outcome, Prune,
-        RegisterRun, Rejected, RelayAnswer, Retry, RowBatch,
+        RegisterRun, RejectFile, Rejected, RelayAnswer, Retry, RowBatch,
     };
     use shiftboss_protocol::model::Attempt;
 
@@ -342,6 +354,7 @@ mod tests {
                 reading: Default::default(),
             }))
         };
+        let long = "n".repeat(NOTE_BYTES_MAX + 1);
         let retry = Operation::Retry(Retry { key: Key::stored("a"), fetcher: None });
         let holder = LeaseHolder { worker: "a\nb".into(), lease_seconds: 1 };
         for (operation, operators) in [
@@ -354,6 +367,8 @@ mod tests {
             (Operation::Prune(Prune { run: run("f"), limit: usize::MAX }), true),
             (Operation::Dispatch(Dispatch { holder: Some(holder) }), true),
             (Operation::AcceptedEntries(AcceptedEntries), true),
+            (Operation::RejectFile(RejectFile { name: "f".into(), reason: long.clone() }), true),
+            (Operation::NoteInput(NoteInput(InputDirectory::Lost(long))), true),
             (retry.clone(), false),
         ] {
             assert!(check(&operation, operators).is_err(), "{operation:?}");
