@@ -20,9 +20,7 @@ use std::time::Duration;
 use actix::Addr;
 use lapin::Consumer;
 use lapin::message::Delivery;
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, QueueDeclareOptions,
-};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
@@ -44,6 +42,7 @@ use super::dead_letters;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
 use super::message::{Reply, Unfit, encode};
+use super::topology::look_up;
 
 /// Requests that are taken before the first of them is answered.
 const PREFETCH: u16 = 256;
@@ -221,7 +220,10 @@ impl Server {
         let none = FieldTable::default();
         let consumer =
             link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await?;
-        if !self.is_shared && !exclusive && consumers(link, &queue).await? > 1 {
+        if !self.is_shared
+            && !exclusive
+            && look_up(&link.channel, &queue).await?.consumer_count() > 1
+        {
             let text = format!("queue {queue} is in exclusive use by another daemon");
             return Err(std::io::Error::other(text).into());
         }
@@ -313,13 +315,6 @@ impl Server {
         let answer = self.storage.send(Perform(request)).timeout(STORE_PATIENCE);
         answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())))
     }
-}
-
-/// How many take from a queue that there is.
-async fn consumers(link: &Link, queue: &str) -> lapin::Result<u32> {
-    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let found = link.channel.queue_declare(queue.into(), look, FieldTable::default()).await?;
-    Ok(found.consumer_count())
 }
 
 /// The broker cancelled the consumer.

@@ -22,13 +22,19 @@ fn refused(url: &str, prefix: &str) -> (i32, String) {
 fn wrong_brokers() {
     let good = broker();
     let user = good.replace("guest:guest", "guest:wrong-secret");
+    let no_password = good.replace("guest:guest", "stranger");
     let virtual_host = good.replace("%2f", "nobodys");
+    let default_host = good.replace("%2f", "");
     for (url, code, why) in [
         ("http://h/", 78, "amqp://"),
+        ("127.0.0.1:5672", 78, "URL 127.0.0.1:5672 cannot be used"),
+        ("amqp://u:wrong-secret#@h/", 78, "%23"),
         ("amqp://guest:wrong-secret@127.0.0.1:1/", 69, "refused"),
         (&*user, 78, "ACCESS_REFUSED"),
+        (&*no_password, 78, "The URL has no password"),
         (&*virtual_host, 78, "nobodys"),
         (&*good, 69, "start one with --broker"),
+        (&*default_host, 69, "start one with --broker"),
     ] {
         let (found, error) = refused(url, &prefix());
         assert!(found == code && error.contains(why), "{url}: {found} {error}");
