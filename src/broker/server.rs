@@ -25,7 +25,7 @@ use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
-use shiftboss_actors::storage::messages::{FollowWork, Perform};
+use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
 use shiftboss_actors::store::{
     Installation, Lane, LoseRelay, Relay, Relayed, Relays as KnownRelays, Request as StoreRequest,
     StoreError, StoreResult,
@@ -313,7 +313,7 @@ impl Server {
 
     async fn ask<R: StoreRequest>(&self, request: R) -> StoreResult<R::Answer> {
         let answer = self.storage.send(Perform(request)).timeout(STORE_PATIENCE);
-        answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())))
+        answer.await.unwrap_or_else(|error| Err(unanswered(error)))
     }
 }
 

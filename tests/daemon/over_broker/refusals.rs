@@ -50,6 +50,7 @@ fn a_daemon_without_its_broker_serves() {
     let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
     wait_until("it is said", || daemon.log().contains("The broker cannot be used: relays wait."));
     assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert!(!daemon.log().contains("the database cannot be used"), "{}", daemon.log());
     assert!(!daemon.log().contains("wrong-secret"), "{}", daemon.log());
 }
 
