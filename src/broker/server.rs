@@ -7,6 +7,7 @@
 mod backlog;
 mod hints;
 mod installation;
+mod refused;
 mod requests;
 mod rows;
 
@@ -38,10 +39,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
-use super::dead_letters;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
-use super::message::{Reply, Unfit, encode};
+use super::message::{Reply, encode};
 use super::topology::look_up;
 
 /// Requests that are taken before the first of them is answered.
@@ -253,15 +253,6 @@ impl Server {
         let sent =
             link.unconfirmed.basic_publish("".into(), to.clone(), options, &body, properties);
         sent.await.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Makes a dead letter of it, and says so.
-    async fn refuse(&self, link: &Link, delivery: &Delivery, unfit: &Unfit) -> Result<(), String> {
-        warn!(%unfit, "A message was refused, and is a dead letter.");
-        let reason = unfit.to_string();
-        let published = dead_letters::write(&link.channel, &self.broker, delivery, &reason).await;
-        published.map_err(|error| error.to_string())?;
-        self.answer(link, delivery, Reply::Refused(reason)).await
     }
 
     /// A relay is taken for dead: what it had leased is this daemon's.

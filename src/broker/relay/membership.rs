@@ -25,6 +25,8 @@ use crate::reconnect::Reconnect;
 const BEAT: Duration = Duration::from_secs(1);
 /// How long a name is waited for whose last process may be dead.
 const NAME_PATIENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_secs(2));
+/// How a daemon begins to say that another relay lives under the name.
+const NAME_TAKEN: &str = "another relay has the name";
 const NAME_LOOK: Duration = Duration::from_millis(500);
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -86,7 +88,7 @@ impl Membership {
         let found = loop {
             match join(&client, &settings.name, &process, None).await {
                 Err(StoreError::Rejected(_)) if Instant::now() < deadline => sleep(NAME_LOOK).await,
-                joined => break joined?,
+                joined => break joined.map_err(with_hint)?,
             }
         };
         client.close().await;
@@ -179,6 +181,17 @@ async fn join(
         Reply::Full(text) => Err(StoreError::Full(text)),
         Reply::Refused(text) => Err(StoreError::Rejected(text)),
         Reply::Batch(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+    }
+}
+
+/// What else may help whose name is taken: the last process of that name may have been killed just now, and is not taken for dead
+/// yet.
+fn with_hint(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Rejected(text) if text.starts_with(NAME_TAKEN) => StoreError::Rejected(
+            text + "; if that was this one before, the name is free in a few seconds",
+        ),
+        error => error,
     }
 }
 

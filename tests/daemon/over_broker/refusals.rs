@@ -81,7 +81,9 @@ fn a_name_is_one_relay_s() {
     let second = Site::bare();
     let mut refused = installation.start_relay(&second, &broker(), "twin");
     assert_eq!(refused.exit().code(), Some(75));
-    assert!(refused.log().contains("another relay has the name twin"), "{}", refused.log());
+    let log = refused.log();
+    assert!(log.contains("another relay has the name twin"), "{log}");
+    assert!(log.contains("if that was this one before"), "{log}");
     assert!(first.daemon.is_running());
     assert_eq!(first.site.ask("READY"), "NOJOBS\n");
 }
@@ -163,8 +165,9 @@ fn messages_that_are_none_are_dead_letters() {
     let relay = installation.relay("r");
     let (queue, dead) =
         (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
+    let epoch = installation.site.number("SELECT epoch FROM shiftboss_relays");
     let many = format!(
-        r#"{{"batch":{{"epoch":1,"lane":"jobs","number":1,"operations":[{}]}}}}"#,
+        r#"{{"batch":{{"epoch":{epoch},"lane":"jobs","number":1,"operations":[{}]}}}}"#,
         [r#"{"probe":null}"#; 600].join(",")
     );
     let nested = "[".repeat(100_000);
@@ -200,6 +203,10 @@ fn messages_that_are_none_are_dead_letters() {
             assert_eq!(refused.data, body);
         }
     });
+    let log = installation.daemon.log();
+    let names_queue = log.matches(&format!("is a dead letter. queue=\"{queue}\"")).count();
+    let names_relay = format!("is a dead letter. relay=\"r\" queue=\"{queue}\"");
+    assert!(names_queue == 5 && log.matches(&names_relay).count() == 1, "{log}");
     relay.site.write("f.1.txt", "alpha 1\n");
     wait_until("it is listed", || relay.site.ask("READY") == "JOB alpha 1\n");
 }
