@@ -24,6 +24,18 @@ impl Url {
         !scheme.is_empty() && scheme.chars().all(is_part)
     }
 
+    /// Whether a password stands before the host.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn has_password(&self) -> bool {
+        let (_, rest) = self.split_scheme();
+        rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    }
+
+    /// What ends with `:/`, which may be missing, and the rest.
+    fn split_scheme(&self) -> (&str, &str) {
+        self.0.split_at(self.0.find(":/").map_or(0, |at| at + 2))
+    }
+
     /// With its password.
     pub(crate) fn as_typed(&self) -> &str {
         &self.0
@@ -40,8 +52,8 @@ impl fmt::Debug for Url {
 /// or whose name is written in escapes.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once(":/").unwrap_or_default();
-        write!(f, "{scheme}:/")?;
+        let (scheme, rest) = self.split_scheme();
+        f.write_str(scheme)?;
         let place = match rest.rsplit_once('@') {
             Some((user, place)) => {
                 write!(f, "{}@", user.split(':').next().unwrap_or_default())?;
@@ -58,5 +70,27 @@ impl fmt::Display for Url {
         let shown: Vec<&str> = parameters.split('&').filter(is_harmless).collect();
         let shown = shown.join("&");
         if shown.is_empty() { Ok(()) } else { write!(f, "?{shown}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was typed is shown, though it may be no URL, and no password is.
+    #[test]
+    fn it_is_shown_without_its_password() {
+        for (typed, shown) in [
+            ("amqp://u:secret@h:5672/v?heartbeat=5", "amqp://u@h:5672/v?heartbeat=5"),
+            ("postgres://u@h/d?password=secret&sslmode=prefer", "postgres://u@h/d?sslmode=prefer"),
+            ("amqp://u:se#cret/@h/", "amqp://u@h/"),
+            ("127.0.0.1:5672", "127.0.0.1:5672"),
+            ("u:secret@h:5672", "u@h:5672"),
+            ("amqp:u:secret@h", "amqp@h"),
+            ("in", "in"),
+            ("", ""),
+        ] {
+            assert_eq!(Url::new(typed).to_string(), shown);
+        }
     }
 }

@@ -125,8 +125,9 @@ pub struct Rejected(pub String);
 /// the process.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
-    /// Somebody else held the database for longer than the busy timeout.
-    #[error("the database cannot be used at present: {0}")]
+    /// Somebody else held the database for longer than the busy timeout, or a server or broker does not answer. The text says
+    /// what it is about: a relay has no database.
+    #[error("{0}")]
     Busy(String),
     /// The disk is full (or a quota is).
     #[error("no space left for the database: {0}")]
@@ -137,8 +138,8 @@ pub enum StoreError {
     /// What is stored is damaged.
     #[error("the database is corrupt: {0}")]
     Corrupt(String),
-    /// The store cannot go on: an I/O error, a vanished file.
-    #[error("the database cannot be used any longer: {0}")]
+    /// The store cannot go on: an I/O error, a vanished file. The text says what it is about.
+    #[error("{0}")]
     Fatal(String),
 }
 

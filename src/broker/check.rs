@@ -5,22 +5,19 @@
 
 use std::time::Duration;
 
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::options::ExchangeDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{ErrorKind, ExchangeKind};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::link::{Broker, Link};
+use super::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
 use super::report::{BrokerCheck, Part, PartKind, PartState};
-use super::topology::{durable, is_about_delivery_limit, without_delivery_limit};
+use super::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
 
 /// The longest time for all of it, some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
-/// What the broker says: there is none; it is another connection's alone; it was declared otherwise.
-const NOT_FOUND: u16 = 404;
-const LOCKED: u16 = 405;
-const INEQUIVALENT: u16 = 406;
 
 /// # Errors
 /// As [`Broker::connect`]; and when the user may not look.
@@ -53,10 +50,7 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
 async fn queue(link: &Link, name: String, arguments: Option<FieldTable>) -> lapin::Result<Part> {
-    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let none = FieldTable::default();
-    let found = link.channel().await?.queue_declare(name.as_str().into(), look, none).await;
-    let found = match found {
+    let found = match look_up(&link.channel().await?, &name).await {
         Ok(found) => found,
         Err(error) => return unlike(PartKind::Queue, name, error),
     };
@@ -112,7 +106,9 @@ fn unlike(kind: PartKind, name: String, error: lapin::Error) -> lapin::Result<Pa
     let ErrorKind::ProtocolError(refused) = error.kind() else { return Err(error) };
     let (state, difference) = match refused.get_id() {
         NOT_FOUND => (PartState::Missing, None),
-        LOCKED | INEQUIVALENT => (PartState::Differs, Some(refused.get_message().to_string())),
+        RESOURCE_LOCKED | PRECONDITION_FAILED => {
+            (PartState::Differs, Some(refused.get_message().to_string()))
+        }
         _ => return Err(error),
     };
     Ok(Part { state, difference, ..as_declared(kind, name) })

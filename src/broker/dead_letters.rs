@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions, QueueDeclareOptions};
+use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel};
 use shiftboss_actors::store::{StoreError, StoreResult};
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
 use super::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
+use super::topology::look_up;
 
 /// The longest time for one of them, which may be large.
 const STEP_MAX: Duration = Duration::from_secs(30);
@@ -128,10 +129,7 @@ async fn in_time<T>(
 
 /// How many there are.
 async fn depth(broker: &Broker, link: &Link) -> lapin::Result<u32> {
-    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let dead = broker.topology.dead().as_str().into();
-    let queue = link.channel.queue_declare(dead, look, FieldTable::default()).await?;
-    Ok(queue.message_count())
+    Ok(look_up(&link.channel, &broker.topology.dead()).await?.message_count())
 }
 
 /// The next one; `None`: there is none any more.
@@ -195,7 +193,7 @@ async fn put_back(
     queue: Option<&str>,
 ) -> Result<(), NotPutBack> {
     let queue = queue.ok_or(NotPutBack::Unknown)?;
-    if !broker.topology.is_taken(queue) {
+    if !broker.topology.is_for_daemons(queue) {
         return Err(NotPutBack::Foreign);
     }
     let kept = kept(&letter.properties, FieldTable::default());

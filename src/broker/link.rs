@@ -9,13 +9,14 @@ use std::time::Duration;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::alarm::Alarm;
 use super::message::{Unfit, VERSION};
 use super::queue_kind::QueueKind;
+use super::refusal::{self, NOT_FOUND};
 use super::topology::Topology;
 use crate::exit::{ExitCode, Failure};
 use crate::url::Url;
@@ -24,6 +25,8 @@ use crate::url::Url;
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 /// What a broker's URL begins with.
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
+/// What may be wrong with a URL that cannot be read.
+const ESCAPES: &str = " (in a user's name or password write # as %23, / as %2F, ? as %3F, @ as %40, : as %3A and % as %25)";
 /// Seconds without a word after which either side takes the connection for dead.
 const HEARTBEAT_SECONDS: u16 = 10;
 /// A larger message goes in several frames. The client keeps buffers of 32 frames for each direction.
@@ -56,22 +59,37 @@ impl Broker {
     /// When the URL is none of a broker. It is shown without its password.
     pub(crate) fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, Failure> {
         let broker = Self { url, topology: Topology::new(prefix, queues) };
-        let wrong = |why: &str| {
-            let text = format!(
-                "the broker's URL {} cannot be used: {why}. Give one as amqp://user@host:5672/vhost",
-                broker.url
-            );
+        broker.check().map_err(|why| {
+            let text =
+                format!("the broker's URL {why}. Give one as amqp://user:password@host:5672/vhost");
             Failure::new(ExitCode::Configuration, text)
-        };
-        if !broker.url.begins_with(&SCHEMES) {
-            return Err(wrong("it does not begin with amqp:// or amqps://"));
-        }
-        broker.address().map_err(|why| wrong(&why))?;
+        })?;
         Ok(broker)
+    }
+
+    /// Says of the URL why it is none.
+    fn check(&self) -> Result<(), String> {
+        let url = &self.url;
+        let unfit = |why: String| format!("{url} cannot be used: {why}");
+        if url.as_typed().is_empty() {
+            return Err("is empty".to_owned());
+        }
+        if !url.begins_with(&SCHEMES) {
+            return Err(unfit("it does not begin with amqp:// or amqps://".to_owned()));
+        }
+        // What stands behind it would be left out in silence, the host, too.
+        if url.as_typed().contains('#') {
+            return Err(unfit(format!("it has a #{ESCAPES}")));
+        }
+        self.address().map(drop).map_err(|why| unfit(why + ESCAPES))
     }
 
     fn address(&self) -> Result<AMQPUri, String> {
         let mut address: AMQPUri = self.url.as_typed().parse()?;
+        // A path of a slash alone: no virtual host has an empty name.
+        if address.vhost.is_empty() {
+            address.vhost = AMQPUri::default().vhost;
+        }
         address.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
         address.query.frame_max.get_or_insert(FRAME_BYTES);
         Ok(address)
@@ -112,26 +130,23 @@ impl Broker {
         StoreError::Busy(format!("the broker {self} did not answer within {seconds} s"))
     }
 
-    /// The same where queues are used that a daemon declares.
+    /// As [`classify`](Self::classify), where queues are used that a daemon declares.
     pub(super) fn not_declared(&self, error: &lapin::Error) -> StoreError {
-        match error.kind() {
-            ErrorKind::ProtocolError(refused) if refused.get_id() == 404 => StoreError::Busy(
-                format!("no daemon has used the broker {self} yet: start one with --broker"),
-            ),
+        match refusal::code(error) {
+            Some(NOT_FOUND) => StoreError::Busy(format!(
+                "no daemon has used the broker {self} yet: start one with --broker"
+            )),
             _ => self.classify(error),
         }
     }
 
     pub(super) fn classify(&self, error: &lapin::Error) -> StoreError {
-        let mut text = format!("the connection to the broker {self} failed: {error}");
-        if text.contains("certificate") {
-            text.push_str(CERTIFICATES);
-        }
-        match error.kind() {
-            ErrorKind::ProtocolError(refused) if is_lasting(refused.get_id()) => {
-                StoreError::Fatal(text)
-            }
-            _ => StoreError::Busy(text),
+        let why = error.to_string();
+        let remedy = refusal::remedy(&why, &self.url);
+        let text = format!("the connection to the broker {self} failed: {why}{remedy}");
+        match refusal::is_lasting(error) {
+            true => StoreError::Fatal(text),
+            false => StoreError::Busy(text),
         }
     }
 }
@@ -141,15 +156,6 @@ impl fmt::Display for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.url.fmt(f)
     }
-}
-
-/// What is said of a certificate that is not trusted.
-const CERTIFICATES: &str = ". Let the URL have the name that the certificate is for, and SSL_CERT_FILE name the file with the authority \
-     that signed it";
-
-/// Wrong user, password or rights; no such virtual host; a queue that is declared otherwise.
-fn is_lasting(code: u16) -> bool {
-    matches!(code, 403 | 406 | 530)
 }
 
 impl Link {
@@ -262,17 +268,47 @@ pub(super) fn version(properties: &BasicProperties) -> i64 {
 mod tests {
     use super::*;
 
+    fn broker(url: &str) -> Result<Broker, Failure> {
+        Broker::new(Url::new(url), "p.", QueueKind::default())
+    }
+
     /// What is no broker's URL is refused, and no password is shown.
     #[test]
     fn a_broker_s_url() {
-        let queues = QueueKind::default();
         for good in ["amqp://h", "amqps://u:secret@h:5671/%2f", "amqp://u@h/v?heartbeat=5"] {
-            assert!(Broker::new(Url::new(good), "p.", queues).is_ok(), "{good}");
+            assert!(broker(good).is_ok(), "{good}");
         }
-        for wrong in ["http://h", "amqp:/h", "amqp://u:secret@h:port/v", "/tmp/x", ""] {
-            let failure = Broker::new(Url::new(wrong), "p.", queues).unwrap_err();
+        for (wrong, why) in [
+            ("http://h", "URL http://h cannot be used: it does not begin with amqp://"),
+            ("amqp:/h", "URL amqp:/h cannot"),
+            (
+                "amqp://u:secret@h:port/v",
+                "URL amqp://u@h:port/v cannot be used: invalid port number",
+            ),
+            ("amqp://u:se#cret@h/v", "%23"),
+            ("amqp://u:12#secret@h/v", "%23"),
+            ("amqp://u:se/cret@h/v", "%2F"),
+            ("127.0.0.1:5672", "URL 127.0.0.1:5672 cannot"),
+            ("", "URL is empty"),
+        ] {
+            let failure = broker(wrong).unwrap_err();
             assert_eq!(failure.code(), ExitCode::Configuration);
-            assert!(!failure.to_string().contains("secret"), "{failure}");
+            let text = failure.to_string();
+            assert!(text.contains(why) && !text.contains("secret"), "{wrong}: {text}");
+        }
+    }
+
+    /// A URL without a path, or with an empty one, is for the virtual host that every broker has.
+    #[test]
+    fn the_virtual_host() {
+        for (url, virtual_host) in [
+            ("amqp://h", "/"),
+            ("amqp://h/", "/"),
+            ("amqps://u@h:5671/?heartbeat=5", "/"),
+            ("amqp://h/%2f", "/"),
+            ("amqp://h/v", "v"),
+        ] {
+            assert_eq!(broker(url).unwrap().address().unwrap().vhost, virtual_host, "{url}");
         }
     }
 }

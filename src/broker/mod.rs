@@ -2,8 +2,10 @@
 //! has, and asks a daemon for all that storage does, over the broker.
 //!
 //! [`relay`] is the relay's side: a `Store`, so the tree is the daemon's own. [`server`] is the daemon's: a service of the
-//! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters). [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are
-//! named and declared by [`topology`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
+//! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters).
+//! [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be
+//! looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named and declared by [`topology`]; what a
+//! broker refuses is read by [`refusal`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 
 mod alarm;
@@ -15,6 +17,7 @@ mod message;
 mod queue_kind;
 mod range;
 mod reader;
+mod refusal;
 mod relay;
 mod report;
 mod rpc_client;

@@ -7,6 +7,7 @@
 mod backlog;
 mod hints;
 mod installation;
+mod refused;
 mod requests;
 mod rows;
 
@@ -20,14 +21,12 @@ use std::time::Duration;
 use actix::Addr;
 use lapin::Consumer;
 use lapin::message::Delivery;
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, QueueDeclareOptions,
-};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
-use shiftboss_actors::storage::messages::{FollowWork, Perform};
+use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
 use shiftboss_actors::store::{
     Installation, Lane, LoseRelay, Relay, Relayed, Relays as KnownRelays, Request as StoreRequest,
     StoreError, StoreResult,
@@ -40,10 +39,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
-use super::dead_letters;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
-use super::message::{BODY_BYTES_MAX, Reply, Unfit, encode};
+use super::message::{BODY_BYTES_MAX, Reply, encode};
+use super::topology::look_up;
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
@@ -221,7 +220,10 @@ impl Server {
         let none = FieldTable::default();
         let consumer =
             link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await?;
-        if !self.is_shared && !exclusive && consumers(link, &queue).await? > 1 {
+        if !self.is_shared
+            && !exclusive
+            && look_up(&link.channel, &queue).await?.consumer_count() > 1
+        {
             let text = format!("queue {queue} is in exclusive use by another daemon");
             return Err(std::io::Error::other(text).into());
         }
@@ -257,15 +259,6 @@ impl Server {
         let sent =
             link.unconfirmed.basic_publish("".into(), to.clone(), options, &body, properties);
         sent.await.map(drop).map_err(|error| error.to_string())
-    }
-
-    /// Makes a dead letter of it, and says so.
-    async fn refuse(&self, link: &Link, delivery: &Delivery, unfit: &Unfit) -> Result<(), String> {
-        warn!(%unfit, "A message was refused, and is a dead letter.");
-        let reason = unfit.to_string();
-        let published = dead_letters::write(&link.channel, &self.broker, delivery, &reason).await;
-        published.map_err(|error| error.to_string())?;
-        self.answer(link, delivery, Reply::Refused(reason)).await
     }
 
     /// A relay is taken for dead: what it had leased is this daemon's.
@@ -324,15 +317,8 @@ impl Server {
 
     async fn ask<R: StoreRequest>(&self, request: R) -> StoreResult<R::Answer> {
         let answer = self.storage.send(Perform(request)).timeout(STORE_PATIENCE);
-        answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string())))
+        answer.await.unwrap_or_else(|error| Err(unanswered(error)))
     }
-}
-
-/// How many take from a queue that there is.
-async fn consumers(link: &Link, queue: &str) -> lapin::Result<u32> {
-    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let found = link.channel.queue_declare(queue.into(), look, FieldTable::default()).await?;
-    Ok(found.consumer_count())
 }
 
 /// The broker cancelled the consumer.

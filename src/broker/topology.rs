@@ -1,10 +1,10 @@
 //! The queues and exchanges on the broker: their names, and how they are made.
 //!
-//! A daemon declares them; a relay needs them. Both do so at each new connection.
+//! A daemon declares them at each new connection. A relay declares none of them.
 
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{Channel, ExchangeKind};
+use lapin::{Channel, ExchangeKind, Queue};
 use shiftboss_actors::store::RANGES;
 
 use super::queue_kind::QueueKind;
@@ -111,7 +111,7 @@ impl Topology {
     }
 
     /// Whether a queue is one from which daemons take what relays send.
-    pub(super) fn is_taken(&self, queue: &str) -> bool {
+    pub(super) fn is_for_daemons(&self, queue: &str) -> bool {
         queue == self.requests() || (0..RANGES).any(|range| queue == self.rows_of(range))
     }
 
@@ -162,6 +162,12 @@ impl Topology {
 
 pub(super) fn durable() -> QueueDeclareOptions {
     QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
+}
+
+/// How many messages wait in a queue that was declared, and how many take them. One that is missing closes the channel.
+pub(super) async fn look_up(channel: &Channel, queue: &str) -> lapin::Result<Queue> {
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(queue.into(), look, FieldTable::default()).await
 }
 
 pub(super) fn without_delivery_limit(mut arguments: FieldTable) -> FieldTable {

@@ -71,9 +71,10 @@ fn hold(
     if answers >= requests {
         return Ok(());
     }
+    // The line may be wrong, or the daemon, or what a relay needs for an answer, away.
     let why = match requests {
-        1 => "the daemon rejected the line".to_owned(),
-        _ => format!("the daemon rejected line {} of {requests}", answers + 1),
+        1 => "it closed the connection".to_owned(),
+        _ => format!("it closed the connection at line {} of {requests}", answers + 1),
     };
     Err(failed(io::Error::new(ErrorKind::UnexpectedEof, why)))
 }

@@ -75,7 +75,7 @@ fn a_job_that_was_taken_is_told() {
 fn a_silent_close() {
     let (_directory, socket, thread) = daemon(drop);
     let (stdout, stderr, code) = output(ask(&[], &socket, &["what"]));
-    assert!(stderr.contains("the daemon rejected the line; its log says why"), "{stderr}");
+    assert!(stderr.contains(": it closed the connection; its log says why"), "{stderr}");
     assert_eq!((&*stdout, code), ("", Some(69)));
     thread.join().unwrap();
 }
@@ -89,7 +89,10 @@ fn a_close_with_lines_unread() {
     });
     let lines = vec!["x"; 50_000];
     let (stdout, stderr, code) = output(ask(&[], &socket, &[&["READY"], &lines[..]].concat()));
-    assert!(stderr.contains("the daemon rejected line 2 of 50001; its log says why"), "{stderr}");
+    assert!(
+        stderr.contains(": it closed the connection at line 2 of 50001; its log says why"),
+        "{stderr}"
+    );
     assert_eq!((&*stdout, code), ("NOJOBS\n", Some(69)));
     thread.join().unwrap();
 }

@@ -34,7 +34,12 @@ pub(crate) fn ask<R: Request>(
     request: R,
 ) -> impl Future<Output = StoreResult<R::Answer>> + 'static {
     let answer = storage.send(Perform(request)).timeout(PATIENCE);
-    async { answer.await.unwrap_or_else(|error| Err(StoreError::Busy(error.to_string()))) }
+    async { answer.await.unwrap_or_else(|error| Err(unanswered(error))) }
+}
+
+/// What it means that storage is busy for too long, or has ended.
+pub fn unanswered(why: MailboxError) -> StoreError {
+    StoreError::Busy(format!("the daemon's storage did not answer: {why}"))
 }
 
 /// Asks for the next job. The end of a job is recorded before, in the same transaction.

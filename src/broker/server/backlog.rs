@@ -4,15 +4,13 @@
 
 use std::time::Duration;
 
-use lapin::Channel;
-use lapin::options::QueueDeclareOptions;
-use lapin::types::FieldTable;
 use shiftboss_actors::live::{BrokerLive, HeardRelay, RangeLive};
 use shiftboss_actors::store::RANGES;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Server;
 use crate::broker::link::{CALL_MAX, Link};
+use crate::broker::topology::look_up;
 
 /// How often the broker is asked.
 const ASK_EVERY: Duration = Duration::from_secs(3);
@@ -57,22 +55,16 @@ impl Server {
     async fn look(&self, link: &Link) -> lapin::Result<Backlog> {
         let channel = link.channel().await?;
         let topology = &self.broker.topology;
-        let (requests, _) = depth(&channel, &topology.requests()).await?;
-        let (dead_letters, _) = depth(&channel, &topology.dead()).await?;
+        let requests = look_up(&channel, &topology.requests()).await?.message_count();
+        let dead_letters = look_up(&channel, &topology.dead()).await?.message_count();
         let mut ranges = Vec::new();
         for range in 0..RANGES {
-            let (messages, consumers) = depth(&channel, &topology.rows_of(range)).await?;
+            let queue = look_up(&channel, &topology.rows_of(range)).await?;
+            let (messages, consumers) = (queue.message_count(), queue.consumer_count());
             ranges.push(RangeLive { range, messages, consumers });
         }
         channel.close(200, "done".into()).await?;
         let (requests, dead_letters) = (Some(requests), Some(dead_letters));
         Ok(Backlog { requests, dead_letters, ranges })
     }
-}
-
-/// The messages that wait in a queue, and its consumers.
-async fn depth(channel: &Channel, queue: &str) -> lapin::Result<(u32, u32)> {
-    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let queue = channel.queue_declare(queue.into(), look, FieldTable::default()).await?;
-    Ok((queue.message_count(), queue.consumer_count()))
 }

@@ -4,15 +4,12 @@
 //! queue in which nothing ever is: it makes the queue once, whoever comes first, and refuses to make it with another argument.
 //! A message could be in somebody's hand in the moment in which the next one looks.
 
-use lapin::ErrorKind;
 use tokio::time::timeout;
 
 use super::Unserved;
 use crate::broker::link::{Broker, CALL_MAX, Link};
+use crate::broker::refusal::{self, PRECONDITION_FAILED};
 use crate::broker::topology::durable;
-
-/// What the broker says of a queue that was made with other arguments.
-const INEQUIVALENT: u16 = 406;
 
 /// Makes the prefix this installation's, if it is nobody's.
 ///
@@ -34,10 +31,8 @@ pub(super) async fn claim(
     let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
         return Ok(());
     };
-    Err(match error.kind() {
-        ErrorKind::ProtocolError(refused) if refused.get_id() == INEQUIVALENT => {
-            Unserved::Foreign(foreign(broker, &name, installation))
-        }
+    Err(match refusal::code(&error) {
+        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, &name, installation)),
         _ => broker.classify(&error).into(),
     })
 }

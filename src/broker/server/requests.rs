@@ -80,7 +80,8 @@ impl Server {
         let is_taken = self.liveness.borrow().is_taken(&name, &process, Instant::now());
         if is_taken && !self.is_shared {
             return Err(StoreError::Rejected(format!(
-                "another relay has the name {name}: give this one another with --name"
+                "another relay has the name {name}: give this one another with --name; if that was this one \
+                 before, the name is free in a few seconds"
             )));
         }
         let joined = self.ask(asked).await?;

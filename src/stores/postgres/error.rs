@@ -31,7 +31,7 @@ pub(super) fn classify(error: Error) -> StoreError {
     // Without a code it is the connection's, not the server's answer.
     match error.code() {
         None => StoreError::Busy(format!("the connection to the server failed: {text}")),
-        Some(state) => answered(state, text),
+        Some(state) => answered(state, format!("the server answered: {text}")),
     }
 }
 

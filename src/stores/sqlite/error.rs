@@ -20,7 +20,9 @@ pub(super) fn classify(error: Error) -> StoreError {
         return StoreError::Full(text);
     }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(text),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Busy(format!("the database cannot be used at present: {text}"))
+        }
         // The database is open already: it is a temporary file that could not be opened, for want
         // of descriptors or space. A database that vanished is recognised by its identity.
         Some(ErrorCode::DiskFull | ErrorCode::CannotOpen) => StoreError::Full(text),
@@ -29,7 +31,7 @@ pub(super) fn classify(error: Error) -> StoreError {
         }
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(text),
         // An I/O error, a read-only or vanished file, and what ought not to happen.
-        _ => StoreError::Fatal(text),
+        _ => StoreError::Fatal(format!("the database cannot be used any longer: {text}")),
     }
 }
 
@@ -56,6 +58,21 @@ mod tests {
         }
         for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_CORRUPT_INDEX, ffi::SQLITE_NOTADB] {
             assert!(matches!(sort(code), StoreError::Corrupt(_)), "{code}");
+        }
+    }
+
+    /// What is said names the database, and no database where there is none: at a relay, or of a daemon's broker.
+    #[test]
+    fn an_error_names_what_it_is_about() {
+        for (code, said) in [
+            (ffi::SQLITE_BUSY, "the database cannot be used at present: why"),
+            (ffi::SQLITE_IOERR_FSYNC, "the database cannot be used any longer: why"),
+        ] {
+            let error = classify(failure(code, "why".to_owned()));
+            assert_eq!(error.to_string(), said);
+        }
+        for error in [StoreError::Busy, StoreError::Fatal] {
+            assert_eq!(error("the broker is away".to_owned()).to_string(), "the broker is away");
         }
     }
 }

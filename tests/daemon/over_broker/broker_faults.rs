@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::refusals::with_channel;
+use super::refusals::{ours, with_channel};
 use super::shared::Queue;
 use super::{Installation, attempt, broker, prefix, worker};
 use crate::common::sql::editor;
@@ -274,6 +274,67 @@ fn a_user_without_rights_is_told() {
     let daemon = site.start_with(&["--broker", &url, "--broker-prefix", &prefix()]);
     wait_within(PATIENCE, "it is said", || daemon.log().contains("ACCESS_REFUSED"));
     assert_eq!(site.ask("READY"), "NOJOBS\n");
+}
+
+/// The patterns of a user's rights in docs/broker.md, for another prefix.
+fn documented_rights(user: &str, prefix: &str) -> [String; 3] {
+    let begin = format!("rabbitmqctl set_permissions -p / {user} '");
+    let mut lines = include_str!("../../../docs/broker.md").lines();
+    let patterns = lines.find_map(|line| line.trim().strip_prefix(&*begin)).expect("its rights");
+    let patterns = patterns.replace(r"shiftboss\.", &prefix.replace('.', r"\."));
+    let patterns: Vec<_> =
+        patterns.trim_end_matches('\'').split("' '").map(str::to_owned).collect();
+    patterns.try_into().expect("what it may configure, write and read")
+}
+
+/// A daemon and a relay, whose users have the rights that docs/broker.md gives them, do all that they do.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn the_documented_rights_suffice() {
+    let (far, near, prefix) = (Site::bare(), Site::bare(), prefix());
+    let _users = [
+        Fault::begin(&["add_user", "shiftboss", "secret"], &["delete_user", "shiftboss"]),
+        Fault::begin(
+            &["add_user", "shiftboss-relay", "secret"],
+            &["delete_user", "shiftboss-relay"],
+        ),
+    ];
+    let [daemons, relays] = ["shiftboss", "shiftboss-relay"].map(|user| {
+        let [configure, write, read] = documented_rights(user, &prefix);
+        ctl(&["set_permissions", "-p", "/", user, &configure, &write, &read]);
+        broker().replace("guest:guest", &format!("{user}:secret"))
+    });
+    let daemon = near.start_with(&["--broker", &daemons, "--broker-prefix", &prefix]);
+    let installation = Installation { daemon, site: near, prefix };
+    installation.wait_served();
+    let relay = installation.start_relay(&far, &relays, "r").ready();
+    let mut waiting = worker(&far, 60);
+    waiting.write(b"READY 20\n");
+    // Requests, rows, their answers, and hints.
+    add(&installation.site, "alpha");
+    let (taken, _) = attempt(&waiting.line());
+    assert_eq!(waiting.ask(&format!("DONE {taken} 0")), "OK\n");
+    far.write("f.1.txt", (0..200).map(|key| format!("key-{key} 1\n")).collect::<String>());
+    installation.site.wait_count(200);
+    // A dead letter, and operators who look at the broker.
+    with_channel(async |channel| {
+        let queue = format!("{}request", installation.prefix);
+        let options = Default::default();
+        let sent = channel.basic_publish("".into(), queue.into(), options, b"garbage", ours(1));
+        sent.await.unwrap().await.unwrap();
+    });
+    wait_within(PATIENCE, "it is a dead letter", || {
+        let options = ["--broker-prefix", &installation.prefix, &daemons];
+        let requeue = ["broker", "dead-letters", "--requeue"];
+        let looked = far.run(&[&requeue[..], &options].concat());
+        assert!(looked.status.success(), "{looked:?}");
+        let checked = far.run(&[&["broker", "check"][..], &options].concat());
+        assert!(checked.status.success(), "{checked:?}");
+        String::from_utf8_lossy(&looked.stdout).contains("cannot be read")
+    });
+    for log in [relay.log(), installation.daemon.log()] {
+        assert!(!log.contains("REFUSED") && !log.contains("cannot be used"), "{log}");
+    }
 }
 
 /// However much there is to do, a daemon and a relay have one connection each, and one consumer of each queue.

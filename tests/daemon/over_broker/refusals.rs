@@ -22,13 +22,19 @@ fn refused(url: &str, prefix: &str) -> (i32, String) {
 fn wrong_brokers() {
     let good = broker();
     let user = good.replace("guest:guest", "guest:wrong-secret");
+    let no_password = good.replace("guest:guest", "stranger");
     let virtual_host = good.replace("%2f", "nobodys");
+    let default_host = good.replace("%2f", "");
     for (url, code, why) in [
         ("http://h/", 78, "amqp://"),
+        ("127.0.0.1:5672", 78, "URL 127.0.0.1:5672 cannot be used"),
+        ("amqp://u:wrong-secret#@h/", 78, "%23"),
         ("amqp://guest:wrong-secret@127.0.0.1:1/", 69, "refused"),
         (&*user, 78, "ACCESS_REFUSED"),
+        (&*no_password, 78, "The URL has no password"),
         (&*virtual_host, 78, "nobodys"),
         (&*good, 69, "start one with --broker"),
+        (&*default_host, 69, "start one with --broker"),
     ] {
         let (found, error) = refused(url, &prefix());
         assert!(found == code && error.contains(why), "{url}: {found} {error}");
@@ -44,6 +50,7 @@ fn a_daemon_without_its_broker_serves() {
     let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
     wait_until("it is said", || daemon.log().contains("The broker cannot be used: relays wait."));
     assert_eq!(site.ask("READY"), "NOJOBS\n");
+    assert!(!daemon.log().contains("the database cannot be used"), "{}", daemon.log());
     assert!(!daemon.log().contains("wrong-secret"), "{}", daemon.log());
 }
 
@@ -74,7 +81,9 @@ fn a_name_is_one_relay_s() {
     let second = Site::bare();
     let mut refused = installation.start_relay(&second, &broker(), "twin");
     assert_eq!(refused.exit().code(), Some(75));
-    assert!(refused.log().contains("another relay has the name twin"), "{}", refused.log());
+    let log = refused.log();
+    assert!(log.contains("another relay has the name twin"), "{log}");
+    assert!(log.contains("if that was this one before"), "{log}");
     assert!(first.daemon.is_running());
     assert_eq!(first.site.ask("READY"), "NOJOBS\n");
 }
@@ -156,8 +165,9 @@ fn messages_that_are_none_are_dead_letters() {
     let relay = installation.relay("r");
     let (queue, dead) =
         (format!("{}request", installation.prefix), format!("{}dead", installation.prefix));
+    let epoch = installation.site.number("SELECT epoch FROM shiftboss_relays");
     let many = format!(
-        r#"{{"batch":{{"epoch":1,"lane":"jobs","number":1,"operations":[{}]}}}}"#,
+        r#"{{"batch":{{"epoch":{epoch},"lane":"jobs","number":1,"operations":[{}]}}}}"#,
         [r#"{"probe":null}"#; 600].join(",")
     );
     let nested = "[".repeat(100_000);
@@ -193,6 +203,10 @@ fn messages_that_are_none_are_dead_letters() {
             assert_eq!(refused.data, body);
         }
     });
+    let log = installation.daemon.log();
+    let names_queue = log.matches(&format!("is a dead letter. queue=\"{queue}\"")).count();
+    let names_relay = format!("is a dead letter. relay=\"r\" queue=\"{queue}\"");
+    assert!(names_queue == 5 && log.matches(&names_relay).count() == 1, "{log}");
     relay.site.write("f.1.txt", "alpha 1\n");
     wait_until("it is listed", || relay.site.ask("READY") == "JOB alpha 1\n");
 }

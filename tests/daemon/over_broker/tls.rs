@@ -58,7 +58,7 @@ fn a_broker_with_a_wrong_certificate() {
     for (url, authority, why) in [
         (&url(), other.as_path(), "UnknownIssuer"),
         (&elsewhere, Path::new(&authority), "not valid for name"),
-        (&plain, Path::new(&authority), "InvalidContentType"),
+        (&plain, Path::new(&authority), "InvalidContentType. The port may be one without TLS"),
     ] {
         let (code, error) = refused(url, authority);
         assert!(code == 69 && error.contains(why), "{url}: {code} {error}");

@@ -33,7 +33,8 @@ BEGIN
     v_is_known := v_known.process IS NOT DISTINCT FROM p_process;
     -- A daemon may have been called so.
     IF v_known.process IS NULL OR NOT v_is_known AND NOT v_known.lost AND v_known.pid IS NOT NULL THEN
-        refused := format('another relay has the name %s: give this one another with --name', p_name);
+        refused := format('another relay has the name %s: give this one another with --name; if that was this one before, the name is '
+            'free in a few seconds', p_name);
         RETURN;
     END IF;
     UPDATE daemons d SET epoch = nextval('epochs'), process = p_process, version = p_version, policy_lease = p_lease,

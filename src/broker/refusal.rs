@@ -1,0 +1,66 @@
+//! Why a broker refuses: the codes of AMQP 0-9-1, and what somebody can do about it.
+
+use lapin::ErrorKind;
+
+use crate::url::Url;
+
+/// Wrong user, password or rights.
+const ACCESS_REFUSED: u16 = 403;
+/// There is no such queue or exchange.
+pub(super) const NOT_FOUND: u16 = 404;
+/// It is another connection's alone.
+pub(super) const RESOURCE_LOCKED: u16 = 405;
+/// It was declared otherwise.
+pub(super) const PRECONDITION_FAILED: u16 = 406;
+/// No such virtual host, or one that is not this user's.
+const NOT_ALLOWED: u16 = 530;
+
+/// The code of an error that is the broker's word.
+pub(super) fn code(error: &lapin::Error) -> Option<u16> {
+    match error.kind() {
+        ErrorKind::ProtocolError(refused) => Some(refused.get_id()),
+        _ => None,
+    }
+}
+
+/// Whether a later try is refused, too, until somebody mends it.
+pub(super) fn is_lasting(error: &lapin::Error) -> bool {
+    matches!(code(error), Some(ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED))
+}
+
+/// What somebody can do about an error with this text.
+pub(super) fn remedy(error: &str, url: &Url) -> &'static str {
+    if error.contains("certificate") {
+        ". Let the URL have the name that the certificate is for, and SSL_CERT_FILE name the file with the authority \
+         that signed it"
+    } else if error.contains("InvalidContentType") {
+        ". The port may be one without TLS: give the broker's port for TLS (5671 unless it is set otherwise), or amqp:// in place \
+         of amqps://"
+    } else if error.contains("Login was refused") && !url.has_password() {
+        ". The URL has no password: give it as amqp://user:password@host:5672/vhost, in SHIFTBOSS_BROKER rather than on \
+         the command line"
+    } else {
+        ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A login that was refused is put down to a missing password only where there is none.
+    #[test]
+    fn a_missing_password() {
+        let refused = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN.";
+        for (url, is_missing) in [
+            ("amqp://h/", true),
+            ("amqp://u@h:5672/v", true),
+            ("amqp://u:secret@h/", false),
+            ("amqp://u:a@b@h/", false),
+        ] {
+            let said = remedy(refused, &Url::new(url)).contains("has no password");
+            assert_eq!(said, is_missing, "{url}");
+        }
+        assert_eq!(remedy("Connection refused", &Url::new("amqp://h/")), "");
+    }
+}
