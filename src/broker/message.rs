@@ -1,4 +1,4 @@
-//! What relays and daemons say to each other, as docs/broker.md has it: JSON bodies, with a version and a kind in the headers.
+//! What relays and daemons say to each other, as docs/broker.md has it: JSON bodies, with a version in the headers.
 //!
 //! A body from a relay comes from another trust zone: it is checked here before storage sees it.
 
