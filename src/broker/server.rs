@@ -276,7 +276,8 @@ impl Server {
             looks.tick().await;
             if link.alarm.is_raised() || self.is_deaf(link).await {
                 self.speak_for_relays().await;
-            } else if !self.is_shared {
+            } else if !self.is_shared && self.tasks.len() < usize::from(PREFETCH) {
+                // Else there may be words that were not taken yet.
                 self.expire_silent().await;
             }
         }

@@ -45,7 +45,11 @@ impl Listing {
         let last = rows.len().saturating_sub(1);
         self.selected_at = match &self.row {
             None => (!rows.is_empty()).then_some(self.at.min(last)),
-            Some((id, _)) => rows.iter().position(|row| row.id == *id),
+            // A key may be in several parts.
+            Some((id, part)) => rows
+                .iter()
+                .position(|row| row.id == *id && row.part == *part)
+                .or_else(|| rows.iter().position(|row| row.id == *id)),
         };
         if let (Some((_, part)), Some(found)) = (&self.row, self.selected_at) {
             self.is_left |= rows[found].part != *part;

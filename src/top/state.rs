@@ -224,7 +224,10 @@ impl State {
     fn confirm(&mut self, order: Order, key: KeyCode) -> Option<Effect> {
         let is_yes = matches!(key, KeyCode::Char('y' | 'Y'));
         self.message = (!is_yes).then(|| "Not done.".to_owned());
-        if is_yes && order.is_about_key {
+        let opened = self.opened.as_ref().and_then(|opened| opened.picked.as_ref());
+        let is_selected =
+            opened.is_none_or(|picked| self.selected().is_some_and(|row| row.id == picked.id));
+        if is_yes && order.is_about_key && is_selected {
             self.listing_mut().stay();
         }
         is_yes.then_some(Effect::Tell(order))

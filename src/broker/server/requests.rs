@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use futures_util::future::try_join_all;
 use lapin::Consumer;
 use lapin::message::Delivery;
 use shiftboss_actors::store::{
@@ -118,10 +119,8 @@ impl Server {
     /// Of jobs whose payloads are too much for one message, the last ones are taken back, and put off. Asked again, this is done
     /// again: an attempt that was taken back stays so.
     async fn take_surplus_back(&self, answered: &mut [Answered]) -> StoreResult<()> {
-        for undo in put_off(answered) {
-            self.ask(undo).await?;
-        }
-        Ok(())
+        // Together they are one batch of storage.
+        try_join_all(put_off(answered).into_iter().map(|undo| self.ask(undo))).await.map(drop)
     }
 
     async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {

@@ -143,9 +143,9 @@ mod tests {
         let queue = Queue { paused: true, keys, truncated: true };
         let expected = "\
 Paused: nothing is handed out until `shiftboss resume`.
-Key          last run                       expected  fetcher   run         payload
-alpha        never                          next      repology  1700000000  1.0 1.1
-bravo\\u{1b}  1m ago, lease expired, bumped  in 6s     repology  1700000000  XXX...
+Key          last run                      expected  fetcher   run         payload
+alpha        never                         next      repology  1700000000  1.0 1.1
+bravo\\u{1b}  1m ago, lease expired, ahead  in 6s     repology  1700000000  XXX...
 There are more: their payloads are too long to be listed at once.
 ";
         let done_last_hour = vec![Done { exit_code: 0, jobs: 20 }];

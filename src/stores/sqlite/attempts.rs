@@ -89,7 +89,9 @@ impl Session<'_> {
         finished: i64,
     ) -> Result<()> {
         let number = self.queue.counters.next_end(self.connection)?;
-        let took_ms = self.queue.cache.take_milliseconds(delivery.attempt);
+        // An end that is found later, or was none, took what its times say.
+        let is_measured = outcome == DONE || outcome == RELEASED.0;
+        let took_ms = self.queue.cache.take_milliseconds(delivery.attempt).filter(|_| is_measured);
         let end = AttemptEnd::of(delivery, (outcome, exit_code), finished, took_ms);
         self.queue.counters.hours.count(end);
         let Delivery { attempt, previous, fetcher_id, run_started, started, .. } = *delivery;

@@ -60,6 +60,13 @@ impl DispatchCache {
         is_older
     }
 
+    /// A transaction came to nothing, and what was true before it may not be: but that attempts began, whose numbers are not used
+    /// again.
+    pub(super) fn roll_back(&mut self) {
+        let started = std::mem::take(&mut self.started);
+        *self = Self { started, ..Self::default() };
+    }
+
     pub(super) fn forget(&mut self) {
         self.forget_order();
         self.plain.clear();
@@ -187,6 +194,18 @@ mod tests {
         cache.expect(keys(2), 7);
         assert!(!cache.hold_against(5) && cache.next_key(7).is_some(), "nobody else wrote");
         assert!(cache.next_key(6).is_none(), "a clock that was set back");
+    }
+
+    /// When a job began is known until it ends, whatever fails meanwhile, up to a bound.
+    #[test]
+    fn starts_are_remembered() {
+        let mut cache = DispatchCache::default();
+        cache.note_start(Attempt(1));
+        cache.roll_back();
+        cache.forget();
+        assert!(cache.take_milliseconds(1).is_some() && cache.take_milliseconds(1).is_none());
+        (0..=STARTED_MAX as i64).for_each(|attempt| cache.note_start(Attempt(attempt)));
+        assert_eq!(cache.started.len(), 1);
     }
 
     /// Jobs in flight are remembered up to a bound.

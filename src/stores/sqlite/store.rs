@@ -17,7 +17,6 @@ use shiftboss_actors::store::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::changes::Changes;
-use super::dispatch_cache::DispatchCache;
 use super::error::classify;
 use super::lock_yielding::LockYielding;
 use super::options::Durability;
@@ -154,7 +153,7 @@ impl SqliteStore {
     /// Ends the transaction, and forgets what was cached in it, also what others wrote before: that first, for
     /// the rest may fail.
     fn roll_back(&mut self) -> Result<()> {
-        self.queue.cache = DispatchCache::default();
+        self.queue.cache.roll_back();
         self.queue.counters.roll_back();
         self.lock_yielding.released();
         if self.in_transaction() {

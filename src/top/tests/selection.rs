@@ -130,3 +130,19 @@ fn delayed_tasks_are_rows() {
     see(&mut state, late);
     assert!(frame(&mut state, 200, 60).contains("links    due "));
 }
+
+/// A key may be in several parts of a list; the row that was selected is.
+#[test]
+fn a_key_in_several_parts() {
+    let twice = || {
+        let mut picture = picture();
+        let lists = &mut picture.lists;
+        lists.delayed.as_mut().unwrap().tasks[0].key = "pkg-00001".to_owned();
+        picture
+    };
+    let mut state = state(twice());
+    press(&mut state, &[Char('3'), End, KeyCode::Up]);
+    assert_eq!((selected(&state), state.listing().at), ("pkg-00001", 40));
+    see(&mut state, twice());
+    assert_eq!((state.listing().selected_at(), state.listing().at), (Some(40), 40));
+}

@@ -5,11 +5,16 @@ use std::thread;
 
 use super::shared::Queue;
 use super::{Installation, attempt, broker, worker};
-use crate::common::{Client, Daemon, Site};
+use crate::common::{Client, Daemon, Site, wait_until};
 
-/// As many payloads as one message never has.
-const TASKS: usize = 20;
+/// Three payloads, in which JSON has six bytes for one, are more than one message may have. Who waits is served by ones, twos, fours
+/// and so on.
+const TASKS: usize = 7;
 const PAYLOAD_BYTES: usize = 1_000_000;
+
+fn payload() -> String {
+    "\u{1}".repeat(PAYLOAD_BYTES)
+}
 
 /// Workers that wait together at a relay have a job each, once; nothing is left in flight by an answer that nobody could read.
 fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log: &Daemon) {
@@ -20,7 +25,7 @@ fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log:
     run("pause");
     let mut workers: Vec<_> = (0..TASKS).map(|_| worker(relay, 600)).collect();
     workers.iter_mut().for_each(|worker| worker.write(b"READY 60\n"));
-    let payload = "p".repeat(PAYLOAD_BYTES);
+    let payload = payload();
     let list: String = (0..TASKS).map(|key| format!("key-{key} {payload}\n")).collect();
     relay.deliver("f", 1, list);
     queue.wait_count(TASKS);
@@ -48,8 +53,8 @@ fn large_payloads_are_handed_out() {
     let relay = installation.relay("r");
     let queue = &installation.site;
     each_worker_has_its_own(queue, queue, &relay.site, &relay.daemon);
-    let taken_back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'expired'";
-    assert_eq!(queue.number(taken_back), 0);
+    let taken_back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'undone'";
+    assert!(queue.number(taken_back) > 0);
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn large_payloads_are_handed_out_by_several_daemons() {
     let (one, _other) = (queue.daemon("one"), queue.daemon("other"));
     let relay = queue.relay(&broker(), "r");
     each_worker_has_its_own(&queue.site, &one.site, &relay.site, &relay.daemon);
-    assert_eq!(queue.count("SELECT count(*) FROM attempts WHERE outcome = 'expired'"), 0);
+    assert!(queue.count("SELECT count(*) FROM attempts WHERE outcome = 'undone'") > 0);
 }
 
 /// Many large tasks that are added at once are no message that is too large. Who is told to try again does.
@@ -69,11 +74,11 @@ fn large_tasks_are_added() {
     let installation = Installation::start_with(&["--relay-operators", "r"]);
     let relay = installation.relay("r");
     let file = relay.site.path("payload");
-    std::fs::write(&file, "p".repeat(PAYLOAD_BYTES)).unwrap();
+    std::fs::write(&file, payload()).unwrap();
     let [file, socket] = [file, relay.site.socket()].map(|path| path.to_str().unwrap().to_owned());
     let add = |key: String| {
         let arguments = ["add", "--timeout", "60s", "--file", &file, &socket, &key];
-        while !relay.site.run(&arguments).status.success() {}
+        wait_until("it is added", || relay.site.run(&arguments).status.success());
     };
     thread::scope(|scope| {
         let add = &add;

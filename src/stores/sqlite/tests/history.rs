@@ -65,6 +65,21 @@ fn what_a_job_took_is_measured() {
     assert!(found.iter().all(|ended| ended.took_ms.is_some()), "{found:?}");
 }
 
+/// Of a lease whose end is found later, and of a hand-out that was none, nothing is measured.
+#[test]
+fn what_was_no_end_is_not_measured() {
+    let mut site = Site::new(FAIR);
+    site.list(&run("f", 1), &["a"]);
+    site.next(10).unwrap();
+    site.next(1_000_000).unwrap();
+    site.finish("a", 1_000_001);
+    let asked = EndedAttempts { count: 100, ..EndedAttempts::default() };
+    let found = site.ask(1_000_002, |reader, _| reader.ended_attempts(&asked)).unwrap().attempts;
+    let measured: Vec<_> =
+        found.iter().map(|ended| (&*ended.outcome, ended.took_ms.is_some())).collect();
+    assert_eq!(measured, [("expired", false), ("success", true)]);
+}
+
 /// A late result is another end, in the place of the lease that expired.
 #[test]
 fn a_late_result_takes_the_place_of_the_expired_lease() {
