@@ -1,31 +1,18 @@
 //! Random histories of the engine over the store in memory, against a naive model that knows only the specification.
 
-mod model;
-
 use std::collections::BTreeMap;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::memory::Memory;
-use shiftboss_queue::operation::{Added, Answer, Operation as Op, Reading, Rejected, Rows};
+use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
-use shiftboss_queue::rules::bumps::Bumped;
-use shiftboss_queue::rules::completion::Ack;
-use shiftboss_queue::rules::retries::Retried;
 
-/// A store in memory is never waited for.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(it) => it,
-        Poll::Pending => panic!("a store in memory waits"),
-    }
-}
+use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
+use crate::words::{answer, ready};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -50,41 +37,6 @@ fn settings() -> Settings {
             ..RetryRules::default()
         },
         ..Settings::default()
-    }
-}
-
-fn answer(answer: &Result<Answer, Rejected>) -> String {
-    match answer {
-        Err(_) => "rejected".into(),
-        Ok(answer) => match answer {
-            Answer::Done => "done".into(),
-            Answer::Nothing | Answer::Later => "nothing".into(),
-            Answer::Job(job) => {
-                format!("job {} {} {}", job.attempt.0, job.row.key, job.row.payload)
-            }
-            Answer::Ack(Ack::Recorded) => "recorded".into(),
-            Answer::Ack(Ack::Stale) => "stale".into(),
-            Answer::Ack(Ack::Unknown) | Answer::Retried(Retried::Unknown) => "unknown".into(),
-            Answer::Bumped(Bumped::Unknown) => "unknown".into(),
-            Answer::Retried(Retried::Held) | Answer::Bumped(Bumped::Held) => "held".into(),
-            Answer::Retried(Retried::Back(count)) => format!("back {count}"),
-            Answer::Bumped(Bumped::At(_)) => "bumped".into(),
-            Answer::Is(it) => it.to_string(),
-            Answer::Requeued(Some(attempt)) => format!("requeued {}", attempt.0),
-            Answer::Requeued(None) => "requeued none".into(),
-            Answer::Expired { key, is_dead_letter, .. } => {
-                format!("expired {key} {is_dead_letter}")
-            }
-            Answer::Held(hold) => format!("held {}", hold.is_some()),
-            Answer::Forgotten(it) => format!("{it:?}"),
-            Answer::Count(count) => format!("count {count}"),
-            Answer::Run(_) => "run".into(),
-            Answer::Added(Added::Added(number)) => format!("added {number}"),
-            Answer::Added(Added::Known) => "known".into(),
-            Answer::Added(Added::Full) => "full".into(),
-            Answer::Cancelled(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
-            Answer::Due(it) => format!("due {it:?}"),
-        },
     }
 }
 
