@@ -152,7 +152,13 @@ impl Records for Memory {
         Ok(names.iter().map(|name| self.find(name)).collect())
     }
 
-    async fn next(&mut self, from: From, scope: &Scope, count: usize) -> StoreResult<Vec<Stored>> {
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
         let stored = self.kept.keys.values().map(|it| self.stored(it));
         let in_scope = |it: &Stored| it.record.waiting_fetchers().any(|it| scope.has(it));
         let mut next: Vec<Stored> = match from {
@@ -177,8 +183,8 @@ impl Records for Memory {
             From::Due(_) => next.sort_by_key(|it| it.place.due),
             _ => next.sort_by_key(|it| it.place.order),
         }
-        next.truncate(count);
-        Ok(next)
+        let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));
+        Ok(next.into_iter().skip(at.map_or(0, |at| at + 1)).take(count).collect())
     }
 
     async fn of_run(

@@ -38,7 +38,7 @@ pub enum Name {
 }
 
 /// Where the next ones are looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
     /// In order; not those that somebody has.
     Order,
@@ -146,8 +146,14 @@ pub trait Records {
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
 
-    /// The next ones that have a task of `scope`, at most `count`.
-    async fn next(&mut self, from: From, scope: &Scope, count: usize) -> StoreResult<Vec<Stored>>;
+    /// The next ones that have a task of `scope`, behind one of them, at most `count`.
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>>;
 
     /// Keys of a run, behind a key, at most `count`.
     async fn of_run(

@@ -17,7 +17,19 @@ const ROOTS: [&str; 5] = ["src", "actors/src", "protocol/src", "queue/src", "spo
 const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/", &["rusqlite", "clap"]),
     ("protocol/src", &["actix", "tokio::", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
-    ("queue/src", &["actix", "tokio", "rusqlite", "std::fs", "std::io", "std::time::S", "shiftboss_actors", "protocol::wire"]),
+    (
+        "queue/src",
+        &[
+            "actix",
+            "tokio",
+            "rusqlite",
+            "std::fs",
+            "std::io",
+            "std::time::S",
+            "shiftboss_actors",
+            "protocol::wire",
+        ],
+    ),
     ("queue/src/rules", &["crate::engine", "crate::records", "crate::memory", "crate::operation"]),
     ("queue/src/record", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("protocol/src/model", &["std::fs", "crate::wire"]),

@@ -1,6 +1,7 @@
 //! Which key is handed out: the first of those that the store has next and of those that became ready in this batch; or, as far
 //! as its credit goes, the first of the lane.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
@@ -8,7 +9,7 @@ use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS};
 use crate::credit::Credit;
-use crate::operation::{Answer, Job};
+use crate::operation::{Answer, Job, Operation};
 use crate::record::{Record, Task};
 use crate::records::{From, Records, StoreResult, Stored};
 use crate::rules::dispatch::{self, Scope};
@@ -162,16 +163,65 @@ impl<S: Records> Batch<'_, S> {
 
     /// The first of those that no rule of this batch changed.
     async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<Stored>> {
-        let mut count = 1;
-        loop {
-            let next = self.store.next(from, scope, count).await?;
-            let are_all = next.len() < count;
-            let first = next.into_iter().find(|it| !self.desk.is_changed(&it.record.key));
-            if first.is_some() || are_all {
-                return Ok(first);
+        let count = self.ahead.count;
+        let looks = &mut self.ahead.looks;
+        let at = match looks.iter().position(|look| look.from == from && look.scope == *scope) {
+            Some(at) => at,
+            None => {
+                looks.push(Look {
+                    from,
+                    scope: scope.clone(),
+                    next: VecDeque::new(),
+                    last: None,
+                    is_all: false,
+                });
+                looks.len() - 1
             }
-            count *= 4;
+        };
+        let look = &mut looks[at];
+        loop {
+            // One that was changed is in its place among the changed ones, and does not come back.
+            while look.next.front().is_some_and(|it| self.desk.is_changed(&it.record.key)) {
+                look.next.pop_front();
+            }
+            if !look.next.is_empty() || look.is_all {
+                return Ok(look.next.front().cloned());
+            }
+            let next = self.store.next(from, look.last.as_ref(), scope, count).await?;
+            look.is_all = next.len() < count;
+            look.last = next.last().cloned().or(look.last.take());
+            look.next.extend(next);
         }
+    }
+}
+
+/// The next keys that a store has, as far as they were looked up, of each kind.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    looks: Vec<Look>,
+    /// So many are looked up at once.
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Look {
+    from: From,
+    scope: Scope,
+    next: VecDeque<Stored>,
+    last: Option<Stored>,
+    /// There are no more.
+    is_all: bool,
+}
+
+impl Ahead {
+    /// As many as the batch may hand out.
+    pub(super) fn of(batch: &[Operation]) -> Self {
+        let dispatches = batch.iter().filter(|it| matches!(it, Operation::Dispatch { .. }));
+        Self { looks: Vec::new(), count: dispatches.count().max(1) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.looks.clear();
     }
 }
 

@@ -21,6 +21,7 @@ use crate::records::{Changes, From, Header, Name, Records, StoreResult};
 use crate::rules;
 use crate::rules::dispatch::Scope;
 use desk::Desk;
+use hand_out::Ahead;
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
@@ -81,6 +82,8 @@ struct Batch<'a, S> {
     header: &'a mut Header,
     context: Context,
     desk: Desk,
+    /// The next keys of the store, until something is written.
+    ahead: Ahead,
     ended: Vec<EndedAttempt>,
     /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
@@ -102,7 +105,15 @@ impl<'a, S: Records> Batch<'a, S> {
             going: going.collect(),
             fetchers: header.fetchers.clone(),
         };
-        Self { store, header, context, desk: Desk::default(), ended: Vec::new(), in_vain: 0 }
+        Self {
+            store,
+            header,
+            context,
+            desk: Desk::default(),
+            ahead: Ahead::default(),
+            ended: Vec::new(),
+            in_vain: 0,
+        }
     }
 
     async fn carry_out(
@@ -112,6 +123,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let names: Vec<Name> = batch.iter().flat_map(names).collect();
         self.bring(&names).await?;
         let mut answers = Vec::with_capacity(batch.len());
+        self.ahead = Ahead::of(&batch);
         for operation in batch {
             answers.push(self.one(operation).await?);
         }
@@ -152,6 +164,7 @@ impl<'a, S: Records> Batch<'a, S> {
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
         self.header.counts.merge(&self.desk.tally());
+        self.ahead.clear();
         let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
         self.store.save(Changes { records, ended, header: self.header.clone() }).await
     }
@@ -172,9 +185,10 @@ impl<'a, S: Records> Batch<'a, S> {
     /// Holds and delays whose time is over.
     async fn wake(&mut self) -> Carried {
         self.flush().await?;
-        let due = self.store.next(From::Due(self.context.now), &Scope::All, STEP_KEYS).await?;
+        let due =
+            self.store.next(From::Due(self.context.now), None, &Scope::All, STEP_KEYS).await?;
         let now = Turn::Started(self.context.seconds());
-        let later = self.store.next(From::Later(now), &Scope::All, STEP_KEYS).await?;
+        let later = self.store.next(From::Later(now), None, &Scope::All, STEP_KEYS).await?;
         let woken = due.len() as u64;
         for stored in due.into_iter().chain(later) {
             let slot = self.desk.put(stored);
@@ -186,7 +200,7 @@ impl<'a, S: Records> Batch<'a, S> {
 
     async fn next_due(&mut self) -> Carried {
         self.flush().await?;
-        let due = self.store.next(From::Due(Millis::MAX), &Scope::All, 1).await?;
+        let due = self.store.next(From::Due(Millis::MAX), None, &Scope::All, 1).await?;
         Ok(Ok(Answer::Due(due.first().and_then(|stored| stored.place.due))))
     }
 
