@@ -118,12 +118,8 @@ bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
 	cargo build --release --locked --workspace
 	target/release/shiftboss-bench $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
-# Tests are left out: directories and files of that name, and the modules at the end of files.
-lines: ## Count the lines of product code
-	@find src actors/src protocol/src spool/src -name '*.rs' \
-		| grep -vE '/tests?/|tests?\.rs$$|/testing|_tests\.rs$$' \
-		| xargs awk 'FNR == 1 { before = "" } before == "#[cfg(test)]" && /^mod tests \{/ { n--; nextfile } \
-			{ n++; before = $$0 } END { print n }'
+lines: ## Count the lines of product code, by room
+	@sh tests/lines.sh
 
 bench-store: ## Measure the store's operations one by one (two minutes)
 	cargo bench --locked -p shiftboss-bench --bench store

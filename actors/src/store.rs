@@ -6,7 +6,6 @@
 
 pub mod answers;
 mod bumps;
-mod failures;
 mod keys;
 mod operations;
 mod reader;
@@ -22,11 +21,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use bumps::*;
-pub use failures::*;
 pub use keys::*;
 pub use operations::*;
 pub use reader::*;
 pub use relays::*;
+pub use shiftboss_queue::policy::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
 pub use shiftboss_protocol::model::LeaseHolder;

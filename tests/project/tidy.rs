@@ -11,12 +11,27 @@ const FILE_LINES: usize = 400;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
-const ROOTS: [&str; 4] = ["src", "actors/src", "protocol/src", "spool/src"];
+const ROOTS: [&str; 5] = ["src", "actors/src", "protocol/src", "queue/src", "spool/src"];
 
 /// The files whose path begins so must not say any of these words (comments aside).
 const ARROWS: &[(&str, &[&str])] = &[
     ("actors/src/", &["rusqlite", "clap"]),
     ("protocol/src", &["actix", "tokio::", "rusqlite", "clap", "shiftboss::", "shiftboss_actors"]),
+    (
+        "queue/src",
+        &[
+            "actix",
+            "tokio",
+            "rusqlite",
+            "std::fs",
+            "std::io",
+            "std::time::S",
+            "shiftboss_actors",
+            "protocol::wire",
+        ],
+    ),
+    ("queue/src/rules", &["crate::engine", "crate::records", "crate::memory", "crate::operation"]),
+    ("queue/src/record", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("protocol/src/model", &["std::fs", "crate::wire"]),
     ("protocol/src/fetcher_file", &["std::fs", "std::io", "crate::wire"]),
     ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),

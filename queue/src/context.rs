@@ -1,0 +1,78 @@
+//! What rules go by beside a record: the time, the settings, which runs are going. Made by the engine for each batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
+
+use crate::policy::{Backoff, RetryRules};
+use crate::record::{FetcherId, Millis, Task};
+
+/// What an operator decides. The same for a whole batch.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// False: the rules of the Python supervisor (`--classic`).
+    pub is_fair: bool,
+    /// How long a classic job may be out.
+    pub lease_seconds: i64,
+    /// So many expired leases make a dead letter of a task.
+    pub max_expired_leases: u32,
+    pub max_single_tasks: u64,
+    /// What keys of the lane may have of the hand-outs, in thousandths.
+    pub bump_share: u32,
+    /// When keys are held whose jobs fail again and again.
+    pub backoff: Option<Backoff>,
+    pub retries: RetryRules,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            is_fair: true,
+            lease_seconds: 43_200,
+            max_expired_leases: 5,
+            max_single_tasks: 1_000_000,
+            bump_share: 100,
+            backoff: None,
+            retries: RetryRules::default(),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub now: Millis,
+    pub settings: Arc<Settings>,
+    /// The last attempt of the queue: what is armed now waits for the next one.
+    pub last_attempt: Attempt,
+    /// The last place that was given in the lane.
+    pub last_bump: i64,
+    /// Runs that are being deleted.
+    pub going: BTreeSet<(FetcherId, i64)>,
+    pub fetchers: BTreeMap<FetcherId, Arc<str>>,
+}
+
+impl Context {
+    pub fn seconds(&self) -> UnixSeconds {
+        self.now.div_euclid(1_000)
+    }
+
+    /// Nothing is handed out for it any more.
+    pub fn is_going(&self, task: Task) -> bool {
+        match task {
+            Task::Row { fetcher, run } => self.going.contains(&(fetcher, run)),
+            Task::Single { .. } => false,
+        }
+    }
+
+    pub fn fetcher(&self, id: FetcherId) -> &str {
+        self.fetchers.get(&id).map_or("", |name| name)
+    }
+
+    /// A place in the lane, behind all that were given before.
+    pub fn next_bump(&mut self) -> i64 {
+        self.last_bump += 1;
+        self.last_bump
+    }
+}

@@ -1,0 +1,173 @@
+//! The records that a batch has before it: loaded once, changed by rules, saved together. And which of them are ready by now.
+
+use std::collections::{BTreeSet, HashMap};
+
+use shiftboss_protocol::model::{Attempt, Key};
+
+use crate::context::Context;
+use crate::counts::Tally;
+use crate::place::{Place, Turn};
+use crate::record::Record;
+use crate::records::{Change, KeyId, Stored};
+
+/// A key's rank in the order: its turn, among equals its jitter, and its bytes.
+pub(super) type Rank = (Turn, i32, Key);
+
+pub(super) fn rank(record: &Record, turn: Turn) -> Rank {
+    (turn, record.key.jitter(), record.key.clone())
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// As the store has it; `None`: the key is new.
+    stored: Option<(KeyId, Record)>,
+    record: Record,
+    place: Place,
+    is_changed: bool,
+    /// All that was known of it goes.
+    is_forgotten: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    slots: Vec<Slot>,
+    by_key: HashMap<Key, usize>,
+    by_attempt: HashMap<Attempt, usize>,
+    /// Changed ones that are ready, and with `--classic` those that somebody has.
+    order: BTreeSet<(Rank, usize)>,
+    held: BTreeSet<(Rank, usize)>,
+    lane: BTreeSet<(i64, usize)>,
+}
+
+impl Desk {
+    pub(super) fn slot_of(&self, key: &Key) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(super) fn slot_of_attempt(&self, attempt: Attempt) -> Option<usize> {
+        self.by_attempt.get(&attempt).copied()
+    }
+
+    /// Has a record before the batch; one that it has already stays as it is.
+    pub(super) fn put(&mut self, stored: Stored) -> usize {
+        let Stored { id, record, place } = stored;
+        match self.slot_of(&record.key) {
+            Some(slot) => slot,
+            None => self.push(Some((id, record.clone())), record, place),
+        }
+    }
+
+    /// A key that nothing is known of.
+    pub(super) fn put_new(&mut self, key: Key) -> usize {
+        self.push(None, Record::new(key), Place::default())
+    }
+
+    fn push(&mut self, stored: Option<(KeyId, Record)>, record: Record, place: Place) -> usize {
+        let at = self.slots.len();
+        self.by_key.insert(record.key.clone(), at);
+        if let Some(flight) = &record.flight {
+            self.by_attempt.insert(flight.attempt, at);
+        }
+        self.slots.push(Slot { stored, record, place, is_changed: false, is_forgotten: false });
+        at
+    }
+
+    /// An attempt of the key, out or ended.
+    pub(super) fn note_attempt(&mut self, attempt: Attempt, slot: usize) {
+        self.by_attempt.insert(attempt, slot);
+    }
+
+    pub(super) fn id(&self, slot: usize) -> Option<KeyId> {
+        self.slots[slot].stored.as_ref().map(|(id, _)| *id)
+    }
+
+    pub(super) fn record(&self, slot: usize) -> &Record {
+        &self.slots[slot].record
+    }
+
+    pub(super) fn record_mut(&mut self, slot: usize) -> &mut Record {
+        &mut self.slots[slot].record
+    }
+
+    /// Whether anything is known of its key.
+    pub(super) fn is_known(&self, slot: usize) -> bool {
+        let Slot { stored, is_changed, is_forgotten, .. } = &self.slots[slot];
+        !is_forgotten && (stored.is_some() || *is_changed)
+    }
+
+    /// Its record is another one by now, and so may its place be; answered.
+    pub(super) fn changed(&mut self, slot: usize, context: &Context) -> Place {
+        self.leave(slot);
+        let it = &mut self.slots[slot];
+        let place = it.record.place(context);
+        (it.place, it.is_changed, it.is_forgotten) = (place, true, false);
+        if let Some(turn) = place.order {
+            let set = if place.classic_held { &mut self.held } else { &mut self.order };
+            set.insert((rank(&it.record, turn), slot));
+            self.lane.extend(place.lane.map(|lane| (lane, slot)));
+        }
+        place
+    }
+
+    fn leave(&mut self, slot: usize) {
+        let it = &self.slots[slot];
+        if let Some(turn) = it.place.order {
+            let rank = (rank(&it.record, turn), slot);
+            self.order.remove(&rank);
+            self.held.remove(&rank);
+        }
+        if let Some(lane) = it.place.lane {
+            self.lane.remove(&(lane, slot));
+        }
+    }
+
+    /// All that was known of its key goes.
+    pub(super) fn forget(&mut self, slot: usize) {
+        self.leave(slot);
+        let it = &mut self.slots[slot];
+        it.record = Record::new(it.record.key.clone());
+        (it.place, it.is_changed, it.is_forgotten) = (Place::default(), true, true);
+    }
+
+    /// Changed keys that are ready, the first one first.
+    pub(super) fn ready(&self) -> impl Iterator<Item = (&Rank, usize)> {
+        self.order.iter().map(|(rank, slot)| (rank, *slot))
+    }
+
+    /// Changed keys that are ready, and in the lane.
+    pub(super) fn lane(&self) -> impl Iterator<Item = (i64, usize)> {
+        self.lane.iter().copied()
+    }
+
+    /// Changed keys that somebody has (`--classic`).
+    pub(super) fn held(&self) -> impl Iterator<Item = (&Rank, usize)> {
+        self.held.iter().map(|(rank, slot)| (rank, *slot))
+    }
+
+    /// Whether what the store says of its key is past.
+    pub(super) fn is_changed(&self, key: &Key) -> bool {
+        self.slot_of(key).is_some_and(|slot| self.slots[slot].is_changed)
+    }
+
+    /// By what the counts change with all that is not saved yet.
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for Slot { stored, record, .. } in self.slots.iter().filter(|slot| slot.is_changed) {
+            let new = Record::new(record.key.clone());
+            tally.change(stored.as_ref().map_or(&new, |(_, record)| record), record);
+        }
+        tally
+    }
+
+    /// What is to be saved; the desk is empty then.
+    pub(super) fn clear(&mut self) -> Vec<Change> {
+        let slots = std::mem::take(self).slots.into_iter().filter(|slot| slot.is_changed);
+        let change = |slot: Slot| Change {
+            id: slot.stored.map(|(id, _)| id),
+            key: slot.record.key.clone(),
+            now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
+        };
+        slots.map(change).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! Which key is handed out: the first of those that the store has next and of those that became ready in this batch; or, as far
+//! as its credit goes, the first of the lane.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
+
+use super::desk::{Rank, rank};
+use super::{Batch, Carried, STEP_KEYS};
+use crate::credit::Credit;
+use crate::operation::{Answer, Job, Operation};
+use crate::record::{Record, Task};
+use crate::records::{From, Records, StoreResult, Stored};
+use crate::rules::dispatch::{self, Scope};
+
+/// What there is for a worker.
+enum Choice {
+    /// Of the order, or of the lane.
+    Slot {
+        slot: usize,
+        is_of_lane: bool,
+    },
+    Nothing,
+    /// Too many keys were looked at in vain.
+    Later,
+}
+
+impl<S: Records> Batch<'_, S> {
+    pub(super) async fn dispatch(
+        &mut self,
+        holder: Option<LeaseHolder>,
+        fetchers: Option<Vec<Arc<str>>>,
+    ) -> Carried {
+        let scope = self.scope(fetchers);
+        if self.header.paused {
+            return Ok(Ok(Answer::Nothing));
+        }
+        loop {
+            let (slot, is_of_lane) = match self.choose(&scope).await? {
+                Choice::Slot { slot, is_of_lane } => (slot, is_of_lane),
+                Choice::Nothing => return Ok(Ok(Answer::Nothing)),
+                Choice::Later => return Ok(Ok(Answer::Later)),
+            };
+            let slot = self.whole(slot).await?;
+            let attempt = Attempt(self.context.last_attempt.0 + 1);
+            let record = self.desk.record_mut(slot);
+            // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
+            let Some(task) =
+                dispatch::dispatch(record, attempt, holder.clone(), &scope, &self.context)
+            else {
+                self.in_vain += 1;
+                self.changed(slot);
+                continue;
+            };
+            self.context.last_attempt = attempt;
+            if self.context.settings.is_fair {
+                let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
+                let credit = if is_of_lane { credit.spent() } else { credit.passed() };
+                self.header.credit = credit.thousandths();
+            }
+            self.changed(slot);
+            self.desk.note_attempt(attempt, slot);
+            return self.job(slot, attempt, task).await.map(|job| Ok(Answer::Job(job)));
+        }
+    }
+
+    async fn job(&mut self, slot: usize, attempt: Attempt, task: Task) -> StoreResult<Job> {
+        let record = self.desk.record(slot);
+        let (key, known) = (record.key.clone(), known_payload(record, task));
+        let payload = match (known, self.desk.id(slot)) {
+            (Some(payload), _) => Some(payload),
+            (None, Some(id)) => self.store.payload(id, task).await?,
+            (None, None) => None,
+        };
+        let fetcher = self.context.fetcher(task.fetcher()).into();
+        let row = Row { key, payload: payload.unwrap_or_default() };
+        Ok(Job { attempt, row, fetcher, task })
+    }
+
+    pub(super) async fn has_work(&mut self) -> Carried {
+        if self.header.paused {
+            return Ok(Ok(Answer::Is(false)));
+        }
+        loop {
+            let slot = match self.choose(&Scope::All).await? {
+                Choice::Slot { slot, .. } => slot,
+                Choice::Nothing => return Ok(Ok(Answer::Is(false))),
+                Choice::Later => return Ok(Ok(Answer::Is(true))),
+            };
+            let slot = self.whole(slot).await?;
+            if dispatch::next_task(self.desk.record(slot), &Scope::All, &self.context).is_some() {
+                return Ok(Ok(Answer::Is(true)));
+            }
+            self.in_vain += 1;
+            self.changed(slot);
+        }
+    }
+
+    fn scope(&self, fetchers: Option<Vec<Arc<str>>>) -> Scope {
+        match fetchers {
+            None => Scope::All,
+            Some(names) => {
+                Scope::Fetchers(names.iter().filter_map(|name| self.fetcher(name)).collect())
+            }
+        }
+    }
+
+    async fn choose(&mut self, scope: &Scope) -> StoreResult<Choice> {
+        if self.in_vain >= STEP_KEYS {
+            return Ok(Choice::Later);
+        }
+        let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
+        if self.context.settings.is_fair
+            && credit.pays()
+            && let Some(slot) = self.first_of_lane(scope).await?
+        {
+            return Ok(Choice::Slot { slot, is_of_lane: true });
+        }
+        let first = self.first_of_order(scope).await?;
+        let held =
+            if self.context.settings.is_fair { None } else { self.first_held(scope).await? };
+        let first = match (first, held) {
+            (Some(first), Some(held)) => Some(if first.0 < held.0 { first } else { held }),
+            (first, held) => first.or(held),
+        };
+        Ok(first.map_or(Choice::Nothing, |(_, slot)| Choice::Slot { slot, is_of_lane: false }))
+    }
+
+    async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
+        let stored = self.first_stored(From::Lane, scope).await?;
+        let stored = stored.and_then(|it| Some((it.place.lane?, self.desk.put(it))));
+        let mut changed = self.desk.lane();
+        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
+        Ok(stored.into_iter().chain(changed).min().map(|(_, slot)| slot))
+    }
+
+    async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
+        let stored = self.first_stored(From::Order, scope).await?;
+        let stored = stored.and_then(|it| self.ranked(it));
+        let mut changed = self.desk.ready();
+        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
+        let changed = changed.map(|(rank, slot)| (rank.clone(), slot));
+        Ok(stored.into_iter().chain(changed).min())
+    }
+
+    /// With `--classic`: the first key that somebody has longer than 12 hours by now.
+    async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
+        let stored = self.first_stored(From::ClassicHeld, scope).await?;
+        let stored = stored.and_then(|it| self.ranked(it));
+        let changed = self.desk.held().map(|(rank, slot)| (rank.clone(), slot)).next();
+        let first = stored.into_iter().chain(changed).min();
+        let (lease, now) = (self.context.settings.lease_seconds, self.context.seconds());
+        let started =
+            |slot: usize| self.desk.record(slot).last.map_or(i64::MIN, |last| last.started);
+        Ok(first.filter(|(_, slot)| started(*slot).saturating_add(lease) < now))
+    }
+
+    fn ranked(&mut self, stored: Stored) -> Option<(Rank, usize)> {
+        let rank = rank(&stored.record, stored.place.order?);
+        Some((rank, self.desk.put(stored)))
+    }
+
+    /// The first of those that no rule of this batch changed.
+    async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<Stored>> {
+        let count = self.ahead.count;
+        let looks = &mut self.ahead.looks;
+        let at = match looks.iter().position(|look| look.from == from && look.scope == *scope) {
+            Some(at) => at,
+            None => {
+                looks.push(Look {
+                    from,
+                    scope: scope.clone(),
+                    next: VecDeque::new(),
+                    last: None,
+                    is_all: false,
+                });
+                looks.len() - 1
+            }
+        };
+        let look = &mut looks[at];
+        loop {
+            // One that was changed is in its place among the changed ones, and does not come back.
+            while look.next.front().is_some_and(|it| self.desk.is_changed(&it.record.key)) {
+                look.next.pop_front();
+            }
+            if !look.next.is_empty() || look.is_all {
+                return Ok(look.next.front().cloned());
+            }
+            let next = self.store.next(from, look.last.as_ref(), scope, count).await?;
+            look.is_all = next.len() < count;
+            look.last = next.last().cloned().or(look.last.take());
+            look.next.extend(next);
+        }
+    }
+}
+
+/// The next keys that a store has, as far as they were looked up, of each kind.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    looks: Vec<Look>,
+    /// So many are looked up at once.
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Look {
+    from: From,
+    scope: Scope,
+    next: VecDeque<Stored>,
+    last: Option<Stored>,
+    /// There are no more.
+    is_all: bool,
+}
+
+impl Ahead {
+    /// As many as the batch may hand out.
+    pub(super) fn of(batch: &[Operation]) -> Self {
+        let dispatches = batch.iter().filter(|it| matches!(it, Operation::Dispatch { .. }));
+        Self { looks: Vec::new(), count: dispatches.count().max(1) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.looks.clear();
+    }
+}
+
+fn has_task(record: &Record, scope: &Scope) -> bool {
+    record.waiting_fetchers().any(|fetcher| scope.has(fetcher))
+}
+
+/// The payload of a task that is to be written yet.
+fn known_payload(record: &Record, task: Task) -> Option<String> {
+    match task {
+        Task::Row { fetcher, run } => record.row(fetcher, run)?.payload.clone(),
+        Task::Single { number } => record.singles.added(number).cloned(),
+    }
+}

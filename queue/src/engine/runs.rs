@@ -1,0 +1,145 @@
+//! Runs of fetchers: registered, read, pruned, deleted. Their rows are their keys'.
+
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Key, Run};
+
+use super::{Batch, Carried};
+use crate::operation::{Answer, Reading, Rejected, Rows};
+use crate::record::FetcherId;
+use crate::records::{KeyId, Records, RunState, StoreResult};
+use crate::rules::lists;
+
+/// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
+/// scrambled by jitter.
+const APPENDED_TOGETHER: i64 = 600_000_000;
+
+impl<S: Records> Batch<'_, S> {
+    pub(super) fn register(&mut self, run: Run) -> Answer {
+        let fetcher = self.fetcher(&run.fetcher).unwrap_or_else(|| self.new_fetcher(&run.fetcher));
+        let since = self.context.now.saturating_mul(1_000);
+        let new = RunState { since, ..RunState::default() };
+        Answer::Run(self.header.runs.entry((fetcher, run.started)).or_insert(new).clone())
+    }
+
+    fn new_fetcher(&mut self, name: &Arc<str>) -> FetcherId {
+        let last = self.context.fetchers.keys().last().map_or(0, |id| id.0);
+        let id = FetcherId(last + 1);
+        self.context.fetchers.insert(id, name.clone());
+        self.header.fetchers.insert(id, name.clone());
+        id
+    }
+
+    fn known(&self, run: &Run) -> Option<(FetcherId, i64)> {
+        let run = (self.fetcher(&run.fetcher)?, run.started);
+        self.header.runs.contains_key(&run).then_some(run)
+    }
+
+    pub(super) async fn add_rows(&mut self, rows: Rows) -> Carried {
+        let Some(run) = self.known(&rows.run).filter(|run| !self.context.going.contains(run))
+        else {
+            return Ok(Err(Rejected(format!("no such run: {}", rows.run))));
+        };
+        let (reading, since) = self.note_reading(run, &rows);
+        for row in rows.rows {
+            let slot = self.slot(row.key).await?;
+            let record = self.desk.record_mut(slot);
+            lists::add_row(record, run, reading, since, row.payload, &self.context);
+            self.changed(slot);
+        }
+        Ok(Ok(Answer::Done))
+    }
+
+    /// The reading of its rows, and since when they wait.
+    fn note_reading(&mut self, run: (FetcherId, i64), rows: &Rows) -> (i64, i64) {
+        let state = self.header.runs.entry(run).or_default();
+        if rows.reading != Reading::Onward {
+            state.reading += 1;
+        }
+        if rows.reading == Reading::Listing {
+            state.listing = Some(state.reading);
+        }
+        (state.complete, state.position) = (rows.complete, rows.position.clone());
+        state.skipped = state.skipped.saturating_add(rows.skipped);
+        let now = self.context.now.saturating_mul(1_000);
+        let is_first = now.saturating_sub(state.since) < APPENDED_TOGETHER;
+        let since = if is_first { state.since } else { now - now.rem_euclid(APPENDED_TOGETHER) };
+        (state.reading, if self.context.settings.is_fair { since } else { 0 })
+    }
+
+    pub(super) async fn prune(&mut self, run: &Run, limit: usize) -> Carried {
+        let Some(run) = self.known(run) else {
+            return Ok(Ok(Answer::Is(false)));
+        };
+        self.flush().await?;
+        let Some(listing) = self.header.runs.get(&run).and_then(|state| state.listing) else {
+            return Ok(Ok(Answer::Is(false)));
+        };
+        // Where the last step ended only the rows that are left know; a run that is pruned has few of them.
+        let mut behind = None;
+        let mut left = limit;
+        loop {
+            let keys = self.store.of_run(run, behind, limit.max(1)).await?;
+            let (is_last, last) = (keys.len() < limit.max(1), keys.last().map(|it| it.id));
+            for stored in keys {
+                let is_old =
+                    stored.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
+                if is_old {
+                    let slot = self.desk.put(stored);
+                    lists::remove_row(self.desk.record_mut(slot), run);
+                    self.changed(slot);
+                    left = left.saturating_sub(1);
+                }
+            }
+            if left == 0 {
+                return Ok(Ok(Answer::Is(true)));
+            }
+            if is_last {
+                self.header.runs.entry(run).or_default().listing = None;
+                return Ok(Ok(Answer::Is(false)));
+            }
+            behind = last;
+        }
+    }
+
+    pub(super) fn begin_deletion(&mut self, run: &Run) -> Answer {
+        if let Some(run) = self.known(run) {
+            self.header.runs.entry(run).or_default().deleting = true;
+            self.context.going.insert(run);
+        }
+        Answer::Done
+    }
+
+    pub(super) async fn delete_runs(&mut self, runs: &[Run], limit: usize) -> Carried {
+        self.flush().await?;
+        let (mut left, mut gone) = (limit, 0);
+        for run in runs {
+            let Some(run) = self.known(run) else {
+                gone += 1;
+                continue;
+            };
+            let deleted = self.delete_rows(run, left).await?;
+            left = left.saturating_sub(deleted + 1);
+            if left == 0 {
+                break;
+            }
+            self.header.runs.remove(&run);
+            self.context.going.remove(&run);
+            gone += 1;
+        }
+        Ok(Ok(Answer::Count(gone)))
+    }
+
+    /// So many rows of the run were deleted.
+    async fn delete_rows(&mut self, run: (FetcherId, i64), limit: usize) -> StoreResult<usize> {
+        let keys = self.store.of_run(run, None::<KeyId>, limit).await?;
+        let count = keys.len();
+        let keys: Vec<Key> = keys.into_iter().map(|stored| stored.record.key).collect();
+        for key in keys {
+            let slot = self.slot(key).await?;
+            lists::remove_row(self.desk.record_mut(slot), run);
+            self.changed(slot);
+        }
+        Ok(count)
+    }
+}

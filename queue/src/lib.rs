@@ -1,0 +1,16 @@
+//! What the queue of shiftboss is: one [record](record::Record) a key, [rules] that change it, the [engine] that carries out a batch,
+//! and the [port](records) of a store that keeps records. The queue's semantics have their one home here.
+//!
+//! No actor, no SQL, no socket, no clock: `now` is an argument. Stores implement the port and decide nothing.
+
+pub mod context;
+pub mod counts;
+pub mod credit;
+pub mod engine;
+pub mod memory;
+pub mod operation;
+pub mod place;
+pub mod policy;
+pub mod record;
+pub mod records;
+pub mod rules;

@@ -1,0 +1,249 @@
+//! A store in memory: the port over maps, for tests and for foretelling. It is searched from end to end, and decides nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Attempt, Key};
+
+use crate::place::Place;
+use crate::record::{EndedAttempt, FetcherId, Record, SingleEdit, SingleStatus, Task};
+use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use crate::rules::dispatch::Scope;
+
+/// A single task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Single {
+    pub key: Key,
+    pub payload: String,
+    pub status: SingleStatus,
+    pub id: Option<Arc<str>>,
+}
+
+/// All that is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// In the order of jitter, then of the keys' bytes.
+    pub keys: BTreeMap<(i32, Key), (Record, Place)>,
+    pub payloads: BTreeMap<(Key, FetcherId, i64), String>,
+    /// By number.
+    pub singles: BTreeMap<i64, Single>,
+    pub ended: BTreeMap<i64, EndedAttempt>,
+    pub header: Header,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    kept: Kept,
+    /// As it was before the transaction.
+    before: Option<Box<Kept>>,
+    is_known: bool,
+}
+
+impl Memory {
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// As it is for the next engine.
+    #[must_use]
+    pub fn reopened(self) -> Self {
+        Self { kept: self.kept, ..Self::default() }
+    }
+
+    fn stored(&self, (record, place): &(Record, Place)) -> Stored {
+        let mut record = record.clone();
+        let waiting =
+            |single: &&Single| single.key == record.key && single.status == SingleStatus::Waiting;
+        let first = self.kept.singles.iter().find(|(_, single)| waiting(single));
+        record.singles.first = first.map(|(number, _)| *number);
+        // Nobody looks at a number: keys are found by their names.
+        Stored { id: KeyId(self.rank(&record.key)), record, place: *place }
+    }
+
+    fn rank(&self, key: &Key) -> i64 {
+        let before = self.kept.keys.range(..(key.jitter(), key.clone())).count();
+        i64::try_from(before).unwrap_or(i64::MAX)
+    }
+
+    fn named(&self, id: KeyId) -> Option<&Key> {
+        let at = usize::try_from(id.0).ok()?;
+        self.kept.keys.keys().nth(at).map(|(_, key)| key)
+    }
+
+    fn find(&self, name: &Name) -> Option<Stored> {
+        let key = match name {
+            Name::Key(key) => key.clone(),
+            Name::TaskId(id) => {
+                self.kept.singles.values().find(|it| it.id.as_ref() == Some(id))?.key.clone()
+            }
+            Name::Attempt(attempt) => {
+                let is_out = |it: &&(Record, Place)| {
+                    it.0.flight.as_ref().is_some_and(|flight| flight.attempt == *attempt)
+                };
+                let out = self.kept.keys.values().find(is_out).map(|it| it.0.key.clone());
+                out.or_else(|| self.kept.ended.get(&attempt.0).map(|it| it.key.clone()))?
+            }
+        };
+        self.kept.keys.get(&(key.jitter(), key)).map(|it| self.stored(it))
+    }
+
+    fn change(&mut self, change: Change) {
+        let at = (change.key.jitter(), change.key.clone());
+        let Some((record, place)) = change.now else {
+            self.kept.keys.remove(&at);
+            self.kept.payloads.retain(|(key, ..), _| *key != change.key);
+            self.kept.ended.retain(|_, it| it.key != change.key);
+            return;
+        };
+        for row in &record.rows {
+            if let Some(payload) = &row.payload {
+                let task = (record.key.clone(), row.fetcher, row.run);
+                self.kept.payloads.insert(task, payload.clone());
+            }
+        }
+        for edit in &record.singles.edits {
+            self.edit(&record.key, edit);
+        }
+        self.kept.keys.insert(at, (record.as_kept(), place));
+    }
+
+    fn edit(&mut self, key: &Key, edit: &SingleEdit) {
+        let singles = &mut self.kept.singles;
+        match edit {
+            SingleEdit::Add { number, payload, id } => {
+                let status = SingleStatus::Waiting;
+                let single =
+                    Single { key: key.clone(), payload: payload.clone(), status, id: id.clone() };
+                singles.insert(*number, single);
+            }
+            SingleEdit::Set { number, status } => {
+                if let Some(single) = singles.get_mut(number) {
+                    single.status = *status;
+                }
+            }
+            SingleEdit::RetryAll => {
+                let ended = |it: &&mut Single| {
+                    it.key == *key
+                        && matches!(it.status, SingleStatus::Failed | SingleStatus::DeadLetter)
+                };
+                singles.values_mut().filter(ended).for_each(|it| it.status = SingleStatus::Waiting);
+            }
+            SingleEdit::CancelAll { but } => {
+                let is_meant = |(number, it): &(&i64, &mut Single)| {
+                    it.key == *key && Some(**number) != *but && it.status != SingleStatus::Done
+                };
+                for (_, single) in singles.iter_mut().filter(is_meant) {
+                    single.status = SingleStatus::Cancelled;
+                }
+            }
+        }
+    }
+}
+
+impl Records for Memory {
+    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+        self.before = Some(Box::new(self.kept.clone()));
+        let is_known = std::mem::replace(&mut self.is_known, true);
+        Ok((!is_known).then(|| self.kept.header.clone()))
+    }
+
+    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        Ok(names.iter().map(|name| self.find(name)).collect())
+    }
+
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        let stored = self.kept.keys.values().map(|it| self.stored(it));
+        let in_scope = |it: &Stored| it.record.waiting_fetchers().any(|it| scope.has(it));
+        let mut next: Vec<Stored> = match from {
+            From::Order => stored
+                .filter(|it| it.place.order.is_some() && !it.place.classic_held && in_scope(it))
+                .collect(),
+            From::ClassicHeld => {
+                stored.filter(|it| it.place.classic_held && in_scope(it)).collect()
+            }
+            From::Lane => stored
+                .filter(|it| it.place.order.is_some() && it.place.lane.is_some() && in_scope(it))
+                .collect(),
+            From::Later(now) => {
+                stored.filter(|it| it.place.order.is_some_and(|turn| turn > now)).collect()
+            }
+            From::Due(now) => {
+                stored.filter(|it| it.place.due.is_some_and(|due| due <= now)).collect()
+            }
+        };
+        match from {
+            From::Lane => next.sort_by_key(|it| it.place.lane),
+            From::Due(_) => next.sort_by_key(|it| it.place.due),
+            _ => next.sort_by_key(|it| it.place.order),
+        }
+        let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));
+        Ok(next.into_iter().skip(at.map_or(0, |at| at + 1)).take(count).collect())
+    }
+
+    async fn of_run(
+        &mut self,
+        (fetcher, run): (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        let stored = self.kept.keys.values().map(|it| self.stored(it));
+        let is_meant = |it: &Stored| {
+            behind.is_none_or(|behind| it.id > behind) && it.record.row(fetcher, run).is_some()
+        };
+        Ok(stored.filter(is_meant).take(count).collect())
+    }
+
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+        let Some(key) = self.named(id) else {
+            return Ok(None);
+        };
+        Ok(match task {
+            Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
+            Task::Row { fetcher, run } => {
+                self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
+            }
+        })
+    }
+
+    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
+        Ok(self.kept.singles.get(&number).map(|it| it.status))
+    }
+
+    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
+        let key = self.named(id);
+        let waits = |it: &Single| {
+            Some(&it.key) == key && it.payload == payload && it.status == SingleStatus::Waiting
+        };
+        Ok(self.kept.singles.values().any(waits))
+    }
+
+    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
+        Ok(self.kept.ended.get(&attempt.0).cloned())
+    }
+
+    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+        changes.records.into_iter().for_each(|change| self.change(change));
+        let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
+        self.kept.ended.extend(ended);
+        self.kept.header = changes.header;
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> StoreResult<()> {
+        self.before = None;
+        Ok(())
+    }
+
+    async fn roll_back(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.kept = *before;
+        }
+    }
+}

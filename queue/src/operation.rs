@@ -1,0 +1,187 @@
+//! What may be asked of a queue, as data, and what each is answered. A batch of them is one transaction.
+//!
+//! Made by the actors and commands, carried out by the [engine](crate::engine).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use thiserror::Error;
+
+use crate::record::{Hold, LastRun, Outcome, Task};
+use crate::records::RunState;
+use crate::rules::bumps::Bumped;
+use crate::rules::completion::Ack;
+use crate::rules::lists::Forgotten;
+use crate::rules::retries::Retried;
+use crate::rules::singles::Cancelled;
+
+/// One step of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Takes the next job, of these fetchers or of all.
+    Dispatch {
+        holder: Option<LeaseHolder>,
+        fetchers: Option<Vec<Arc<str>>>,
+    },
+    /// The end of the key's job, by key alone (classic).
+    Complete {
+        key: Key,
+        exit_code: i64,
+    },
+    CompleteAttempt {
+        attempt: Attempt,
+        exit_code: i64,
+    },
+    /// A worker gives its job back.
+    Release(Attempt),
+    /// Whether it is out still.
+    Heartbeat(Attempt),
+    /// Its lease expired.
+    Expire(Attempt),
+    /// The hand-out never arrived.
+    Undo(Attempt),
+    /// An operator puts the job of a key back that is out.
+    Requeue(Key),
+    /// The ended tasks of a key wait again, of one fetcher or of all.
+    Retry {
+        key: Key,
+        fetcher: Option<Arc<str>>,
+    },
+    Hold {
+        key: Key,
+        seconds: Option<u32>,
+        reason: String,
+        by: Arc<str>,
+    },
+    Unhold(Key),
+    Bump {
+        key: Key,
+        by: Arc<str>,
+    },
+    Forget(Key),
+    /// Holds that are over end, and delayed tasks wait again that are due: a bounded number.
+    Wake,
+    SetPaused(bool),
+    RegisterRun(Run),
+    AddRows(Rows),
+    /// Rows go that were not read since the run's listing began: a bounded number.
+    Prune {
+        run: Run,
+        limit: usize,
+    },
+    /// Nothing of the run is handed out any more.
+    BeginDeletion(Run),
+    /// A bounded number of rows of runs that are being deleted goes, and each run with its last row.
+    DeleteRuns {
+        runs: Vec<Run>,
+        limit: usize,
+    },
+    /// A single task; one with an ID that is known already is not added again.
+    AddTask {
+        task: Row,
+        id: Option<Arc<str>>,
+    },
+    /// The single tasks of a key go, but for the one that is out.
+    CancelTasks(Key),
+    /// Somebody edited a row of `log`.
+    EditLog {
+        key: Key,
+        last: LastRun,
+    },
+    /// Somebody edited `queue.is_dequeued` of a key.
+    EditRows {
+        key: Key,
+        is_dequeued: bool,
+    },
+    /// Whether a dispatch would find a job.
+    HasWork,
+    /// When a [`Wake`](Self::Wake) has something to do.
+    NextDue,
+}
+
+/// Rows of one run that enter the queue together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    pub run: Run,
+    /// Of a key that occurs twice the last payload counts.
+    pub rows: Vec<Row>,
+    pub skipped: u64,
+    pub complete: bool,
+    /// How far the file was read.
+    pub position: Option<String>,
+    pub reading: Reading,
+}
+
+/// How rows go on from what was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Reading {
+    #[default]
+    Onward,
+    /// At the start of the file, since it changed.
+    Anew,
+    /// Likewise, and what is read from here on is the whole list, for a prune.
+    Listing,
+}
+
+/// What an operation is answered, in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Job(Job),
+    Nothing,
+    /// A deletion must get on before a dispatch can be answered.
+    Later,
+    Ack(Ack),
+    Is(bool),
+    /// The job's attempt that was put back; `None`: none was out.
+    Requeued(Option<Attempt>),
+    Expired {
+        key: Key,
+        task: Task,
+        is_dead_letter: bool,
+    },
+    Retried(Retried),
+    /// The hold in whose place it is.
+    Held(Option<Hold>),
+    Bumped(Bumped),
+    Forgotten(Forgotten),
+    /// So many keys, or jobs.
+    Count(u64),
+    Run(RunState),
+    Added(Added),
+    Cancelled(Cancelled),
+    /// In milliseconds since 1970.
+    Due(Option<i64>),
+}
+
+/// A job that is handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    pub attempt: Attempt,
+    pub row: Row,
+    pub fetcher: Arc<str>,
+    pub task: Task,
+}
+
+/// What came of a task that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    Added(i64),
+    /// The same payload of the same key waits already, or the ID is known.
+    Known,
+    /// There are as many as may be.
+    Full,
+}
+
+/// Why an operation was rejected: nothing of it has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Rejected(pub String);
+
+/// What the end of an attempt is to those who say it again.
+impl Outcome {
+    pub fn has_run(self) -> bool {
+        matches!(self, Self::Success | Self::Failure | Self::Timeout)
+    }
+}

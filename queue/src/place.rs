@@ -1,0 +1,105 @@
+//! Where a key stands for the next dispatch: derived from its record, saved beside it, for a store to order by.
+//!
+//! The one statement of the order (spec 2). The engine derives a place at each save; no store works one out.
+
+use serde::{Deserialize, Serialize};
+use shiftboss_protocol::model::UnixSeconds;
+
+use crate::context::Context;
+use crate::record::{Bump, LastRun, Millis, Record};
+
+/// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
+/// last start. Among equals a store goes by the key's jitter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Turn {
+    /// Since, in microseconds.
+    Never(i64),
+    Started(UnixSeconds),
+}
+
+/// What of a key a store keeps indexes of. A key may have a turn, a place in the lane, and something that is due, at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// It may be handed out when this turn comes.
+    pub order: Option<Turn>,
+    /// It goes before the order, the lowest first, as far as the lane's credit goes.
+    pub lane: Option<i64>,
+    /// Its place may be another one from then on: a rule must see it.
+    pub due: Option<Millis>,
+    /// Only with `--classic`: somebody has it, for as long as the reference's 12 hours last from its start.
+    pub classic_held: bool,
+}
+
+/// Tasks that are tried again stand in the lane behind all that operators bumped.
+pub const RETRIES_LANE: i64 = 1 << 62;
+
+impl Record {
+    /// Its place at `context.now`.
+    pub fn place(&self, context: &Context) -> Place {
+        let due = self.dues(context).min();
+        let out = self.flight.is_some() && context.settings.is_fair;
+        if out || self.is_on_hold() || !self.has_work(context) {
+            return Place { due, ..Place::default() };
+        }
+        let classic_held = !context.settings.is_fair && self.is_unfinished();
+        if context.settings.is_fair && self.is_with_somebody(context) {
+            return Place { due, ..Place::default() };
+        }
+        let lane = if context.settings.is_fair { self.lane() } else { None };
+        Place { order: Some(self.turn(context)), lane, due, classic_held }
+    }
+
+    /// Whether a row or a single task may be handed out, whose run is not being deleted.
+    fn has_work(&self, context: &Context) -> bool {
+        self.singles.waiting > 0 || self.waiting().any(|task| !context.is_going(task))
+    }
+
+    /// A start that lies in the future, of a clock that was ahead, counts as just now.
+    fn turn(&self, context: &Context) -> Turn {
+        match self.last {
+            None => Turn::Never(self.since.unwrap_or(0)),
+            Some(LastRun { started, .. }) => Turn::Started(started.min(context.seconds())),
+        }
+    }
+
+    fn lane(&self) -> Option<i64> {
+        let bumped = self.extras.bump.as_ref().map(|Bump { number, .. }| *number);
+        let retries = self.extras.retries.iter();
+        let retried = retries.filter(|it| it.due.is_none() && self.waits(it.task));
+        bumped.or_else(|| retried.map(|it| RETRIES_LANE + it.lane).min())
+    }
+
+    /// Whether an operator or a backoff holds it. A time that is over is taken away by [a rule](crate::rules::holds::wake).
+    pub fn is_on_hold(&self) -> bool {
+        let backed_off = self.extras.backoff.is_some_and(|it| it.until.is_some());
+        self.extras.hold.is_some() || backed_off
+    }
+
+    /// Somebody started it, and nobody said that it ended.
+    pub fn is_unfinished(&self) -> bool {
+        self.last.is_some_and(|last| last.finished.is_none())
+    }
+
+    /// Until when a start without an attempt of ours counts, as of a database that was taken over (spec 2).
+    fn held_until(&self, context: &Context) -> Option<Millis> {
+        let last = self.last.filter(|last| self.is_claimed && last.finished.is_none())?;
+        let end = last.started.saturating_add(context.settings.lease_seconds).saturating_add(1);
+        Some(end.saturating_mul(1_000))
+    }
+
+    fn is_with_somebody(&self, context: &Context) -> bool {
+        self.held_until(context).is_some_and(|until| until > context.now)
+    }
+
+    fn dues(&self, context: &Context) -> impl Iterator<Item = Millis> {
+        let hold = self.extras.hold.as_ref().and_then(|it| it.until);
+        let backoff = self.extras.backoff.and_then(|it| it.until);
+        let retries = self.extras.retries.iter().filter_map(|it| it.due);
+        let started = self.held_until(context).filter(|until| {
+            context.settings.is_fair
+                && *until > context.now
+                && self.waiting_fetchers().next().is_some()
+        });
+        hold.into_iter().chain(backoff).chain(retries).map(|due| due.at).chain(started)
+    }
+}

@@ -1,0 +1,390 @@
+//! A record: all that is known of one key. Plain data, the same in memory, in every store, and on its way from one store to
+//! another. The [rules](crate::rules) change it, the [engine](crate::engine) loads and saves it; nothing here decides anything but
+//! what can be read off a record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
+
+/// Wall-clock time in milliseconds since 1970.
+pub type Millis = i64;
+
+/// A fetcher, by the number that its name has in this queue for ever. [`FetcherId::TASKS`] is that of single tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FetcherId(pub i64);
+
+impl FetcherId {
+    /// The single tasks, which are no fetcher's.
+    pub const TASKS: Self = Self(0);
+}
+
+/// A task of a key: a row of a list, or a single task by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Task {
+    Row { fetcher: FetcherId, run: i64 },
+    Single { number: i64 },
+}
+
+impl Task {
+    pub fn fetcher(self) -> FetcherId {
+        match self {
+            Self::Row { fetcher, .. } => fetcher,
+            Self::Single { .. } => FetcherId::TASKS,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub key: Key,
+    /// Since when it waits for its first start, in microseconds since 1970: keys that never ran are ordered by it. Kept until the key
+    /// is forgotten. `Some(0)`: a database that was taken over, or the order of `--classic`; `None`: nothing ever listed it.
+    pub since: Option<i64>,
+    /// The last start and how it ended; `None`: it never ran.
+    pub last: Option<LastRun>,
+    /// Somebody else started it, as the last run says, and may be at it: a database that was taken over, or an edit of `log`. It
+    /// is kept for as long as a classic lease lasts.
+    pub is_claimed: bool,
+    /// The attempt that is out.
+    pub flight: Option<Flight>,
+    /// By fetcher, then run.
+    pub rows: Vec<ListRow>,
+    /// The attempts with which its fetchers were served last. Fetchers that never were are not in it.
+    pub served: BTreeMap<FetcherId, Attempt>,
+    pub singles: Singles,
+    pub extras: Extras,
+    /// The last attempt that ended and was no [`Outcome::Undone`]; 0: none.
+    pub last_attempt: Attempt,
+}
+
+/// The start of an attempt that ran, or runs (a row of `log`, spec 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastRun {
+    pub started: UnixSeconds,
+    /// `None`: it is in flight, or somebody else started it and never said that it ended.
+    pub finished: Option<UnixSeconds>,
+    pub exit_code: Option<i64>,
+}
+
+/// An attempt that is out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flight {
+    pub attempt: Attempt,
+    pub task: Task,
+    /// `None`: a classic worker, which has no name and renews no lease.
+    pub holder: Option<LeaseHolder>,
+    pub started: Millis,
+    /// What a hand-out that is taken back restores.
+    pub before: Before,
+}
+
+/// How a record was before its attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    pub last: Option<LastRun>,
+    /// When its fetcher was served.
+    pub served: Option<Attempt>,
+    pub bump: Option<Bump>,
+}
+
+/// A line of a list that has the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRow {
+    pub fetcher: FetcherId,
+    pub run: i64,
+    /// The last attempt of the queue when it was added, or put back: it waits if its fetcher was not served later.
+    pub armed: Attempt,
+    /// The reading of its file that it was last seen in.
+    pub reading: i64,
+    /// Only of a row that is to be written; else it stays in the store until a dispatch asks for it.
+    pub payload: Option<String>,
+}
+
+impl ListRow {
+    pub fn task(&self) -> Task {
+        Task::Row { fetcher: self.fetcher, run: self.run }
+    }
+}
+
+/// The single tasks of a key, counted: they themselves stay in the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Singles {
+    /// Those that wait, but for the one that is out.
+    pub waiting: u64,
+    pub failed: u64,
+    pub dead: u64,
+    /// The lowest number that waits. `None` though some wait: it is to be [loaded](Record::is_whole).
+    pub first: Option<i64>,
+    /// What is to be done to the tasks in the store, in order.
+    pub edits: Vec<SingleEdit>,
+}
+
+impl Singles {
+    /// The payload of a task that is to be added yet.
+    pub fn added(&self, wanted: i64) -> Option<&String> {
+        self.edits.iter().find_map(|edit| match edit {
+            SingleEdit::Add { number, payload, .. } if *number == wanted => Some(payload),
+            _ => None,
+        })
+    }
+}
+
+/// A change of single tasks of one key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SingleEdit {
+    Add {
+        number: i64,
+        payload: String,
+        id: Option<Arc<str>>,
+    },
+    Set {
+        number: i64,
+        status: SingleStatus,
+    },
+    /// Those that failed and the dead letters wait again.
+    RetryAll,
+    /// All but this one go.
+    CancelAll {
+        but: Option<i64>,
+    },
+}
+
+/// How a single task is. One that succeeded, or was cancelled, is gone as soon as nobody asks for it any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SingleStatus {
+    Waiting,
+    InFlight,
+    Done,
+    Failed,
+    DeadLetter,
+    Cancelled,
+}
+
+/// What only few keys have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extras {
+    pub hold: Option<Hold>,
+    pub backoff: Option<Backoff>,
+    pub bump: Option<Bump>,
+    /// Tasks that failed and are tried again, one entry each.
+    pub retries: Vec<Retry>,
+    /// Expired leases of tasks since they were last done.
+    pub expired: Vec<(Task, u32)>,
+}
+
+impl Extras {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// When something is due, and how long it was to take from when it was said: however clocks step, it takes no longer than that
+/// from a start of the daemon on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    pub at: Millis,
+    pub delay: Millis,
+}
+
+impl Due {
+    /// So many seconds from `now`.
+    pub fn after(now: Millis, seconds: i64) -> Self {
+        let delay = seconds.saturating_mul(1_000);
+        Self { at: now.saturating_add(delay), delay }
+    }
+
+    pub fn is_over(self, now: Millis) -> bool {
+        self.at <= now
+    }
+}
+
+/// An operator keeps the key from being handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    pub since: UnixSeconds,
+    /// `None`: until it is ended.
+    pub until: Option<Due>,
+    pub reason: String,
+    pub by: Arc<str>,
+}
+
+/// Its jobs failed again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// In a row.
+    pub failures: u32,
+    /// It is held so long.
+    pub until: Option<Due>,
+}
+
+/// An operator has it run soon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bump {
+    /// Its place in the lane.
+    pub number: i64,
+    pub since: UnixSeconds,
+    pub by: Arc<str>,
+}
+
+/// A task that failed, and is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    pub task: Task,
+    /// Number of this retry, from 1 on.
+    pub number: u32,
+    /// `None`: its time has come, and it waits.
+    pub due: Option<Due>,
+    /// Its place in the lane, then.
+    pub lane: i64,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Success,
+    /// Exit code 124.
+    Timeout,
+    Failure,
+    /// Given back by its worker, or an operator.
+    Released,
+    /// The hand-out never arrived.
+    Undone,
+    Expired,
+    /// Its command was ended on somebody's word.
+    Cancelled,
+}
+
+impl Outcome {
+    pub fn of(exit_code: i64) -> Self {
+        match exit_code {
+            0 => Self::Success,
+            TIMEOUT_CODE => Self::Timeout,
+            _ => Self::Failure,
+        }
+    }
+}
+
+/// What `timeout(1)`, and `shiftboss work` with a time limit, end with.
+pub const TIMEOUT_CODE: i64 = 124;
+
+/// An attempt that ended, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedAttempt {
+    pub attempt: Attempt,
+    pub key: Key,
+    pub task: Task,
+    pub worker: Option<Arc<str>>,
+    pub started: Millis,
+    pub ended: Millis,
+    pub outcome: Outcome,
+    pub exit_code: Option<i64>,
+    /// The key's [last attempt](Record::last_attempt) before it.
+    pub previous: Attempt,
+    /// From its key's start before to its own, in seconds.
+    pub revisit: Option<i64>,
+}
+
+impl Record {
+    /// As a store keeps it: payloads and single tasks are written apart.
+    #[must_use]
+    pub fn as_kept(mut self) -> Self {
+        self.rows.iter_mut().for_each(|row| row.payload = None);
+        self.singles.edits = Vec::new();
+        self
+    }
+
+    /// A key that nothing is known of.
+    pub fn new(key: Key) -> Self {
+        Self {
+            key,
+            since: None,
+            last: None,
+            is_claimed: false,
+            flight: None,
+            rows: Vec::new(),
+            served: BTreeMap::new(),
+            singles: Singles::default(),
+            extras: Extras::default(),
+            last_attempt: Attempt(0),
+        }
+    }
+
+    /// When its fetcher was served last; 0: never.
+    pub fn served(&self, fetcher: FetcherId) -> Attempt {
+        self.served.get(&fetcher).copied().unwrap_or(Attempt(0))
+    }
+
+    /// The row of each fetcher's newest run, which alone counts.
+    pub fn newest_rows(&self) -> impl Iterator<Item = &ListRow> {
+        self.rows.chunk_by(|one, other| one.fetcher == other.fetcher).filter_map(<[_]>::last)
+    }
+
+    pub fn row(&self, fetcher: FetcherId, run: i64) -> Option<&ListRow> {
+        self.rows.iter().find(|row| (row.fetcher, row.run) == (fetcher, run))
+    }
+
+    /// Whether a row was put into the queue since its fetcher was served. One of an older run may, and is hidden.
+    pub fn is_armed(&self, row: &ListRow) -> bool {
+        row.armed >= self.served(row.fetcher)
+    }
+
+    /// A row waits, from the queue's last attempt on.
+    pub(crate) fn arm(&mut self, task: Task, last: Attempt) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
+            row.armed = last;
+        }
+    }
+
+    /// A row waits no longer: its fetcher was served with this attempt.
+    pub(crate) fn disarm(&mut self, task: Task, served: Attempt) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
+            row.armed = row.armed.min(Attempt(served.0 - 1));
+        }
+    }
+
+    /// The rows and the first single task that wait, whether their key is free or not. Of a record that is not
+    /// [whole](Self::is_whole) the single task is missing.
+    pub fn waiting(&self) -> impl Iterator<Item = Task> {
+        let rows = self.newest_rows().filter(|row| self.is_armed(row)).map(ListRow::task);
+        rows.chain(self.singles.first.map(|number| Task::Single { number }))
+    }
+
+    /// Whose tasks wait.
+    pub fn waiting_fetchers(&self) -> impl Iterator<Item = FetcherId> {
+        let rows = self.newest_rows().filter(|row| self.is_armed(row)).map(|row| row.fetcher);
+        rows.chain((self.singles.waiting > 0).then_some(FetcherId::TASKS))
+    }
+
+    /// Whether a task waits for its turn.
+    pub fn waits(&self, task: Task) -> bool {
+        match task {
+            Task::Row { .. } => self.waiting().any(|waiting| waiting == task),
+            // Which of them is the first is not known at all times.
+            Task::Single { .. } => self.singles.waiting > 0,
+        }
+    }
+
+    /// A list or a single task has it.
+    pub fn is_listed(&self) -> bool {
+        let Singles { waiting, failed, dead, .. } = &self.singles;
+        let is_out = matches!(&self.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
+        !self.rows.is_empty() || waiting + failed + dead > 0 || is_out
+    }
+
+    /// Whether it is to be saved and loaded again before another rule sees it: which single task is its first is not known.
+    pub fn is_whole(&self) -> bool {
+        self.singles.waiting == 0 || self.singles.first.is_some()
+    }
+
+    /// Whether a task is still there: the row of a newest run, or a single task, which is taken out with what is said of it.
+    pub fn has(&self, task: Task) -> bool {
+        match task {
+            Task::Single { .. } => true,
+            Task::Row { .. } => self.newest_rows().any(|row| row.task() == task),
+        }
+    }
+}

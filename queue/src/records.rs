@@ -1,0 +1,186 @@
+//! The port of a store: where records are kept. It finds, loads and saves them, in one transaction a batch, and decides nothing.
+//!
+//! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
+//! dispatched; a store that blocks has futures that are ready at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Attempt, Key};
+use thiserror::Error;
+
+use crate::counts::Tally;
+use crate::credit::CREDIT_FIRST;
+use crate::place::{Place, Turn};
+use crate::record::{EndedAttempt, FetcherId, Millis, Record, SingleStatus, Task};
+use crate::rules::dispatch::Scope;
+
+/// A key by its number in a store: in the order of jitter, as far as the store can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub i64);
+
+/// A record that a store has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub id: KeyId,
+    pub record: Record,
+    pub place: Place,
+}
+
+/// How a key is named by an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Name {
+    Key(Key),
+    /// The key whose attempt it is, out or ended.
+    Attempt(Attempt),
+    /// The key of the single task that was added with this ID.
+    TaskId(Arc<str>),
+}
+
+/// Where the next ones are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum From {
+    /// In order; not those that somebody has.
+    Order,
+    /// In the lane.
+    Lane,
+    /// What is due up to this time.
+    Due(Millis),
+    /// Turns that lie in the future: of a clock that was ahead.
+    Later(Turn),
+    /// Only with `--classic`: those that somebody has, the first start first.
+    ClassicHeld,
+}
+
+/// A run as a store knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunState {
+    /// When it was registered, in microseconds since 1970.
+    pub since: i64,
+    pub complete: bool,
+    pub deleting: bool,
+    /// The reading that is its whole list, for a prune; rows of earlier ones go.
+    pub listing: Option<i64>,
+    /// The last reading of it.
+    pub reading: i64,
+    /// How far its file was read, as the daemon that reads it writes that.
+    pub position: Option<String>,
+    pub skipped: u64,
+}
+
+/// What is not any key's. Loaded at the begin of a batch, and saved with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub last_attempt: i64,
+    pub last_bump: i64,
+    /// The last number of a single task.
+    pub last_single: i64,
+    /// The last microsecond that a key waits since.
+    pub last_since: i64,
+    /// The lane's, in thousandths.
+    pub credit: i64,
+    pub paused: bool,
+    pub fetchers: BTreeMap<FetcherId, Arc<str>>,
+    pub runs: BTreeMap<(FetcherId, i64), RunState>,
+    /// Sums by run.
+    pub counts: Tally,
+}
+
+impl Default for Header {
+    /// A new queue's: its first bump goes at once.
+    fn default() -> Self {
+        Self {
+            last_attempt: 0,
+            last_bump: 0,
+            last_single: 0,
+            last_since: 0,
+            credit: CREDIT_FIRST,
+            paused: false,
+            fetchers: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            counts: Tally::default(),
+        }
+    }
+}
+
+/// What a batch changed.
+#[derive(Debug)]
+pub struct Changes {
+    /// Records with their places; `None` in place of a record: all that is known of the key goes. The record's edits of single
+    /// tasks and payloads of rows are to be carried out.
+    pub records: Vec<Change>,
+    pub ended: Vec<EndedAttempt>,
+    pub header: Header,
+}
+
+/// What became of one key.
+#[derive(Debug)]
+pub struct Change {
+    /// `None`: the key is new.
+    pub id: Option<KeyId>,
+    pub key: Key,
+    pub now: Option<(Record, Place)>,
+}
+
+/// Why a batch was not carried out. Sorted by consequence: the first two may pass.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    #[error("{0}")]
+    Busy(String),
+    #[error("no space left for the database: {0}")]
+    Full(String),
+    #[error("the database is corrupt: {0}")]
+    Corrupt(String),
+    #[error("{0}")]
+    Fatal(String),
+}
+
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
+#[allow(async_fn_in_trait)]
+pub trait Records {
+    /// Opens the transaction of a batch. `None`: the header is still what this engine saved last.
+    async fn begin(&mut self) -> StoreResult<Option<Header>>;
+
+    /// The records of keys, in one step; `None`: it has none.
+    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
+
+    /// The next ones that have a task of `scope`, behind one of them, at most `count`.
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>>;
+
+    /// Keys of a run, behind a key, at most `count`.
+    async fn of_run(
+        &mut self,
+        run: (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>>;
+
+    /// What a task's worker is given.
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>>;
+
+    /// How a single task is, if it is kept.
+    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>>;
+
+    /// Whether a single task of the key waits with this payload.
+    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool>;
+
+    /// An attempt that ended, if it is kept still.
+    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
+
+    /// Writes what changed. May be called more than once in a transaction.
+    async fn save(&mut self, changes: Changes) -> StoreResult<()>;
+
+    /// What was saved is durable when this returns.
+    async fn commit(&mut self) -> StoreResult<()>;
+
+    /// Nothing of the batch has happened.
+    async fn roll_back(&mut self);
+}

@@ -1,0 +1,52 @@
+//! Keys that operators have run soon (surface.md, "Levers"), and what puts ended tasks back.
+
+use std::sync::Arc;
+
+use super::{forget_task, singles};
+use crate::context::Context;
+use crate::record::{Bump, FetcherId, ListRow, Record};
+
+/// What came of a key that was to be bumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bumped {
+    /// It is, at this place of the lane.
+    At(i64),
+    /// It is held: nothing was changed.
+    Held,
+    /// No list and no single task has the key.
+    Unknown,
+}
+
+/// Has the key run soon: its ended tasks wait again, and it goes before the order. One that is out runs once more. Said again,
+/// it keeps its place.
+pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> Bumped {
+    if !record.is_listed() {
+        return Bumped::Unknown;
+    }
+    if record.is_on_hold() {
+        return Bumped::Held;
+    }
+    arm(record, None, context);
+    let bump = record.extras.bump.get_or_insert_with(|| {
+        let (number, since) = (context.next_bump(), context.seconds());
+        Bump { number, since, by }
+    });
+    Bumped::At(bump.number)
+}
+
+/// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many.
+pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, context: &Context) -> u64 {
+    let is_meant = |of: FetcherId| fetcher.is_none_or(|only| only == of);
+    let out = record.flight.as_ref().map(|it| it.task.fetcher());
+    let ended = record
+        .newest_rows()
+        .filter(|row| !record.is_armed(row) && is_meant(row.fetcher) && Some(row.fetcher) != out);
+    let ended: Vec<_> = ended.map(ListRow::task).collect();
+    record.extras.retries.retain(|it| it.due.is_none() || !is_meant(it.task.fetcher()));
+    for task in &ended {
+        record.arm(*task, context.last_attempt);
+        forget_task(record, *task);
+    }
+    let singles = if is_meant(FetcherId::TASKS) { singles::retry_all(record) } else { 0 };
+    ended.len() as u64 + singles
+}

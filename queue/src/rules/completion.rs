@@ -1,0 +1,139 @@
+//! A job ends: what becomes of its task and of its key. A failed task is tried again, or its key may be held ([`retries`],
+//! [`holds`]).
+
+use shiftboss_protocol::model::Attempt;
+
+use super::{bumps, dispatch, forget_task, holds, retries, singles};
+use crate::context::Context;
+use crate::record::{EndedAttempt, Flight, LastRun, Outcome, Record, SingleStatus, Task};
+
+/// A worker's word about an attempt, as the protocol answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// It is recorded, now or before.
+    Recorded,
+    /// The job is somebody else's by now, or was given back.
+    Stale,
+    /// No such attempt, or one that is forgotten.
+    Unknown,
+}
+
+/// The job that is out has ended.
+pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
+    let flight = record.flight.take()?;
+    // It may be that somebody edited the log meanwhile: the end is written all the same.
+    let started = record.last.map_or(flight.started.div_euclid(1_000), |last| last.started);
+    let finished = Some(context.seconds());
+    record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
+    let attempt = ended(record, &flight, Outcome::of(exit_code), Some(exit_code), context);
+    record.last_attempt = flight.attempt;
+    settle(record, flight.task, exit_code, context);
+    Some(attempt)
+}
+
+/// `DONE key code` (spec 3): by key alone, from anybody, twice if it is said twice; the last code stands. A key that never ran is left
+/// as it is.
+pub fn finish_key(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
+    if record.flight.is_some() {
+        return finish(record, exit_code, context);
+    }
+    if let Some(last) = &mut record.last {
+        (last.finished, last.exit_code) = (Some(context.seconds()), Some(exit_code));
+    }
+    None
+}
+
+/// Whether the result of an attempt whose lease expired still counts: its task waits, and its key was not handed out since.
+pub fn counts_late(record: &Record, attempt: &EndedAttempt) -> bool {
+    let is_last = record.flight.is_none() && record.last_attempt == attempt.attempt;
+    let waits = match attempt.task {
+        Task::Row { fetcher, .. } => record.served(fetcher) <= attempt.attempt,
+        Task::Single { .. } => true,
+    };
+    attempt.outcome == Outcome::Expired && is_last && waits
+}
+
+/// The result of an attempt whose lease expired, and which [still counts](counts_late): as if it had been out till now. How its
+/// single task is since, if it was one.
+pub fn finish_late(
+    record: &mut Record,
+    late: &mut EndedAttempt,
+    single: Option<SingleStatus>,
+    exit_code: i64,
+    context: &Context,
+) {
+    let started = late.started.div_euclid(1_000);
+    let finished = Some(context.seconds());
+    record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
+    record.served.insert(late.task.fetcher(), late.attempt);
+    match late.task {
+        Task::Single { .. } => singles::leaves(record, single),
+        Task::Row { .. } => record.disarm(late.task, late.attempt),
+    }
+    (late.outcome, late.exit_code) = (Outcome::of(exit_code), Some(exit_code));
+    late.ended = context.now;
+    let is_gone = matches!(late.task, Task::Single { .. }) && single.is_none();
+    if !is_gone {
+        settle(record, late.task, exit_code, context);
+    }
+}
+
+/// What becomes of a task that ended, and of its key.
+fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
+    let retried = record.extras.retries.iter().find(|it| it.task == task).map_or(0, |it| it.number);
+    forget_task(record, task);
+    if let Task::Single { number } = task {
+        singles::ends(record, number, exit_code);
+    }
+    let is_delayed = retries::delay(record, task, retried, exit_code, context);
+    if !is_delayed {
+        holds::count_end(record, exit_code, context);
+    }
+    // It was bumped meanwhile: it runs once more.
+    if record.extras.bump.is_some() {
+        bumps::arm(record, None, context);
+    }
+}
+
+/// How an attempt is kept.
+pub(super) fn ended(
+    record: &Record,
+    flight: &Flight,
+    outcome: Outcome,
+    exit_code: Option<i64>,
+    context: &Context,
+) -> EndedAttempt {
+    EndedAttempt {
+        attempt: flight.attempt,
+        key: record.key.clone(),
+        task: flight.task,
+        worker: flight.holder.as_ref().map(|holder| holder.worker.clone()),
+        started: flight.started,
+        ended: context.now,
+        outcome,
+        exit_code,
+        previous: record.last_attempt,
+        revisit: dispatch::revisit(flight),
+    }
+}
+
+/// What a repeated word about an attempt that ended is answered, which does not [count late](counts_late).
+pub fn repeated(attempt: Option<&EndedAttempt>, said: Outcome) -> Ack {
+    let has_run = |it| matches!(it, Outcome::Success | Outcome::Failure | Outcome::Timeout);
+    match attempt {
+        None => Ack::Unknown,
+        Some(it) if has_run(it.outcome) && has_run(said) => Ack::Recorded,
+        Some(it) if it.outcome == said => Ack::Recorded,
+        Some(_) => Ack::Stale,
+    }
+}
+
+/// Whether an attempt is the one that is out.
+pub fn is_out(record: &Record, attempt: Attempt) -> bool {
+    matches!(&record.flight, Some(it) if it.attempt == attempt)
+}
+
+/// So many leases of a task expired since it was last done.
+pub fn expired_leases(record: &Record, task: Task) -> u32 {
+    record.extras.expired.iter().find(|it| it.0 == task).map_or(0, |it| it.1)
+}

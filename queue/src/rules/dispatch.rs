@@ -1,0 +1,98 @@
+//! A key's task is handed out (spec 2, 5), and a hand-out is taken back as if it had not happened.
+
+use shiftboss_protocol::model::{Attempt, LeaseHolder};
+
+use super::singles;
+use crate::context::Context;
+use crate::record::{Before, EndedAttempt, FetcherId, Flight, LastRun, Outcome, Record, Task};
+use crate::rules::completion::ended;
+
+/// Which fetchers' tasks a worker takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Scope {
+    #[default]
+    All,
+    Fetchers(Vec<FetcherId>),
+}
+
+impl Scope {
+    pub fn has(&self, fetcher: FetcherId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Fetchers(fetchers) => fetchers.contains(&fetcher),
+        }
+    }
+}
+
+/// The task that is handed out when the key's turn comes: fetchers take turns, so that one goes first which was served
+/// longest ago, or never. With `--classic` the lower fetcher does.
+pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Task> {
+    let may = |task: &Task| scope.has(task.fetcher()) && !context.is_going(*task);
+    let turn = |task: &Task| match context.settings.is_fair {
+        true => (record.served(task.fetcher()), task.fetcher()),
+        false => (Attempt(0), task.fetcher()),
+    };
+    record.waiting().filter(may).min_by_key(turn)
+}
+
+/// Hands the key out under `attempt`; which of its tasks. All its fetcher's rows are served with it.
+pub fn dispatch(
+    record: &mut Record,
+    attempt: Attempt,
+    holder: Option<LeaseHolder>,
+    scope: &Scope,
+    context: &Context,
+) -> Option<Task> {
+    let task = next_task(record, scope, context)?;
+    let before = Before {
+        last: record.last,
+        served: record.served.insert(task.fetcher(), attempt),
+        bump: record.extras.bump.take(),
+    };
+    if let Task::Single { number } = task {
+        singles::goes_out(record, number);
+    }
+    record.last = Some(LastRun { started: context.seconds(), finished: None, exit_code: None });
+    record.is_claimed = false;
+    record.flight = Some(Flight { attempt, task, holder, started: context.now, before });
+    Some(task)
+}
+
+/// The attempt that is out is given back: order, turns and lane are as they were before it.
+pub fn take_back(record: &mut Record, outcome: Outcome, context: &Context) -> Option<EndedAttempt> {
+    let flight = record.flight.take()?;
+    let attempt = ended(record, &flight, outcome, None, context);
+    restore(record, &flight);
+    // A hand-out that never arrived is none: a result of the attempt before it may count still.
+    if outcome != Outcome::Undone {
+        record.last_attempt = flight.attempt;
+    }
+    Some(attempt)
+}
+
+/// Puts a hand-out's marks back. A start that somebody edited meanwhile is his.
+pub(super) fn restore(record: &mut Record, flight: &Flight) {
+    let Flight { task, before, .. } = flight;
+    let is_its = record.last.is_some_and(|last| {
+        last.finished.is_none() && last.started == flight.started.div_euclid(1_000)
+    });
+    if is_its {
+        record.last = before.last;
+    }
+    match before.served {
+        Some(served) => record.served.insert(task.fetcher(), served),
+        None => record.served.remove(&task.fetcher()),
+    };
+    if record.extras.bump.is_none() {
+        record.extras.bump.clone_from(&before.bump);
+    }
+    if let Task::Single { number } = *task {
+        singles::comes_back(record, number);
+    }
+}
+
+/// From the start before to its own, in seconds.
+pub(super) fn revisit(flight: &Flight) -> Option<i64> {
+    let before = flight.before.last?.started;
+    Some(flight.started.div_euclid(1_000).saturating_sub(before).max(0))
+}

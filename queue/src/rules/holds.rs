@@ -1,0 +1,64 @@
+//! Keys that are kept from being handed out: by an operator, or because their jobs fail again and again. And what is due with time.
+
+use std::sync::Arc;
+
+use super::retries;
+use crate::context::Context;
+use crate::record::{Backoff, Due, Hold, Record};
+
+/// An operator holds the key, in place of an earlier hold of it, which is answered. A job that is out goes on.
+pub fn hold(
+    record: &mut Record,
+    seconds: Option<u32>,
+    reason: String,
+    by: Arc<str>,
+    context: &Context,
+) -> Option<Hold> {
+    let until = seconds.map(|seconds| Due::after(context.now, seconds.into()));
+    record.extras.hold.replace(Hold { since: context.seconds(), until, reason, by })
+}
+
+/// Ends any hold of the key; whether there was one. Failures in a row are counted on.
+pub fn unhold(record: &mut Record) -> bool {
+    let backed_off = record.extras.backoff.as_mut().and_then(|it| it.until.take());
+    record.extras.hold.take().is_some() | backed_off.is_some()
+}
+
+/// A job of the key ended so, and its task is not tried again by itself.
+pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) {
+    let rule = context.settings.backoff.as_ref().filter(|_| context.settings.is_fair);
+    let Some(rule) = rule else {
+        return;
+    };
+    if !rule.on.counts(exit_code) {
+        record.extras.backoff = None;
+        return;
+    }
+    let failures = record.extras.backoff.map_or(0, |it| it.failures).saturating_add(1);
+    let seconds = rule.delay(record.key.as_str(), failures.into());
+    let until = seconds.map(|seconds| Due::after(context.now, seconds));
+    record.extras.backoff = Some(Backoff { failures, until });
+}
+
+/// Something of the key is due: holds end, delayed tasks wait again. Of what is not due yet, nothing is longer away than it was said
+/// to take: a clock was set back.
+pub fn wake(record: &mut Record, context: &mut Context) {
+    let now = context.now;
+    let is_over = |due: Option<Due>| due.is_some_and(|due| due.is_over(now));
+    if record.extras.hold.as_ref().is_some_and(|it| is_over(it.until)) {
+        record.extras.hold = None;
+    }
+    if let Some(backoff) = &mut record.extras.backoff
+        && is_over(backoff.until)
+    {
+        backoff.until = None;
+    }
+    retries::wake(record, context);
+    let Record { extras, .. } = record;
+    let hold = extras.hold.as_mut().and_then(|it| it.until.as_mut());
+    let backoff = extras.backoff.as_mut().and_then(|it| it.until.as_mut());
+    let delayed = extras.retries.iter_mut().filter_map(|it| it.due.as_mut());
+    for due in hold.into_iter().chain(backoff).chain(delayed) {
+        due.at = due.at.min(now.saturating_add(due.delay));
+    }
+}

@@ -1,0 +1,55 @@
+//! The lease of a job expires: its task waits again, or is a dead letter after too many.
+
+use shiftboss_protocol::model::Attempt;
+
+use super::{completion, dispatch, singles};
+use crate::context::Context;
+use crate::record::{EndedAttempt, ListRow, Outcome, Record, SingleStatus, Task};
+
+/// What an expired lease comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expired {
+    pub attempt: EndedAttempt,
+    /// It was one too many.
+    pub is_dead_letter: bool,
+}
+
+/// The job that is out is taken from its worker. A leased one goes back to its old place; a classic one keeps its start, and
+/// goes behind its key's other rows (spec 5).
+pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
+    let flight = record.flight.take()?;
+    let task = flight.task;
+    let attempt = completion::ended(record, &flight, Outcome::Expired, None, context);
+    let count = completion::expired_leases(record, task).saturating_add(1);
+    let is_dead_letter = count >= context.settings.max_expired_leases;
+    let last = record.last;
+    dispatch::restore(record, &flight);
+    if flight.holder.is_none() {
+        record.last = last;
+        let is_back = |row: &&ListRow| row.fetcher == task.fetcher() && record.is_armed(row);
+        let back: Vec<Task> = record.rows.iter().filter(is_back).map(ListRow::task).collect();
+        record.served.insert(task.fetcher(), flight.attempt);
+        back.into_iter().for_each(|task| record.arm(task, context.last_attempt));
+    }
+    record.last_attempt = flight.attempt;
+    if record.has(task) {
+        record.extras.expired.retain(|it| it.0 != task);
+        record.extras.expired.push((task, count));
+    }
+    if is_dead_letter {
+        bury(record, task, flight.attempt);
+    }
+    Some(Expired { attempt, is_dead_letter })
+}
+
+/// It waits no longer: for its fetcher's newer list, or an operator's `retry`.
+fn bury(record: &mut Record, task: Task, attempt: Attempt) {
+    record.extras.retries.retain(|it| it.task != task);
+    match task {
+        Task::Row { fetcher, .. } => {
+            record.served.insert(fetcher, attempt);
+            record.disarm(task, attempt);
+        }
+        Task::Single { number } => singles::set(record, number, SingleStatus::DeadLetter),
+    }
+}

@@ -1,0 +1,57 @@
+//! Lines of lists: a run names a key, or names it no longer (spec 2, 4).
+
+use crate::context::Context;
+use crate::record::{FetcherId, ListRow, Record};
+
+/// A line of a run, which waits since then if the key is new. One that is there keeps its state, and takes the new payload; a run that is new to the key arms it.
+pub fn add_row(
+    record: &mut Record,
+    (fetcher, run): (FetcherId, i64),
+    reading: i64,
+    since: i64,
+    payload: String,
+    context: &Context,
+) {
+    record.since.get_or_insert(since);
+    let at = record.rows.binary_search_by_key(&(fetcher, run), |row| (row.fetcher, row.run));
+    match at {
+        Ok(at) => {
+            let row = &mut record.rows[at];
+            (row.reading, row.payload) = (reading, Some(payload));
+        }
+        Err(at) => {
+            let armed = context.last_attempt;
+            let row = ListRow { fetcher, run, armed, reading, payload: Some(payload) };
+            record.rows.insert(at, row);
+        }
+    }
+}
+
+/// The run does not name the key any more, or is deleted; whether it did. A job of it that is out goes on.
+pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) -> bool {
+    let before = record.rows.len();
+    record.rows.retain(|row| (row.fetcher, row.run) != (fetcher, run));
+    record.rows.len() < before
+}
+
+/// What came of a key that was to be forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forgotten {
+    Forgotten,
+    /// A list or a single task has it: it would come before all that ran.
+    Listed,
+    InFlight,
+    /// Nothing was known of it.
+    Unknown,
+}
+
+/// Whether all that is known of the key may be forgotten.
+pub fn forget(record: &Record) -> Forgotten {
+    if record.flight.is_some() {
+        Forgotten::InFlight
+    } else if record.is_listed() {
+        Forgotten::Listed
+    } else {
+        Forgotten::Forgotten
+    }
+}

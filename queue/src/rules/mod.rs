@@ -1,0 +1,46 @@
+//! What happens to a key: pure functions of its record, one file a subject. There is no other statement of these rules.
+//!
+//! A rule changes a record, or rejects what was asked and changes nothing. Called by the [engine](crate::engine), which saves
+//! what changed; a rule sees no store, no clock and no other key.
+
+pub mod bumps;
+pub mod completion;
+pub mod dispatch;
+pub mod edits;
+pub mod holds;
+pub mod leases;
+pub mod lists;
+pub mod retries;
+pub mod singles;
+
+use crate::record::{Record, Retry, SingleStatus, Task};
+
+/// Takes away what is said of tasks that are there no longer, so that no rule has to: called after each.
+pub fn tidy(record: &mut Record) {
+    let mut extras = std::mem::take(&mut record.extras);
+    let is_out = |task| matches!(&record.flight, Some(it) if it.task == task);
+    let has = |task| record.has(task) || is_out(task);
+    let goes_on = |it: &Retry| is_out(it.task) || it.due.is_some() || record.waits(it.task);
+    extras.retries.retain(|it| has(it.task) && goes_on(it));
+    extras.expired.retain(|it| has(it.0));
+    if !record.is_listed() {
+        extras.bump = None;
+    }
+    record.extras = extras;
+}
+
+/// Forgets what was said of one task: it ended, or is to begin anew.
+fn forget_task(record: &mut Record, task: Task) {
+    record.extras.retries.retain(|it| it.task != task);
+    record.extras.expired.retain(|it| it.0 != task);
+}
+
+/// Counts of single tasks follow their statuses.
+fn count_single(record: &mut Record, status: SingleStatus) -> Option<&mut u64> {
+    match status {
+        SingleStatus::Waiting => Some(&mut record.singles.waiting),
+        SingleStatus::Failed => Some(&mut record.singles.failed),
+        SingleStatus::DeadLetter => Some(&mut record.singles.dead),
+        SingleStatus::InFlight | SingleStatus::Done | SingleStatus::Cancelled => None,
+    }
+}

@@ -1,0 +1,74 @@
+//! Tasks that failed and are tried again: by themselves after a delay, or because an operator says so (surface.md, "Levers").
+
+use super::{bumps, singles};
+use crate::context::Context;
+use crate::record::{Due, Record, Retry, Task};
+
+/// What came of a key whose tasks were to be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retried {
+    /// So many of its rows and single tasks wait again.
+    Back(u64),
+    /// It is held: nothing was changed.
+    Held,
+    /// No list and no single task has the key.
+    Unknown,
+}
+
+/// An operator's word: of one fetcher's task, or of all.
+pub fn retry(
+    record: &mut Record,
+    fetcher: Option<crate::record::FetcherId>,
+    context: &Context,
+) -> Retried {
+    if !record.is_listed() {
+        return Retried::Unknown;
+    }
+    if record.is_on_hold() {
+        return Retried::Held;
+    }
+    Retried::Back(bumps::arm(record, fetcher, context))
+}
+
+/// A task ended so, after so many retries: whether it is tried again by itself, and so is delayed.
+pub(super) fn delay(
+    record: &mut Record,
+    task: Task,
+    retried: u32,
+    exit_code: i64,
+    context: &Context,
+) -> bool {
+    let rules = &context.settings.retries;
+    let rule = rules.of(context.fetcher(task.fetcher())).filter(|_| context.settings.is_fair);
+    let seconds = rule.and_then(|it| it.delay(record.key.as_str(), exit_code, retried));
+    let Some(seconds) = seconds.filter(|_| has_failed(record, task)) else {
+        return false;
+    };
+    let due = Some(Due::after(context.now, seconds));
+    record.extras.retries.push(Retry { task, number: retried + 1, due, lane: 0 });
+    true
+}
+
+/// Whether it ended, and no newer list took its place.
+fn has_failed(record: &Record, task: Task) -> bool {
+    match task {
+        Task::Single { .. } => true,
+        Task::Row { fetcher, run } => record
+            .newest_rows()
+            .any(|row| (row.fetcher, row.run) == (fetcher, run) && !record.is_armed(row)),
+    }
+}
+
+/// Those whose time has come wait again, in the lane.
+pub(super) fn wake(record: &mut Record, context: &mut Context) {
+    let (mut retries, now) = (std::mem::take(&mut record.extras.retries), context.now);
+    retries.sort_by_key(|it| (it.due.map(|due| due.at), it.task));
+    for it in retries.iter_mut().filter(|it| it.due.is_some_and(|due| due.is_over(now))) {
+        (it.due, it.lane) = (None, context.next_bump());
+        match it.task {
+            Task::Row { .. } => record.arm(it.task, context.last_attempt),
+            Task::Single { number } => singles::retry(record, number),
+        }
+    }
+    record.extras.retries = retries;
+}

@@ -1,0 +1,166 @@
+//! Random histories of the engine over the store in memory, against a naive model that knows only the specification.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::memory::Memory;
+use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
+
+use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
+use crate::words::{answer, ready};
+
+fn retries() -> Retries {
+    let [first, most] = [10, 60].map(Duration::from_secs);
+    Retries { on: CountedEnds::listed(vec![1]), most: 2, delays: Delays::new(first, 3.0, most) }
+}
+
+fn backoff() -> Backoff {
+    let [first, most] = [20, 60].map(Duration::from_secs);
+    let after = std::num::NonZeroU32::new(2).unwrap();
+    Backoff { on: CountedEnds::listed(vec![2, 124]), after, delays: Delays::new(first, 2.0, most) }
+}
+
+fn settings() -> Settings {
+    Settings {
+        max_expired_leases: MAX_EXPIRED,
+        max_single_tasks: MAX_SINGLES as u64,
+        bump_share: SHARE as u32,
+        backoff: Some(backoff()),
+        retries: RetryRules {
+            lists: Some(retries()),
+            single: Some(retries()),
+            ..RetryRules::default()
+        },
+        ..Settings::default()
+    }
+}
+
+/// One step of a history.
+#[derive(Debug, Clone)]
+enum Step {
+    Batch(Vec<Op>),
+    Passes(i64),
+    Restart,
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    "[a-e]".prop_map(|text| Key::new(&text).unwrap())
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    (prop_oneof![Just("f"), Just("g")], 1..4_i64)
+        .prop_map(|(fetcher, started)| Run { fetcher: fetcher.into(), started })
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    (1..30_i64).prop_map(Attempt)
+}
+
+fn rows() -> impl Strategy<Value = Op> {
+    (run(), prop::collection::vec((key(), "[x-z]"), 0..5)).prop_map(|(run, rows)| {
+        let rows = rows.into_iter().map(|(key, payload)| Row { key, payload }).collect();
+        let (skipped, complete, position, reading) = (0, false, None, Reading::Onward);
+        Op::AddRows(Rows { run, rows, skipped, complete, position, reading })
+    })
+}
+
+fn operation() -> impl Strategy<Value = Op> {
+    let code = prop_oneof![3 => Just(0_i64), 2 => Just(1), 2 => Just(2), 1 => Just(124)];
+    let holder = || LeaseHolder { worker: "w".into(), lease_seconds: 60 };
+    let lists = prop_oneof![
+        3 => run().prop_map(Op::RegisterRun),
+        6 => rows(),
+        1 => run().prop_map(Op::BeginDeletion),
+        1 => run().prop_map(|run| Op::DeleteRuns { runs: vec![run], limit: 1_000 }),
+    ];
+    let jobs = prop_oneof![
+        8 => any::<bool>().prop_map(move |leased| Op::Dispatch {
+            holder: leased.then(holder), fetchers: None,
+        }),
+        6 => (attempt(), code.clone())
+            .prop_map(|(attempt, exit_code)| Op::CompleteAttempt { attempt, exit_code }),
+        2 => (key(), code).prop_map(|(key, exit_code)| Op::Complete { key, exit_code }),
+        2 => attempt().prop_map(Op::Expire),
+        1 => attempt().prop_map(Op::Release),
+        1 => attempt().prop_map(Op::Undo),
+        1 => key().prop_map(Op::Requeue),
+        1 => Just(Op::HasWork),
+    ];
+    let levers = prop_oneof![
+        2 => (key(), "[x-z]").prop_map(|(key, payload)| Op::AddTask {
+            task: Row { key, payload }, id: None,
+        }),
+        1 => key().prop_map(Op::CancelTasks),
+        1 => (key(), prop::option::of(prop_oneof![Just("f"), Just("@tasks"), Just("none")]))
+            .prop_map(|(key, fetcher)| Op::Retry { key, fetcher: fetcher.map(Into::into) }),
+        1 => (key(), prop::option::of(1..40_u32)).prop_map(|(key, seconds)| Op::Hold {
+            key, seconds, reason: String::new(), by: "o".into(),
+        }),
+        1 => key().prop_map(Op::Unhold),
+        1 => key().prop_map(|key| Op::Bump { key, by: "o".into() }),
+        2 => Just(Op::Wake),
+    ];
+    let pause = any::<bool>().prop_map(Op::SetPaused);
+    prop_oneof![6 => lists, 12 => jobs, 6 => levers, 1 => pause]
+}
+
+fn history() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
+        1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
+        4 => (0..30_i64).prop_map(Step::Passes),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+/// What the engine counts, as the model does.
+fn counts(memory: &Memory) -> BTreeMap<(i64, i64), [i64; 3]> {
+    let counts = memory.kept().header.counts.0.iter();
+    counts.map(|((id, run), it)| ((id.0, *run), [it.rows, it.waiting, it.in_flight])).collect()
+}
+
+fn log(memory: &Memory) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
+    let records = memory.kept().keys.values();
+    let last = records.filter_map(|(record, _)| Some((record.key.to_string(), record.last?)));
+    last.map(|(key, last)| (key, (last.started, last.finished, last.exit_code))).collect()
+}
+
+fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut model = Model::started(retries(), backoff());
+    let mut engine = Engine::new(Memory::default(), settings());
+    model.now = 1_700_000_000;
+    for step in history {
+        match step {
+            Step::Passes(seconds) => model.now += seconds,
+            Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
+            Step::Batch(batch) => {
+                let answers = ready(engine.apply(model.now * 1_000, batch.clone())).unwrap();
+                for (operation, given) in batch.iter().zip(&answers) {
+                    let (given, right) = (answer(given), model.perform(operation));
+                    let is_wake = *operation == Op::Wake;
+                    prop_assert!(
+                        given == right || is_wake,
+                        "{operation:?}: {given}, right: {right}"
+                    );
+                }
+                prop_assert_eq!(counts(engine.store()), model.counts());
+                prop_assert_eq!(&log(engine.store()), model.log());
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    /// Answers, counts and the log are the model's, whatever happens in whatever batches, over restarts.
+    #[test]
+    fn histories_are_the_models(history in history()) {
+        check(history)?;
+    }
+}

@@ -1,0 +1,556 @@
+//! The numbered statements of spec 8 about storage, and what spec/tasks.md and surface.md say of leases, single tasks and levers: scripts of
+//! requests and answers. Where nothing else decides, jitter has the keys in the order d e a c b.
+
+use std::time::Duration;
+
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
+
+use crate::words::Script;
+
+/// Each holds for a new queue.
+fn hold(settings: &Settings, statements: &[(&str, &str)]) {
+    for (name, script) in statements {
+        println!("{name}");
+        Script::new(settings.clone()).run(script);
+    }
+}
+
+#[test]
+fn lists() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "a run that is registered again keeps its rows",
+                "
+            list f.1 a
+            list f.1
+            jobs -> a",
+            ),
+            (
+                "two runs hold separate rows, each with its payload; the newer one's is handed out",
+                "
+            list f.1 a=old b=old
+            list f.2 a=new
+            ready -> job 1 a new
+            ready -> job 2 b old",
+            ),
+            (
+                "a key that ran before goes by its start, also of before its list",
+                "
+            list f.1 b
+            ready
+            finish b 0
+            delete f.1
+            list f.2 a b
+            jobs -> a b",
+            ),
+            (
+                "deleting a run removes its rows, and leaves others'",
+                "
+            list f.1 a b
+            list g.1 b c
+            delete f.1
+            jobs -> c b",
+            ),
+            (
+                "a key is out once, though two lists have it",
+                "
+            list f.1 a b
+            list g.1 a c
+            jobs -> a c b
+            ready -> nothing
+            finish a 0
+            jobs -> a
+            ready -> nothing",
+            ),
+            (
+                "deleting and adding a run makes its keys available",
+                "
+            list f.1 a
+            jobs -> a
+            finish a 0
+            delete f.1
+            list f.1 a
+            jobs -> a",
+            ),
+            (
+                "a new key goes before those that are armed again, and of these the least recently started",
+                "
+            list f.1 a b
+            ready
+            at 1
+            ready
+            finish b 0
+            finish a 0
+            list f.2 b a c
+            jobs -> c a b",
+            ),
+            (
+                "a key that is out is withheld though a newer list arms it, and released by its end",
+                "
+            list f.1 a
+            jobs -> a
+            list f.2 a
+            ready -> nothing
+            finish a 0
+            jobs -> a",
+            ),
+            (
+                "a line that comes late in an older run waits until the newer one goes",
+                "
+            list f.1 b
+            list f.2 a
+            ready -> job 1 a p
+            finish a 0
+            jobs -> b
+            more f.1 a=late
+            ready -> nothing
+            ready -> nothing
+            delete f.2
+            ready -> job 3 a late",
+            ),
+            (
+                "of a key that occurs twice the last payload counts",
+                "
+            list f.1 a=1 a=2
+            ready -> job 1 a 2
+            more f.1 a=3
+            ready -> nothing",
+            ),
+            (
+                "fetchers take turns",
+                "
+            list f.1 a=f
+            list g.1 a=g
+            ready -> job 1 a f
+            finish a 0
+            list f.2 a=f
+            ready -> job 2 a g
+            finish a 0
+            list g.2 a=g
+            ready -> job 3 a f
+            finish a 0
+            ready -> job 4 a g",
+            ),
+            (
+                "keys that are listed earlier come first, those of one list by jitter",
+                "
+            list f.1 b
+            at 3600
+            list g.1 c a
+            jobs -> b a c",
+            ),
+            (
+                "nothing of a run that goes is handed out",
+                "
+            list f.1 a
+            list g.1 b
+            go f.1
+            more f.1 c -> rejected
+            jobs -> b
+            delete f.1 -> count 1
+            ready -> nothing",
+            ),
+            (
+                "a worker of some fetchers gets theirs alone",
+                "
+            list f.1 a b
+            list g.1 a=g
+            lease g -> job 1 a g
+            lease g -> nothing
+            lease f -> job 2 b p
+            lease @tasks -> nothing
+            add c=t
+            lease @tasks -> job 3 c t",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn leases() {
+    hold(
+        &Settings { max_expired_leases: 2, ..Settings::default() },
+        &[
+            (
+                "a hand-out that is undone has not happened",
+                "
+            list f.1 a b
+            lease -> job 1 a p
+            undo 1 -> true
+            undo 1 -> false
+            jobs -> a b",
+            ),
+            (
+                "a job that is given back is at its old place",
+                "
+            list f.1 a b
+            lease -> job 1 a p
+            release 1 -> recorded
+            release 1 -> recorded
+            done 1 0 -> stale
+            jobs -> a b",
+            ),
+            (
+                "a lease that expires is counted, and the second one makes a dead letter",
+                "
+            list f.1 a
+            lease
+            expire 1 -> expired a false
+            lease -> job 2 a p
+            expire 2 -> expired a true
+            lease -> nothing
+            retry a -> back 1
+            lease -> job 3 a p",
+            ),
+            (
+                "the result of an attempt that expired counts, as long as its key was not handed out",
+                "
+            list f.1 a
+            lease
+            expire 1
+            done 1 0 -> recorded
+            lease -> nothing
+            list f.2 a
+            lease
+            expire 2
+            lease
+            done 2 0 -> stale
+            done 3 0 -> recorded
+            done 9 0 -> unknown",
+            ),
+            (
+                "a hand-out that was undone in between is none",
+                "
+            list f.1 a
+            lease
+            expire 1
+            lease -> job 2 a p
+            undo 2
+            done 1 0 -> recorded
+            lease -> nothing",
+            ),
+            (
+                "a classic lease that expires leaves the start, and other fetchers' rows go first",
+                "
+            list f.1 a=f
+            list g.1 a=g
+            ready -> job 1 a f
+            at 43201
+            expire 1 -> expired a false
+            ready -> job 2 a g
+            finish a 0
+            ready -> job 3 a f",
+            ),
+            (
+                "leases outlive a restart",
+                "
+            list f.1 a
+            lease
+            restart
+            beat 1 -> recorded
+            done 1 0 -> recorded
+            beat 1 -> stale",
+            ),
+            (
+                "what a database had in flight that was taken over is kept for a classic lease",
+                "
+            list f.1 a
+            log a 1699999000
+            ready -> nothing
+            at 42200
+            wake
+            ready -> nothing
+            at 42201
+            wake
+            ready -> job 1 a p",
+            ),
+            (
+                "requeue puts any job back, once",
+                "
+            list f.1 a
+            ready
+            requeue a -> requeued 1
+            requeue a -> requeued none
+            jobs -> a",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn single_tasks() {
+    hold(
+        &Settings { max_single_tasks: 3, ..Settings::default() },
+        &[
+            (
+                "several of one key run first in, first out, one at a time",
+                "
+            add a=1 -> added 1
+            add a=2 -> added 2
+            ready -> job 1 a 1
+            ready -> nothing
+            finish a 0
+            ready -> job 2 a 2",
+            ),
+            (
+                "the same payload that waits is known, and so is an ID for ever",
+                "
+            add a=1 x -> added 1
+            add a=1 -> known
+            add a=2 x -> known
+            ready
+            finish a 0
+            add a=1 x -> known
+            add a=1 -> added 2",
+            ),
+            (
+                "there are no more than may be",
+                "
+            add a=1
+            add b=2
+            add c=3
+            add c=4 -> full
+            ready
+            finish a 0
+            add c=4 -> added 4",
+            ),
+            (
+                "cancelling spares the one that is out",
+                "
+            add a=1
+            add a=2
+            ready -> job 1 a 1
+            cancel a -> cancelled 1 true
+            finish a 0
+            ready -> nothing",
+            ),
+            (
+                "one that failed waits for retry, and cancel takes it",
+                "
+            add a=1
+            ready
+            finish a 1
+            ready -> nothing
+            retry a -> back 1
+            ready -> job 2 a 1
+            finish a 1
+            cancel a -> cancelled 1 false
+            retry a -> unknown",
+            ),
+            (
+                "keys that are added keep their order",
+                "
+            add b
+            add a
+            add c
+            jobs -> b a c",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn levers() {
+    hold(
+        &Settings { bump_share: 500, ..Settings::default() },
+        &[
+            (
+                "a key that is held is not handed out, and is back at its old place",
+                "
+            list f.1 a b
+            hold a -> held false
+            jobs -> b
+            unhold a -> true
+            unhold a -> false
+            jobs -> a",
+            ),
+            (
+                "a hold ends by itself",
+                "
+            list f.1 a
+            hold a 60
+            at 59
+            wake
+            ready -> nothing
+            at 60
+            wake
+            jobs -> a",
+            ),
+            (
+                "a key that is bumped goes before the order, as far as the credit goes",
+                "
+            list f.1 a b c d e
+            bump b -> bumped
+            bump c -> bumped
+            jobs -> b d c e a",
+            ),
+            (
+                "one that is out runs once more",
+                "
+            list f.1 a
+            ready
+            bump a -> bumped
+            ready -> nothing
+            finish a 0
+            jobs -> a
+            finish a 0
+            ready -> nothing",
+            ),
+            (
+                "a hand-out that is taken back leaves it bumped",
+                "
+            list f.1 a c b
+            bump b
+            lease -> job 1 b p
+            undo 1
+            jobs -> a b c",
+            ),
+            (
+                "what is held is not bumped or retried, and what nothing lists is unknown",
+                "
+            list f.1 a
+            hold a
+            bump a -> held
+            retry a -> held
+            bump b -> unknown
+            retry b -> unknown",
+            ),
+            (
+                "nothing is handed out while the queue is paused",
+                "
+            list f.1 a
+            pause -> count 0
+            ready -> nothing
+            restart
+            ready -> nothing
+            resume
+            jobs -> a",
+            ),
+            (
+                "only a key that nothing lists is forgotten",
+                "
+            list f.1 a
+            forget a -> Listed
+            ready
+            forget a -> InFlight
+            finish a 0
+            delete f.1
+            forget a -> Forgotten
+            forget a -> Unknown",
+            ),
+            (
+                "a start of a clock that was ahead counts as just now",
+                "
+            list f.1 a b
+            at 34560000
+            jobs -> a b
+            finish a 0
+            finish b 0
+            at 10
+            list f.2 c
+            ready
+            finish c 0
+            at 11
+            list f.3 a c
+            wake
+            at 12
+            jobs -> c a",
+            ),
+            (
+                "edits of the log are honoured, and times that are none are rejected",
+                "
+            list f.1 a b
+            log b 5 6 0
+            log a 9 10 0
+            jobs -> b a
+            log a -9223372036854775808 -> rejected
+            log b 5 6 0
+            list f.2 b
+            jobs -> b
+            row b 0
+            finish b 0
+            jobs -> b
+            list f.3 b
+            finish b 0
+            row b 1
+            ready -> nothing",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn failures() {
+    let [first, most] = [60, 600].map(Duration::from_secs);
+    let delays = Delays::new(first, 1.0, most);
+    let lists = Some(Retries { on: CountedEnds::failure(), most: 1, delays: delays.clone() });
+    let retries = RetryRules { lists, ..RetryRules::default() };
+    let after = std::num::NonZeroU32::new(2).unwrap();
+    let backoff = Some(Backoff { on: CountedEnds::failed(), after, delays });
+    hold(
+        &Settings { retries, backoff, ..Settings::default() },
+        &[
+            (
+                "a task that failed is tried again when its time comes, before the order",
+                "
+            list f.1 a b
+            ready -> job 1 a p
+            finish a 1
+            at 70
+            wake
+            jobs -> a b",
+            ),
+            (
+                "so often, and then it has failed",
+                "
+            list f.1 a
+            ready
+            finish a 1
+            at 70
+            wake
+            ready -> job 2 a p
+            finish a 1
+            at 140
+            wake
+            ready -> nothing",
+            ),
+            (
+                "it goes with its list, and a newer list takes its place",
+                "
+            list f.1 a
+            ready
+            finish a 1
+            delete f.1
+            list f.2 a
+            jobs -> a
+            at 70
+            wake
+            ready -> nothing",
+            ),
+            (
+                "a key whose jobs fail again and again is held, and freed by a success",
+                "
+            list f.1 a
+            ready
+            finish a 124
+            retry a
+            ready
+            finish a 124
+            list f.2 a
+            ready -> nothing
+            retry a -> held
+            at 70
+            wake
+            ready -> job 3 a p
+            finish a 0
+            list f.3 a
+            ready
+            finish a 124
+            retry a -> back 1",
+            ),
+        ],
+    );
+}

@@ -1,0 +1,197 @@
+//! Answers of the engine in words, and scripts: operations as lines, beside what they must be answered.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::memory::Memory;
+use shiftboss_queue::operation::{Added, Answer, Operation as Op, Reading, Rejected, Rows};
+use shiftboss_queue::record::LastRun;
+use shiftboss_queue::rules::bumps::Bumped;
+use shiftboss_queue::rules::completion::Ack;
+use shiftboss_queue::rules::retries::Retried;
+
+/// A store in memory is never waited for.
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => it,
+        Poll::Pending => panic!("a store in memory waits"),
+    }
+}
+
+/// An answer, as a model says it, too.
+pub fn answer(answer: &Result<Answer, Rejected>) -> String {
+    match answer {
+        Err(_) => "rejected".into(),
+        Ok(answer) => match answer {
+            Answer::Done => "done".into(),
+            Answer::Nothing | Answer::Later => "nothing".into(),
+            Answer::Job(job) => {
+                format!("job {} {} {}", job.attempt.0, job.row.key, job.row.payload)
+            }
+            Answer::Ack(Ack::Recorded) => "recorded".into(),
+            Answer::Ack(Ack::Stale) => "stale".into(),
+            Answer::Ack(Ack::Unknown) | Answer::Retried(Retried::Unknown) => "unknown".into(),
+            Answer::Bumped(Bumped::Unknown) => "unknown".into(),
+            Answer::Retried(Retried::Held) | Answer::Bumped(Bumped::Held) => "held".into(),
+            Answer::Retried(Retried::Back(count)) => format!("back {count}"),
+            Answer::Bumped(Bumped::At(_)) => "bumped".into(),
+            Answer::Is(it) => it.to_string(),
+            Answer::Requeued(Some(attempt)) => format!("requeued {}", attempt.0),
+            Answer::Requeued(None) => "requeued none".into(),
+            Answer::Expired { key, is_dead_letter, .. } => {
+                format!("expired {key} {is_dead_letter}")
+            }
+            Answer::Held(hold) => format!("held {}", hold.is_some()),
+            Answer::Forgotten(it) => format!("{it:?}"),
+            Answer::Count(count) => format!("count {count}"),
+            Answer::Run(_) => "run".into(),
+            Answer::Added(Added::Added(number)) => format!("added {number}"),
+            Answer::Added(Added::Known) => "known".into(),
+            Answer::Added(Added::Full) => "full".into(),
+            Answer::Cancelled(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
+            Answer::Due(it) => format!("due {it:?}"),
+        },
+    }
+}
+
+/// An engine that is asked in words.
+pub struct Script {
+    pub engine: Engine<Memory>,
+    settings: Settings,
+    now: i64,
+}
+
+/// When scripts begin.
+pub const NOW: i64 = 1_700_000_000;
+
+impl Script {
+    pub fn new(settings: Settings) -> Self {
+        Self { engine: Engine::new(Memory::default(), settings.clone()), settings, now: NOW }
+    }
+
+    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
+    pub fn run(&mut self, script: &str) {
+        for line in script.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            let (request, right) = line.split_once(" -> ").unwrap_or((line, ""));
+            let given = self.say(request);
+            assert!(
+                right.is_empty() || given == right,
+                "{request}: {given}, right: {right}\n{script}"
+            );
+        }
+    }
+
+    fn say(&mut self, request: &str) -> String {
+        let words: Vec<&str> = request.split_whitespace().collect();
+        match words.as_slice() {
+            [] => String::new(),
+            ["at", seconds] => {
+                self.now = NOW + seconds.parse::<i64>().unwrap();
+                String::new()
+            }
+            ["restart"] => {
+                let memory = self.engine.store().clone().reopened();
+                self.engine = Engine::new(memory, self.settings.clone());
+                String::new()
+            }
+            ["jobs"] => {
+                let jobs =
+                    std::iter::from_fn(|| self.say("ready").strip_prefix("job ").map(key_of));
+                jobs.collect::<Vec<_>>().join(" ")
+            }
+            ["list", run, rows @ ..] => {
+                self.ask(Op::RegisterRun(self::run(run)));
+                self.ask(rows_of(run, rows))
+            }
+            _ => self.ask(operation(&words)),
+        }
+    }
+
+    fn ask(&mut self, operation: Op) -> String {
+        answer(&ready(self.engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
+    }
+}
+
+/// The key of `attempt key payload`.
+fn key_of(job: &str) -> String {
+    job.split(' ').nth(1).unwrap().to_owned()
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+/// `f.1`
+fn run(text: &str) -> Run {
+    let (fetcher, started) = text.split_once('.').unwrap();
+    Run { fetcher: fetcher.into(), started: started.parse().unwrap() }
+}
+
+fn row(text: &str) -> Row {
+    let (key, payload) = text.split_once('=').unwrap_or((text, "p"));
+    Row { key: self::key(key), payload: payload.into() }
+}
+
+fn rows_of(run: &str, rows: &[&str]) -> Op {
+    let rows = rows.iter().map(|text| row(text)).collect();
+    let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
+    Op::AddRows(Rows { run: self::run(run), rows, skipped, complete, position, reading })
+}
+
+fn operation(words: &[&str]) -> Op {
+    let number = |text: &str| text.parse::<i64>().unwrap();
+    let attempt = |text: &str| Attempt(number(text));
+    let holder = || LeaseHolder { worker: "w".into(), lease_seconds: 60 };
+    match words {
+        ["ready"] => Op::Dispatch { holder: None, fetchers: None },
+        ["lease"] => Op::Dispatch { holder: Some(holder()), fetchers: None },
+        ["lease", fetchers @ ..] => Op::Dispatch {
+            holder: Some(holder()),
+            fetchers: Some(fetchers.iter().map(|it| (*it).into()).collect()),
+        },
+        ["done", it, code] => Op::CompleteAttempt { attempt: attempt(it), exit_code: number(code) },
+        ["finish", it, code] => Op::Complete { key: key(it), exit_code: number(code) },
+        ["release", it] => Op::Release(attempt(it)),
+        ["undo", it] => Op::Undo(attempt(it)),
+        ["expire", it] => Op::Expire(attempt(it)),
+        ["beat", it] => Op::Heartbeat(attempt(it)),
+        ["requeue", it] => Op::Requeue(key(it)),
+        ["more", run, rows @ ..] => rows_of(run, rows),
+        ["go", it] => Op::BeginDeletion(run(it)),
+        ["delete", it] => Op::DeleteRuns { runs: vec![run(it)], limit: 1_000 },
+        ["add", it] => Op::AddTask { task: row(it), id: None },
+        ["add", it, id] => Op::AddTask { task: row(it), id: Some((*id).into()) },
+        ["cancel", it] => Op::CancelTasks(key(it)),
+        ["retry", it] => Op::Retry { key: key(it), fetcher: None },
+        ["hold", it, seconds @ ..] => Op::Hold {
+            key: key(it),
+            seconds: seconds.first().map(|text| text.parse().unwrap()),
+            reason: String::new(),
+            by: "o".into(),
+        },
+        ["unhold", it] => Op::Unhold(key(it)),
+        ["bump", it] => Op::Bump { key: key(it), by: "o".into() },
+        ["forget", it] => Op::Forget(key(it)),
+        ["wake"] => Op::Wake,
+        ["pause"] => Op::SetPaused(true),
+        ["resume"] => Op::SetPaused(false),
+        ["due"] => Op::NextDue,
+        ["log", it, started] => Op::EditLog {
+            key: key(it),
+            last: LastRun { started: number(started), finished: None, exit_code: None },
+        },
+        ["log", it, started, finished, code] => {
+            let (finished, exit_code) = (Some(number(finished)), Some(number(code)));
+            Op::EditLog {
+                key: key(it),
+                last: LastRun { started: number(started), finished, exit_code },
+            }
+        }
+        ["row", it, value] => Op::EditRows { key: key(it), is_dequeued: *value == "1" },
+        other => panic!("no request: {other:?}"),
+    }
+}
