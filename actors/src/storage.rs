@@ -7,6 +7,7 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
+mod clock_steps;
 mod company;
 mod gathered;
 mod handlers;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -39,6 +40,7 @@ use crate::store::{
     Changed, Checkpoint, Dispatched, EndHolds, NextHoldEnd, Outcome, Rejected, Request, Store,
     StoreResult,
 };
+use clock_steps::{ClockStep, ClockSteps};
 use company::Company;
 use gathered::{Gathered, Replies};
 use housekeeping::Housekeeping;
@@ -61,6 +63,7 @@ pub struct StorageActor {
     /// It is on a server, where other daemons have the same queue.
     is_remote: bool,
     clock: Box<dyn Clock>,
+    clock_steps: ClockSteps,
     gathered: Gathered,
     company: Company,
     metrics: Arc<Metrics>,
@@ -105,6 +108,7 @@ impl StorageActor {
             is_remote,
             store: Some(store),
             clock,
+            clock_steps: ClockSteps::default(),
             gathered: Gathered::default(),
             company: Company::default(),
             metrics,
@@ -188,13 +192,16 @@ impl StorageActor {
             return;
         }
         let now = self.clock.now();
+        let step = self.clock_steps.look(now, self.clock.boot_time());
         let (batch, replies) = self.gathered.take(hand_outs_max);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
+            let followed = step.map(|step| (step, store.follow_clock(now, step.by)));
             let outcomes = store.apply(now, batch).await;
-            (outcomes, store.take_ends())
+            (followed, outcomes, store.take_ends())
         };
-        self.call(ctx, apply, move |actor, ctx, (outcomes, ends)| {
+        self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {
+            followed.into_iter().for_each(|(step, followed)| actor.note_step(step, followed));
             if let Ok(outcomes) = &outcomes
                 && replies.writes
             {
@@ -202,6 +209,20 @@ impl StorageActor {
             }
             actor.applied(ctx, replies, outcomes);
         });
+    }
+
+    /// What could not be followed is tried again with the next batch.
+    fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
+        match followed {
+            Ok(()) => {
+                self.clock_steps.followed(step);
+                if step.by != 0 {
+                    let seconds = step.by;
+                    warn!(seconds, "The clock was set. Retries and holds keep their delays.");
+                }
+            }
+            Err(error) => self.note(&error),
+        }
     }
 
     fn expect_company(&mut self, outcomes: &StoreResult<Vec<Result<Outcome, Rejected>>>) {

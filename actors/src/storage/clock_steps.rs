@@ -1,0 +1,61 @@
+//! Notices that the wall clock was set while the daemon runs: what is due at a time of it keeps its delay then.
+//!
+//! Used by the StorageActor alone, which has the store [follow](crate::store::Store::follow_clock). It moves nothing itself.
+
+use std::time::Duration;
+
+use shiftboss_protocol::model::UnixSeconds;
+
+/// Both clocks are read in whole seconds: they differ by one now and then.
+const STEP_SECONDS: u64 = 2;
+
+/// Compares the wall clock with the time that passes.
+#[derive(Debug, Default)]
+pub(super) struct ClockSteps {
+    /// What the wall clock would have shown when the machine was started; `None`: nothing was followed yet.
+    origin: Option<UnixSeconds>,
+}
+
+/// That the store is to follow the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClockStep {
+    /// By so many seconds the clock was set; 0: the daemon has just begun.
+    pub by: i64,
+    origin: UnixSeconds,
+}
+
+impl ClockSteps {
+    /// What the store has not followed yet.
+    pub fn look(&self, now: UnixSeconds, boot_time: Duration) -> Option<ClockStep> {
+        let since_boot = i64::try_from(boot_time.as_secs()).unwrap_or(i64::MAX);
+        let origin = now.saturating_sub(since_boot);
+        let by = self.origin.map(|known| origin.saturating_sub(known));
+        let is_step = by.is_none_or(|by| by.unsigned_abs() >= STEP_SECONDS);
+        is_step.then(|| ClockStep { by: by.unwrap_or(0), origin })
+    }
+
+    /// The store has followed.
+    pub fn followed(&mut self, step: ClockStep) {
+        self.origin = Some(step.origin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sleep, rounding and a store that could not follow are no steps, and none is lost.
+    #[test]
+    fn only_steps_are_noticed_until_they_are_followed() {
+        let mut steps = ClockSteps::default();
+        let look = |steps: &ClockSteps, now, passed| {
+            steps.look(now, Duration::from_secs(passed)).map(|step| step.by)
+        };
+        assert_eq!(look(&steps, 1_000, 0), Some(0));
+        steps.followed(steps.look(1_000, Duration::ZERO).unwrap());
+        assert_eq!([look(&steps, 1_001, 0), look(&steps, 5_000, 4_001)], [None, None]);
+        assert_eq!([look(&steps, 500, 100), look(&steps, 510, 110)], [Some(-600), Some(-600)]);
+        steps.followed(steps.look(510, Duration::from_secs(110)).unwrap());
+        assert_eq!([look(&steps, 520, 120), look(&steps, 1_130, 130)], [None, Some(600)]);
+    }
+}
