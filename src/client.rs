@@ -1,7 +1,6 @@
 //! The commands' connection to the daemon, in protocol 2 (docs/protocol.md), and what is said when it does not answer.
 //! Lines and deadlines are [`shiftboss_protocol::client`]'s.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -143,7 +142,7 @@ pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure
 
 fn who_may_connect(socket: &Path) -> String {
     let options = "--socket-mode and --socket-group of the daemon decide who may connect";
-    match fs::metadata(socket) {
+    match socket.metadata() {
         Ok(it) => {
             let (mode, uid, gid) = (it.mode() & 0o777, it.uid(), it.gid());
             format!("{options}: it runs with mode {mode:04o}, as user {uid} and group {gid}")

@@ -7,8 +7,8 @@
 //!
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
-mod clock_steps;
 mod company;
+mod due_times;
 mod gathered;
 mod handlers;
 mod housekeeping;
@@ -32,16 +32,15 @@ use std::time::Duration;
 use actix::prelude::*;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store::{
-    Changed, Checkpoint, Dispatched, EndHolds, NextHoldEnd, Outcome, Rejected, Request, Store,
-    StoreResult,
+    Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
 };
-use clock_steps::{ClockStep, ClockSteps};
 use company::Company;
+use due_times::ClockSteps;
 use gathered::{Gathered, Replies};
 use housekeeping::Housekeeping;
 use leases::LeaseClock;
@@ -54,8 +53,6 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
 /// documented as a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
-/// So often ends of holds and delays are asked for at one look: some thousands of keys.
-const ENDS_AT_A_LOOK: u32 = 20;
 
 pub struct StorageActor {
     /// `None`: it is at work.
@@ -211,20 +208,6 @@ impl StorageActor {
         });
     }
 
-    /// What could not be followed is tried again with the next batch.
-    fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
-        match followed {
-            Ok(()) => {
-                self.clock_steps.followed(step);
-                if step.by != 0 {
-                    let seconds = step.by;
-                    warn!(seconds, "The clock was set. Retries and holds keep their delays.");
-                }
-            }
-            Err(error) => self.note(&error),
-        }
-    }
-
     fn expect_company(&mut self, outcomes: &StoreResult<Vec<Result<Outcome, Rejected>>>) {
         if self.is_remote {
             let is_job = |outcome: &&Result<Outcome, Rejected>| {
@@ -344,21 +327,7 @@ impl StorageActor {
             self.look_for_waiting(ctx);
         }
         self.look_whether_drained(ctx);
-        self.end_holds(ctx, ENDS_AT_A_LOOK);
-    }
-
-    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
-    /// between. What cannot be written is tried again at the next look.
-    fn end_holds(&mut self, ctx: &mut Context<Self>, times: u32) {
-        self.submit(ctx, NextHoldEnd, move |actor, ctx, next| {
-            if next == Ok(Some(0)) && times > 0 {
-                actor.submit(ctx, EndHolds, move |actor, ctx, ended| {
-                    if ended.is_ok() {
-                        actor.end_holds(ctx, times - 1);
-                    }
-                });
-            }
-        });
+        self.end_holds(ctx);
     }
 }
 

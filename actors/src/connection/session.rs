@@ -296,7 +296,7 @@ fn denied(group: Option<u32>) -> Reply {
         }
         None => format!("{whose} alone, as long as it runs without --operator-group"),
     };
-    Reply::refused(Refused::new(ErrorCode::Denied, text))
+    Reply::refused(Refused { code: ErrorCode::Denied, text: text.into() })
 }
 
 /// What became of a task.

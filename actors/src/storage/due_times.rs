@@ -1,10 +1,18 @@
-//! Notices that the wall clock was set while the daemon runs: what is due at a time of it keeps its delay then.
+//! Holds and delays end when their time has come; when the wall clock is set meanwhile they keep their length.
 //!
-//! Used by the StorageActor alone, which has the store [follow](crate::store::Store::follow_clock). It moves nothing itself.
+//! Part of the StorageActor, which has the store [follow](crate::store::Store::follow_clock) the clock. It moves nothing itself.
 
 use std::time::Duration;
 
+use actix::prelude::*;
 use shiftboss_protocol::model::UnixSeconds;
+use tracing::warn;
+
+use super::StorageActor;
+use crate::store::{EndHolds, NextHoldEnd, StoreResult};
+
+/// So often ends of holds and delays are asked for at one look: some thousands of keys.
+const ENDS_AT_A_LOOK: u32 = 20;
 
 /// Both clocks are read in whole seconds: they differ by one now and then.
 const STEP_SECONDS: u64 = 2;
@@ -37,6 +45,40 @@ impl ClockSteps {
     /// The store has followed.
     pub fn followed(&mut self, step: ClockStep) {
         self.origin = Some(step.origin);
+    }
+}
+
+impl StorageActor {
+    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
+    /// between. What cannot be written is tried again at the next look.
+    pub(super) fn end_holds(&mut self, ctx: &mut Context<Self>) {
+        self.end_some_holds(ctx, ENDS_AT_A_LOOK);
+    }
+
+    fn end_some_holds(&mut self, ctx: &mut Context<Self>, times: u32) {
+        self.submit(ctx, NextHoldEnd, move |actor, ctx, next| {
+            if next == Ok(Some(0)) && times > 0 {
+                actor.submit(ctx, EndHolds, move |actor, ctx, ended| {
+                    if ended.is_ok() {
+                        actor.end_some_holds(ctx, times - 1);
+                    }
+                });
+            }
+        });
+    }
+
+    /// What could not be followed is tried again with the next batch.
+    pub(super) fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
+        match followed {
+            Ok(()) => {
+                self.clock_steps.followed(step);
+                if step.by != 0 {
+                    let seconds = step.by;
+                    warn!(seconds, "The clock was set. Retries and holds keep their delays.");
+                }
+            }
+            Err(error) => self.note(&error),
+        }
     }
 }
 
