@@ -189,8 +189,9 @@ impl StorageActor {
             return;
         }
         let now = self.clock.now();
-        let step = self.clock_steps.look(now, self.clock.boot_time());
         let (batch, replies) = self.gathered.take(hand_outs_max);
+        // Who only looks is not held up by the lock that this may need; at the start it needs none but for once.
+        let step = self.clock_step().filter(|step| replies.writes || step.by == 0);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
             let followed = step.map(|step| (step, store.follow_clock(now, step.by)));

@@ -52,7 +52,16 @@ impl StorageActor {
     /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
     /// between. What cannot be written is tried again at the next look.
     pub(super) fn end_holds(&mut self, ctx: &mut Context<Self>) {
+        // The clock is followed with what writes.
+        if self.clock_step().is_some() {
+            return self.submit(ctx, EndHolds, |_, _, _| {});
+        }
         self.end_some_holds(ctx, ENDS_AT_A_LOOK);
+    }
+
+    /// What is to be followed.
+    pub(super) fn clock_step(&self) -> Option<ClockStep> {
+        self.clock_steps.look(self.clock.now(), self.clock.boot_time())
     }
 
     fn end_some_holds(&mut self, ctx: &mut Context<Self>, times: u32) {

@@ -311,11 +311,15 @@ async fn the_store_follows_the_clock() {
     assert!(follows().is_empty(), "{:?}", mock.calls());
     clock.set(40_000);
     mock.trouble("follow clock", Trouble::Error(full()));
+    let ended = || Perform(Complete { key: Key::new("b").unwrap(), exit_code: 0 });
     for _ in 0..3 {
-        assert!(storage.send(Perform(HasWork)).await.unwrap().unwrap());
+        storage.send(ended()).await.unwrap().unwrap();
     }
     assert_eq!(follows(), ["follow clock -60000"; 2]);
     clock.set(40_001);
-    assert!(storage.send(Perform(HasWork)).await.unwrap().unwrap());
+    storage.send(ended()).await.unwrap().unwrap();
     assert_eq!(follows().len(), 2);
+    // Nobody asks for anything.
+    clock.set(50_000);
+    until("an idle daemon follows, too", || follows().len() == 3).await;
 }
