@@ -145,7 +145,7 @@ fn who_may_connect(socket: &Path) -> String {
     match socket.metadata() {
         Ok(it) => {
             let (mode, uid, gid) = (it.mode() & 0o777, it.uid(), it.gid());
-            format!("{options}: it runs with mode {mode:04o}, as user {uid} and group {gid}")
+            format!("{options}: the socket has mode {mode:04o}, user {uid} and group {gid}")
         }
         Err(_) => format!("{options}, and so do the directories of the socket"),
     }

@@ -80,8 +80,8 @@ async fn serve(
 /// about to change, and is not waited for.
 const KEEP_DELAYS: &str = "
     WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::int8 AS now),
-    held AS (SELECT h.key_id, kind FROM holds h, clock WHERE until IS NOT NULL AND since > now FOR UPDATE OF h SKIP LOCKED),
-    delayed AS (SELECT place FROM bumps b, clock WHERE due IS NOT NULL AND since > now FOR UPDATE OF b SKIP LOCKED),
+    held AS (SELECT h.key_id, kind FROM holds h, clock WHERE since > now AND until > since FOR UPDATE OF h SKIP LOCKED),
+    delayed AS (SELECT place FROM bumps b, clock WHERE since > now AND due > since FOR UPDATE OF b SKIP LOCKED),
     holding AS (UPDATE holds h SET until = until - (since - now), since = now FROM clock, held
         WHERE (h.key_id, h.kind) = (held.key_id, held.kind))
     UPDATE bumps b SET due = due - (since - now), since = now FROM clock, delayed WHERE b.place = delayed.place";
