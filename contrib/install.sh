@@ -35,6 +35,7 @@ install_all() {
     put "$here/shiftboss.sysusers" lib/sysusers.d/shiftboss.conf
     put "$here/shiftboss.toml" share/doc/shiftboss/shiftboss.toml
     put "$here/network.conf" share/doc/shiftboss/network.conf
+    put "$here/shiftboss-relay.toml" share/doc/shiftboss/shiftboss-relay.toml
     for unit in "$here"/*.service; do
         place=lib/systemd/system/$(basename "$unit")
         put "$unit" "$place"

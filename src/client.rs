@@ -2,6 +2,7 @@
 //! Lines and deadlines are [`shiftboss_protocol::client`]'s.
 
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -126,20 +127,28 @@ impl Session {
 pub fn no_answer(socket: &Path, timeout: Duration, error: &io::Error) -> Failure {
     let (code, hint) = match error.kind() {
         _ if is_timeout(error) => {
-            (ExitCode::Unavailable, "see the daemon's log, or give a longer --timeout")
+            (ExitCode::Unavailable, "see the daemon's log, or give a longer --timeout".to_owned())
         }
-        ErrorKind::UnexpectedEof => (ExitCode::Unavailable, "its log says why"),
-        ErrorKind::PermissionDenied => (
-            ExitCode::Denied,
-            "the socket is for the daemon's user alone unless `serve` has --socket-mode or --socket-group",
-        ),
-        _ => (ExitCode::Unavailable, "is `shiftboss serve` running with this socket?"),
+        ErrorKind::UnexpectedEof => (ExitCode::Unavailable, "its log says why".to_owned()),
+        ErrorKind::PermissionDenied => (ExitCode::Denied, who_may_connect(socket)),
+        _ => (ExitCode::Unavailable, "is `shiftboss serve` running with this socket?".to_owned()),
     };
     let why = match is_timeout(error) {
         true => format!("waited {}", humantime::format_duration(timeout)),
         false => error.to_string(),
     };
     Failure::new(code, format!("no answer from {}: {why}; {hint}", socket.display()))
+}
+
+fn who_may_connect(socket: &Path) -> String {
+    let options = "--socket-mode and --socket-group of the daemon decide who may connect";
+    match socket.metadata() {
+        Ok(it) => {
+            let (mode, uid, gid) = (it.mode() & 0o777, it.uid(), it.gid());
+            format!("{options}: the socket has mode {mode:04o}, user {uid} and group {gid}")
+        }
+        Err(_) => format!("{options}, and so do the directories of the socket"),
+    }
 }
 
 /// Whether it may stand for somebody.

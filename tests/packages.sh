@@ -175,6 +175,7 @@ test_units() {
     step "exposure of the units, before they run"
     systemd-analyze security --offline=true --threshold=15 contrib/shiftboss.service | tail -n 1
     systemd-analyze security --offline=true --threshold=15 contrib/shiftboss-web.service | tail -n 1
+    systemd-analyze security --offline=true --threshold=15 contrib/shiftboss-relay.service | tail -n 1
 }
 
 state_of() {
@@ -186,13 +187,24 @@ test_first_installation() {
     install_package first
     expect "the daemon" "$(state_of shiftboss)" "enabled active"
     expect "the page" "$(state_of shiftboss-web)" "disabled inactive"
+    expect "a relay" "$(state_of shiftboss-relay)" "disabled inactive"
     expect "the socket" "$(inside stat -c '%a %U %G' /run/shiftboss/worker.sock)" "660 shiftboss shiftboss"
     shell 'shiftboss check --config /etc/shiftboss.toml && shiftboss health && systemctl reload shiftboss' >/dev/null
-    inside systemd-analyze verify shiftboss.service shiftboss-web.service shiftboss-worker@jobs.service
+    inside systemd-analyze verify shiftboss.service shiftboss-web.service shiftboss-relay.service shiftboss-worker@jobs.service
     inside systemd-analyze security --threshold=15 shiftboss.service | tail -n 1
     inside systemctl start shiftboss-web
     wait_for "the page is well" 'inside bash -c "exec 3<>/dev/tcp/127.0.0.1/7390 &&
         printf \"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n\" >&3 && tail -n 1 <&3" 2>/dev/null | grep -qx ok'
+}
+
+# It takes the daemon's place, waits for a broker that is not there, and gives the place back.
+test_relay() {
+    step "a relay in the daemon's place"
+    shell 'sed "s,^broker = .*,broker = \"amqp://127.0.0.1:9/\"," /usr/share/doc/shiftboss/examples/shiftboss-relay.toml >/etc/shiftboss-relay.toml
+        systemctl start --no-block shiftboss-relay'
+    wait_for "the relay looks for its broker" 'inside journalctl -u shiftboss-relay | grep -q "127.0.0.1:9"'
+    expect "the daemon" "$(inside systemctl is-active shiftboss)" inactive
+    shell 'rm /etc/shiftboss-relay.toml; systemctl stop shiftboss-relay; systemctl start shiftboss; shiftboss health'
 }
 
 # The unit for workers, whose jobs write when they begin and end.
@@ -332,6 +344,7 @@ test_units
 test_nix
 boot
 test_first_installation
+test_relay
 test_upgrade
 test_removal
 test_from_source

@@ -1,14 +1,24 @@
-//! The wall clock as a value that can be handed in. Used by the actors that stamp what they do;
-//! tests hand in one that they can move (`testing`).
+//! The wall clock as a value that can be handed in, and the time that passes whoever sets it. Used by the actors that
+//! stamp what they do; tests hand in one that they can move (`testing`).
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// Tells the time in whole seconds.
 pub trait Clock: Send {
     /// Seconds since 1970; 0 when the system's clock stands before that.
     fn now(&self) -> UnixSeconds;
+
+    /// [`boot_time`], of this clock.
+    fn boot_time(&self) -> Duration;
+}
+
+/// Time since the machine was started: it goes on while the machine sleeps, and nobody sets it.
+pub fn boot_time() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 /// The system's clock (spec 2: whole seconds of the wall clock).
@@ -20,5 +30,9 @@ impl Clock for SystemClock {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    }
+
+    fn boot_time(&self) -> Duration {
+        boot_time()
     }
 }

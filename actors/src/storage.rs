@@ -8,6 +8,7 @@
 //! It knows no SQL and no socket. The messages are in [`messages`].
 
 mod company;
+mod due_times;
 mod gathered;
 mod handlers;
 mod housekeeping;
@@ -36,10 +37,10 @@ use tracing::debug;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::store::{
-    Changed, Checkpoint, Dispatched, EndHolds, NextHoldEnd, Outcome, Rejected, Request, Store,
-    StoreResult,
+    Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
 };
 use company::Company;
+use due_times::ClockSteps;
 use gathered::{Gathered, Replies};
 use housekeeping::Housekeeping;
 use leases::LeaseClock;
@@ -52,8 +53,6 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
 /// documented as a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
-/// So often ends of holds and delays are asked for at one look: some thousands of keys.
-const ENDS_AT_A_LOOK: u32 = 20;
 
 pub struct StorageActor {
     /// `None`: it is at work.
@@ -61,6 +60,7 @@ pub struct StorageActor {
     /// It is on a server, where other daemons have the same queue.
     is_remote: bool,
     clock: Box<dyn Clock>,
+    clock_steps: ClockSteps,
     gathered: Gathered,
     company: Company,
     metrics: Arc<Metrics>,
@@ -105,6 +105,7 @@ impl StorageActor {
             is_remote,
             store: Some(store),
             clock,
+            clock_steps: ClockSteps::default(),
             gathered: Gathered::default(),
             company: Company::default(),
             metrics,
@@ -189,12 +190,16 @@ impl StorageActor {
         }
         let now = self.clock.now();
         let (batch, replies) = self.gathered.take(hand_outs_max);
+        // Who only looks is not held up by the lock that this may need; at the start it needs none but for once.
+        let step = self.clock_step().filter(|step| replies.writes || step.by == 0);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
+            let followed = step.map(|step| (step, store.follow_clock(now, step.by)));
             let outcomes = store.apply(now, batch).await;
-            (outcomes, store.take_ends())
+            (followed, outcomes, store.take_ends())
         };
-        self.call(ctx, apply, move |actor, ctx, (outcomes, ends)| {
+        self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {
+            followed.into_iter().for_each(|(step, followed)| actor.note_step(step, followed));
             if let Ok(outcomes) = &outcomes
                 && replies.writes
             {
@@ -323,21 +328,7 @@ impl StorageActor {
             self.look_for_waiting(ctx);
         }
         self.look_whether_drained(ctx);
-        self.end_holds(ctx, ENDS_AT_A_LOOK);
-    }
-
-    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
-    /// between. What cannot be written is tried again at the next look.
-    fn end_holds(&mut self, ctx: &mut Context<Self>, times: u32) {
-        self.submit(ctx, NextHoldEnd, move |actor, ctx, next| {
-            if next == Ok(Some(0)) && times > 0 {
-                actor.submit(ctx, EndHolds, move |actor, ctx, ended| {
-                    if ended.is_ok() {
-                        actor.end_holds(ctx, times - 1);
-                    }
-                });
-            }
-        });
+        self.end_holds(ctx);
     }
 }
 

@@ -88,6 +88,16 @@ pub trait Store {
         Vec::new()
     }
 
+    /// The wall clock was set by so many seconds, which may be fewer than none: all that is due at a time of it keeps its
+    /// distance, and what lies further ahead than its delay comes after that delay. With 0 at the start of each daemon. A
+    /// store that keeps time itself sees to that itself.
+    ///
+    /// # Errors
+    /// Nothing has happened, and it is asked again.
+    fn follow_clock(&mut self, _now: UnixSeconds, _by: i64) -> StoreResult<()> {
+        Ok(())
+    }
+
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the
     /// store's files or server are still those that were opened.
     ///

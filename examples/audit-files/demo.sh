@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shows the page: the example's work at a slow pace, for as long as somebody looks at it. The daemon runs two fetchers itself,
 # which list files of AUDIT_DIRECTORY every few minutes; two workers take one after the other; and `shiftboss web` tells its address.
-# Ends with Ctrl-C, and leaves nothing behind. `make demo` calls it.
+# Ends with Ctrl-C, within some seconds, and leaves nothing behind. `make demo` calls it.
 #
 # Environment: AUDIT_DIRECTORY what to audit (/usr/bin), DEMO_LISTEN where the page listens (127.0.0.1:7390), DEMO_PACE seconds a
 # job takes at the most (3), SHIFTBOSS the program (else it is built).
@@ -10,18 +10,36 @@ here=$(cd "$(dirname "$0")" && pwd)
 directory=${AUDIT_DIRECTORY:-/usr/bin}
 listen=${DEMO_LISTEN:-127.0.0.1:7390}
 
-# Ends what was started, by process id, whatever the reason for the end is. Workers first: they wait for nobody but their jobs.
-clean_up() {
-    code=$?
-    trap - EXIT INT TERM
-    for process in $workers $page $daemon; do
+# Sends all of them a signal; those that have ended, too.
+end() {
+    for process; do
         kill "$process" 2>/dev/null || :
     done
-    for process in $workers $page $daemon; do
+}
+
+# Waits for the ends of all of them.
+await() {
+    for process; do
         wait "$process" 2>/dev/null || :
     done
+}
+
+# Ends what was started, by process id, whatever the reason for the end is; another signal meanwhile changes nothing. Workers
+# first, for they report to the daemon. A second signal after a second has them give their jobs back rather than wait for them.
+clean_up() {
+    code=$?
+    trap - EXIT
+    trap '' INT TERM HUP
+    if [ -n "$workers" ]; then
+        end $workers
+        sleep 1.2
+        end $workers
+        await $workers
+    fi
+    end $page $daemon
+    await $page $daemon
     case $code in
-    0 | 130 | 143) ;;
+    0 | 129 | 130 | 143) ;;
     *) cat "$place"/*.log >&2 ;;
     esac
     rm -rf "$place"
@@ -29,10 +47,11 @@ clean_up() {
 }
 
 shiftboss=${SHIFTBOSS:-$(sh "$here/build.sh")}
+workers='' page='' daemon=''
 place=$(mktemp -d)
 socket=$place/worker.sock
-workers='' page='' daemon=''
 trap clean_up EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir "$place/input"
@@ -65,20 +84,21 @@ sleep "$((size % $2))"
 exec sha256sum -- "$1"
 END
 
-"$shiftboss" serve --config "$place/shiftboss.toml" 2>"$place/daemon.log" &
+# Each in a session of its own: Ctrl-C at the terminal is for this script, which ends them in order.
+setsid "$shiftboss" serve --config "$place/shiftboss.toml" 2>"$place/daemon.log" &
 daemon=$!
 while [ ! -S "$socket" ]; do
     kill -0 "$daemon" 2>/dev/null || exit 1
     sleep 0.1
 done
 for name in ann bob; do
-    "$shiftboss" work --name "$name" --log-dir "$place/outputs" "$socket" -- \
+    setsid "$shiftboss" work --name "$name" --log-dir "$place/outputs" "$socket" -- \
         sh "$place/audit.sh" {key} "${DEMO_PACE:-3}" >/dev/null 2>"$place/$name.log" &
     workers="$workers $!"
 done
 printf '%s\n' "$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')" >"$place/token"
 chmod 600 "$place/token"
-"$shiftboss" web --listen "$listen" --token-file "$place/token" --output "$place/outputs/{day}/{key}.log" \
+setsid "$shiftboss" web --listen "$listen" --token-file "$place/token" --output "$place/outputs/{day}/{key}.log" \
     --title "Programs" "$socket" 2>"$place/web.log" &
 page=$!
 while ! address=$(sed -n 's/.*Listening: \(http[^ ]*\).*/\1/p' "$place/web.log") || [ -z "$address" ]; do

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing::warn;
 
 use super::Spool;
-use super::claim::{Holder, Note};
+use super::claim::{FOREVER, Holder, Note};
 use super::entry::age;
 use super::error::{Result, SpoolError, io};
 use super::files::draft_owner;
@@ -26,6 +26,8 @@ use super::wait::pause;
 
 /// A half-written file whose writer has no record is nobody's when it is so old.
 const DRAFT_AGE: Duration = Duration::from_secs(600);
+/// A delay that began so long from now began before the clock was set back; files have a coarser clock.
+const AHEAD: Duration = Duration::from_secs(1);
 /// Another fsck or reclaim is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -110,6 +112,9 @@ impl Spool {
         if self.note(name)?.as_ref() != Some(note) {
             return Ok(None);
         }
+        if let Some(note) = self.postponed(note)? {
+            return self.rewrite_note(&note).map(|()| None);
+        }
         let held = !note.moving && self.layer().exists(&note.checked_out())?;
         if !held && !self.is_moving(name)? {
             self.end_removal(note)?;
@@ -142,7 +147,7 @@ impl Spool {
         let mut overdue = Vec::new();
         for note in self.notes()? {
             let is = match &note.holder {
-                Holder::Until(time) => u128::from(*time) <= now,
+                Holder::Until(time) => u128::from(*time) <= now || self.postponed(&note)?.is_some(),
                 Holder::Process { id, .. } if self.is_me(id) => false,
                 Holder::Process { accepting: true, .. }
                     if !all && !note.moving && self.is_out(&note.queue, &note.name)? =>
@@ -158,6 +163,19 @@ impl Spool {
             }
         }
         Ok(overdue)
+    }
+
+    /// The note of a delay that began in the future, for the clock was set back since: it is over after that delay from now on.
+    fn postponed(&self, note: &Note) -> Result<Option<Note>> {
+        let (Holder::Until(time), path) = (&note.holder, under(CLAIMS, &note.name)) else {
+            return Ok(None);
+        };
+        let began = self.layer().look(&path)?.filter(|_| *time != FOREVER);
+        let ahead = began.and_then(|stat| stat.modified.duration_since(SystemTime::now()).ok());
+        Ok(ahead.filter(|ahead| *ahead > AHEAD).map(|ahead| {
+            let ahead = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
+            Note { holder: Holder::Until(time.saturating_sub(ahead)), ..note.clone() }
+        }))
     }
 
     /// The records of processes that do not live any more.

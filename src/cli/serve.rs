@@ -189,7 +189,7 @@ pub struct ServeOptions {
     #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode)]
     #[serde(default, deserialize_with = "mode_of_file")]
     pub socket_mode: Option<u32>,
-    /// Group of the socket, by name or number
+    /// Group of the socket, by name or number; with --socket-mode 0660 its members may work, but not give orders
     #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
     pub socket_group: Option<String>,
     /// Group whose members may do what operators do (add, cancel, pause, retry ...), by name or number

@@ -192,14 +192,21 @@ fn a_classic_daemon() {
     }
 }
 
-/// Only the daemon's own user and root are obeyed.
+/// Only the daemon's own user and root are obeyed; the refusal names the option that decides.
 #[test]
 fn somebody_else_is_refused() {
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
     let output = site.as_somebody_else(&["pause", "socket"]).output().unwrap();
     let (code, why) = failure(&output);
-    assert!(code == 77 && why.contains("root"), "{why}");
+    assert!(
+        code == 77 && why.contains("root alone, as long as it runs without --operator-group"),
+        "{why}"
+    );
+    let other = Site::new();
+    let _other = other.start_with(&["--socket-mode", "0666", "--operator-group", "0"]);
+    let (code, why) = failure(&other.as_somebody_else(&["pause", "socket"]).output().unwrap());
+    assert!(code == 77 && why.contains("group 0, which its --operator-group names"), "{why}");
     site.write("f.1.txt", "alpha 0 1\n");
     site.wait_count(1);
     assert!(site.ask("READY").starts_with("JOB "));

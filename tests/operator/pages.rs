@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::common::{Site, wait_until};
 use crate::web::{Answer, Page, start, to};
@@ -302,13 +304,15 @@ fn what_a_job_in_flight_has_written() {
     assert!(worker.wait().unwrap().success());
 }
 
-/// `make demo` shows pages with work on them, and leaves nothing behind.
+/// `make demo` shows pages with work on them. Ctrl-C ends it soon, whatever jobs are under way, and nothing is left however often
+/// it is pressed.
 #[test]
 fn the_demonstration_is_shown() {
     let place = tempfile::tempdir().unwrap();
     let files = tempfile::tempdir().unwrap();
-    for name in ["one", "two", "three"] {
-        std::fs::write(files.path().join(name), name).unwrap();
+    // A job takes as many seconds as its file has bytes.
+    for (name, bytes) in [("one", 1), ("two", 2), ("long", 29)] {
+        std::fs::write(files.path().join(name), "x".repeat(bytes)).unwrap();
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/audit-files/demo.sh");
     let mut demo = Command::new("sh")
@@ -316,6 +320,8 @@ fn the_demonstration_is_shown() {
         .env("SHIFTBOSS", env!("CARGO_BIN_EXE_shiftboss"))
         .env("AUDIT_DIRECTORY", files.path())
         .env("DEMO_LISTEN", "127.0.0.1:0")
+        .env("DEMO_PACE", "30")
+        .process_group(0)
         .env("TMPDIR", place.path())
         .stdout(Stdio::piped())
         .spawn()
@@ -326,10 +332,20 @@ fn the_demonstration_is_shown() {
     crate::common::wait_until("there is work on the page", || {
         crate::web::get(&address, "/log").contains("href=\"output?k=")
     });
+    wait_until("nothing but the long job is left", || {
+        let status = crate::web::get(&address, "/api/v1/status");
+        status.contains("\"pending\":0,") && status.contains("\"in_flight\":1,")
+    });
     assert!(crate::web::get(&address, "/").contains("href=\"fetcher?f=programs\""));
-    let pid = rustix::process::Pid::from_child(&demo);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(demo.wait().unwrap().code(), Some(143));
+    let (pid, pressed) = (rustix::process::Pid::from_child(&demo), Instant::now());
+    let mut ended = None;
+    wait_until("the demonstration ends", || {
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::INT);
+        ended = demo.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(130));
+    assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 

@@ -127,3 +127,25 @@ fn the_classic_rules_leave_it_alone() {
     let edited = site.try_sql("UPDATE shiftboss_bumps SET fetcher_id = NULL");
     assert!(edited.is_err(), "{edited:?}");
 }
+
+/// The clock was a year ahead when a task failed and a key was held, and is right again when the next daemon starts: neither
+/// waits for longer than its delay.
+#[test]
+fn a_clock_that_was_ahead_delays_nothing() {
+    let (site, daemon) = started("[job_retry]\nretries = 1\nfirst = '1s'\n");
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_count(1);
+    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
+    site.next_key("DONE alpha 7");
+    said(&site, &["hold", "--for", "2s", "socket", "bravo"]);
+    daemon.kill();
+    match site.server() {
+        Some(server) => server.edit("UPDATE holds SET since = since + 31536000, until = until + 31536000; UPDATE bumps SET since = since + 31536000, due = due + 31536000"),
+        None => site.edit("UPDATE shiftboss_holds SET since = since + 31536000, until = until + 31536000; UPDATE shiftboss_bumps SET since = since + 31536000, due = due + 31536000"),
+    }
+    let _daemon = site.start_with(&["--config", "rules.toml"]);
+    wait_until("the task waits again", || status_of(&site, "alpha") == "waiting");
+    wait_until("the hold is over", || {
+        said(&site, &["held", "socket"]).starts_with("No key is held")
+    });
+}

@@ -118,6 +118,10 @@ fn a_socket_of_somebody_elses() {
         let output = site.as_somebody_else(arguments).output().unwrap();
         let (code, why) = failure(&output);
         assert!(code == 77 && why.contains("Permission denied"), "{arguments:?}: {code} {why}");
+        assert!(
+            why.contains("--socket-group of the daemon decide") && why.contains("mode 0600"),
+            "{why}"
+        );
     }
     daemon.stop();
 }

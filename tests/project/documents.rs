@@ -113,17 +113,18 @@ fn commands(text: &str, heading: &str) -> Vec<String> {
     part.lines().filter_map(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
-/// A shell's command with the built program in its path.
-fn shell(command: &str) -> Command {
+/// A shell's command with the built program in its path, in a directory.
+fn shell(directory: &Path, command: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_shiftboss")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("PATH", format!("{}:{path}", program.display()));
+    shell.current_dir(directory);
     shell
 }
 
-fn done(command: &str) -> String {
-    let Output { status, stdout, stderr } = shell(command).output().unwrap();
+fn done(directory: &Path, command: &str) -> String {
+    let Output { status, stdout, stderr } = shell(directory, command).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command}: {status}\n{stdout}\n{stderr}");
     stdout.into_owned()
@@ -147,15 +148,13 @@ fn the_demonstration_works() {
     let readme = fs::read_to_string(readme).unwrap();
     assert!(readme.lines().count() <= 80);
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().display().to_string();
-    let typed: Vec<String> = commands(&readme, "## Try it in three terminals")
-        .into_iter()
-        .map(|line| line.replace("/tmp", &place))
-        .collect();
-    let [serve, fetch, status, work, log] = &typed[..] else { panic!("{typed:#?}") };
-    let daemon = shell(&format!("exec {serve}")).stderr(Stdio::null()).spawn().unwrap();
-    let _daemon = Interrupted(daemon);
-    let socket = directory.path().join("demo.sock");
+    let typed = commands(&readme, "## Try it in three terminals");
+    let [make, serve, fetch, status, work, log] = &typed[..] else { panic!("{typed:#?}") };
+    let done = |command: &str| done(directory.path(), command);
+    done(make);
+    let daemon = shell(directory.path(), &format!("exec {serve}")).stderr(Stdio::null()).spawn();
+    let daemon = Interrupted(daemon.unwrap());
+    let socket = directory.path().join("demo-data/worker.sock");
     wait_until("the daemon listens", || socket.exists());
     done(fetch);
     wait_until("the tasks wait", || done(status).contains("Rows            100 waiting"));
@@ -165,6 +164,89 @@ fn the_demonstration_works() {
     assert_eq!(done(log).matches("success").count(), 20);
     done(fetch);
     wait_until("all are due again", || done(status).contains("Rows            100 waiting"));
+    drop(daemon);
+    let clean_up = readme.split("; `rm ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    done(&format!("rm {clean_up}"));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+}
+
+/// The keys that the program knows where one is written that it does not know.
+fn known_keys(command: &[&str], table: &str) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("unknown.toml");
+    fs::write(&file, format!("{table}zz = 1\n")).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
+    let refused = program.args(command).arg(&file).output().unwrap();
+    let why = String::from_utf8(refused.stderr).unwrap();
+    let (_, known) = why.trim_end().split_once("there are: ").unwrap_or_else(|| panic!("{why}"));
+    known.split(", ").map(str::to_owned).collect()
+}
+
+/// docs/configuration.md names each key of each table of both files, and no other.
+#[test]
+fn every_key_of_the_configuration_is_documented() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let text = fs::read_to_string(file).unwrap();
+    let section = |heading: &str| {
+        let (_, part) = text.split_once(&format!("\n{heading}")).unwrap();
+        part.split("\n## ").next().unwrap()
+    };
+    let of_table = |part: &str| {
+        let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        rows.map(|(key, _)| key.to_owned()).collect::<Vec<_>>()
+    };
+    let check = |what: &str, mut known: Vec<String>, mut documented: Vec<String>| {
+        known.sort();
+        documented.sort();
+        assert_eq!(known, documented, "{what}");
+    };
+    let daemon = ["check", "--config"];
+    let keys = of_table(section("## The daemon's keys"));
+    let tables = ["job_retry", "backoff", "fetcher"].map(str::to_owned);
+    check("the daemon", known_keys(&daemon, ""), [&keys[..], &tables[..]].concat());
+    for (table, heading) in
+        [("[job_retry]", "## Tasks that fail"), ("[backoff]", "## Keys that fail again")]
+    {
+        check(table, known_keys(&daemon, &format!("{table}\n")), of_table(section(heading)));
+    }
+    let fetchers = section("## Fetchers");
+    let (of_fetcher, of_change) = fetchers.split_once("\n`on_change` works as").unwrap();
+    check("a fetcher", known_keys(&daemon, "[[fetcher]]\n"), of_table(of_fetcher));
+    let on_change = known_keys(&daemon, "[[fetcher]]\non_change.");
+    check("on_change", on_change, of_table(of_change));
+    let relay = section("## A relay's keys");
+    let (_, named) = relay.split_once("Its keys are\n").unwrap();
+    let named = named.split(". [`relay`]").next().unwrap().split('`').skip(1).step_by(2);
+    check("a relay", known_keys(&["relay", "--config"], ""), named.map(str::to_owned).collect());
+}
+
+/// Commands that look end with the same codes, and docs/exit-codes.md says so of each.
+#[test]
+fn exit_codes_of_what_looks_are_documented() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/exit-codes.md");
+    let text = fs::read_to_string(file).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("garbage.db"), "no database").unwrap();
+    for (code, why, database) in [
+        (65, "the file is no sound database", "garbage.db"),
+        (69, "there is no such database", "missing.db"),
+    ] {
+        let is_its = |line: &&str| line.split('|').nth(3).is_some_and(|cell| cell.trim() == why);
+        let row = text.lines().find(is_its).unwrap();
+        for command in ["status", "why", "queue", "log", "tasks", "held", "stats", "metrics", "top"]
+        {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
+            program.current_dir(directory.path()).arg(command);
+            match command {
+                "tasks" => program.args(["--status", "failed", database]),
+                "why" => program.args([database, "alpha"]),
+                "top" => program.args(["--once", database]),
+                _ => program.arg(database),
+            };
+            assert_eq!(program.output().unwrap().status.code(), Some(code), "{command}");
+            assert!(row.contains(&format!("`{command}`")), "{command}: {row}");
+        }
+    }
 }
 
 /// The SQL for the way back runs on a database that the program has made and left.

@@ -65,7 +65,8 @@ impl Asker {
     pub(super) async fn reply(&mut self, request: SessionRequest) -> Reply {
         if request.is_of_an_operator() && !self.is_operator {
             let lines = if let SessionRequest::Add(tasks) = &request { tasks.len() } else { 1 };
-            return together((0..lines).map(|_| denied()));
+            let group = self.session.operators.group;
+            return together((0..lines).map(|_| denied(group)));
         }
         if request.is_of_a_worker() {
             let Self { session, holder, seat, .. } = self;
@@ -286,9 +287,16 @@ fn undone(error: StoreError) -> Refused {
     }
 }
 
-fn denied() -> Reply {
-    let text = "that is for its own user, root, and the members of its --operator-group";
-    Reply::refused(Refused::new(ErrorCode::Denied, text))
+/// Says which of the running daemon's options decides.
+fn denied(group: Option<u32>) -> Reply {
+    let whose = "that is for its own user and root";
+    let text = match group {
+        Some(group) => {
+            format!("{whose}, and for members of group {group}, which its --operator-group names")
+        }
+        None => format!("{whose} alone, as long as it runs without --operator-group"),
+    };
+    Reply::refused(Refused { code: ErrorCode::Denied, text: text.into() })
 }
 
 /// What became of a task.

@@ -293,3 +293,33 @@ async fn shutdown_commits_and_closes() {
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "close"]);
 }
+
+/// The clock is set while the daemon runs: the store is told by how much, once; again, if it could not follow.
+#[actix::test]
+async fn the_store_follows_the_clock() {
+    let mock = MockStore::with_jobs(&["a"]);
+    let clock = ManualClock::at(100_000);
+    let (tell_end, _end) = oneshot::channel();
+    let store = Box::new(mock.clone());
+    let storage =
+        StorageActor::new(store, Box::new(clock.clone()), Default::default(), tell_end).start();
+    let follows = || {
+        let calls = mock.calls().into_iter();
+        calls.filter(|call| call.starts_with("follow")).collect::<Vec<_>>()
+    };
+    assert!(storage.send(Perform(HasWork)).await.unwrap().unwrap());
+    assert!(follows().is_empty(), "{:?}", mock.calls());
+    clock.set(40_000);
+    mock.trouble("follow clock", Trouble::Error(full()));
+    let ended = || Perform(Complete { key: Key::new("b").unwrap(), exit_code: 0 });
+    for _ in 0..3 {
+        storage.send(ended()).await.unwrap().unwrap();
+    }
+    assert_eq!(follows(), ["follow clock -60000"; 2]);
+    clock.set(40_001);
+    storage.send(ended()).await.unwrap().unwrap();
+    assert_eq!(follows().len(), 2);
+    // Nobody asks for anything.
+    clock.set(50_000);
+    until("an idle daemon follows, too", || follows().len() == 3).await;
+}

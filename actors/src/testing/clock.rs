@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::clock::Clock;
 use shiftboss_protocol::model::UnixSeconds;
@@ -25,5 +26,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> UnixSeconds {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// None passes: to move it is to set it.
+    fn boot_time(&self) -> Duration {
+        Duration::ZERO
     }
 }

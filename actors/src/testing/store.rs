@@ -346,6 +346,10 @@ impl Store for MockStore {
         Box::pin(async move { self.transact(now, &batch) })
     }
 
+    fn follow_clock(&mut self, _: UnixSeconds, by: i64) -> StoreResult<()> {
+        if by == 0 { Ok(()) } else { self.called("follow clock", &by.to_string()) }
+    }
+
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
         let mut inside = self.inside();
         if let Some(changed) = inside.changed.take() {

@@ -1,7 +1,9 @@
 //! Who holds what: the dead are told from the living, their entries come back and are counted, and
 //! go to the dead-letter queue after too many attempts.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use super::support::*;
 use crate::*;
@@ -208,7 +210,7 @@ fn too_many_attempts() {
 fn a_delayed_entry_comes_when_due() {
     let site = Site::new();
     let spool = with_entry(&site);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let delay = Duration::from_millis(300);
     spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(delay).unwrap();
     let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
@@ -247,4 +249,24 @@ fn damaged_records_are_mended() {
     assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
     assert_whole(&spool);
     assert_eq!(spool.list(&queue("in")).unwrap(), [name("a")]);
+}
+
+/// The clock was a year ahead when an entry was to rest for a moment: it rests for that moment from now on.
+#[test]
+fn a_clock_that_was_ahead_delays_nothing() {
+    let site = Site::new();
+    let spool = with_entry(&site);
+    let (year, delay) = (Duration::from_secs(365 * 86_400), Duration::from_millis(300));
+    spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(year + delay).unwrap();
+    let began = (SystemTime::now() + year).duration_since(UNIX_EPOCH).unwrap();
+    let time = Timespec { tv_sec: began.as_secs() as i64, tv_nsec: began.subsec_nanos().into() };
+    let times = Timestamps { last_access: time, last_modification: time };
+    utimensat(CWD, site.file(".shiftboss/claims/a"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    assert_eq!(spool.reclaim().unwrap(), [], "it rests");
+    let begun = Instant::now();
+    while spool.reclaim().unwrap().is_empty() {
+        assert!(begun.elapsed() < DEADLINE, "it rests still");
+        std::thread::yield_now();
+    }
+    assert_eq!(spool.checkout(&queue("in"), &name("a")).unwrap().attempt(), 2);
 }

@@ -160,6 +160,10 @@ impl Clock for Wall {
         let gone = i64::try_from(self.origin.elapsed().as_secs()).unwrap();
         self.begin + gone + self.step.load(Ordering::Relaxed)
     }
+
+    fn boot_time(&self) -> Duration {
+        self.origin.elapsed()
+    }
 }
 
 /// A supervisor, and what it is told and seen of it.

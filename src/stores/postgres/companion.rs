@@ -76,6 +76,16 @@ async fn serve(
     })
 }
 
+/// The server's clock was set back: what lies further ahead than its delay comes after that delay. What somebody has locked is
+/// about to change, and is not waited for.
+const KEEP_DELAYS: &str = "
+    WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::int8 AS now),
+    held AS (SELECT h.key_id, kind FROM holds h, clock WHERE since > now AND until > since FOR UPDATE OF h SKIP LOCKED),
+    delayed AS (SELECT place FROM bumps b, clock WHERE since > now AND due > since FOR UPDATE OF b SKIP LOCKED),
+    holding AS (UPDATE holds h SET until = until - (since - now), since = now FROM clock, held
+        WHERE (h.key_id, h.kind) = (held.key_id, held.kind))
+    UPDATE bumps b SET due = due - (since - now), since = now FROM clock, delayed WHERE b.place = delayed.place";
+
 /// Beats, chores and notices, on one connection.
 async fn work(
     connection: &Connection,
@@ -87,10 +97,17 @@ async fn work(
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_notice = Instant::now();
     let mut chores = Chores::default();
+    // As if it had been set back, for what happened before this connection is not known.
+    let mut server_clock = i64::MAX;
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                beat(connection, membership, peers).await?;
+                if let Some(clock) = beat(connection, membership, peers).await? {
+                    if clock < server_clock {
+                        limited(connection.client.execute(KEEP_DELAYS, &[])).await?;
+                    }
+                    server_clock = clock;
+                }
                 if let Some(test) = membership.test_of_notices() {
                     notify(connection, &test).await?;
                 }
@@ -120,18 +137,19 @@ async fn notify(connection: &Connection, text: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Says that this daemon lives, and looks who else does.
+/// Says that this daemon lives, and looks who else does. Answers with the second of the server's clock, if it lives.
 async fn beat(
     connection: &Connection,
     membership: &Membership,
     peers: &mut Peers,
-) -> Result<(), StoreError> {
+) -> Result<Option<i64>, StoreError> {
     let (daemon, epoch) = membership.joined();
-    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions,
+        extract(epoch FROM clock_timestamp())::int8 FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
             membership.lose(epoch);
-            return Ok(());
+            return Ok(None);
         }
         answered => answered?,
     };
@@ -149,7 +167,7 @@ async fn beat(
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;
     }
-    Ok(())
+    Ok(rows.first().map(|row| row.get(5)))
 }
 
 /// What is done in small steps between two beats, so that notices do not wait for long: each kind in turn, while there is more.

@@ -6,7 +6,8 @@
 //! [`damage`] and [`mod@recover`]; the queue's order in [`dispatch`], under [`partitions`]; dispatches and their ends
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
 //! memory between jobs in [`dispatch_cache`], [`write_behind`] and [`hours`]; runs and rows in [`runs`] and [`rowids`]; single tasks in
-//! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; what the
+//! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; due times when the clock was set in
+//! [`due_times`]; what the
 //! daemon notes of itself in [`records`], what relays have in [`relays`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
 //! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers have [`snapshot`] and [`views`].
@@ -23,6 +24,7 @@ mod deliveries;
 mod derived_state;
 mod dispatch;
 mod dispatch_cache;
+mod due_times;
 mod error;
 mod failures;
 mod file;

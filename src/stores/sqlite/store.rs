@@ -71,6 +71,10 @@ impl Store for SqliteStore {
         self.changes.poll(&self.connection, task).map(|()| Changed::Queue)
     }
 
+    fn follow_clock(&mut self, now: UnixSeconds, by: i64) -> StoreResult<()> {
+        self.move_due_times(now, by).map_err(classify)
+    }
+
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {
         Box::pin(ready(self.run_maintenance()))
     }
@@ -138,7 +142,7 @@ impl SqliteStore {
         }
     }
 
-    fn commit(&mut self) -> Result<()> {
+    pub(super) fn commit(&mut self) -> Result<()> {
         let counted = self.queue.counters.flush(&self.connection);
         let flushed = counted.and_then(|()| self.queue.bumps.flush(&self.connection));
         let result = flushed.and_then(|()| self.connection.run("COMMIT", []));
@@ -152,7 +156,7 @@ impl SqliteStore {
 
     /// Ends the transaction, and forgets what was cached in it, also what others wrote before: that first, for
     /// the rest may fail.
-    fn roll_back(&mut self) -> Result<()> {
+    pub(super) fn roll_back(&mut self) -> Result<()> {
         self.queue.cache.roll_back();
         self.queue.counters.roll_back();
         self.lock_yielding.released();

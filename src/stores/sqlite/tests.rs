@@ -2,6 +2,7 @@
 
 mod attempts;
 mod changes;
+mod due_times;
 mod edits;
 mod entries;
 mod failed;

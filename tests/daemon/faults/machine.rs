@@ -42,6 +42,13 @@ fn a_slow_disk_is_shared() {
     assert!(site.path("hit").exists(), "the disk was slow");
 }
 
+/// Has the daemon's clock be so many seconds ahead, from now on.
+fn set_clock(site: &Site, seconds: i64) {
+    // Put in place whole: the daemon may read at any time.
+    fs::write(site.path("clock.new"), seconds.to_string()).unwrap();
+    fs::rename(site.path("clock.new"), site.path("clock")).unwrap();
+}
+
 /// The wall clock jumps a year back and ahead: jobs go on, a lease of protocol 2 lives and dies by the monotonic
 /// clock, and one of a classic job by the wall clock, as it is specified.
 #[test]
@@ -49,15 +56,10 @@ fn a_clock_that_jumps() {
     let directory = tempfile::tempdir().unwrap();
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\ncharlie 0 1\ndelta 0 1\n");
-    let clock = site.path("clock");
-    let set = |seconds: i64| {
-        // Put in place whole: the daemon may read at any time.
-        fs::write(site.path("clock.new"), seconds.to_string()).unwrap();
-        fs::rename(site.path("clock.new"), &clock).unwrap();
-    };
+    let set = |seconds| set_clock(&site, seconds);
     set(0);
     let mut command = site.serve(&[]);
-    command.env("LD_PRELOAD", library(directory.path())).env("FAULT_CLOCK", &clock);
+    command.env("LD_PRELOAD", library(directory.path())).env("FAULT_CLOCK", site.path("clock"));
     let daemon = site.spawn(command).ready();
     site.wait_count(4);
     let mut worker = Client::connect(&site);
@@ -76,6 +78,52 @@ fn a_clock_that_jumps() {
     assert_eq!(worker.ask(&format!("DONE {held} 0")), "OK\n");
     assert_eq!(site.integrity(), ["ok"]);
     daemon.stop();
+}
+
+/// The wall clock is set back by a year, again and again, once while the daemon is away: a retry, a key that backoff holds and one that
+/// an operator holds wait for no longer than their delays.
+#[test]
+fn what_is_due_goes_along_with_the_clock() {
+    let (directory, site) = (tempfile::tempdir().unwrap(), Site::new());
+    let library = library(directory.path());
+    let rules = "[job_retry]\nretries = 1\nfirst = '2s'\n[backoff]\nafter = 1\nfirst = '2s'\n";
+    fs::write(site.path("rules.toml"), rules).unwrap();
+    let start = || {
+        let mut command = site.serve(&["--config", "rules.toml"]);
+        command.env("LD_PRELOAD", &library).env("FAULT_CLOCK", site.path("clock"));
+        site.spawn(command).ready()
+    };
+    let year = 365 * 86_400;
+    let said = |arguments: &[&str]| {
+        let output = site.run(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let fails = || {
+        assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
+        site.next_key("DONE alpha 1");
+    };
+    let waits_again = || said(&["why", "socket", "alpha"]).contains("State           waiting");
+    let hold = || said(&["hold", "--for", "2s", "socket", "bravo"]);
+    let is_free = || said(&["held", "socket"]).starts_with("No key is held");
+    set_clock(&site, 0);
+    let daemon = start();
+    site.write("f.1.txt", "alpha 0 1\n");
+    site.wait_count(1);
+    fails();
+    hold();
+    set_clock(&site, -year);
+    wait_until("the task is tried again, and the hold is over", || waits_again() && is_free());
+    fails();
+    assert!(said(&["held", "socket"]).contains("backoff"));
+    site.write("g.1.txt", "alpha 0 1\n");
+    set_clock(&site, -2 * year);
+    wait_until("backoff is over", || is_free() && waits_again());
+    hold();
+    daemon.kill();
+    set_clock(&site, -3 * year);
+    let _daemon = start();
+    wait_until("the hold is over after a restart", is_free);
 }
 
 /// No inotify watch is to be had: the daemon says which setting to raise, and looks by itself.

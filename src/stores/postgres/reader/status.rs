@@ -15,7 +15,7 @@ use super::daemons::{daemons, relays};
 use super::queue::{END, first_that_ran, keys_before};
 use super::{Daemon, Snapshot, limit, text};
 use crate::stores::options::Durability;
-use crate::stores::pace::busy_seconds;
+use crate::stores::pace::{ENDS_LOOKED_AT, begin_with, busy_seconds, young_since};
 use crate::stores::views::{HOUR_MINUTES, managed};
 
 /// Rows, of those the pending ones, keys in flight, keys that were handed out again; dead letters; single tasks, of those the
@@ -93,7 +93,7 @@ pub(super) async fn status(snapshot: &Snapshot) -> Result<QueueStatus, Error> {
         leased: counts.get(4),
     };
     let daemon = snapshot.daemon.as_ref();
-    let minutes = jobs_by_minute(snapshot).await?;
+    let minutes = jobs_since_first(snapshot).await?;
     Ok(QueueStatus {
         schema_version: i64::try_from(snapshot.version).unwrap_or(i64::MAX),
         durability: daemon.map(|_| Durability::Power.name().to_owned()),
@@ -175,6 +175,21 @@ async fn managed_fetchers(snapshot: &Snapshot) -> Result<Vec<FetcherRecord>, Err
 
 fn waiting((key, last_started): (String, Option<i64>)) -> Waiting {
     Waiting { key, last_started }
+}
+
+/// As SQLite's.
+const FIRST_END: &str = "SELECT min(finished), count(*) FROM (SELECT outcome, finished FROM ends e
+        CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = e.attempt OFFSET 0) AS a
+        WHERE a.ended = e.ended ORDER BY e.ended DESC LIMIT $2) AS last
+    WHERE outcome = 'done' AND finished >= $1";
+
+pub(super) async fn jobs_since_first(snapshot: &Snapshot) -> Result<Vec<MinuteJobs>, Error> {
+    let mut minutes = jobs_by_minute(snapshot).await?;
+    if let Some(since) = young_since(&minutes, snapshot.now) {
+        let row = snapshot.client().query_one(FIRST_END, &[&since, &ENDS_LOOKED_AT]).await?;
+        begin_with(&mut minutes, row.get(0), row.get(1));
+    }
+    Ok(minutes)
 }
 
 /// Seconds that a job took on average, since the hour $1.

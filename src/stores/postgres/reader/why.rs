@@ -12,7 +12,7 @@ use tokio_postgres::{Error, Row};
 
 use super::keys::{TaskOf, bump, hold, retry};
 use super::queue::{keys_before, lane};
-use super::status::{jobs_by_minute, mean_took};
+use super::status::{jobs_since_first, mean_took};
 use super::{Snapshot, limit, text};
 use crate::stores::pace::{Pace, busy_seconds};
 use crate::stores::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state, that_fit};
@@ -104,7 +104,7 @@ async fn answer(
     let (is_free, is_on_hold) = (!is_in_flight && known.has_choice, known.hold.is_some());
     let is_waiting = is_free && known.is_ready;
     let place = if is_waiting { Some(place(snapshot, key, known, count_max).await?) } else { None };
-    let minutes = jobs_by_minute(snapshot).await?;
+    let minutes = jobs_since_first(snapshot).await?;
     let jobs_last_hour = minutes.iter().map(|minute| minute.jobs).sum();
     let busy_seconds = busy_seconds(&minutes, mean_took(snapshot).await?, snapshot.now);
     let rows = rows(snapshot, known, out, is_in_flight).await?;

@@ -266,3 +266,19 @@ fn a_run_deleted_by_hand() {
     assert!(site.next(10).is_some() && site.next(10).is_some());
     assert_eq!(site.next(10), None);
 }
+
+/// What ended within the last seconds is not said to have taken a minute, wherever whole minutes begin.
+#[test]
+fn a_young_queue_is_as_fast_as_it_is() {
+    let mut site = Site::new(FAIR);
+    let keys: Vec<String> = (0..40).map(|at| format!("k{at}")).collect();
+    site.list(&run("f", 1), &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let begun = 1_000 * 60 + 55;
+    for at in 0..20 {
+        let job = site.next(begun + at / 4).unwrap();
+        site.finish(job.split(' ').next().unwrap(), begun + at / 4);
+    }
+    let status = look(&site, begun + 10);
+    let busy = status.busy_seconds.unwrap();
+    assert!((10..=11).contains(&busy), "{busy} s, {:?}", status.done_since);
+}

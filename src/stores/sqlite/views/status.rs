@@ -16,7 +16,7 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
 use super::relays;
-use crate::stores::pace::busy_seconds;
+use crate::stores::pace::{ENDS_LOOKED_AT, begin_with, busy_seconds, young_since};
 use crate::stores::sqlite::dispatch::QueuePosition;
 use crate::stores::sqlite::file::beside;
 use crate::stores::sqlite::query::{Query, columns};
@@ -60,7 +60,7 @@ pub(super) fn queue_status(
     let policy = snapshot::policy(snapshot)?;
     let holders_max = i64::try_from(HOLDERS_MAX).unwrap_or(i64::MAX);
     let rejected = "SELECT name, reason, since FROM shiftboss_rejected_files ORDER BY name";
-    let minutes = jobs_by_minute(snapshot, now)?;
+    let minutes = jobs_since_first(snapshot, now)?;
     Ok(QueueStatus {
         schema_version: schema::VERSION,
         durability: state(snapshot, "durability")?,
@@ -173,6 +173,21 @@ const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs) FROM shiftboss_completion
 
 pub(super) fn jobs_by_minute(snapshot: &Connection, now: UnixSeconds) -> Result<Vec<MinuteJobs>> {
     snapshot.rows(BY_MINUTE, [now / 60 - HOUR_MINUTES])
+}
+
+/// The first of the last ?2 ends that is not before ?1, and how many there are.
+const FIRST_END: &str = "SELECT min(finished), count(*) FROM (SELECT outcome, finished
+        FROM shiftboss_attempts INDEXED BY shiftboss_ends ORDER BY ended DESC LIMIT ?2)
+    WHERE outcome = 'done' AND finished >= ?1";
+
+/// The same, for what is foretold: in a young queue the first minute begins with the first end.
+pub(super) fn jobs_since_first(snapshot: &Connection, now: UnixSeconds) -> Result<Vec<MinuteJobs>> {
+    let mut minutes = jobs_by_minute(snapshot, now)?;
+    if let Some(since) = young_since(&minutes, now) {
+        let (first, ends) = snapshot.row(FIRST_END, (since, ENDS_LOOKED_AT))?;
+        begin_with(&mut minutes, first, ends);
+    }
+    Ok(minutes)
 }
 
 /// Seconds that a job took on average, since the hour ?1.

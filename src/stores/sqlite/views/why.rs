@@ -10,7 +10,7 @@ use shiftboss_actors::store::answers::{
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::order::Order;
-use super::status::{jobs_by_minute, mean_took};
+use super::status::{jobs_since_first, mean_took};
 use crate::stores::pace::{Pace, busy_seconds};
 use crate::stores::sqlite::candidates::{Candidate, candidates};
 use crate::stores::sqlite::query::{FromRow, Query, columns};
@@ -129,7 +129,7 @@ impl Asked<'_> {
         let hold: Option<Hold> = snapshot.row(HOLD, [key]).optional()?;
         let is_free = !is_in_flight && self.may_be_chosen(rows, hold.is_some());
         let place = if is_free && hold.is_none() { self.place()? } else { None };
-        let minutes = jobs_by_minute(snapshot, now)?;
+        let minutes = jobs_since_first(snapshot, now)?;
         let jobs_last_hour = minutes.iter().map(|minute| minute.jobs).sum();
         let busy_seconds = busy_seconds(&minutes, mean_took(snapshot, now)?, now);
         let paused = is_paused(snapshot)?;

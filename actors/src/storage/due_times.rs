@@ -1,0 +1,112 @@
+//! Holds and delays end when their time has come; when the wall clock is set meanwhile they keep their length.
+//!
+//! Part of the StorageActor, which has the store [follow](crate::store::Store::follow_clock) the clock. It moves nothing itself.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use shiftboss_protocol::model::UnixSeconds;
+use tracing::warn;
+
+use super::StorageActor;
+use crate::store::{EndHolds, NextHoldEnd, StoreResult};
+
+/// So often ends of holds and delays are asked for at one look: some thousands of keys.
+const ENDS_AT_A_LOOK: u32 = 20;
+
+/// Both clocks are read in whole seconds: they differ by one now and then.
+const STEP_SECONDS: u64 = 2;
+
+/// Compares the wall clock with the time that passes.
+#[derive(Debug, Default)]
+pub(super) struct ClockSteps {
+    /// What the wall clock would have shown when the machine was started; `None`: nothing was followed yet.
+    origin: Option<UnixSeconds>,
+}
+
+/// That the store is to follow the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClockStep {
+    /// By so many seconds the clock was set; 0: the daemon has just begun.
+    pub by: i64,
+    origin: UnixSeconds,
+}
+
+impl ClockSteps {
+    /// What the store has not followed yet.
+    pub fn look(&self, now: UnixSeconds, boot_time: Duration) -> Option<ClockStep> {
+        let since_boot = i64::try_from(boot_time.as_secs()).unwrap_or(i64::MAX);
+        let origin = now.saturating_sub(since_boot);
+        let by = self.origin.map(|known| origin.saturating_sub(known));
+        let is_step = by.is_none_or(|by| by.unsigned_abs() >= STEP_SECONDS);
+        is_step.then(|| ClockStep { by: by.unwrap_or(0), origin })
+    }
+
+    /// The store has followed.
+    pub fn followed(&mut self, step: ClockStep) {
+        self.origin = Some(step.origin);
+    }
+}
+
+impl StorageActor {
+    /// Keys whose hold is over are back in the order, and tasks that are due wait again; a few at a time, so that requests come
+    /// between. What cannot be written is tried again at the next look.
+    pub(super) fn end_holds(&mut self, ctx: &mut Context<Self>) {
+        // The clock is followed with what writes.
+        if self.clock_step().is_some() {
+            return self.submit(ctx, EndHolds, |_, _, _| {});
+        }
+        self.end_some_holds(ctx, ENDS_AT_A_LOOK);
+    }
+
+    /// What is to be followed.
+    pub(super) fn clock_step(&self) -> Option<ClockStep> {
+        self.clock_steps.look(self.clock.now(), self.clock.boot_time())
+    }
+
+    fn end_some_holds(&mut self, ctx: &mut Context<Self>, times: u32) {
+        self.submit(ctx, NextHoldEnd, move |actor, ctx, next| {
+            if next == Ok(Some(0)) && times > 0 {
+                actor.submit(ctx, EndHolds, move |actor, ctx, ended| {
+                    if ended.is_ok() {
+                        actor.end_some_holds(ctx, times - 1);
+                    }
+                });
+            }
+        });
+    }
+
+    /// What could not be followed is tried again with the next batch.
+    pub(super) fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
+        match followed {
+            Ok(()) => {
+                self.clock_steps.followed(step);
+                if step.by != 0 {
+                    let seconds = step.by;
+                    warn!(seconds, "The clock was set. Retries and holds keep their delays.");
+                }
+            }
+            Err(error) => self.note(&error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sleep, rounding and a store that could not follow are no steps, and none is lost.
+    #[test]
+    fn only_steps_are_noticed_until_they_are_followed() {
+        let mut steps = ClockSteps::default();
+        let look = |steps: &ClockSteps, now, passed| {
+            steps.look(now, Duration::from_secs(passed)).map(|step| step.by)
+        };
+        assert_eq!(look(&steps, 1_000, 0), Some(0));
+        steps.followed(steps.look(1_000, Duration::ZERO).unwrap());
+        assert_eq!([look(&steps, 1_001, 0), look(&steps, 5_000, 4_001)], [None, None]);
+        assert_eq!([look(&steps, 500, 100), look(&steps, 510, 110)], [Some(-600), Some(-600)]);
+        steps.followed(steps.look(510, Duration::from_secs(110)).unwrap());
+        assert_eq!([look(&steps, 520, 120), look(&steps, 1_130, 130)], [None, Some(600)]);
+    }
+}
