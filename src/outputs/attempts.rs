@@ -80,9 +80,9 @@ mod tests {
 
     const TIME: &str = "2026-11-21T00:00:00Z";
 
-    /// Attempts are found with their places, ended or not; of what is in the file only the index counts.
+    /// Marks are read from the index, and not from the file; each stands where that one has an attempt's line.
     #[test]
-    fn attempts_are_found() {
+    fn marks_are_read() {
         let (mut file, mut index) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let head = format!("=== {TIME} attempt 7 of a: x\n");
         write!(file, "{head}=== {TIME} exit code 0, after 1.0s\n{head}{head}").unwrap();

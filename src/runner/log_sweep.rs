@@ -51,7 +51,14 @@ impl LogDirectory {
             let name = entry.file_name();
             let is_old = name.to_str().is_some_and(|name| is_day(name) && *name < *oldest);
             if is_old && entry.file_type()?.is_dir() {
-                kept = kept.or(self.sweep_day(directory.as_fd(), &name)?);
+                match self.sweep_day(directory.as_fd(), &name) {
+                    Ok(stays) => kept = kept.or(stays),
+                    // It may be another user's, and is no reason to keep those of other days.
+                    Err(error) => {
+                        let directory = entry.path();
+                        warn!(directory = %directory.display(), %error, "Old logs cannot be removed.");
+                    }
+                }
             }
         }
         Ok(kept)

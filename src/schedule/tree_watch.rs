@@ -167,8 +167,7 @@ impl TreeWatch {
 
     /// The rights of a directory were changed: what could not be read there is looked at again.
     fn find_readable(&mut self, place: &Place) -> Result<(), WatchError> {
-        let is_below = |it: &Place| it.0 == place.0 && it.1.starts_with(&place.1);
-        let found: Vec<Place> = self.unreadable.extract_if(.., is_below).collect();
+        let found = self.unreadable.extract_if(.., |it| is_below(it, place)).collect();
         self.find(found, true)
     }
 
@@ -191,6 +190,9 @@ impl TreeWatch {
         }
         if is_dir && mask.contains(EventMask::MOVED_FROM) {
             self.detach(&place);
+        }
+        if is_dir && mask.intersects(EventMask::MOVED_FROM | EventMask::DELETE) {
+            self.unreadable.retain(|it| !is_below(it, &place));
         }
         if is_dir && mask.intersects(EventMask::CREATE | EventMask::MOVED_TO) {
             self.find(vec![place], true)?;
@@ -303,7 +305,7 @@ impl TreeWatch {
     /// Takes the directory at a place, and all below it, for moved.
     fn detach(&mut self, place: &Place) {
         let below = self.by_place.range(place..).map(|(found, _)| found);
-        let below = below.take_while(|found| found.0 == place.0 && found.1.starts_with(&place.1));
+        let below = below.take_while(|found| is_below(found, place));
         for found in below.cloned().collect::<Vec<_>>() {
             self.by_place.remove(&found);
         }
@@ -341,6 +343,11 @@ impl Watch for TreeWatch {
             false => Wake::Readable(self.inotify.descriptor()),
         }
     }
+}
+
+/// Whether it is that place, or below it.
+fn is_below(it: &Place, place: &Place) -> bool {
+    it.0 == place.0 && it.1.starts_with(&place.1)
 }
 
 fn is_at_root((_, below): &Place) -> bool {
