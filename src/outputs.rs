@@ -1,5 +1,5 @@
-//! What jobs wrote, in files of workers: found by key and day, and read from their ends. For `shiftboss output` and the page.
-//! Which attempts are in a file: [`attempts`]; how it is shown: [`screen`].
+//! What jobs wrote, in files of workers: found by key and day, and read from their ends. For `shiftboss output`, `top` and the page.
+//! Which attempts are in a file, by the index beside it: [`attempts`]; how it is shown: [`screen`].
 //!
 //! Who writes them is [`runner`](crate::runner); its `--log-dir` has `DAY/KEY.log`, and another worker may have another order. Keys
 //! come from others and files may be replaced, so a file is opened beneath the directory alone, and through no link.
@@ -16,7 +16,9 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use crate::runner::log_directory::{day, file_name};
+use crate::runner::log_index;
 use crate::safe_file;
+use attempts::{Part, parts};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Days back from today in which the latest output is looked for.
@@ -57,10 +59,22 @@ impl Outputs {
     /// # Errors
     /// When there is something else in its place, or it cannot be read.
     pub fn open(&self, key: &str, day: &str) -> io::Result<Option<File>> {
+        self.open_file(key, day, "")
+    }
+
+    /// The attempts in that file, in order; none in one that no worker wrote.
+    pub fn parts(&self, key: &str, day: &str, file: &File) -> io::Result<Vec<Part>> {
+        match self.open_file(key, day, log_index::ENDING)? {
+            Some(index) => parts(file, index),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn open_file(&self, key: &str, day: &str, ending: &str) -> io::Result<Option<File>> {
         // Its ending is the template's.
         let key = file_name(key.as_bytes());
         let key = key.strip_suffix(".log").unwrap_or(&key);
-        let name = self.name.replace("{day}", day).replace("{key}", key);
+        let name = self.name.replace("{day}", day).replace("{key}", key) + ending;
         match safe_file::open_beneath(&self.directory, Path::new(&name)) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

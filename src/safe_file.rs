@@ -36,6 +36,11 @@ pub fn subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
+    existing_subdirectory(parent, name)
+}
+
+/// The same without making it.
+pub fn existing_subdirectory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let found = open(parent.as_fd(), name, flags, 0)
         .map_err(|error| explained(parent.as_fd(), name, error))?;

@@ -136,8 +136,12 @@ impl Guardian {
         output: Output,
     ) -> Result<Running, StartError> {
         let children = child_signals()?;
-        if let Some(directory) = spec.directory.as_ref().filter(|path| !path.is_dir()) {
-            return Err(StartError::Directory(directory.clone()));
+        let is_removed =
+            || env::current_dir().is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+        match &spec.directory {
+            Some(path) if !path.is_dir() => return Err(StartError::Directory(path.clone())),
+            None if is_removed() => return Err(StartError::WorkingDirectory),
+            _ => {}
         }
         let unfit = |error: NulError| StartError::of(&spec.program, error.into());
         let image = spec.image().map_err(unfit)?;

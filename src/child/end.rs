@@ -94,17 +94,6 @@ fn is_unfit(source: &io::Error) -> bool {
     matches!(source.kind(), io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput)
 }
 
-/// What kept a command from being started, as whoever runs many of them has to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blame {
-    /// What it was to be given.
-    Job,
-    /// The program: it cannot be run, for anything.
-    Program,
-    /// The system has no room at present.
-    System,
-}
-
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("cannot run {}: there is no such program, or its interpreter is missing{}", .0.display(), quotes(.0))]
@@ -113,9 +102,15 @@ pub enum StartError {
     NotExecutable { program: OsString, source: io::Error },
     #[error("cannot run a command in {}: there is no such directory", .0.display())]
     Directory(PathBuf),
+    #[error(
+        "cannot run a command: the directory in which shiftboss was started was removed; start it again, in the one that took its place"
+    )]
+    WorkingDirectory,
     /// The system has no room for it (processes, descriptors, memory), or what a command needs of us
     /// could not be made.
-    #[error("cannot {doing} to run a command: {source}")]
+    #[error(
+        "cannot {doing} to run a command: {source}; is there room for it, and may this user write to TMPDIR?"
+    )]
     System { doing: &'static str, source: io::Error },
 }
 
@@ -124,16 +119,17 @@ impl StartError {
     pub fn shell_code(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
-            Self::NotExecutable { .. } | Self::Directory(_) | Self::System { .. } => NOT_EXECUTABLE,
+            Self::NotExecutable { .. }
+            | Self::Directory(_)
+            | Self::WorkingDirectory
+            | Self::System { .. } => NOT_EXECUTABLE,
         }
     }
 
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::NotExecutable { source, .. } if is_unfit(source) => Blame::Job,
-            Self::NotFound(_) | Self::NotExecutable { .. } | Self::Directory(_) => Blame::Program,
-            Self::System { .. } => Blame::System,
-        }
+    /// Whether what the command was to be given is the reason. Any other one may be gone soon: a program that is being
+    /// replaced, or a system that has no room.
+    pub fn is_of_job(&self) -> bool {
+        matches!(self, Self::NotExecutable { source, .. } if is_unfit(source))
     }
 
     /// Why `program` was not executed. The program's faults are distinguished from what the

@@ -2,7 +2,7 @@
 //! sees to it that nothing of them is left, whatever becomes of them or of us.
 //!
 //! Used by whatever runs commands of the user: the runner, `fetch`, `on-change`, the daemon's fetchers. A command gets a
-//! process group of its own. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
+//! session and a process group of its own, and with that no terminal. [`Guardian::start`] starts an [`CommandSpec`] and gives a [`Running`], which
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
 //! made a session of its own is the exception, and its own master.
 //!
@@ -21,7 +21,7 @@ mod spawn;
 mod template;
 
 pub use command::{CommandSpec, GRACE, Output, Running, Stream};
-pub use end::{Blame, End, StartError};
+pub use end::{End, StartError};
 pub use guard::{GuardError, guard};
 pub use guardian::Guardian;
 pub use lines::{LinePrefixer, line_prefix};

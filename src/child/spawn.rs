@@ -56,7 +56,7 @@ impl Image {
     }
 }
 
-/// Makes a process that leads a group of its own, has these as its standard input, output and error, does what
+/// Makes a process that leads a session and a group of its own, and so has no terminal, has these as its standard input, output and error, does what
 /// `before` says, and then executes a program. An error says why it did not, and there is no process then.
 ///
 /// `before` must do nothing but system calls on what is there already: it takes no lock, allocates nothing, and
@@ -97,7 +97,8 @@ pub(super) fn spawn(
 
 /// What a process has before anything that its guardian wants of it.
 fn prepare(image: &Image, [input, out, err]: [BorrowedFd<'_>; 3]) -> Result<(), Errno> {
-    rustix::process::setpgid(None, None)?;
+    // With our terminal as its own it would be stopped when it reads that, and nobody would wake it up.
+    rustix::process::setsid()?;
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(out)?;
     rustix::stdio::dup2_stderr(err)?;

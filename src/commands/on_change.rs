@@ -82,7 +82,11 @@ async fn watch(
         observer: on_terminal(observer, timing),
         clock: Rc::new(SystemClock),
     };
-    let ended = schedule.until_signal(signals).await.map_err(|error| {
+    let ended = tokio::select! {
+        ended = schedule.until_signal(signals) => ended,
+        taken = files.keep() => return Err(taken),
+    };
+    let ended = ended.map_err(|error| {
         let text = format!("{error}; name directories that this user may read");
         Failure::new(ExitCode::Configuration, text)
     })?;

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use super::printing::print;
 use crate::cli::OutputArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::outputs::attempts::{Part, parts};
+use crate::outputs::attempts::{Ending, Part};
 use crate::outputs::screen::{Colours, line};
 use crate::outputs::{Outputs, days_until};
 use crate::text::{columns, shown};
@@ -52,8 +52,8 @@ impl Found {
     /// What is asked for, the newest one.
     fn find(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<Self, Failure> {
         for day in days(typed.day.as_ref()) {
-            let Some(mut file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
-            let mut parts = parts(&mut file, 0).map_err(unreadable)?;
+            let Some(file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
+            let mut parts = outputs.parts(key, &day, &file).map_err(unreadable)?;
             let part = match typed.attempt {
                 Some(number) => match parts.into_iter().rfind(|it| it.attempt == Some(number)) {
                     None => continue,
@@ -79,10 +79,8 @@ impl Found {
 
     /// Behind what there is of it now.
     fn end(&self) -> Result<u64, Failure> {
-        match self.part.as_ref().and_then(|part| part.ending.as_ref()) {
-            Some(ending) => Ok(ending.at),
-            None => Ok(self.file.metadata().map_err(unreadable)?.len()),
-        }
+        let length = self.file.metadata().map_err(unreadable)?.len();
+        Ok(self.part.as_ref().map_or(length, |part| part.end(length)))
     }
 }
 
@@ -101,11 +99,15 @@ fn unreadable(error: io::Error) -> Failure {
 fn list(outputs: &Outputs, key: &str, day: Option<&String>) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for day in days(day) {
-        let Some(mut file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
-        let found = parts(&mut file, 0).map_err(unreadable)?;
+        let Some(file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
+        let found = outputs.parts(key, &day, &file).map_err(unreadable)?;
         let row = |part: &Part| {
             let number = part.attempt.map_or("-".to_owned(), |number| number.to_string());
-            let words = part.ending.as_ref().map_or("no end yet", |ending| &ending.words);
+            let words = match &part.ending {
+                None => "no end yet",
+                Some(Ending { told: None, .. }) => "ended without a word",
+                Some(Ending { told: Some(told), .. }) => &told.words,
+            };
             [number, part.begun.clone(), words.to_owned()]
         };
         rows.extend(found.iter().rev().map(row));

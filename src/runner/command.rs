@@ -114,7 +114,7 @@ impl CommandRunner {
             ..CommandSpec::new(&template.program)
         };
         let running = self.guardian.start(&spec, command.payload.input.take(), output);
-        let running = running.inspect_err(|error| close(&mut log, &error.to_string()))?;
+        let running = running.inspect_err(|error| close(&mut log, &error.to_string(), None))?;
         Ok(Execution { running, pump, log, command, started: Instant::now() })
     }
 
@@ -199,7 +199,7 @@ impl Execution {
         if let Some(pump) = &mut self.pump {
             pump.end().await;
         }
-        close(&mut self.log, &end.to_string());
+        close(&mut self.log, &end.to_string(), Some(end.shell_code()));
         end
     }
 
@@ -210,7 +210,7 @@ impl Execution {
         self.running.kill();
         self.running.wait().await;
         let ending = end.map_or("killed by the worker".to_owned(), |end| end.to_string());
-        close(&mut self.log, &ending);
+        close(&mut self.log, &ending, end.map(End::shell_code));
         end
     }
 
@@ -221,9 +221,9 @@ impl Execution {
 }
 
 /// Writes into a log how its command ended.
-fn close(log: &mut Option<CommandLog>, ending: &str) {
+fn close(log: &mut Option<CommandLog>, ending: &str, exit_code: Option<u8>) {
     if let Some(log) = log {
-        log.end(ending, SystemTime::now());
+        log.end(ending, exit_code, SystemTime::now());
     }
 }
 

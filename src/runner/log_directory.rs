@@ -1,26 +1,26 @@
 //! Files with the output of commands: `DIRECTORY/2026-11-21/KEY.log`, one for each key and day (UTC). A
-//! command holds the file itself and writes to it; here stands what was run, when, and how it ended.
+//! command holds the file itself and writes to it; here stands what was run, when, and how it ended. Where attempts begin
+//! and end stands in the index beside it ([`super::log_index`]), for a command can write the same lines.
 //! Used by [`super::command`]; what a key is, the source of jobs knows.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 use shiftboss_protocol::fetcher_file::checksum;
-use tracing::{debug, warn};
+use tracing::warn;
 
+use super::log_index::{self, Record};
 use crate::child::Output;
 use crate::escape::shown_bytes;
 use crate::safe_file;
 
 /// What is shown of a command in its log.
 const COMMAND_BYTES_MAX: usize = 4 * 1024;
-/// Between two looks whether logs have become too old.
-const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Longest name of a file before the hash and the ending, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 /// The last time that is shown: 9999-12-31T23:59:59Z.
@@ -29,14 +29,17 @@ const SHOWN_MAX: Duration = Duration::from_secs(253_402_300_799);
 /// The directory of the logs.
 #[derive(Debug, Clone)]
 pub struct LogDirectory {
-    path: PathBuf,
-    keep: Duration,
+    pub(super) path: PathBuf,
+    pub(super) keep: Duration,
 }
 
 /// The log of a command that runs.
 #[derive(Debug)]
 pub struct CommandLog {
     file: File,
+    index: File,
+    /// Where the line begins that stands before its output.
+    begin: u64,
     path: PathBuf,
     started: SystemTime,
 }
@@ -64,41 +67,18 @@ impl LogDirectory {
         let directory = safe_file::subdirectory(&directory, day.as_ref())?;
         let name = file_name(key);
         let (mut file, _) = safe_file::open_own(&directory, name.as_ref(), OFlags::APPEND, 0o666)?;
-        let attempt = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
-        let (key, time) = (shown_bytes(key), timestamp(now));
-        let head = format!("=== {time}{attempt} of {key}: {}\n", shown(command));
-        file.write_all(head.as_bytes())?;
+        let index = name.clone() + log_index::ENDING;
+        let (mut index, _) =
+            safe_file::open_own(&directory, index.as_ref(), OFlags::APPEND, 0o666)?;
+        let (time, line_end) = (timestamp(now), line_end(&file));
+        let of = attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
+        let head = format!("=== {time}{of} of {}: {}\n", shown_bytes(key), shown(command));
+        file.write_all((line_end.to_owned() + &head).as_bytes())?;
+        let begin = file.stream_position()?.saturating_sub(head.len() as u64);
+        Record::Begin { at: begin, time, attempt }.append(&mut index)?;
         let output = Output::File(file.try_clone()?);
         let path = self.path.join(day).join(name);
-        Ok((output, CommandLog { file, path, started: now }))
-    }
-
-    /// Removes what is too old now and then, on a thread of its own.
-    pub fn sweep_for_ever(&self) {
-        loop {
-            self.sweep(SystemTime::now());
-            std::thread::park_timeout(SWEEP_EVERY);
-        }
-    }
-
-    fn sweep(&self, now: SystemTime) {
-        let oldest = day(now.checked_sub(self.keep).unwrap_or(UNIX_EPOCH));
-        if let Err(error) = self.remove_before(&oldest) {
-            warn!(directory = %self.path.display(), %error, "Old logs cannot be removed.");
-        }
-    }
-
-    fn remove_before(&self, oldest: &str) -> io::Result<()> {
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let is_old = name.to_str().is_some_and(|name| is_day(name) && name < oldest);
-            if is_old && entry.file_type()?.is_dir() {
-                debug!(directory = %entry.path().display(), "Removing old logs.");
-                fs::remove_dir_all(entry.path())?;
-            }
-        }
-        Ok(())
+        Ok((output, CommandLog { file, index, begin, path, started: now }))
     }
 }
 
@@ -108,26 +88,31 @@ impl CommandLog {
     }
 
     /// Writes how the command ended.
-    pub fn end(&mut self, ending: &str, now: SystemTime) {
+    pub fn end(&mut self, ending: &str, exit_code: Option<u8>, now: SystemTime) {
         let took = now.duration_since(self.started).unwrap_or_default();
-        let line_end = if self.is_at_line_start() { "" } else { "\n" };
         let (time, took) = (timestamp(now), took.as_secs_f64());
-        let tail = format!("{line_end}=== {time} {ending}, after {took:.1}s\n");
-        if let Err(error) = self.file.write_all(tail.as_bytes()) {
+        let tail = format!("{}=== {time} {ending}, after {took:.1}s\n", line_end(&self.file));
+        let mut write = || {
+            self.file.write_all(tail.as_bytes())?;
+            let (of, at) = (self.begin, self.file.stream_position()?);
+            Record::End { of, at, words: ending.to_owned(), exit_code }.append(&mut self.index)
+        };
+        if let Err(error) = write() {
             warn!(%error, "The end of a command's log cannot be written.");
         }
     }
+}
 
-    fn is_at_line_start(&self) -> bool {
-        let mut last = [b'\n'];
-        if let Ok(length) = self.file.metadata().map(|meta| meta.size())
-            && let Some(at) = length.checked_sub(1)
-        {
-            // What cannot be read looks like a line's end.
-            let _ = self.file.read_at(&mut last, at);
-        }
-        last == *b"\n"
+/// What has to stand before a line that is appended: an end of the line before, if it has none.
+fn line_end(file: &File) -> &'static str {
+    let mut last = [b'\n'];
+    if let Ok(length) = file.metadata().map(|meta| meta.size())
+        && let Some(at) = length.checked_sub(1)
+    {
+        // What cannot be read looks like a line's end.
+        let _ = file.read_at(&mut last, at);
     }
+    if last == *b"\n" { "" } else { "\n" }
 }
 
 /// A command in one line.
@@ -175,6 +160,36 @@ pub fn file_name(key: &[u8]) -> String {
     format!("{name}.log")
 }
 
+/// The key that a log's name stands for: its bytes, as far as they are in it, and whether that is not all. `None`: it is no
+/// name of a log.
+pub fn key_in(name: &str) -> Option<(Vec<u8>, bool)> {
+    let encoded = name.strip_suffix(".log")?;
+    let (encoded, is_cut) = encoded.split_once('~').map_or((encoded, false), |(it, _)| (it, true));
+    let mut bytes = Vec::new();
+    let mut left = encoded.as_bytes();
+    while let Some((first, rest)) = left.split_first() {
+        let code = rest.get(..2).filter(|_| *first == b'%');
+        let byte = code.map(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok());
+        bytes.push(byte.map_or(Some(*first), |byte| byte)?);
+        left = if code.is_some() { &rest[2..] } else { rest };
+    }
+    (is_cut || file_name(&bytes) == name).then_some((bytes, is_cut))
+}
+
+/// Whether a file of these bytes begins as the log of such a key does ([`key_in`]).
+pub(super) fn is_head_of((key, is_cut): &(Vec<u8>, bool), bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let has_time = |time: &&str| humantime::parse_rfc3339(time).is_ok();
+    let time = text.strip_prefix("=== ").and_then(|text| text.split_once(' '));
+    let Some((_, rest)) = time.filter(|(time, _)| has_time(time)) else { return false };
+    let of = match rest.strip_prefix("attempt ").and_then(|rest| rest.split_once(' ')) {
+        Some((number, of)) if number.parse::<i64>().is_ok() => of,
+        _ => rest,
+    };
+    let key_begins = shown_bytes(key) + ": ";
+    of.strip_prefix("of ").is_some_and(|it| *is_cut || it.starts_with(&key_begins))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,8 +204,8 @@ mod tests {
         let before = midnight - Duration::from_millis(1_500);
         let (_, mut log) = logs.open(b"a\n", Some(7), command.iter(), before).unwrap();
         let (_, mut next) = logs.open(b"a\n", Some(7), command.iter(), midnight).unwrap();
-        log.end("exit code 0", midnight);
-        next.end("exit code 1", midnight);
+        log.end("exit code 0", Some(0), midnight);
+        next.end("exit code 1", Some(1), midnight);
         let text = |day| fs::read_to_string(logs.path.join(day).join("a%0A.log")).unwrap();
         let head = "attempt 7 of a\\n: sh \\u{1b}\n===";
         let first = format!(
@@ -201,7 +216,7 @@ mod tests {
             "=== 2026-11-22T00:00:00Z {head} 2026-11-22T00:00:00Z exit code 1, after 0.0s\n"
         );
         assert_eq!(text("2026-11-22"), second);
-        logs.sweep(midnight);
+        logs.sweep(midnight).unwrap();
         assert!(!logs.path.join("2026-11-21").exists() && logs.path.join("2026-11-22").exists());
     }
 

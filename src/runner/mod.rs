@@ -5,6 +5,8 @@
 
 pub mod command;
 pub mod log_directory;
+pub mod log_index;
+mod log_sweep;
 pub mod payload;
 pub mod spool;
 

@@ -9,6 +9,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use shiftboss_protocol::backoff::Backoff;
 use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop};
 use thiserror::Error;
 use tokio::sync::Mutex;
@@ -18,17 +19,20 @@ use tracing::{error, warn};
 use super::Source;
 use super::command::{JobCommand, VARIABLE_BYTES_MAX};
 use super::payload::Payload;
-use crate::child::{Blame, StartError, Template};
+use crate::child::{StartError, Template};
 
-/// Before the next command, when the system had no room for one.
-const PAUSE: Duration = Duration::from_secs(1);
+/// After a command that could not be started, at first; twice as long after each further one.
+const PAUSE_FIRST: Duration = Duration::from_secs(1);
+const PAUSE_LONGEST: Duration = Duration::from_secs(60);
+/// So many starts in a row fail before it is given up with `once`.
+const STARTS_MAX: u32 = 3;
 
 #[derive(Debug, Error)]
 pub enum SpoolRunError {
     #[error(transparent)]
     Spool(SpoolError),
     #[error(transparent)]
-    Program(StartError),
+    NotStarted(StartError),
 }
 
 /// What is done with entries.
@@ -52,6 +56,9 @@ pub struct SpoolSettings {
 pub struct SpoolSource {
     reader: Arc<Mutex<Reader>>,
     shared: Arc<Shared>,
+    /// Of this slot: starts that failed one after the other, and how long it rests after the next one.
+    failed_starts: u32,
+    pauses: Backoff,
 }
 
 struct Shared {
@@ -73,7 +80,12 @@ struct Failures {
 impl SpoolSource {
     pub fn new(reader: Reader, stop: SpoolStop, settings: SpoolSettings) -> Self {
         let shared = Shared { settings, stop, failures: StdMutex::default() };
-        Self { reader: Arc::new(Mutex::new(reader)), shared: Arc::new(shared) }
+        Self {
+            reader: Arc::new(Mutex::new(reader)),
+            shared: Arc::new(shared),
+            failed_starts: 0,
+            pauses: Backoff::new(PAUSE_FIRST, PAUSE_LONGEST),
+        }
     }
 
     /// Takes no more.
@@ -142,24 +154,25 @@ impl Source for SpoolSource {
         error: StartError,
     ) -> Result<Option<(Guard, u8)>, SpoolRunError> {
         let name = guard.name().clone();
-        match error.blame() {
-            Blame::Job => {
-                warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
-                return Ok(Some((guard, error.shell_code())));
-            }
-            Blame::Program => {
-                error!(%name, %error, "The command cannot be run, for any entry; this one is released.");
-                let error = self.give_up(SpoolRunError::Program(error));
-                self.release(guard).await?;
-                return Err(error);
-            }
-            Blame::System => {
-                warn!(%name, %error, "A command was not started; the entry is released.");
-                tokio::time::sleep(PAUSE).await;
-                self.release(guard).await?;
-            }
+        if error.is_of_job() {
+            warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
+            return Ok(Some((guard, error.shell_code())));
         }
+        self.release(guard).await?;
+        self.failed_starts += 1;
+        if self.shared.settings.once && self.failed_starts >= STARTS_MAX {
+            return Err(self.give_up(SpoolRunError::NotStarted(error)));
+        }
+        let pause = self.pauses.next_delay();
+        let shown = humantime::format_duration(pause);
+        warn!(%name, %error, pause = %shown, "A command was not started; the entry is released.");
+        self.blocking(move |shared| Ok(_ = shared.stop.wait(pause))).await?;
         Ok(None)
+    }
+
+    fn started(&mut self) {
+        self.failed_starts = 0;
+        self.pauses.reset();
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {

@@ -42,9 +42,7 @@ pub fn command_runs(name: String, command: CommandSpec, changed_file: ChangedFil
         Box::pin(async move {
             let (time_limit, stop) = (command.time_limit, async { _ = stop.await });
             match run_command(&guardian, command, Some((&file, changed)), output, stop).await {
-                Ok(end) => {
-                    Outcome { exit_code: end.shell_code(), message: end.failure(time_limit) }
-                }
+                Ok(end) => Outcome::new(end.shell_code(), end.failure(time_limit)),
                 Err(outcome) => outcome,
             }
         })
@@ -64,7 +62,7 @@ pub async fn run_command(
         given.map_err(|error| Outcome::new(NOT_EXECUTABLE, error.to_string()))?;
     }
     let started = guardian.start(&command, None, output);
-    let mut running = started.map_err(|e| Outcome::new(e.shell_code(), e.to_string()))?;
+    let mut running = started.map_err(|error| Outcome::unstarted(&error))?;
     Ok(running.wait_or_stop(stop).await)
 }
 

@@ -16,7 +16,7 @@ use shiftboss_actors::fs_events::readiness;
 use shiftboss_protocol::backoff::Backoff;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::paths::Changed;
 use super::tree_watch::kernel;
@@ -131,8 +131,13 @@ impl Follower {
         if !self.may_fail {
             return Err(error);
         }
-        let (delay, error) = (self.delays.next_delay(), error.to_string());
+        let delay = self.delays.next_delay();
         self.state = State::Closed(Instant::now() + delay);
+        if matches!(error, WatchError::Switched { .. }) {
+            info!("{error}. Watching what is there now.");
+            return Ok(());
+        }
+        let error = error.to_string();
         if self.warned.as_ref() == Some(&error) {
             debug!(error, retry_in = ?delay, "The watch has failed again.");
         } else {

@@ -2,12 +2,13 @@
 //! asks; one run at a time. For `on-change`, `fetch --every` and the daemon's fetchers.
 //!
 //! Plain parts: [`machine`] decides when a run is due, [`paths`] keeps what changed, [`globs`] what counts,
-//! [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`] starts runs.
+//! [`links`] what paths mean; [`tree_watch`] and [`poll_watch`] watch. [`follower`] keeps a watch open; [`scheduler`] starts runs.
 //! What a run does is behind [`scheduler::StartRun`]; [`command_runs`] is the one that starts a command.
 
 pub mod command_runs;
 pub mod follower;
 pub mod globs;
+pub mod links;
 pub mod machine;
 pub mod paths;
 pub mod poll_watch;

@@ -35,7 +35,7 @@ impl PollWatch {
     /// Looks at all trees: what is there, and what of it was not, or another, at the last look. What goes away
     /// meanwhile is passed over: the next look tells.
     fn look(&mut self) -> Result<(HashMap<u64, u64>, Changed), WatchError> {
-        let Trees { roots, globs } = &mut self.trees;
+        let Trees { roots, files, globs } = &mut self.trees;
         let (mut now, mut changed) = (HashMap::with_capacity(self.seen.len()), Changed::default());
         let mut unlisted: Vec<_> = roots.iter().map(|root| (root, PathBuf::new())).collect();
         while let Some((root, below)) = unlisted.pop() {
@@ -49,7 +49,9 @@ impl PollWatch {
             for (found, is_dir) in listed {
                 let path = root.join(&found);
                 if globs.takes(&found, is_dir)
-                    && let Ok(metadata) = path.symlink_metadata()
+                    // A file that was named may be reached through links.
+                    && let Ok(metadata) =
+                        if files.is_empty() { path.symlink_metadata() } else { path.metadata() }
                 {
                     let (name, stamp) = (hash(&path), stamp(&metadata));
                     now.insert(name, stamp);
@@ -110,7 +112,8 @@ mod tests {
         std::fs::create_dir(root.join("sub")).unwrap();
         std::fs::write(root.join("sub/a.org"), "1").unwrap();
         let globs = Globs::new(&["*.org".to_owned()], &[], false).unwrap();
-        let mut watch = PollWatch::open(Trees { roots: vec![root.clone()], globs }).unwrap();
+        let mut watch =
+            PollWatch::open(Trees { roots: vec![root.clone()], files: Vec::new(), globs }).unwrap();
         let mut turn = || {
             let changed = watch.turn().unwrap();
             let names = changed.paths().map(|path| path.strip_prefix(&root).unwrap().to_owned());

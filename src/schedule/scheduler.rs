@@ -22,6 +22,7 @@ use super::follower::Follower;
 use super::machine::{Event, Machine, Moment, State, Timing};
 use super::paths::{Changed, Loops};
 use super::watch::WatchError;
+use crate::child::StartError;
 use crate::signals::Signals;
 
 /// How long the watch may take to say what changed when a run has ended.
@@ -39,11 +40,19 @@ pub struct Outcome {
     pub exit_code: u8,
     /// The reason, if it failed.
     pub message: String,
+    /// Its command did not start, for a reason that may be gone soon.
+    pub is_unstarted: bool,
 }
 
 impl Outcome {
     pub fn new(exit_code: u8, message: impl Into<String>) -> Self {
-        Self { exit_code, message: message.into() }
+        Self { exit_code, message: message.into(), is_unstarted: false }
+    }
+
+    /// Of a run whose command did not start.
+    pub fn unstarted(error: &StartError) -> Self {
+        let is_unstarted = !error.is_of_job();
+        Self { is_unstarted, ..Self::new(error.shell_code(), error.to_string()) }
     }
 }
 
@@ -236,7 +245,7 @@ impl Scheduler {
         {
             self.take(changed?);
         }
-        let exit_code = outcome.exit_code;
+        let (exit_code, is_unstarted) = (outcome.exit_code, outcome.is_unstarted);
         self.log_end(&outcome);
         if let Some(On { started, given, .. }) = self.on.take() {
             let (ended, message) = (self.parts.clock.now(), outcome.message);
@@ -247,7 +256,8 @@ impl Scheduler {
             }
         }
         self.report_loops();
-        let is_again = exit_code != 0 && self.parts.timing.retry;
+        // One that did not start has not failed, whatever is to become of those that do.
+        let is_again = is_unstarted || (exit_code != 0 && self.parts.timing.retry);
         self.apply(if is_again { Event::Failed } else { Event::Done });
         Ok(())
     }
@@ -260,11 +270,14 @@ impl Scheduler {
         Some(outcome)
     }
 
-    fn log_end(&self, Outcome { exit_code, message }: &Outcome) {
+    fn log_end(&self, Outcome { exit_code, message, is_unstarted }: &Outcome) {
         let name = &self.parts.name;
         match exit_code {
             0 if message.is_empty() => info!(name, "The run ended well."),
             0 => info!(name, outcome = message, "The run ended well."),
+            _ if *is_unstarted => {
+                warn!(name, reason = message, "The command was not started; it is tried again.");
+            }
             _ => warn!(name, exit_code, reason = message, "The run failed."),
         }
     }

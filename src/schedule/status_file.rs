@@ -2,15 +2,21 @@
 //! own that a reboot empties.
 //!
 //! `on-change` takes a name there for its life, `--status` reads. The lock is the kernel's and goes with
-//! its process; the status stays after a kill, and says then how it was.
+//! its process; the status stays after a kill, and says then how it was. What somebody removes meanwhile, as cleaners of
+//! `/tmp` do, is made again at once.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use shiftboss_actors::fs_events::{Inotify, WatchMask, readiness};
+use tracing::{info, warn};
 
 use super::scheduler::{Observer, Status};
 use crate::exit::{ExitCode, Failure};
@@ -20,6 +26,8 @@ use crate::safe_file;
 /// A status is no longer; one that is was not written by us.
 const STATUS_BYTES_MAX: u64 = 1024 * 1024;
 const STATUS: &str = ".status";
+/// Between two looks at the files while their directory cannot be watched or made.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What `--status` shows of an on-change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +88,13 @@ impl StatusFiles {
 
     /// Takes a name for this process, until the files are dropped.
     pub fn take(&self, name: &str) -> Result<NameFiles, Failure> {
-        let lock = lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
+        let lock = RefCell::new(self.lock(name)?);
+        let (directory, name, last) = (self.clone(), name.to_owned(), Rc::default());
+        Ok(NameFiles { changed: self.file(&name, ".changed"), directory, name, lock, last })
+    }
+
+    fn lock(&self, name: &str) -> Result<File, Failure> {
+        lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
             LockError::Taken { by, .. } => {
                 let text = format!(
                     "another on-change{by} runs under the name {name:?}: stop it first, or give this one another --name"
@@ -88,9 +102,7 @@ impl StatusFiles {
                 Failure::new(ExitCode::AlreadyRunning, text)
             }
             error => error.into(),
-        })?;
-        let (status, changed) = (self.file(name, STATUS), self.file(name, ".changed"));
-        Ok(NameFiles { _lock: lock, status, changed })
+        })
     }
 
     /// Reports of the name, or of all names; sorted by it.
@@ -129,9 +141,12 @@ impl StatusFiles {
 /// The files of one name, and the right to them.
 #[derive(Debug)]
 pub struct NameFiles {
-    _lock: File,
-    status: PathBuf,
+    directory: StatusFiles,
+    name: String,
+    lock: RefCell<File>,
     changed: PathBuf,
+    /// What was noted last.
+    last: Rc<RefCell<Option<Report>>>,
 }
 
 impl NameFiles {
@@ -141,15 +156,80 @@ impl NameFiles {
 
     /// Writes what is noted to the status file; `report` says what does not change.
     pub fn observer(&self, mut report: Report) -> Observer {
-        let path = self.status.clone();
+        let (path, last) = (self.status(), Rc::clone(&self.last));
         Box::new(move |status| {
             report.status = status.clone();
-            let written = safe_file::replace(&path, |out| Ok(serde_json::to_writer(out, &report)?));
-            if let Err(error) = written {
-                let path = path.display();
-                tracing::warn!(%path, %error, "The status cannot be written; runs go on.");
-            }
+            write(&path, &report);
+            *last.borrow_mut() = Some(report.clone());
         })
+    }
+
+    /// Makes again what is removed, as long as it is polled. It ends if somebody else has taken the name meanwhile.
+    pub async fn keep(&self) -> Failure {
+        loop {
+            // Watched first, and looked at then.
+            let watched = self.watch();
+            match self.make_again() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(failure) if failure.code() == ExitCode::AlreadyRunning => return failure,
+                Err(failure) => {
+                    warn!(
+                        "The files of this on-change were removed, and cannot be made again: {failure}"
+                    );
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    continue;
+                }
+            }
+            match watched.and_then(|inotify| Ok((readiness(inotify.descriptor())?, inotify))) {
+                Ok((removed, _inotify)) => _ = removed.readable().await,
+                Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    fn watch(&self) -> io::Result<Inotify> {
+        let inotify = Inotify::new()?;
+        let mask = WatchMask::DELETE | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF;
+        inotify.watches().add(&self.directory.0, mask)?;
+        Ok(inotify)
+    }
+
+    /// Whether anything was missing.
+    fn make_again(&self) -> Result<bool, Failure> {
+        let last = self.last.borrow();
+        let is_locked = self.has_its_lock();
+        let noted = last.as_ref().filter(|_| !self.status().exists());
+        if is_locked && noted.is_none() {
+            return Ok(false);
+        }
+        let user = rustix::process::geteuid().as_raw();
+        let directory = StatusFiles::at(self.directory.0.clone(), user)?;
+        if !is_locked {
+            *self.lock.borrow_mut() = directory.lock(&self.name)?;
+            info!(directory = %directory.0.display(), "The files of this on-change were removed; they are made again.");
+        }
+        noted.into_iter().for_each(|report| write(&self.status(), report));
+        Ok(true)
+    }
+
+    /// Whether the lock file that has its name is the one that is locked.
+    fn has_its_lock(&self) -> bool {
+        let number = |it: fs::Metadata| (it.dev(), it.ino());
+        let there = fs::symlink_metadata(self.directory.file(&self.name, ".lock")).map(number);
+        let ours = self.lock.borrow().metadata().map(number);
+        there.is_ok_and(|there| ours.is_ok_and(|ours| there == ours))
+    }
+
+    fn status(&self) -> PathBuf {
+        self.directory.file(&self.name, STATUS)
+    }
+}
+
+fn write(path: &Path, report: &Report) {
+    let written = safe_file::replace(path, |out| Ok(serde_json::to_writer(out, report)?));
+    if let Err(error) = written {
+        warn!(path = %path.display(), %error, "The status cannot be written; runs go on.");
     }
 }
 
@@ -157,7 +237,7 @@ impl Drop for NameFiles {
     /// After a clean end there is no status. The lock file stays: were it removed, two could
     /// each have one.
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.status);
+        let _ = fs::remove_file(self.status());
     }
 }
 

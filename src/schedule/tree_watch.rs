@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use shiftboss_actors::fs_events::{
 use shiftboss_actors::throttle::Throttle;
 use tracing::{debug, warn};
 
+use super::links::Links;
 use super::paths::Changed;
 use super::watch::{Trees, Wake, Watch, WatchError};
 
@@ -39,6 +40,19 @@ pub fn kernel() -> AddWatch {
     Box::new(|watches, path, mask| watches.add(path, mask))
 }
 
+/// What is told of a directory.
+pub fn changes() -> WatchMask {
+    WatchMask::CREATE
+        | WatchMask::MODIFY
+        | WatchMask::DELETE
+        | WatchMask::MOVE
+        | WatchMask::MOVE_SELF
+        // Whether it can be read.
+        | WatchMask::ATTRIB
+        | WatchMask::ONLYDIR
+        | WatchMask::EXCL_UNLINK
+}
+
 /// A directory's root, by its number, and its path below that; that of a root is empty.
 type Place = (usize, PathBuf);
 
@@ -50,6 +64,9 @@ pub struct TreeWatch {
     by_watch: HashMap<WatchDescriptor, Place>,
     /// A watch that is not here is *detached*: its directory was moved, and is found at another place or unwatched.
     by_place: BTreeMap<Place, WatchDescriptor>,
+    /// Directories that may not be read; their rights may be changed.
+    unreadable: BTreeSet<Place>,
+    links: Links,
     changed: Changed,
     /// Events were lost, or cannot be trusted: all is to be looked at.
     is_unsure: bool,
@@ -69,11 +86,14 @@ impl TreeWatch {
             trees: trees.clone(),
             by_watch: HashMap::new(),
             by_place: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            links: Links::default(),
             changed: Changed::default(),
             is_unsure: false,
             is_pressed: false,
             warnings: Throttle::new(WARNINGS_MAX, WARNINGS_SECONDS),
         };
+        watch.links = Links::open(trees, &mut watch.add, &mut watch.watches)?;
         watch.find_all()?;
         Ok(watch)
     }
@@ -110,6 +130,8 @@ impl TreeWatch {
         }
         self.changed.lose_some();
         self.by_place.clear();
+        self.unreadable.clear();
+        self.links.look_again()?;
         self.find_all()
     }
 
@@ -117,6 +139,7 @@ impl TreeWatch {
     fn note(&mut self, event: &EventOwned) -> Result<(), WatchError> {
         let mask = event.mask;
         self.is_unsure |= mask.contains(EventMask::Q_OVERFLOW);
+        self.links.note(event, &mut self.changed)?;
         let Some(place) = self.by_watch.get(&event.wd).cloned() else {
             return Ok(());
         };
@@ -135,7 +158,17 @@ impl TreeWatch {
             self.by_watch.remove(&event.wd);
         }
         let (root, above) = place;
-        event.name.as_ref().map_or(Ok(()), |name| self.note_name((root, above.join(name)), mask))
+        let place = (root, above.join(event.name.as_deref().unwrap_or_default()));
+        if mask.contains(EventMask::ATTRIB) {
+            return self.find_readable(&place);
+        }
+        event.name.as_ref().map_or(Ok(()), |_| self.note_name(place, mask))
+    }
+
+    /// The rights of a directory were changed: what could not be read there is looked at again.
+    fn find_readable(&mut self, place: &Place) -> Result<(), WatchError> {
+        let found = self.unreadable.extract_if(.., |it| is_below(it, place)).collect();
+        self.find(found, true)
     }
 
     fn note_name(&mut self, place: Place, mask: EventMask) -> Result<(), WatchError> {
@@ -144,13 +177,22 @@ impl TreeWatch {
             return Ok(());
         }
         self.is_unsure |= self.trees.globs.is_changed_by(&place.1);
-        // A directory that moves takes files with it, whose names nobody tells.
-        let takes_files = is_dir && mask.intersects(EventMask::MOVED_FROM | EventMask::MOVED_TO);
-        if takes_files || self.trees.globs.takes(&place.1, is_dir) {
+        // A directory that moves takes files with it, whose names nobody tells; so does a link to one.
+        let takes_files = match is_dir {
+            true => mask.intersects(EventMask::MOVED_FROM | EventMask::MOVED_TO),
+            false => {
+                let is_made = mask.intersects(EventMask::CREATE | EventMask::MOVED_TO);
+                is_made && self.path(&place).is_dir()
+            }
+        };
+        if self.trees.globs.takes(&place.1, is_dir) || takes_files {
             self.changed.add(self.path(&place));
         }
         if is_dir && mask.contains(EventMask::MOVED_FROM) {
             self.detach(&place);
+        }
+        if is_dir && mask.intersects(EventMask::MOVED_FROM | EventMask::DELETE) {
+            self.unreadable.retain(|it| !is_below(it, &place));
         }
         if is_dir && mask.intersects(EventMask::CREATE | EventMask::MOVED_TO) {
             self.find(vec![place], true)?;
@@ -185,13 +227,7 @@ impl TreeWatch {
     /// Watches the directory at a place. Whether it had no watch before; `None`: there is nothing to be listed.
     fn watch(&mut self, place: &Place) -> Result<Option<bool>, WatchError> {
         let path = self.path(place);
-        let mut mask = WatchMask::CREATE
-            | WatchMask::MODIFY
-            | WatchMask::DELETE
-            | WatchMask::MOVE
-            | WatchMask::MOVE_SELF
-            | WatchMask::ONLYDIR
-            | WatchMask::EXCL_UNLINK;
+        let mut mask = changes();
         mask.set(WatchMask::DONT_FOLLOW, !is_at_root(place));
         let watch = match (self.add)(&mut self.watches, &path, mask) {
             Ok(watch) => watch,
@@ -225,8 +261,9 @@ impl TreeWatch {
             // It is gone, or something else has its name now.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             _ => {
+                self.unreadable.insert(place.clone());
                 if let Some(left_out) = self.warnings.admit(Instant::now()) {
-                    warn!(path = %path.display(), %error, left_out, "A directory cannot be watched: changes in it are not seen.");
+                    warn!(path = %path.display(), %error, left_out, "A directory cannot be watched: changes in it are not seen until its rights are changed.");
                 }
             }
         }
@@ -268,7 +305,7 @@ impl TreeWatch {
     /// Takes the directory at a place, and all below it, for moved.
     fn detach(&mut self, place: &Place) {
         let below = self.by_place.range(place..).map(|(found, _)| found);
-        let below = below.take_while(|found| found.0 == place.0 && found.1.starts_with(&place.1));
+        let below = below.take_while(|found| is_below(found, place));
         for found in below.cloned().collect::<Vec<_>>() {
             self.by_place.remove(&found);
         }
@@ -306,6 +343,11 @@ impl Watch for TreeWatch {
             false => Wake::Readable(self.inotify.descriptor()),
         }
     }
+}
+
+/// Whether it is that place, or below it.
+fn is_below(it: &Place, place: &Place) -> bool {
+    it.0 == place.0 && it.1.starts_with(&place.1)
 }
 
 fn is_at_root((_, below): &Place) -> bool {

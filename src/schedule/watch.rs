@@ -16,6 +16,8 @@ use super::paths::Changed;
 pub struct Trees {
     /// Directories, as the user named them; changed paths begin with one of them.
     pub roots: Vec<PathBuf>,
+    /// If nothing but files of the one root counts: those, as the user named them.
+    pub files: Vec<PathBuf>,
     pub globs: Globs,
 }
 
@@ -26,7 +28,7 @@ impl Trees {
         if let [root] = roots.as_slice() {
             globs.enter_repository(root);
         }
-        Self { roots, globs }
+        Self { roots, files: Vec::new(), globs }
     }
 
     /// The directory of some files, of which nothing counts but them: editors put a new file in place of
@@ -43,7 +45,8 @@ impl Trees {
         let left_out: Vec<String> = std::iter::once("/*/".to_owned()).chain(back).collect();
         let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let globs = Globs::new(&taken, &left_out, false);
-        Some(globs.map(|globs| Self { roots: vec![here.to_owned()], globs }))
+        let (roots, files) = (vec![here.to_owned()], paths.to_vec());
+        Some(globs.map(|globs| Self { roots, files, globs }))
     }
 }
 
@@ -86,6 +89,8 @@ pub enum WatchError {
     Root { path: PathBuf, source: io::Error },
     #[error("{} is gone: it was removed, moved or unmounted", path.display())]
     Lost { path: PathBuf },
+    #[error("{} leads elsewhere: a link on the way to it was changed", path.display())]
+    Switched { path: PathBuf },
     #[error("cannot read from inotify: {0}")]
     Read(#[source] io::Error),
 }

@@ -18,7 +18,6 @@ use crate::live::{self, Unknown};
 use crate::lock::LockState;
 use crate::metrics;
 use crate::outputs::Outputs;
-use crate::outputs::ends::{attempt_in, end_of};
 use crate::outputs::screen::{Colours, line};
 use crate::standing::{fetchers, why};
 use crate::stores::{self, Database};
@@ -122,14 +121,7 @@ impl Looker {
         let directory = shown(&directory.display().to_string());
         let none = || format!("There is no output of {key} in {directory}.");
         let Some(day) = outputs.day_of(&attempt.key, attempt.started) else { return vec![none()] };
-        let found = outputs.open(&attempt.key, &day).and_then(|file| {
-            let Some(mut file) = file else { return Ok(None) };
-            match attempt.number {
-                Some(number) => attempt_in(&mut file, number, OUTPUT_BYTES_MAX),
-                None => end_of(&mut file, OUTPUT_BYTES_MAX).map(Some),
-            }
-        });
-        match found {
+        match outputs.end(&attempt.key, &day, attempt.number, OUTPUT_BYTES_MAX) {
             Ok(Some(end)) => {
                 let text = end.bytes.strip_suffix(b"\n").unwrap_or(&end.bytes);
                 let lines = text.split(|byte| *byte == b'\n');

@@ -100,9 +100,8 @@ fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Resul
         let hint = "is `shiftboss serve` running with this socket, and may this user use it?";
         let message = format!("no daemon answered on {socket} for 30 s: {error}; {hint}");
         (ExitCode::Unavailable, message)
-    } else if let Some(why) = &pool.no_room {
-        let hint = "is there room for it, and may this user write to TMPDIR?";
-        (ExitCode::CannotCreate, format!("no job can be started: {why}; {hint}"))
+    } else if let Some(why) = &pool.no_start {
+        (ExitCode::CannotCreate, format!("no job can be started: {why}"))
     } else if let Some(why) = failures(pool.counts, pool.left).filter(|_| fail) {
         (ExitCode::Found, format!("not all jobs were done well: {why}"))
     } else {

@@ -17,7 +17,7 @@ pub const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// After a command that could not be started, at first; twice as long after each further one.
 const HOLD_FIRST: Duration = Duration::from_secs(1);
 const HOLD_LONGEST: Duration = Duration::from_secs(60);
-/// So many starts in a row fail for want of room before a worker that is to leave does.
+/// So many starts in a row fail before a worker that is to leave does.
 const STARTS_MAX: u32 = 3;
 
 /// Whether a slot may ask for a job.
@@ -76,7 +76,7 @@ pub struct Pool {
     failed_starts: u32,
     held_until: Option<Instant>,
     /// Why no job can be started: the worker leaves for it.
-    pub no_room: Option<String>,
+    pub no_start: Option<String>,
     /// Whether each [`State`] was logged.
     logged: [bool; 4],
     /// Somebody was answered whether there is a job.
@@ -174,11 +174,10 @@ impl Pool {
         pause
     }
 
-    /// The system had no room for a command. Who leaves when there is nothing to do does not wait for
-    /// room for ever.
-    pub fn had_no_room(&mut self, why: String) {
+    /// No command can be started at present. Who leaves when there is nothing to do does not wait for ever.
+    pub fn could_start_none(&mut self, why: String) {
         if self.once && self.failed_starts >= STARTS_MAX {
-            self.no_room = Some(why);
+            self.no_start = Some(why);
             self.stop = self.stop.max(Stop::Finish);
         }
     }

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 
 use super::client::Client;
 use super::pool::{LONG_WAIT, Permit, Pool};
-use crate::child::{Blame, StartError, Template};
+use crate::child::{StartError, Template};
 use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
 use crate::runner::payload::Payload;
 use crate::runner::{Source, Stop};
@@ -192,21 +192,16 @@ impl Source for Slot {
         job: Job,
         error: StartError,
     ) -> Result<Option<(Job, u8)>, GaveUp> {
-        let (pause, then) = match error.blame() {
-            Blame::Job => (
-                Duration::ZERO,
-                "reported as ended with 126; {payload_file} or --stdin take any payload",
-            ),
-            Blame::Program => (self.hold(), "reported as ended with 126 or 127"),
-            Blame::System => (self.hold(), "released, or tried again"),
-        };
-        let shown = humantime::format_duration(Duration::from_secs(pause.as_secs()));
         let key = job.shown_key();
-        warn!(key, %error, then, pause = %shown, "A job could not be started.");
-        if error.blame() != Blame::System {
+        if error.is_of_job() {
+            let then = "reported as ended with 126; {payload_file} or --stdin take any payload";
+            warn!(key, %error, then, "A job could not be started.");
             return Ok(Some((job, error.shell_code())));
         }
-        self.pool.send_modify(|pool| pool.had_no_room(error.to_string()));
+        let pause = self.hold();
+        let shown = humantime::format_duration(Duration::from_secs(pause.as_secs()));
+        warn!(key, %error, then = "given back, or tried again", pause = %shown, "A job could not be started.");
+        self.pool.send_modify(|pool| pool.could_start_none(error.to_string()));
         if job.attempt.is_none() {
             self.idle_for(pause).await;
             if self.stopping() == Stop::No {

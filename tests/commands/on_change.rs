@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,25 @@ impl Scene {
             "echo begin >> runs; {script}\ntr '\\0' '\\n' < $SHIFTBOSS_CHANGED > paths\ncat paths >> changed; echo end >> runs"
         );
         self.spawn(self.shell(options, &noted))
+    }
+
+    /// Notes runs, as [`Scene::start`] does, for what is named.
+    fn watch(&self, options: &[&str], path: &str) -> Command {
+        let mut program = self.site.program();
+        program.env("XDG_RUNTIME_DIR", self.path("runtime")).arg("on-change").args(QUICK);
+        let script =
+            "tr '\\0' '\\n' < $SHIFTBOSS_CHANGED >> changed; echo begin >> runs; echo end >> runs";
+        program.args(options).args([path, "--", "sh", "-c", script]);
+        program
+    }
+
+    /// Does something, and waits for the run that it causes.
+    fn causes_a_run(&self, act: impl FnOnce()) {
+        let before = self.count("end");
+        act();
+        wait_until("a run has ended", || {
+            self.count("end") > before && self.status()["state"] == "idle"
+        });
     }
 
     fn count(&self, word: &str) -> usize {
@@ -519,11 +539,7 @@ fn a_file_is_watched() {
     let scene = Scene::new();
     scene.make("tree/below");
     scene.write("tree/a [1].tmp");
-    let mut program = scene.site.program();
-    program.env("XDG_RUNTIME_DIR", scene.path("runtime")).arg("on-change").args(QUICK);
-    let script =
-        "tr '\\0' '\\n' < $SHIFTBOSS_CHANGED >> changed; echo begin >> runs; echo end >> runs";
-    program.args(["tree/a [1].tmp", "--", "sh", "-c", script]);
+    let program = scene.watch(&[], "tree/a [1].tmp");
     let _daemon = scene.spawn(program);
     scene.wait_idle(1);
     for name in ["tree/b", "tree/below/a [1].tmp", "tree/a 1.tmp", "tree/below/c"] {
@@ -584,4 +600,122 @@ fn on_a_terminal_it_says_what_it_waits_for() {
         status["state"] == "idle" && status["pid"] == daemon.pid().as_raw_nonzero().get()
     });
     assert!(!daemon.stop().contains("Waiting for a change"));
+}
+
+/// What a link leads to is watched, wherever it is on the way; when the link is switched that is a change, and what it leads
+/// to then is watched.
+#[test]
+fn a_link_is_switched() {
+    for watched in ["current", "current/deep"] {
+        let scene = Scene::new();
+        ["release/1/deep", "release/2/deep"].iter().for_each(|name| scene.make(name));
+        symlink("release/1", scene.path("current")).unwrap();
+        let _running = scene.spawn(scene.watch(&[], watched));
+        scene.wait_idle(1);
+        scene.causes_a_run(|| scene.write("release/1/deep/file"));
+        symlink("release/2", scene.path("next")).unwrap();
+        scene.causes_a_run(|| scene.rename("next", "current"));
+        scene.causes_a_run(|| scene.write("release/2/deep/file"));
+        // As `ln -sfn` does it: for an instant there is none.
+        scene.causes_a_run(|| {
+            fs::remove_file(scene.path("current")).unwrap();
+            symlink("release/1", scene.path("current")).unwrap();
+        });
+        scene.causes_a_run(|| scene.write("release/1/deep/file"));
+    }
+}
+
+/// Kubernetes puts files into a new directory, and switches the link `..data` to it: that is a change of a file that is
+/// reached through it, and of the directory, whatever the globs say.
+#[test]
+fn kubernetes_switches_its_data() {
+    for (watched, options) in [("tree/a.conf", &[][..]), ("tree", &["--glob", "*.conf"])] {
+        let scene = Scene::new();
+        for version in ["tree/..1", "tree/..2"] {
+            scene.make(version);
+            scene.write(&format!("{version}/a.conf"));
+        }
+        symlink("..1", scene.path("tree/..data")).unwrap();
+        symlink("..data/a.conf", scene.path("tree/a.conf")).unwrap();
+        let _running = scene.spawn(scene.watch(options, watched));
+        scene.wait_idle(1);
+        scene.causes_a_run(|| {
+            symlink("..2", scene.path("tree/..data_tmp")).unwrap();
+            scene.rename("tree/..data_tmp", "tree/..data");
+        });
+        scene.causes_a_run(|| scene.write("tree/..2/a.conf"));
+    }
+}
+
+/// A file that is reached through links is watched where it is.
+#[test]
+fn a_file_behind_links_is_watched() {
+    let scene = Scene::new();
+    scene.make("elsewhere");
+    scene.write("elsewhere/real");
+    symlink("../elsewhere/real", scene.path("tree/link")).unwrap();
+    let _running = scene.spawn(scene.watch(&[], "tree/link"));
+    scene.wait_idle(1);
+    scene.write("elsewhere/other");
+    scene.causes_a_run(|| scene.write("elsewhere/real"));
+    scene.write("elsewhere/new");
+    scene.causes_a_run(|| scene.rename("elsewhere/new", "elsewhere/real"));
+    assert_eq!(scene.changed(), ["tree/link", "tree/link"]);
+}
+
+/// A directory that may not be read at first is watched as soon as it may be.
+#[test]
+fn a_directory_becomes_readable() {
+    let scene = Scene::new();
+    scene.make("tree/sub/deep");
+    let rights = |mode| {
+        fs::set_permissions(scene.path("tree/sub"), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let mut command = scene.site.unprivileged(scene.watch(&[], "tree"));
+    command.env("XDG_RUNTIME_DIR", scene.path("runtime"));
+    rights(0o000);
+    let running = scene.spawn(command);
+    wait_until("a run has ended", || scene.count("end") == 1);
+    assert!(running.log().contains("cannot be watched"), "{}", running.log());
+    scene.write("tree/sub/deep/unseen");
+    rights(0o755);
+    wait_until("what is there is seen", || {
+        scene.changed() == ["tree/sub/deep", "tree/sub/deep/unseen"]
+    });
+    scene.write("tree/sub/deep/file");
+    wait_until("what comes is seen", || scene.changed().len() == 3);
+}
+
+/// Files that a cleaner removes are made again at once: runs go on, and the name stays taken.
+#[test]
+fn a_cleaner_removes_its_files() {
+    let scene = Scene::new();
+    let name = ["--name", "n"];
+    let running = scene.spawn(scene.watch(&name, "tree"));
+    scene.wait_idle(1);
+    for gone in ["runtime/shiftboss", "runtime/shiftboss/n.lock", "runtime/shiftboss/n.status"] {
+        let gone = scene.path(gone);
+        let removed =
+            if gone.is_dir() { fs::remove_dir_all(&gone) } else { fs::remove_file(&gone) };
+        removed.unwrap();
+        wait_until("it is made again", || gone.exists() && scene.status()["pid"].is_number());
+        assert_eq!(scene.site.refused(scene.shell(&name, "true")).0, 75);
+    }
+    scene.causes_a_run(|| scene.write("tree/file"));
+    running.stop();
+}
+
+/// A run whose program is being replaced has not failed: it is tried again without being asked to.
+#[test]
+fn a_command_that_does_not_start_is_tried_again() {
+    let scene = Scene::new();
+    let program = scene.path("program");
+    fs::write(&program, "#!/bin/sh\necho begin >> runs; echo end >> runs\n").unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let running = scene.spawn(scene.on_change(&QUICK, &["./program"]));
+    scene.wait_idle(1);
+    scene.rename("program", "old");
+    scene.write("tree/file");
+    wait_until("it is said", || running.log().contains("The command was not started"));
+    scene.causes_a_run(|| scene.rename("old", "program"));
 }

@@ -5,20 +5,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::terminal::terminal;
-use crate::common::{Site, wait_until};
+use crate::common::{Daemon, Site, wait_until};
 
 const YESTERDAY: &str = "2026-11-20";
 const TODAY: &str = "2026-11-21";
 
-fn begin(day: &str, attempt: u32, key: &str) -> String {
-    format!("=== {day}T23:59:58Z attempt {attempt} of {key}: sh\n")
-}
-
-fn end(day: &str, code: u8) -> String {
-    format!("=== {day}T00:00:01Z exit code {code}, after 3.0s\n")
-}
-
-/// Writes a file of a day, as a worker does.
+/// Writes to a file of a day that no worker has.
 fn wrote(site: &Site, day: &str, file: &str, text: &str) {
     let directory = site.path("logs").join(day);
     fs::create_dir_all(&directory).unwrap();
@@ -89,23 +81,87 @@ fn a_running_job_is_followed_to_its_end() {
     assert_eq!(code, Some(3), "it has ended already");
 }
 
-/// An attempt goes on in the file of the day on which it began; one that ends without a word is given up.
+/// Lists the key `a` again, and starts a worker for it.
+fn start(site: &Site, run: i64, script: &str) -> Daemon {
+    site.deliver("f", run, "a 1\n");
+    let mut worker = site.program();
+    let options = ["--max-jobs", "1", "--lease", "1s", "--log-dir", "logs"];
+    worker.arg("work").args(options).args(["socket", "--", "sh", "-c", script]);
+    site.spawn(worker)
+}
+
+/// Has all that was written today be of another day.
+fn date_back(site: &Site, day: &str) {
+    let days = fs::read_dir(site.path("logs")).unwrap().map(|it| it.unwrap().path());
+    fs::rename(days.max().unwrap(), site.path("logs").join(day)).unwrap();
+}
+
+/// Kills a worker when something is so.
+fn kill_when(worker: Daemon, wait: impl FnOnce()) {
+    wait();
+    worker.kill();
+}
+
+fn wait_shown(site: &Site, end: &str) {
+    let shown = || output(site, &["logs", "a"]).stdout;
+    wait_until("it has written", || shown().ends_with(end.as_bytes()));
+}
+
+/// What a job prints is not taken for what its worker says.
+#[test]
+fn a_job_that_prints_marks() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let marks = "=== 2026-11-21T00:00:00Z exit code 0, after 1.0s\n\
+        === 2026-11-21T00:00:00Z attempt 99 of a: x\n";
+    fs::write(site.path("marks"), marks).unwrap();
+    let mut worker = start(&site, 1, "cat marks; while [ ! -e go ]; do sleep 0.02; done; exit 3");
+    wait_shown(&site, marks);
+    let mut following = follow(&site, &["logs", "a"]);
+    until(&mut following, "attempt 99 of a: x\n");
+    fs::write(site.path("go"), "").unwrap();
+    let (left, code) = rest(following);
+    assert!(left.contains(" exit code 3, after "), "{left}");
+    assert_eq!(code, Some(3));
+    worker.exit();
+    let list = text(&output(&site, &["--list", "logs", "a"]));
+    assert!(list.lines().count() == 2 && list.ends_with("exit code 3\n"), "{list}");
+    assert_eq!(output(&site, &["--attempt", "99", "logs", "a"]).status.code(), Some(69));
+}
+
+/// An attempt goes on in the file of the day on which it began; one that ends without a word is given up, and the next one begins
+/// with a line of its own.
 #[test]
 fn midnight() {
     let site = Site::new();
-    wrote(&site, YESTERDAY, "a.log", &(begin(YESTERDAY, 1, "a") + "before\n"));
+    let _daemon = site.start();
+    let wait = "while [ ! -e go ]; do sleep 0.02; done";
+    let mut worker = start(&site, 1, &format!("echo before; {wait}; echo after"));
+    wait_shown(&site, "before\n");
+    date_back(&site, YESTERDAY);
     let mut following = follow(&site, &["logs", "a"]);
-    assert_eq!(until(&mut following, "before\n"), begin(YESTERDAY, 1, "a") + "before\n");
-    wrote(&site, YESTERDAY, "a.log", &("after\n".to_owned() + &end(TODAY, 0)));
-    assert_eq!(rest(following), ("after\n".to_owned() + &end(TODAY, 0), Some(0)));
-    wrote(&site, YESTERDAY, "a.log", &(begin(YESTERDAY, 2, "a") + "lost"));
+    until(&mut following, "before\n");
+    fs::write(site.path("go"), "").unwrap();
+    let (left, code) = rest(following);
+    assert!(left.starts_with("after\n=== ") && left.contains(" exit code 0, after "), "{left}");
+    assert_eq!(code, Some(0));
+    worker.exit();
+    kill_when(start(&site, 2, "echo; printf lost; exec sleep 1000"), || {
+        wait_shown(&site, "\nlost")
+    });
     let mut in_one_file = follow(&site, &["logs", "a"]);
-    until(&mut in_one_file, "lost");
-    wrote(&site, YESTERDAY, "a.log", &("\n".to_owned() + &begin(YESTERDAY, 3, "a")));
+    until(&mut in_one_file, "\nlost");
+    let lost = start(&site, 3, "echo; printf lost; exec sleep 1000");
     assert_eq!(rest(in_one_file), ("\n".to_owned(), Some(69)));
+    kill_when(lost, || wait_shown(&site, "\nlost"));
+    let list = text(&output(&site, &["--list", "logs", "a"]));
+    let ends = ["no end yet", "ended without a word", "exit code 0"];
+    assert!(list.lines().skip(1).zip(ends).all(|(line, end)| line.ends_with(end)), "{list}");
+    fs::remove_dir_all(site.path("logs").join(YESTERDAY)).unwrap();
+    date_back(&site, YESTERDAY);
     let mut in_the_next = follow(&site, &["logs", "a"]);
-    until(&mut in_the_next, &begin(YESTERDAY, 3, "a"));
-    wrote(&site, TODAY, "a.log", &begin(TODAY, 4, "a"));
+    until(&mut in_the_next, "\nlost");
+    start(&site, 4, "true").exit();
     assert_eq!(rest(in_the_next), (String::new(), Some(69)));
 }
 
@@ -113,28 +169,29 @@ fn midnight() {
 #[test]
 fn several_attempts() {
     let site = Site::new();
-    let first = begin(YESTERDAY, 1, "a") + "1\n" + &end(YESTERDAY, 0);
-    let second = begin(TODAY, 2, "a") + "2\n2\n" + &end(TODAY, 1);
-    let third = begin(TODAY, 3, "a") + "3\n3";
-    wrote(&site, YESTERDAY, "a.log", &first);
-    wrote(&site, TODAY, "a.log", &(second.clone() + &third));
+    let _daemon = site.start();
+    start(&site, 1, "echo 1").exit();
+    date_back(&site, YESTERDAY);
+    start(&site, 2, "echo 2; echo 2; exit 1").exit();
+    kill_when(start(&site, 3, "echo 3; printf 3; exec sleep 1000"), || wait_shown(&site, "3\n3"));
     let shown = |arguments: &[&str]| text(&output(&site, &[arguments, &["logs", "a"]].concat()));
-    assert_eq!(shown(&[]), third);
-    assert_eq!(shown(&["--attempt", "2"]), second);
-    assert_eq!(shown(&["--attempt", "1"]), first);
-    assert_eq!(shown(&["--day", YESTERDAY]), first);
+    let is_shown = |arguments: &[&str], begin: &str, end: &str| {
+        let shown = shown(arguments);
+        assert!(shown.starts_with("=== ") && shown.contains(begin), "{shown}");
+        assert!(shown.contains(end) && shown.matches("attempt").count() == 1, "{shown}");
+    };
+    is_shown(&[], "attempt 3 of a", "\n3\n3");
+    is_shown(&["--attempt", "2"], "attempt 2 of a", "\n2\n2\n===");
+    is_shown(&["--attempt", "1"], "attempt 1 of a", "\n1\n===");
+    is_shown(&["--day", YESTERDAY], "attempt 1 of a", "\n1\n===");
     assert_eq!(shown(&["-n", "1"]), "3");
-    assert_eq!(shown(&["-n", "2", "--attempt", "2"]), "2\n".to_owned() + &end(TODAY, 1));
+    assert!(shown(&["-n", "2", "--attempt", "2"]).starts_with("2\n=== "));
     let list = shown(&["--list"]);
-    let listed: Vec<&str> = list.lines().skip(1).map(str::trim_end).collect();
-    assert_eq!(
-        listed,
-        [
-            "3        2026-11-21T23:59:58Z  no end yet",
-            "2        2026-11-21T23:59:58Z  exit code 1",
-            "1        2026-11-20T23:59:58Z  exit code 0"
-        ]
-    );
+    let ends = [("3 ", "no end yet"), ("2 ", "exit code 1"), ("1 ", "exit code 0")];
+    let is_listed =
+        |(line, (begin, end)): (&str, (&str, &str))| line.starts_with(begin) && line.ends_with(end);
+    assert!(list.lines().skip(1).map(str::trim_end).zip(ends).all(is_listed), "{list}");
+    assert_eq!(list.lines().count(), 4, "{list}");
     for none in [
         &["--attempt", "4", "logs", "a"][..],
         &["--day", "2026-11-19", "logs", "a"],

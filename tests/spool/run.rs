@@ -1,15 +1,16 @@
 //! `run`: what a command is given, and what becomes of its entry by how it ended.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
 use super::common::wait::pause_before_second_signal;
 use super::common::wait_until;
 use super::{
-    GATE, assert_whole, done, feed, json, lines, listed, ran, run, signal, spool, wait_gone,
-    wait_lines, with,
+    GATE, assert_whole, command, done, feed, json, lines, listed, ran, run, signal, spool,
+    wait_gone, wait_lines, with,
 };
 
 /// Name, metadata and data reach the command, in its arguments and its environment.
@@ -186,6 +187,31 @@ fn no_such_program() {
         let shown = json(&site, &["show", "--json", "s", "q", "a"]);
         assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
     }
+    assert_whole(&site);
+}
+
+/// A program that vanishes costs no entry: it is waited for, or with `--once` given up.
+#[test]
+fn a_program_that_vanishes() {
+    let site = with(&["a", "b"]);
+    let program = site.path("program");
+    fs::write(&program, "#!/bin/sh\necho >> did\nmv program gone 2>&-\n:\n").unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let words =
+        |once| [&["run"][..], once, &["--failed", "bad", "s", "q", "--", "./program"]].concat();
+    let (code, _, stderr) = spool(&site, &words(&["--once"]));
+    assert_eq!(code, 78, "{stderr}");
+    assert!(stderr.contains("cannot run ./program") && stderr.contains("pause=2s"), "{stderr}");
+    let mut child = command(&site, &words(&[]));
+    fs::rename(site.path("gone"), &program).unwrap();
+    done(&site, &["put", "s", "q", "--name", "c"]);
+    let mut child = child.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it has gone again", || site.path("gone").exists());
+    fs::rename(site.path("gone"), &program).unwrap();
+    wait_lines(&site, "did", 3);
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!((listed(&site, "q").len(), listed(&site, "bad").len()), (0, 0));
     assert_whole(&site);
 }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use super::{last_lines, unreadable};
 use crate::cli::OutputArguments;
 use crate::commands::printing::offer;
+use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::screen::{Colours, line};
-use crate::runner::log_directory::is_day;
+use crate::runner::log_directory::{is_day, key_in};
 use crate::safe_file;
-use crate::text::shown;
 
 /// Lines of each key where no number is given.
 const LINES: usize = 10;
@@ -128,33 +128,17 @@ fn show(file: &mut File, from: u64, key: &str) -> Result<(u64, bool), Failure> {
     }
 }
 
-/// The key of a file, as far as its name has it.
+/// The key of a file, as far as its name has it; or the name.
 fn key_of(name: &str) -> String {
-    let name = name.strip_suffix(".log").unwrap_or(name);
-    let (name, is_cut) = name.split_once('~').map_or((name, false), |(begin, _)| (begin, true));
-    let mut bytes = Vec::new();
-    let mut left = name.as_bytes();
-    while let Some((first, rest)) = left.split_first() {
-        let code = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                left = &rest[2..];
-            }
-            None => {
-                bytes.push(*first);
-                left = rest;
-            }
-        }
-    }
-    let key = String::from_utf8_lossy(&bytes);
-    if is_cut { format!("{}...", shown(&key)) } else { shown(&key) }
+    let (key, is_cut) = key_in(name).unwrap_or_else(|| (name.into(), false));
+    shown_bytes(&key) + if is_cut { "..." } else { "" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runner::log_directory::file_name;
+    use crate::text::shown;
 
     /// A file's name gives its key back, as far as it is in it.
     #[test]
@@ -163,6 +147,6 @@ mod tests {
             assert_eq!(key_of(&file_name(key.as_bytes())), shown(key));
         }
         assert_eq!(key_of(&file_name(&[b'k'; 4_096])), "k".repeat(200) + "...");
-        assert_eq!(key_of("%zz.log"), "%zz");
+        assert_eq!(key_of("%zz.log"), "%zz.log");
     }
 }

@@ -1,7 +1,6 @@
-//! An attempt that is running, to its end: the file is looked at again and again, for a worker writes the end into the file in which
-//! it began, also on the next day.
+//! An attempt that is running, to its end: the file and its index are looked at again and again, for a worker writes the end into
+//! the file in which it began, also on the next day.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::thread::park_timeout;
 use std::time::{Duration, SystemTime};
@@ -9,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::{Found, Screen, unreadable};
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
-use crate::outputs::attempts::{Lines, Mark, Part};
+use crate::outputs::attempts::{Ending, Part};
 use crate::text::shown;
 
 /// Between two looks.
@@ -23,28 +22,27 @@ const PIECE_BYTES: u64 = 64 * 1024;
 pub(super) fn to_its_end(
     outputs: &Outputs,
     key: &str,
-    found: Found,
+    mut found: Found,
     shown_to: u64,
     screen: Screen,
 ) -> Result<(), Failure> {
-    let Found { mut file, day, part } = found;
-    if let Some(ending) = part.as_ref().and_then(|part: &Part| part.ending.as_ref()) {
-        return ended(ending.exit_code);
-    }
-    let mut tail = Tail::new(shown_to);
+    let mut tail = Tail { at: shown_to, begun: Vec::new() };
     let is_newest = |day: &str| outputs.latest(key, SystemTime::now()).is_none_or(|it| it == day);
     for look in 1_usize.. {
-        let is_last = look % LOOKS_A_SEARCH == 0 && !is_newest(&day);
-        match tail.show(&mut file, screen)? {
-            Seen::More => {}
-            Seen::End(exit_code) => return ended(exit_code),
-            Seen::Nobody => return Ok(()),
-            Seen::Another => break,
+        let is_last = look % LOOKS_A_SEARCH == 0 && !is_newest(&found.day);
+        // Before its end is looked for: what comes behind that is not of it.
+        let length = found.file.metadata().map_err(unreadable)?.len();
+        let ending = found.look_again(outputs, key)?;
+        let to = ending.as_ref().map_or(length, |ending| ending.at);
+        if !tail.show(&mut found, to, screen)? {
+            return Ok(());
         }
-        if is_last {
-            break;
+        match ending {
+            Some(Ending { told: Some(told), .. }) => return ended(told.exit_code),
+            Some(Ending { told: None, .. }) => break,
+            None if is_last => break,
+            None => park_timeout(LOOK_EVERY),
         }
-        park_timeout(LOOK_EVERY);
     }
     let text = format!("{} began anew: the attempt before ended without a word", shown(key));
     Err(Failure::new(ExitCode::Unavailable, text))
@@ -58,67 +56,39 @@ fn ended(exit_code: Option<u8>) -> Result<(), Failure> {
     }
 }
 
-/// What a look at a file showed.
-enum Seen {
-    More,
-    /// The attempt ended.
-    End(Option<u8>),
-    /// Another attempt began.
-    Another,
-    /// Nobody reads what is shown.
-    Nobody,
+impl Found {
+    /// How the attempt ended, if it has by now; a file without one ends where one begins.
+    fn look_again(&self, outputs: &Outputs, key: &str) -> Result<Option<Ending>, Failure> {
+        let parts = outputs.parts(key, &self.day, &self.file).map_err(unreadable)?;
+        let Some(part) = &self.part else {
+            return Ok(parts.first().map(|part| Ending { at: part.begin, told: None }));
+        };
+        let is_it = |it: &&Part| (it.begin, &it.begun) == (part.begin, &part.begun);
+        Ok(parts.iter().find(is_it).and_then(|part| part.ending.clone()))
+    }
 }
 
 /// What comes at the end of a file.
 struct Tail {
     at: u64,
-    lines: Lines,
     /// The beginning of a line, which is shown when it is whole.
     begun: Vec<u8>,
 }
 
 impl Tail {
-    fn new(at: u64) -> Self {
-        Self { at, lines: Lines::new(at), begun: Vec::new() }
-    }
-
-    /// Shows all that came, up to the end of the attempt.
-    fn show(&mut self, file: &mut File, screen: Screen) -> Result<Seen, Failure> {
-        loop {
-            file.seek(SeekFrom::Start(self.at)).map_err(unreadable)?;
+    /// Shows all that came up to a place; whether anybody reads.
+    fn show(&mut self, found: &mut Found, to: u64, screen: Screen) -> Result<bool, Failure> {
+        while self.at < to {
+            found.file.seek(SeekFrom::Start(self.at)).map_err(unreadable)?;
             let mut bytes = Vec::new();
-            file.take(PIECE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-            if bytes.is_empty() {
-                return Ok(Seen::More);
-            }
-            let (mark, behind) = self.mark_in(&bytes);
-            let length = behind.map_or(bytes.len(), |behind| (behind - self.at) as usize);
-            self.at += length as u64;
-            if !self.write(&bytes[..length], screen)? {
-                return Ok(Seen::Nobody);
-            }
-            match mark {
-                Some(Mark::End { exit_code, .. }) => return Ok(Seen::End(exit_code)),
-                Some(Mark::Begin { .. }) => return Ok(Seen::Another),
-                None => {}
+            let mut piece = found.file.by_ref().take(PIECE_BYTES.min(to - self.at));
+            piece.read_to_end(&mut bytes).map_err(unreadable)?;
+            self.at += bytes.len() as u64;
+            if bytes.is_empty() || !self.write(&bytes, screen)? {
+                return Ok(bytes.is_empty());
             }
         }
-    }
-
-    /// The first line of a worker in what came, and the place behind what is to be shown before that is told.
-    fn mark_in(&mut self, bytes: &[u8]) -> (Option<Mark>, Option<u64>) {
-        let (mut first, mut behind) = (None, None);
-        self.lines.feed(bytes, |begin, head, end| {
-            if first.is_some() {
-                return;
-            }
-            first = Mark::parse(head);
-            behind = first.as_ref().map(|mark| match mark {
-                Mark::End { .. } => end,
-                Mark::Begin { .. } => begin,
-            });
-        });
-        (first, behind.map(|behind| behind.max(self.at)))
+        Ok(true)
     }
 
     /// On a terminal lines are shown when they are whole.

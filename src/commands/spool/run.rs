@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{failure, with_queue};
-use crate::child::look_for;
+use crate::child::{StartError, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::runner::command::{CommandRunner, join};
@@ -68,7 +68,10 @@ fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(),
     // The first error is what the others follow from.
     match ended.errors.into_iter().next() {
         Some(SpoolRunError::Spool(error)) => Err(failure(error)),
-        Some(SpoolRunError::Program(error)) => Err(Failure::of(ExitCode::Configuration)(error)),
+        Some(SpoolRunError::NotStarted(error @ StartError::System { .. })) => {
+            Err(Failure::of(ExitCode::CannotCreate)(error))
+        }
+        Some(SpoolRunError::NotStarted(error)) => Err(Failure::of(ExitCode::Configuration)(error)),
         None if ended.is_broken => {
             let bug = "a bug in shiftboss ended a task; please report the message above";
             Err(Failure::new(ExitCode::Internal, bug.to_owned()))

@@ -92,8 +92,8 @@ fn fakes(name: String, origin: Instant, inner: Rc<Inner>) -> StartRun {
             let exit_code = inner.codes.borrow_mut().pop_front().unwrap_or(0);
             let message = "message".to_owned();
             tokio::select! {
-                () = sleep(inner.takes.get()) => Outcome { exit_code, message },
-                _ = stop, if !inner.ignores_stop.get() => Outcome { exit_code: 143, message },
+                () = sleep(inner.takes.get()) => Outcome::new(exit_code, message),
+                _ = stop, if !inner.ignores_stop.get() => Outcome::new(143, message),
             }
         })
     })

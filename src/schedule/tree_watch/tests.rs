@@ -43,7 +43,7 @@ impl Place {
     fn trees(&self, globs: &[&str]) -> Trees {
         let globs: Vec<String> = globs.iter().map(|&glob| glob.to_owned()).collect();
         let globs = Globs::new(&globs, &["out/".to_owned()], true).unwrap();
-        Trees { roots: vec![self.root()], globs }
+        Trees { roots: vec![self.root()], files: Vec::new(), globs }
     }
 
     fn watch(&self, globs: &[&str]) -> TreeWatch {

@@ -14,7 +14,7 @@ use super::asked::{LATEST, OfKey, OutputOf};
 use super::parts::{Frame, in_address, text};
 use super::{Sight, message, show};
 use crate::outputs::Outputs;
-use crate::outputs::ends::{End, attempt_in, end_of, start_of_end};
+use crate::outputs::ends::start_of_end;
 use crate::outputs::screen::{Colours, line};
 use crate::web::Page;
 
@@ -69,7 +69,7 @@ impl Shown {
         let frame =
             sight.frame(&format!("Output of {}", text(key)), &sight.reader.status(sight.now)?);
         let day = day_of(outputs, key, day);
-        let found = match outputs.open(key, &day).and_then(|file| end(file, attempt)) {
+        let found = match outputs.end(key, &day, attempt, SHOWN_BYTES_MAX) {
             Ok(found) => found,
             Err(error) => {
                 return Err(ReadError::Failed(format!(
@@ -99,15 +99,6 @@ fn day_of(outputs: &Outputs, key: &str, day: String) -> String {
         return day;
     }
     outputs.latest(key, SystemTime::now()).unwrap_or(day)
-}
-
-/// The end of a file, or of an attempt in it.
-fn end(file: Option<File>, attempt: Option<i64>) -> io::Result<Option<End>> {
-    let Some(mut file) = file else { return Ok(None) };
-    match attempt {
-        Some(attempt) => attempt_in(&mut file, attempt, SHOWN_BYTES_MAX),
-        None => end_of(&mut file, SHOWN_BYTES_MAX).map(Some),
-    }
 }
 
 /// The last bytes of a file, piece by piece, as fast as they are taken.

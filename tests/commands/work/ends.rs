@@ -1,13 +1,15 @@
 //! How commands end, and those that do not even start.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit};
 
 use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
-use crate::common::wait::pause;
+use crate::common::terminal::terminal;
 use crate::common::{Site, wait_until};
 
 /// Exit codes, signals and time limits are reported as a shell and `timeout` would.
@@ -69,35 +71,94 @@ fn a_typing_error_costs_no_job() {
     assert_eq!(site.number("SELECT count(*) FROM log"), 0);
 }
 
-/// A program that is gone, or not to be executed any longer, is reported as a shell would, and does not
-/// burn through the queue.
+/// What keeps a worker's program from being started, and what ends that.
+type Obstacle = (&'static str, fn(&Path) -> Option<File>, fn(&Path));
+
+fn make_program(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "#!/bin/sh\necho >> \"$RAN\"\n").unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// A program that is gone, may not be executed, or is being written costs no job: they are given back, it is said why, and
+/// done when it can be run again.
 #[test]
-fn a_program_that_vanishes_burns_few_jobs() {
-    for code in ["127", "126"] {
+fn a_program_that_vanishes_burns_no_jobs() {
+    let obstacles: [Obstacle; 3] = [
+        ("no such program", |path| fs::remove_file(path).map(|()| None).unwrap(), make_program),
+        (
+            "Permission denied",
+            |path| {
+                fs::set_permissions(path, PermissionsExt::from_mode(0o600)).map(|()| None).unwrap()
+            },
+            make_program,
+        ),
+        // It is open until this is over.
+        ("Text file busy", |path| Some(File::options().append(true).open(path).unwrap()), |_| {}),
+    ];
+    for (why, hinder, mend) in obstacles {
         let site = Site::new();
         let _daemon = site.start();
         let program = site.path("program");
-        fs::write(&program, "#!/bin/sh\necho >> ran\n").unwrap();
-        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        make_program(&program);
         site.append("f.1.txt.part", "first p\n");
-        let worker = site.spawn(work(&site, &["-n", "3"], &[program.to_str().unwrap()]));
+        let mut work = work(&site, &["-n", "3"], &[program.to_str().unwrap()]);
+        work.env("RAN", site.path("ran"));
+        let worker = site.spawn(work);
         wait_lines(&site, "ran", 1);
-        if code == "127" {
-            fs::remove_file(&program).unwrap();
-        } else {
-            fs::set_permissions(&program, PermissionsExt::from_mode(0o600)).unwrap();
-        }
-        let lines: String = (0..200).map(|number| format!("k{number} p\n")).collect();
+        let open = hinder(&program);
+        let lines: String = (0..20).map(|number| format!("k{number} p\n")).collect();
         site.append("f.1.txt.part", lines);
-        pause(Duration::from_secs(4));
+        wait_until("it waits longer and longer", || worker.log().contains("pause=2s"));
+        drop(open);
+        mend(&program);
+        wait_lines(&site, "ran", 21);
         let log = worker.stop();
-        let ended = site.sql(ATTEMPTS).split_off(1);
-        // Three at once, then one after 1 s and one after 2 s more.
-        assert!((3..=6).contains(&ended.len()), "{ended:?}");
-        assert!(ended.iter().all(|line| line.ends_with(&format!("|done|{code}"))), "{ended:?}");
-        assert!(log.contains("A job could not be started") && log.contains("cannot run"), "{log}");
-        assert!(log.matches("WARN").count() <= 6, "{log}");
+        assert!(log.contains("A job could not be started") && log.contains(why), "{log}");
+        assert!(log.matches("WARN").count() <= 12, "{log}");
+        let ended = site.sql(ATTEMPTS);
+        assert!(ended.iter().any(|line| line.contains("|released|")), "{ended:?}");
+        let is_well = |line: &String| line.contains("|released|") || line.ends_with("|done|0");
+        assert!(ended.iter().all(is_well), "{ended:?}");
     }
+}
+
+/// A worker whose directory was removed gives its jobs back and says so; with `--once` it ends.
+#[test]
+fn a_directory_that_is_removed_burns_no_jobs() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 3);
+    site.wait_count(3);
+    fs::create_dir(site.path("app")).unwrap();
+    let script = "echo >> ../ran; rmdir ../app";
+    let mut worker = work(&site, &["--once"], &["sh", "-c", script]);
+    let output = worker.current_dir(site.path("app")).output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(73), "{log}");
+    assert!(log.contains("the directory in which shiftboss was started was removed"), "{log}");
+    let ended = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'released'";
+    assert_eq!(site.number(ended), 1);
+    assert_eq!(lines(&site, "ran").len(), 1);
+}
+
+/// A command that asks on the terminal of its worker fails: it has none.
+#[test]
+fn a_command_has_no_terminal() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    site.wait_count(1);
+    let (given, shown) = terminal();
+    let mut worker = Command::new("setsid");
+    worker.args(["--ctty", env!("CARGO_BIN_EXE_shiftboss"), "work", "--once"]).arg(site.socket());
+    worker.args(["--", "sh", "-c", "read x < /dev/tty || exit 3"]).current_dir(site.path(""));
+    worker.stdin(given.try_clone().unwrap()).stdout(given.try_clone().unwrap()).stderr(given);
+    let mut worker = worker.spawn().unwrap();
+    site.wait_sql(ATTEMPTS, &["k0|done|3"]);
+    // It has a terminal until it has ended.
+    assert!(worker.wait().unwrap().success());
+    drop(shown);
 }
 
 /// A payload that is too long for the environment is left out of it, and the command runs.

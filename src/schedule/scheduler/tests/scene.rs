@@ -56,10 +56,10 @@ fn fakes(inner: Rc<Inner>, takes: Duration, codes: Vec<u8>, ignores_stop: bool) 
             let _guard = guard;
             let message = String::new();
             tokio::select! {
-                () = tokio::time::sleep(takes) => Outcome { exit_code, message },
+                () = tokio::time::sleep(takes) => Outcome::new(exit_code, message),
                 _ = stop, if !ignores_stop => {
                     inner.stopped.set(inner.stopped.get() + 1);
-                    Outcome { exit_code: 143, message }
+                    Outcome::new(143, message)
                 }
             }
         })
