@@ -3,9 +3,11 @@
 //! [`stores`] implements the queue. [`child`] runs commands, [`schedule`] says when, [`fetch`]
 //! has one write a list, [`runner`] runs one for each job, which [`worker`] takes from the daemon. [`cli`] is what the user typed;
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
-//! [`safe_file`], [`signals`] and [`exit`] are what they stand on.
+//! [`safe_file`], [`signals`], [`standard_error`] and [`exit`] are what they stand on.
 //!
 //! [`broker`] has relays use a queue over a message broker, and a daemon serve them; [`reconnect`] says when a server is tried again, [`boot_time`] how long somebody was away. [`url`] is a URL that may have a password in it.
+//!
+//! [`first_process`] reaps orphans where we are a container's first process.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
@@ -27,6 +29,7 @@ mod escape;
 pub mod exit;
 mod fetch;
 mod fetchers;
+pub mod first_process;
 mod intake;
 mod limits;
 mod live;
@@ -43,6 +46,7 @@ mod safe_file;
 mod schedule;
 mod signals;
 mod socket;
+pub mod standard_error;
 mod standing;
 pub mod stores;
 mod target;

@@ -4,7 +4,7 @@
 //! [`crate::commands`] asks for every command. What is used up later is an error of whatever meets it.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -16,6 +16,13 @@ use crate::exit::{ExitCode, Failure};
 
 /// A thread that is tried out does nothing.
 const STACK_BYTES: usize = 64 * 1024;
+
+/// Threads of runtimes have stacks of that size, and overflow them where it is smaller than this.
+const STACK_VARIABLE: &str = "RUST_MIN_STACK";
+const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
+
+/// The limit on open files that we were started with, if we raised it.
+static INHERITED: OnceLock<Rlimit> = OnceLock::new();
 
 /// What a command needs beyond what the process has already.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +36,13 @@ pub struct Needs {
 impl Needs {
     /// Looks whether all of it can be had now.
     pub fn require(self) -> Result<(), Failure> {
+        let stack = std::env::var(STACK_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+        if let Some(bytes) = stack.filter(|bytes: &usize| *bytes < STACK_BYTES_MIN) {
+            let text = format!(
+                "{STACK_VARIABLE}={bytes} is less than threads need: unset it, or give {STACK_BYTES_MIN} at the least"
+            );
+            return Err(Failure::new(ExitCode::Configuration, text));
+        }
         self.try_descriptors().map_err(|(free, error)| {
             let needed = self.descriptors;
             refused(match error {
@@ -69,7 +83,11 @@ impl Needs {
             let mut held = Vec::with_capacity(self.threads);
             while held.len() < self.threads {
                 let (hold, wait) = mpsc::channel::<()>();
-                let new = thread::Builder::new().stack_size(STACK_BYTES);
+                // The first one is as large as those that will be, whatever RUST_MIN_STACK says.
+                let mut new = thread::Builder::new();
+                if !held.is_empty() {
+                    new = new.stack_size(STACK_BYTES);
+                }
                 new.spawn_scoped(scope, move || wait.recv())
                     .map_err(|error| (held.len(), error))?;
                 held.push(hold);
@@ -91,10 +109,18 @@ fn shown(resource: Resource) -> String {
 /// Raises the limit on open files to the highest that the system allows us.
 pub fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
+    let limit = INHERITED.get_or_init(|| limit);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         warn!(%error, "The limit on open files could not be raised.");
     }
+}
+
+/// Gives the process that calls it, which is to be a command's, the limit on open files that we were started with:
+/// programs that use select(), or close every possible descriptor, break or crawl with a high one. Between `fork` and
+/// `exec`: it takes no lock and allocates nothing.
+pub fn lower_descriptors() -> Result<(), Errno> {
+    INHERITED.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))
 }
 
 #[cfg(test)]

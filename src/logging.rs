@@ -1,5 +1,5 @@
 //! The log: lines on standard error, for a terminal, for journald, or as JSON. Set up once by the
-//! commands that run for long.
+//! commands that run for long. [`standard_error`] writes it, so that no event waits for a reader.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
-use crate::terminal;
+use crate::{standard_error, terminal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -57,7 +57,10 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Failure> {
         }
         _ => builder.with_target(false).with_ansi(colours).try_init(),
     };
-    started.map_err(|error| wrong(error.to_string()))
+    started.map_err(|error| wrong(error.to_string()))?;
+    standard_error::start().map_err(|error| {
+        Failure::new(ExitCode::Unavailable, format!("cannot start a thread for the log: {error}"))
+    })
 }
 
 /// A filter; an empty one is the default. A lone word must be a level: taken for a target, as the
@@ -87,7 +90,7 @@ fn is_connected_to_journal() -> bool {
     named == format!("{}:{}", stat.st_dev, stat.st_ino)
 }
 
-/// Standard error that may be closed: a log nobody reads must not end the daemon.
+/// Makes of each event what is written.
 #[derive(Clone, Copy)]
 struct StandardError {
     /// Escape sequences that colour are our own then.
@@ -105,11 +108,8 @@ impl Write for StandardError {
         if self.is_journal {
             line.splice(..0, format!("<{}>", self.priority).into_bytes());
         }
-        let write = || io::stderr().lock().write_all(&line);
-        let _ = match PROGRESS.get() {
-            Some(progress) => progress.suspend(write),
-            None => write(),
-        };
+        let write = || standard_error::write(&line);
+        PROGRESS.get().map_or_else(write, |progress| progress.suspend(write));
         Ok(bytes.len())
     }
 

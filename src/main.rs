@@ -8,13 +8,16 @@ use clap::Parser;
 use shiftboss::cli::Cli;
 use shiftboss::exit::Failure;
 use shiftboss::stores::without_passwords;
-use shiftboss::{commands, exit};
+use shiftboss::{commands, exit, first_process, standard_error};
 
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = first_process::run() {
+        return code.into();
+    }
     let typed = match Cli::try_parse() {
         Ok(typed) => typed,
         Err(error) => {
@@ -29,16 +32,19 @@ fn main() -> ExitCode {
             return (exit::ExitCode::Usage as u8).into();
         }
     };
-    match panic::catch_unwind(|| commands::run(typed.command)).unwrap_or_else(|_| Err(bug())) {
+    let ended = panic::catch_unwind(|| commands::run(typed.command)).unwrap_or_else(|_| Err(bug()));
+    let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_silent() {
                 // Nobody may be reading; the code tells all the same.
-                let _ = writeln!(std::io::stderr(), "shiftboss: {failure}");
+                standard_error::write(format!("shiftboss: {failure}\n").as_bytes());
             }
             failure.number().into()
         }
-    }
+    };
+    standard_error::flush();
+    code
 }
 
 /// A panic has said on standard error where it happened.

@@ -3,9 +3,11 @@
 //! GNU `timeout`, some init systems and a Ctrl-C in a pipeline signal twice within milliseconds: what
 //! comes so soon after the first is the same wish. Used by every command that runs for long.
 
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigHandler, Signal as StandardSignal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
@@ -19,29 +21,30 @@ const SECOND_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
+    interrupt: Listener,
+    terminate: Listener,
+    hang_up: Listener,
     /// What SIGHUP asks for is a reload, not the end.
     reloads: bool,
     first: Option<Instant>,
 }
 
 impl Signals {
-    /// SIGTERM, SIGINT and SIGHUP, each of which asks for the end.
+    /// SIGTERM, SIGINT and SIGHUP, each of which asks for the end, unless it was ignored when we were started.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
+            interrupt: Listener::new(SignalKind::interrupt())?,
+            terminate: Listener::new(SignalKind::terminate())?,
+            hang_up: Listener::new(SignalKind::hangup())?,
             reloads: false,
             first: None,
         })
     }
 
-    /// The same, but [`HANG_UP`] asks for a reload, and each of it counts.
+    /// The same, but [`HANG_UP`] asks for a reload, and each of it counts, also if it was ignored.
     pub fn with_reloads() -> io::Result<Self> {
-        Ok(Self { reloads: true, ..Self::new()? })
+        let hang_up = Listener(Some(signal(SignalKind::hangup())?));
+        Ok(Self { reloads: true, hang_up, ..Self::new()? })
     }
 
     /// Waits for the next signal that counts; its number. May be cancelled.
@@ -89,6 +92,40 @@ impl Signals {
         };
         kind.as_raw_value()
     }
+}
+
+/// Hears a signal; one that was ignored when we were started (`nohup`, a shell's `&`) stays so, and is never heard.
+#[derive(Debug)]
+pub struct Listener(Option<Signal>);
+
+impl Listener {
+    pub fn new(kind: SignalKind) -> io::Result<Self> {
+        let is_heard = !is_ignored(kind);
+        is_heard.then(|| signal(kind)).transpose().map(Self)
+    }
+
+    pub async fn recv(&mut self) {
+        match &mut self.0 {
+            Some(signal) => _ = signal.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Whether this process ignores a signal, as the kernel tells.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
+}
+
+/// Has a signal do nothing.
+#[allow(unsafe_code)]
+pub fn ignore(number: StandardSignal) -> io::Result<()> {
+    // SAFETY: to ignore a signal installs no handler.
+    unsafe { nix::sys::signal::signal(number, SigHandler::SigIgn) }?;
+    Ok(())
 }
 
 /// Runs something that ends by itself or by signals. What still runs then is killed.

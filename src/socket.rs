@@ -3,6 +3,7 @@
 //! `serve` makes a [`SocketFile`]; the ListenerActor opens it. It accepts nothing itself. The
 //! socket's lock file is held by then, so a socket that nobody answers on is nobody's.
 
+use std::env;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
@@ -27,6 +28,9 @@ pub struct SocketSettings {
     pub group: Option<String>,
 }
 
+/// Descriptors that an init system gives have lower numbers: a list of all that it names takes memory.
+const LISTEN_FDS_MAX: i32 = 65_536;
+
 /// The socket, from before it is bound to after it is gone.
 pub struct SocketFile {
     path: PathBuf,
@@ -43,7 +47,7 @@ impl SocketFile {
         let SocketSettings { path, mode, group } = settings.clone();
         let group = group.map(|name| group_id(&name, "--socket-group")).transpose()?;
         // The socket that the init system listens on for us (LISTEN_FDS), if there is one.
-        let inherited = ListenFd::from_env().take_unix_listener(0);
+        let inherited = inherited().and_then(|mut given| given.take_unix_listener(0));
         let inherited =
             inherited.map_err(|error| cannot("use the socket of LISTEN_FDS for", &path, &error))?;
         if inherited.is_none() {
@@ -75,6 +79,18 @@ impl SocketFile {
         }
         for_tokio(listener)
     }
+}
+
+/// The sockets that an init system listens on for us (LISTEN_FDS).
+pub fn inherited() -> io::Result<ListenFd> {
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<i32>().ok());
+    let first = number("LISTEN_FDS_FIRST_FD").unwrap_or(0);
+    let last = first.saturating_add(number("LISTEN_FDS").unwrap_or(0));
+    if last > LISTEN_FDS_MAX {
+        let text = format!("LISTEN_FDS names descriptors up to {last}: it is a mistake");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(ListenFd::from_env())
 }
 
 fn for_tokio(listener: StdListener) -> io::Result<UnixListener> {

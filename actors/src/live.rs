@@ -81,6 +81,9 @@ pub struct DaemonMetrics {
     /// When the daemon started, in seconds since 1970.
     pub started: u64,
     pub usage: Option<ProcessUsage>,
+    /// Lines of its log that nobody read in time.
+    #[serde(default)]
+    pub dropped_log_lines: u64,
     pub counted: Counted,
 }
 
@@ -96,6 +99,9 @@ pub struct Live {
     /// The broker over which it serves relays, if it does.
     #[serde(default)]
     pub broker: Option<BrokerLive>,
+    /// Lines of the daemon's log that nobody read in time, since its start.
+    #[serde(default)]
+    pub dropped_log_lines: u64,
 }
 
 /// A broker over which a daemon serves relays.

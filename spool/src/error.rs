@@ -62,6 +62,9 @@ pub enum SpoolError {
 fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "; nothing is lost: free some space and try again",
+        Some(Errno::FBIG) => {
+            "; nothing is lost: raise the limit on the size of files (ulimit -f) and try again"
+        }
         Some(Errno::ACCESS | Errno::PERM) => "; the spool must belong to whoever works on it",
         Some(Errno::XDEV) => "; the whole spool must be on one file system",
         Some(Errno::ROFS) => "; the file system is read-only",
@@ -110,9 +113,9 @@ impl SpoolError {
         Self::NotFound(queue.clone(), name.clone())
     }
 
-    /// Whether the disk is full, or the user's quota is used up.
+    /// Whether the disk is full, the user's quota is used up, or a file may not be so large.
     pub(crate) fn is_full(&self) -> bool {
-        self.is(Errno::NOSPC) || self.is(Errno::DQUOT)
+        [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].into_iter().any(|errno| self.is(errno))
     }
 
     pub(crate) fn is(&self, errno: Errno) -> bool {

@@ -64,6 +64,8 @@ pub enum Output {
     File(File),
     /// Both streams to us, through pipes.
     Sink(Sink),
+    /// Standard output to where ours goes, standard error to us.
+    Stderr(Sink),
 }
 
 /// A command with its limits: what `fetch`, `on-change`, the runner and the daemon's fetchers have run.
@@ -117,7 +119,8 @@ pub struct Running {
     guardian: Guardian,
     /// Ends of children, since before the process was made.
     children: unix::Signal,
-    pumps: Option<[Pump; 2]>,
+    /// One for each stream that comes to us.
+    pumps: Vec<Pump>,
     /// When it is asked to end; once it was, when it is killed.
     deadline: Option<Instant>,
     grace: Duration,
@@ -147,7 +150,7 @@ impl Guardian {
         let image = spec.image().map_err(unfit)?;
         let input = input.map_or_else(|| File::open("/dev/null"), Ok);
         let input = input.map_err(StartError::system("open /dev/null"))?;
-        let (outlet, [out, err]) =
+        let (pumps, [out, err]) =
             outlet(output).map_err(StartError::system("make the pipes for its output"))?;
         let process =
             self.spawn(&spec.program, &image, [input.as_fd(), out.as_fd(), err.as_fd()])?;
@@ -158,7 +161,7 @@ impl Guardian {
             process,
             guardian: self.clone(),
             children,
-            pumps: outlet.map(|(sink, pipes)| pumps(sink, pipes)),
+            pumps: pumps.map_or_else(Vec::new, |(sink, pipes)| start_pumps(sink, pipes)),
             deadline,
             grace: spec.grace,
             is_ending: false,
@@ -169,7 +172,7 @@ impl Guardian {
 }
 
 /// Our ends of a command's pipes.
-type Pipes = [(Stream, Receiver); 2];
+type Pipes = Vec<(Stream, Receiver)>;
 
 /// The sink with our ends of a command's pipes, unless it has a file; and its own ends.
 type Outlet = (Option<(Sink, Pipes)>, [OwnedFd; 2]);
@@ -180,16 +183,20 @@ fn outlet(output: Output) -> io::Result<Outlet> {
         Output::File(file) => Ok((None, [file.try_clone()?.into(), file.into()])),
         Output::Sink(sink) => {
             let ((out, stdout), (err, stderr)) = (pipe()?, pipe()?);
-            let pipes = [(Stream::Out, out), (Stream::Err, err)];
+            let pipes = vec![(Stream::Out, out), (Stream::Err, err)];
             Ok((Some((sink, pipes)), [stdout.into(), stderr.into()]))
+        }
+        Output::Stderr(sink) => {
+            let (stdout, (err, stderr)) = (io::stdout().as_fd().try_clone_to_owned()?, pipe()?);
+            Ok((Some((sink, vec![(Stream::Err, err)])), [stdout, stderr.into()]))
         }
     }
 }
 
-/// Passes both streams on to one sink.
-fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
+/// Passes all streams on to one sink.
+fn start_pumps(sink: Sink, pipes: Pipes) -> Vec<Pump> {
     let sink = Arc::new(Mutex::new(sink));
-    pipes.map(|(stream, pipe)| {
+    let pump = |(stream, pipe)| {
         let sink = Arc::clone(&sink);
         Pump::start(pipe, move |piece| {
             if !piece.is_empty() {
@@ -197,7 +204,8 @@ fn pumps(sink: Sink, pipes: Pipes) -> [Pump; 2] {
             }
             std::future::ready(())
         })
-    })
+    };
+    pipes.into_iter().map(pump).collect()
 }
 
 impl Running {
@@ -208,8 +216,10 @@ impl Running {
             Some(end) => end,
             None => self.reaped().await,
         };
-        if let Some([out, err]) = &mut self.pumps {
-            tokio::join!(out.end(), err.end());
+        // The command has ended for all of them, before the first one is waited for.
+        self.pumps.iter_mut().for_each(Pump::command_ended);
+        for pump in &mut self.pumps {
+            pump.end().await;
         }
         end
     }

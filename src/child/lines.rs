@@ -7,6 +7,10 @@ use crate::escape::shown;
 
 /// A longer line is passed on in pieces.
 const PIECE_BYTES: usize = 8 * 1024;
+/// So much of what one run writes on standard error is copied into a log.
+const LOGGED_BYTES_MAX: usize = 1024 * 1024;
+/// What a log adds to a line, about.
+const EVENT_BYTES: usize = 100;
 
 /// Puts a prefix before each line of one stream. A longer line than it may keep is passed on in
 /// pieces, each a line of its own with the prefix.
@@ -17,16 +21,21 @@ pub struct LinePrefixer {
     piece_bytes: usize,
     /// A line whose end is not here yet; no longer than `piece_bytes`.
     partial: Vec<u8>,
+    /// Bytes that may still be passed on; `None`: there is no limit.
+    room: Option<usize>,
+    /// Lines that are left out for want of room.
+    left_out: u64,
 }
 
 impl LinePrefixer {
     pub fn new(prefix: impl Into<Vec<u8>>) -> Self {
-        Self { prefix: prefix.into(), piece_bytes: PIECE_BYTES, partial: Vec::new() }
+        let (prefix, partial) = (prefix.into(), Vec::new());
+        Self { prefix, piece_bytes: PIECE_BYTES, partial, room: None, left_out: 0 }
     }
 
-    /// For a command's lines on our standard error.
-    pub fn for_stderr(name: &str) -> Self {
-        Self::new(line_prefix(name))
+    /// For what one run writes on standard error: lines beyond a limit are left out and counted.
+    pub fn for_log(prefix: impl Into<Vec<u8>>) -> Self {
+        Self { room: Some(LOGGED_BYTES_MAX), ..Self::new(prefix) }
     }
 
     /// Takes the next bytes, and returns the lines that are finished by them.
@@ -48,19 +57,39 @@ impl LinePrefixer {
         lines
     }
 
-    /// What is left of a last line without an end: the stream is over.
+    /// What is left of a last line without an end, and how many lines were left out: the stream is over.
     pub fn finish(&mut self) -> Vec<u8> {
-        let mut line = Vec::new();
+        let mut lines = Vec::new();
         if !self.partial.is_empty() {
-            self.end_line(self.partial.len(), &mut line);
+            self.end_line(self.partial.len(), &mut lines);
         }
-        line
+        if self.left_out > 0 {
+            let text = format!("(shiftboss left out {} lines of this run)", self.left_out);
+            self.add(text.as_bytes(), &mut lines);
+        }
+        lines
     }
 
-    /// Moves the first `length` bytes of what is kept to `lines`, as a line.
+    /// Moves the first `length` bytes of what is kept to `lines`, as a line, if there is room.
     fn end_line(&mut self, length: usize, lines: &mut Vec<u8>) {
+        let line: Vec<u8> = self.partial.drain(..length).collect();
+        let Some(room) = self.room else {
+            return self.add(&line, lines);
+        };
+        self.room = Some(room.saturating_sub(length + EVENT_BYTES));
+        if self.room > Some(0) {
+            return self.add(&line, lines);
+        }
+        if self.left_out == 0 {
+            let text = "(shiftboss leaves out the rest of what this run writes on standard error)";
+            self.add(text.as_bytes(), lines);
+        }
+        self.left_out += 1;
+    }
+
+    fn add(&self, line: &[u8], lines: &mut Vec<u8>) {
         lines.extend_from_slice(&self.prefix);
-        lines.extend(self.partial.drain(..length));
+        lines.extend_from_slice(line);
         lines.push(b'\n');
     }
 }
@@ -102,6 +131,20 @@ mod tests {
         }
         assert_eq!(lines(100, &["one\n"]), "> one\n");
         assert_eq!(lines(100, &[]), "");
+    }
+
+    /// Of one run only so much is passed on, and the rest is counted.
+    #[test]
+    fn lines_of_a_run_are_limited() {
+        let mut lines = LinePrefixer::for_log("> ");
+        let mut out = lines.feed("abc\n".repeat(100_000).as_bytes());
+        out.extend(lines.feed(b"unfinished"));
+        out.extend(lines.finish());
+        let (length, text) = (out.len(), String::from_utf8(out).unwrap());
+        let passed = text.lines().filter(|line| *line == "> abc").count();
+        assert!((5_000..20_000).contains(&passed) && length < LOGGED_BYTES_MAX, "{passed}");
+        let left_out = 100_001 - passed;
+        assert!(text.ends_with(&format!("> (shiftboss left out {left_out} lines of this run)\n")));
     }
 
     /// A line that is too long comes in pieces, cut between characters.

@@ -42,9 +42,14 @@ impl Pump {
         Self { task: tokio::spawn(pump(pipe, end, pass)), ended: Some(ended) }
     }
 
-    /// The command has ended: waits until all it wrote is passed on. May be cancelled and called again.
-    pub async fn end(&mut self) {
+    /// The command has ended: no more than what it wrote is read.
+    pub fn command_ended(&mut self) {
         self.ended = None;
+    }
+
+    /// The same, and waits until all it wrote is passed on. May be cancelled and called again.
+    pub async fn end(&mut self) {
+        self.command_ended();
         if !self.task.is_finished()
             && let Err(error) = (&mut self.task).await
             && error.is_panic()

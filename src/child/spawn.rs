@@ -21,6 +21,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
+use crate::limits;
+
 /// The stack of a process until it executes its program. It makes system calls, a few functions deep.
 const STACK_BYTES: usize = 32 * 1024;
 /// Executes a program that is a script without `#!`, as `execvp` has it.
@@ -102,6 +104,7 @@ fn prepare(image: &Image, [input, out, err]: [BorrowedFd<'_>; 3]) -> Result<(), 
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(out)?;
     rustix::stdio::dup2_stderr(err)?;
+    limits::lower_descriptors()?;
     image.directory.as_deref().map_or(Ok(()), rustix::process::chdir)
 }
 

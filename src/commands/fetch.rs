@@ -1,7 +1,6 @@
 //! `shiftboss fetch`: wires [`crate::fetch`] to a terminal and to signals, for one run or by a schedule.
 
 use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +20,8 @@ use crate::logging::escaped_line;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Outcome, Schedule};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
-use crate::terminal;
+use crate::standard_error;
+use crate::terminal::progress_line;
 
 /// Between two looks of the clock that is shown.
 const TICK: Duration = Duration::from_millis(200);
@@ -41,7 +41,7 @@ pub fn run(input: PathBuf, list: FetcherTable) -> Result<(), Failure> {
     });
     match ended? {
         None => Ok(()),
-        Some(signal) => std::process::exit(SIGNAL_BASE + signal),
+        Some(signal) => standard_error::exit(SIGNAL_BASE + signal),
     }
 }
 
@@ -107,13 +107,15 @@ struct Show {
 
 impl Show {
     fn new(name: &str) -> Self {
-        let bar = if terminal::shows_progress() { bar(name) } else { ProgressBar::hidden() };
-        Self { bar, prefix: line_prefix(name) }
+        Self { bar: bar(name), prefix: line_prefix(name) }
     }
 }
 
 fn bar(name: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner().with_prefix(shown(name));
+    let bar = progress_line().with_prefix(shown(name));
+    if bar.is_hidden() {
+        return bar;
+    }
     let shape = "{prefix}: {lines}, {per_sec}, {elapsed}";
     if let Ok(style) = ProgressStyle::with_template(shape) {
         bar.set_style(style.with_key(
@@ -133,9 +135,7 @@ impl Observer for Show {
     /// Escaped as the daemon does it. Nobody may be reading.
     fn complaint(&mut self, line: &[u8]) {
         let line = [self.prefix.as_bytes(), &escaped_line(line)].concat();
-        self.bar.suspend(|| {
-            let _ = io::stderr().lock().write_all(&line);
-        });
+        self.bar.suspend(|| standard_error::write(&line));
     }
 
     fn faulty(&mut self, line: u64, reason: SkipReason) {

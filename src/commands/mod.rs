@@ -25,12 +25,15 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::signal::Signal as StandardSignal;
+
 use crate::child;
 use crate::cli::Command;
 use crate::exit::{ExitCode, Failure};
 use crate::limits::{self, Needs};
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
+use crate::signals;
 use crate::stores::{self, Database};
 use crate::target::{Target, move_up, socket};
 use crate::text;
@@ -48,6 +51,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
         limits::raise_descriptors();
     }
+    // A file that may not grow further (RLIMIT_FSIZE) is an error of the write, as a full disk is, not our end.
+    let _ = signals::ignore(StandardSignal::SIGXFSZ);
     needs(&command).require()?;
     match command {
         Command::Serve(typed) => serve::run(*typed),

@@ -20,6 +20,7 @@ use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Observer, Schedule, StartRun, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
 use crate::signals::{SIGNAL_BASE, Signals, with_signals};
+use crate::standard_error;
 
 pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {
     match typed.graph {
@@ -45,7 +46,7 @@ fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {
     drop(files);
     match ended? {
         0 => Ok(()),
-        code => std::process::exit(code),
+        code => standard_error::exit(code),
     }
 }
 

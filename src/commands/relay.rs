@@ -23,6 +23,7 @@ use crate::logging;
 use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
+use crate::standard_error;
 
 /// How often a fetcher that somebody else has is asked for again.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(60);
@@ -64,6 +65,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
             daemon: Arc::new(locks.daemon.clone()),
             group: settings.operator_group,
             usage: process_usage::own,
+            dropped_log_lines: standard_error::dropped_lines,
         }),
         services: Vec::new(),
     };

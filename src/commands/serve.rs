@@ -35,6 +35,7 @@ use crate::logging;
 use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
+use crate::standard_error;
 use crate::stores::{self, Database, Policy};
 use configuration::Configuration;
 use init_system::InitSystem;
@@ -117,7 +118,8 @@ fn operators(settings: &ServeSettings, daemon: &Daemon) -> Result<Option<Operato
     }
     let reader = stores::reader(&settings.database)?;
     let (daemon, group) = (Arc::new(daemon.clone()), settings.operator_group);
-    Ok(Some(Operators { reader, daemon, group, usage: process_usage::own }))
+    let (usage, dropped_log_lines) = (process_usage::own, standard_error::dropped_lines);
+    Ok(Some(Operators { reader, daemon, group, usage, dropped_log_lines }))
 }
 
 async fn run_tree(

@@ -3,6 +3,7 @@
 use crate::child;
 use crate::exit::{ExitCode, Failure};
 use crate::signals::{SIGNAL_BASE, with_signals};
+use crate::standard_error;
 use crate::worker::{self, Settings};
 
 /// Works. After a second signal the process ends here, with 128 and the signal's number.
@@ -13,7 +14,6 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     let killed = with_signals(async |mut signals| worker::run(settings, &mut signals).await)?;
     match killed {
         None => Ok(()),
-        // What still waits for a reader of standard output is not waited for.
-        Some(signal) => std::process::exit(SIGNAL_BASE + signal),
+        Some(signal) => standard_error::exit(SIGNAL_BASE + signal),
     }
 }

@@ -39,7 +39,7 @@ impl Intake {
     /// Writes to `file`, which is empty.
     pub fn new(file: File, observer: Box<dyn Observer>) -> Self {
         let (reader, tally) = (LineReader::new(true, 0), Tally::default());
-        let complaints = LinePrefixer::new("");
+        let complaints = LinePrefixer::for_log("");
         Self { file, observer, complaints, reader, tally, held: Vec::new(), error: None }
     }
 
@@ -116,9 +116,7 @@ impl Intake {
 impl Drop for Intake {
     fn drop(&mut self) {
         let last = self.complaints.finish();
-        if !last.is_empty() {
-            self.observer.complaint(&last);
-        }
+        last.split_inclusive(|byte| *byte == b'\n').for_each(|line| self.observer.complaint(line));
     }
 }
 

@@ -155,6 +155,8 @@ impl Scrape {
         out.gauges(("build_info", "The daemon's version, and SQLite's.", None), build)?;
         let started = unsigned(daemon.started);
         out.gauge("daemon_start_timestamp", "When the daemon started.", SECONDS, started)?;
+        let help = "Lines of the daemon's log that nobody read in time.";
+        out.counter("dropped_log_lines", help, daemon.dropped_log_lines)?;
         let Some(usage) = daemon.usage else {
             return Ok(());
         };
@@ -375,7 +377,13 @@ mod tests {
                 .into(),
             ..Counted::default()
         };
-        let daemon = DaemonMetrics { version: "1".to_owned(), started: 0, usage: None, counted };
+        let daemon = DaemonMetrics {
+            version: "1".to_owned(),
+            started: 0,
+            usage: None,
+            dropped_log_lines: 0,
+            counted,
+        };
         let fetchers = (1..=1_000).map(list).collect();
         let text = text(Scrape {
             now: 1_700_002_000,

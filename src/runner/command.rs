@@ -3,17 +3,19 @@
 //!
 //! What is printed is written by a thread of its own, so that a reader that is slow, or stopped, holds up the
 //! commands (as it would without us), but never whoever runs them. What waits is bounded: a command's pipe, one
-//! piece a job, and a short queue.
+//! piece a job, and a short queue. At the end of all, nobody waits for a reader that has stopped.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::mem::take;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::log_directory::{CommandLog, LogDirectory};
@@ -28,6 +30,8 @@ use crate::exit::{ExitCode, Failure};
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
 /// Pieces that wait to be written.
 const PIECES_MAX: usize = 8;
+/// How long whoever reads may take for a piece when somebody waits for our end.
+pub(super) const UNREAD_MAX: Duration = Duration::from_secs(1);
 /// A longer key is cut off in front of its lines.
 const PREFIX_CHARACTERS_MAX: usize = 100;
 
@@ -44,22 +48,56 @@ pub struct CommandRunner {
     guardian: Guardian,
     pub settings: RunnerSettings,
     outputs: Outputs,
+    pub(super) printing: watch::Sender<Printing>,
+    /// Ends when all is printed; `None`: nothing is.
+    pub(super) printed: Option<oneshot::Receiver<()>>,
 }
 
 enum Outputs {
     /// To a file for each key and day.
     Log(LogDirectory),
-    /// To the thread that prints.
-    Print(Sender<Vec<u8>>),
+    Print(Printer),
 }
 
-/// The thread that prints, if one does. It ends with the runner, when all is written.
-pub type Writer = Option<JoinHandle<()>>;
+/// How long is waited for whoever reads what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Printing {
+    ForEver,
+    /// Somebody waits for our end: no longer than [`UNREAD_MAX`].
+    Ending,
+    /// That was too short for a piece, and the others are dropped.
+    Unread,
+}
 
-/// Waits for its end. It waits for whoever reads.
-pub fn join(writer: Writer) {
-    // A panic there was reported by its hook.
-    let _ = writer.map(JoinHandle::join);
+/// Gives pieces to the thread that prints. The thread ends with the last clone, when all is written.
+#[derive(Clone)]
+struct Printer {
+    pieces: Sender<Vec<u8>>,
+    printing: watch::Sender<Printing>,
+}
+
+impl Printer {
+    async fn print(self, text: Vec<u8>) {
+        let mut printing = self.printing.subscribe();
+        let is_unread = async {
+            // We have a sender ourselves.
+            let _ = printing.wait_for(|printing| *printing > Printing::ForEver).await;
+            let is_unread = printing.wait_for(|printing| *printing == Printing::Unread);
+            let _ = timeout(UNREAD_MAX, is_unread).await;
+        };
+        tokio::select! {
+            biased;
+            // The thread is there as long as a sender is, unless it panicked.
+            _ = self.pieces.send(text) => {}
+            () = is_unread => drop(self.printing.send_replace(Printing::Unread)),
+        }
+    }
+}
+
+/// What is printed, on standard output.
+pub fn print(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text).and_then(|()| out.flush())
 }
 
 /// What is run for one job.
@@ -79,12 +117,13 @@ impl CommandRunner {
     pub fn new(
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
-    ) -> Result<(Self, Writer), Failure> {
+    ) -> Result<Self, Failure> {
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
         let cannot = |what: &str, error| {
             Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
         };
-        let (outputs, writer) = if let Some((path, keep)) = settings.logs.clone() {
+        let (printing, _) = watch::channel(Printing::ForEver);
+        let (outputs, printed) = if let Some((path, keep)) = settings.logs.clone() {
             let what = format!("make the directory {}", path.display());
             let logs = LogDirectory::new(path, keep).map_err(|error| cannot(&what, error))?;
             let sweeping = logs.clone();
@@ -92,14 +131,19 @@ impl CommandRunner {
             let _ = thread("log-sweep").spawn(move || sweeping.sweep_for_ever());
             (Outputs::Log(logs), None)
         } else {
-            let (pieces, queue) = channel(PIECES_MAX);
-            let writer = thread("printer").spawn(move || write_all(queue, write));
-            (Outputs::Print(pieces), Some(writer.map_err(|error| cannot("start a thread", error))?))
+            let ((pieces, queue), (end, printed)) = (channel(PIECES_MAX), oneshot::channel());
+            let print = move || {
+                write_all(queue, write);
+                drop(end);
+            };
+            thread("printer").spawn(print).map_err(|error| cannot("start a thread", error))?;
+            let printing = printing.clone();
+            (Outputs::Print(Printer { pieces, printing }), Some(printed))
         };
         if settings.template.has_place(PAYLOAD_FILE) {
             payload::sweep();
         }
-        Ok((Self { guardian: Guardian::default(), settings, outputs }, writer))
+        Ok(Self { guardian: Guardian::default(), settings, outputs, printing, printed })
     }
 
     /// Starts a command. In a runtime, on a thread that stays.
@@ -126,9 +170,9 @@ impl CommandRunner {
     ) -> Result<(Output, Option<Pump>, Option<CommandLog>), StartError> {
         let logs = match &self.outputs {
             Outputs::Log(logs) => logs,
-            Outputs::Print(pieces) => {
+            Outputs::Print(printer) => {
                 let no_pipe = StartError::system("make a pipe for its output");
-                let (output, pump) = printed(pieces.clone(), key).map_err(no_pipe)?;
+                let (output, pump) = printed(printer.clone(), key).map_err(no_pipe)?;
                 return Ok((output, Some(pump), None));
             }
         };
@@ -144,17 +188,16 @@ impl CommandRunner {
 }
 
 /// An output that is printed, and what passes it on.
-fn printed(pieces: Sender<Vec<u8>>, key: &[u8]) -> io::Result<(Output, Pump)> {
+fn printed(printer: Printer, key: &[u8]) -> io::Result<(Output, Pump)> {
     let mut lines = LinePrefixer::new(prefix(key));
     let (ours, theirs) = pipe()?;
     let pump = Pump::start(ours, move |piece| {
         let text = if piece.is_empty() { lines.finish() } else { lines.feed(piece) };
-        let pieces = pieces.clone();
+        let printer = printer.clone();
         async move {
             // Most commands print nothing: the thread is not woken up for them.
             if !text.is_empty() {
-                // It is there as long as a sender is, unless it panicked.
-                let _ = pieces.send(text).await;
+                printer.print(text).await;
             }
         }
     });

@@ -12,14 +12,15 @@ pub mod spool;
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::child::{StartError, Template};
 use crate::signals::Signals;
 pub use command::RunnerSettings;
-use command::{CommandRunner, Execution, JobCommand};
+use command::{CommandRunner, Execution, JobCommand, Printing, UNREAD_MAX};
 
 /// How far a run is to end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,12 +82,13 @@ pub struct Ended<E> {
 /// the sources by `stop`; the second signal kills what runs.
 pub async fn run<S: Source + 'static>(
     sources: Vec<S>,
-    runner: CommandRunner,
+    mut runner: CommandRunner,
     signals: &mut Signals,
     stop: impl Fn(Stop),
     beside: impl Future<Output = ()>,
 ) -> Ended<S::Error> {
     let mut beside = std::pin::pin!(beside);
+    let (printing, printed) = (runner.printing.clone(), runner.printed.take());
     let runner = Arc::new(runner);
     let local = LocalSet::new();
     let (kill, killed) = watch::channel(false);
@@ -102,7 +104,7 @@ pub async fn run<S: Source + 'static>(
         loop {
             tokio::select! {
                 slot = slots.join_next() => match slot {
-                    None => return ended,
+                    None => break,
                     Some(Ok(Ok(()))) => {}
                     Some(Ok(Err(error))) => ended.errors.push(error),
                     // Others may meet the same bug.
@@ -122,12 +124,37 @@ pub async fn run<S: Source + 'static>(
                     );
                     is_signalled = true;
                     stop(Stop::Finish);
+                    printing.send_replace(Printing::Ending);
                 },
                 _ = &mut beside => {}
             }
         }
+        if ended.killed.is_none() {
+            all_printed(printed, is_signalled, signals).await;
+        }
+        ended
     };
     local.run_until(work).await
+}
+
+/// Waits for whoever reads what commands printed; once a signal came, no longer than for one piece.
+async fn all_printed(
+    printed: Option<oneshot::Receiver<()>>,
+    is_signalled: bool,
+    signals: &mut Signals,
+) {
+    let unread = async {
+        if !is_signalled {
+            signals.next().await;
+        }
+        sleep(UNREAD_MAX).await;
+    };
+    if let Some(printed) = printed {
+        tokio::select! {
+            _ = printed => {}
+            () = unread => {}
+        }
+    }
 }
 
 async fn slot<S: Source>(
@@ -228,7 +255,7 @@ mod tests {
         let template = Template { program: "true".into(), arguments: Vec::new() };
         let (time_limit, grace) = (None, std::time::Duration::ZERO);
         let settings = RunnerSettings { template, time_limit, grace, logs: None };
-        let (runner, _writer) = CommandRunner::new(settings, |_| Ok(())).unwrap();
+        let runner = CommandRunner::new(settings, |_| Ok(())).unwrap();
         let (stop, stopped) = watch::channel(false);
         let sources = [true, false].map(|panics| Fake { panics, stopped: stopped.clone() });
         let stop = |_| _ = stop.send_replace(true);

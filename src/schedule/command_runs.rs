@@ -14,8 +14,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::paths::Changed;
 use super::scheduler::{Outcome, StartRun};
-use crate::child::{CommandSpec, End, Guardian, LinePrefixer, Output, Stream};
-use crate::safe_file;
+use crate::child::{CommandSpec, End, Guardian, LinePrefixer, Output, line_prefix};
+use crate::{safe_file, standard_error};
 
 const PATHS: &str = "{paths}";
 /// Names the file with the changed paths, each ended by a NUL.
@@ -32,8 +32,8 @@ const ARGUMENTS_BYTES_SPARE: usize = 4096;
 /// A shell's code for what cannot be executed: a run without its file.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// The runs of a command of the user's. Its standard output is ours, byte by byte; its standard error goes to ours, a
-/// line at a time, behind `name` unless that is a terminal.
+/// The runs of a command of the user's. Its standard output is ours; its standard error goes to ours, a line at a time,
+/// behind `name` unless that is a terminal.
 pub fn command_runs(name: String, command: CommandSpec, changed_file: ChangedFile) -> StartRun {
     let (guardian, changed_file) = (Guardian::default(), Rc::new(changed_file));
     Rc::new(move |changed, stop| {
@@ -66,29 +66,18 @@ pub async fn run_command(
     Ok(running.wait_or_stop(stop).await)
 }
 
-/// Standard output as it is, standard error as lines.
+/// The command has our standard output, so that nobody but itself waits for whoever reads there; we write its standard
+/// error as lines.
 fn log_of(name: &str) -> Output {
-    let mut log = Log(LinePrefixer::for_stderr(name));
-    Output::Sink(Box::new(move |stream, piece: &[u8]| log.take(stream, piece)))
+    let mut log = Log(LinePrefixer::for_log(line_prefix(name)));
+    Output::Stderr(Box::new(move |_, piece: &[u8]| standard_error::write(&log.0.feed(piece))))
 }
 
 struct Log(LinePrefixer);
 
-impl Log {
-    /// Nobody may be reading.
-    fn take(&mut self, stream: Stream, piece: &[u8]) {
-        if stream == Stream::Out {
-            let mut out = io::stdout().lock();
-            let _ = out.write_all(piece).and_then(|()| out.flush());
-        } else {
-            let _ = io::stderr().lock().write_all(&self.0.feed(piece));
-        }
-    }
-}
-
 impl Drop for Log {
     fn drop(&mut self) {
-        let _ = io::stderr().lock().write_all(&self.0.finish());
+        standard_error::write(&self.0.finish());
     }
 }
 

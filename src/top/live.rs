@@ -8,13 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{Event as Typed, KeyCode, KeyModifiers, read};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::Settings;
 use super::look::Looker;
 use super::orders::{self, Order};
 use super::picture::View;
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use super::state::{Abilities, Effect, Event, State};
 use super::tabs::Tab;
 use super::theme::Theme;
@@ -24,6 +25,8 @@ use crate::terminal::has_colours;
 
 /// Events that wait for the loop.
 const EVENTS_MAX: usize = 256;
+/// From a signal to the end, whatever the terminal does.
+const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// What the reading thread is asked.
 enum Ask {
@@ -48,28 +51,40 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let (asks, asked) = channel();
         let first = Ask::Look(state.view(), interval);
-        let mut screen = Screen::enter().map_err(unusable)?;
+        let screen = Screen::enter().map_err(unusable)?;
         start("keys", &sender, type_on)?;
         start("look", &sender, move |events| look_on(looker, first, &asked, events))?;
-        tokio::select! {
-            shown = show(&mut screen, state, &theme, &mut events, &asks) => shown,
+        let (end, mut ended) = oneshot::channel();
+        // Beside the signals: a terminal may be stopped (Ctrl-S, a connection that hangs), and whoever draws with it.
+        start("screen", &sender, move |_| {
+            drop(end.send(show(screen, state, &theme, &mut events, &asks)));
+        })?;
+        let shown = tokio::select! {
+            shown = &mut ended => Ok(shown),
             // A signal asks for the end, as `q` does.
-            _ = signals.next() => Ok(()),
-        }
+            _ = signals.next() => {
+                let _ = sender.try_send(Some(Event::Stop));
+                timeout(STOP_MAX, ended).await
+            }
+        };
+        let Ok(shown) = shown else {
+            screen::abandon();
+            return Ok(());
+        };
+        shown.unwrap_or_else(|_| Err(bug()))
     })
 }
 
-/// Draws, and takes what comes, until the user quits.
-async fn show(
-    screen: &mut Screen,
+/// Draws, and takes what comes, until the user quits or the terminal is gone.
+fn show(
+    mut screen: Screen,
     mut state: State,
     theme: &Theme,
     events: &mut mpsc::Receiver<Sent>,
     asks: &Sender<Ask>,
 ) -> Result<(), Failure> {
-    loop {
-        screen.draw(&mut state, theme).map_err(unusable)?;
-        let mut next = events.recv().await;
+    while screen.draw(&mut state, theme).map_err(unusable)? {
+        let mut next = events.blocking_recv();
         // Whatever waits is taken before the next frame.
         while let Some(event) = next {
             let Some(event) = event else { return Err(bug()) };
@@ -83,6 +98,7 @@ async fn show(
             next = events.try_recv().ok();
         }
     }
+    Ok(())
 }
 
 /// Starts a thread whose panic is told to the loop.
@@ -102,7 +118,7 @@ fn start(
     })
 }
 
-/// Passes keys on until the terminal is gone, or nobody takes them.
+/// Passes keys on until the terminal is gone, which is the end, or nobody takes them.
 fn type_on(events: &mpsc::Sender<Sent>) {
     while let Ok(typed) = read() {
         let event = match typed {
@@ -120,6 +136,7 @@ fn type_on(events: &mpsc::Sender<Sent>) {
             return;
         }
     }
+    let _ = events.blocking_send(Some(Event::Stop));
 }
 
 /// Looks again and again, and in between does what it is asked, until nobody asks any more.

@@ -3,7 +3,6 @@
 use std::env;
 
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::terminal;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
@@ -16,6 +15,7 @@ use super::rows::{Row, rows};
 use super::tabs::Tab;
 use super::theme::Theme;
 use crate::exit::Failure;
+use crate::terminal;
 
 /// Rows of each list; the rest is counted.
 const ROWS_MAX: usize = 20;
@@ -34,7 +34,7 @@ pub fn frame(settings: &Settings) -> Result<String, Failure> {
 /// As wide as `COLUMNS` says, else as the terminal is.
 fn width() -> u16 {
     let said = env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let width = said.or_else(|| terminal::size().ok().map(|(width, _)| width));
+    let width = said.or_else(|| terminal::size().map(|(width, _)| width));
     width.filter(|width| WIDTHS.contains(width)).unwrap_or(WIDTH)
 }
 

@@ -5,10 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use listenfd::ListenFd;
-
 use crate::exit::{ExitCode, Failure};
-use crate::socket::listen_at;
+use crate::socket::{self, listen_at};
 
 /// Who may connect to a socket that it makes: its user and group, as a reverse proxy may be.
 const SOCKET_MODE: u32 = 0o660;
@@ -36,7 +34,7 @@ pub(super) fn open(listen: Vec<Listen>) -> Result<Vec<Listener>, Failure> {
 }
 
 fn inherited() -> io::Result<Vec<Listener>> {
-    let mut given = ListenFd::from_env();
+    let mut given = socket::inherited()?;
     let mut listeners = Vec::new();
     for at in 0..given.len() {
         // Asked for what it is not, it stays where it is.

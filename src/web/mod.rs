@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::dev::ServerHandle;
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::{App, HttpServer, Route, guard, web};
 use shiftboss_actors::clock::{Clock, SystemClock};
@@ -30,6 +31,7 @@ use tracing::{info, warn};
 
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
+use crate::signals::Signals;
 use crate::stores;
 use crate::target::Target;
 use answers::{Health, Made};
@@ -133,6 +135,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         warn!("{failure}; until that is mended pages are answered with 503");
     }
     actix_rt::System::new().block_on(async move {
+        let signals = Signals::new().map_err(Failure::of(ExitCode::Unavailable))?;
         let server = HttpServer::new(move || {
             let (named, known) = (Arc::clone(&page), Arc::clone(&page));
             App::new()
@@ -149,6 +152,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         .workers(WORKERS)
         .max_connections(CONNECTIONS_MAX)
         .client_request_timeout(REQUEST_TIMEOUT)
+        .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS);
         let server = listeners.into_iter().try_fold(server, |server, listener| {
             let added = match listener {
@@ -160,8 +164,20 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         for address in server.addrs() {
             info!("Listening: http://{address}/");
         }
-        server.run().await.map_err(Failure::of(ExitCode::Internal))
+        let server = server.run();
+        actix_rt::spawn(stop(server.handle(), signals));
+        server.await.map_err(Failure::of(ExitCode::Internal))
     })
+}
+
+/// The first signal lets requests end that are under way, within [`SHUTDOWN_SECONDS`]; a second one does not.
+async fn stop(server: ServerHandle, mut signals: Signals) {
+    for is_graceful in [true, false] {
+        let signal = signals.next().await;
+        info!(signal, "Stopping.");
+        // It is told at once; what is returned only waits for it.
+        drop(server.stop(is_graceful));
+    }
 }
 
 /// Whatever is looked at, workers and the daemon come first.

@@ -9,7 +9,6 @@ mod pool;
 mod progress;
 mod source;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,10 +17,9 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::exit::{ExitCode, Failure};
-use crate::runner::command::{CommandRunner, join};
+use crate::runner::command::CommandRunner;
 use crate::runner::{self, Ended, RunnerSettings};
 use crate::signals::Signals;
-use crate::terminal;
 use client::Client;
 use pool::{Counts, Pool};
 use progress::Progress;
@@ -48,13 +46,9 @@ pub struct Settings {
 
 /// Works until there is nothing more to do, or signals end it. Returns the signal that killed what ran.
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
-    let progress = Progress::new(terminal::shows_progress());
+    let progress = Progress::new();
     let shown = progress.clone();
-    let write = move |text: &[u8]| {
-        shown.suspend(|| io::stdout().lock().write_all(text))?;
-        io::stdout().flush()
-    };
-    let (runner, writer) = CommandRunner::new(settings.runner, write)?;
+    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let name = settings.name.unwrap_or_else(host_and_process);
     let lease = Duration::from_secs(settings.lease_seconds.into());
@@ -72,10 +66,8 @@ pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32
     log_end(pool.counts);
     log_unreported(&ended.errors);
     if ended.killed.is_some() {
-        // Whoever reads our output may have stopped: the writer is left alone.
         return Ok(ended.killed);
     }
-    join(writer);
     outcome(ended, &pool, settings.fail, &settings.socket.display().to_string()).map(|()| None)
 }
 

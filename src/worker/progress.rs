@@ -1,17 +1,20 @@
 //! The progress line on a terminal: how many jobs run, succeeded and failed, how fast, how many wait, and how
 //! long those take.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use shiftboss_protocol::wire::session::VERSION;
 use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::pool::{Counts, Pool};
-use crate::logging;
+use crate::runner::command::print;
+use crate::terminal::{is_shared, progress_line};
 use crate::text::span;
+use crate::{logging, standard_error};
 
 /// Between two changes of the line.
 const TICK: Duration = Duration::from_millis(250);
@@ -28,12 +31,12 @@ const TIME_SHOWN_MAX: i64 = 100 * 366 * 86_400;
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// The line, above which events are logged from now on. `is_terminal`: whether standard error is one.
-    pub fn new(is_terminal: bool) -> Self {
-        if !is_terminal {
-            return Self(ProgressBar::hidden());
+    /// The line, above which events are logged from now on.
+    pub fn new() -> Self {
+        let bar = progress_line();
+        if bar.is_hidden() {
+            return Self(bar);
         }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{msg}, {elapsed}") {
             bar.set_style(style);
         }
@@ -41,9 +44,14 @@ impl Progress {
         Self(bar)
     }
 
-    /// Does something that writes to the terminal, with the line out of its way.
-    pub fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
-        self.0.suspend(write)
+    /// Prints what commands print, above the line if that is on the same terminal. Waits for whoever reads.
+    pub fn print(&self, text: &[u8]) -> io::Result<()> {
+        if self.0.is_hidden() || !is_shared() {
+            return print(text);
+        }
+        let above = |part: &[u8]| self.0.suspend(|| standard_error::write(part));
+        standard_error::write_patiently(text, above);
+        Ok(())
     }
 
     /// Takes the line away.

@@ -115,6 +115,33 @@ fn a_fetcher_runs_by_the_clock() {
     assert!(said.contains("links"), "{said}");
 }
 
+/// What a run writes on standard error is in the log up to a limit, and what is left out is counted there.
+#[test]
+fn a_chatty_fetcher() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'f'\ncommand = ['sh', '-c', 'yes | head -c 20000000 >&2; echo a 1']\nevery = '1h'\n",
+    );
+    let daemon = scene.start();
+    wait_until("it is counted", || daemon.log().contains("stderr: (shiftboss left out 99"));
+    let log = daemon.stop();
+    assert!(log.len() < 3_000_000, "{}", log.len());
+}
+
+/// The daemon raises its own limit on open files; its fetchers have the one that it was started with.
+#[test]
+fn a_fetcher_has_the_inherited_limit() {
+    let scene = Scene::new(
+        "[[fetcher]]\nname = 'f'\ncommand = ['sh', '-c', 'ulimit -Sn > seen; echo a 1']\nevery = '1h'\n",
+    );
+    let serve = scene.command(&[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 200; exec \"$@\"", "sh"]).arg(serve.get_program());
+    shell.args(serve.get_args()).current_dir("/");
+    let daemon = scene.site.spawn(shell).ready();
+    wait_until("it has run", || scene.read("seen") == "200\n");
+    daemon.stop();
+}
+
 /// A change in its trees has it run once more, with the changed paths at hand.
 #[test]
 fn a_fetcher_follows_its_trees() {

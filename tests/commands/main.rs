@@ -6,6 +6,7 @@ mod child;
 mod common;
 mod fetch;
 mod fetchers;
+mod long;
 mod on_change;
 mod output;
 mod work;

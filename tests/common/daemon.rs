@@ -20,10 +20,16 @@ pub struct Daemon {
 impl Daemon {
     /// Runs `command`, its standard error going to a file in `dir`.
     pub fn spawn(mut command: Command, dir: &Path, socket: &Path) -> Self {
+        command.stdout(Stdio::null());
+        Self::spawn_shown(command, dir, socket)
+    }
+
+    /// The same with standard output as the command has it.
+    pub fn spawn_shown(mut command: Command, dir: &Path, socket: &Path) -> Self {
         let mut builder = tempfile::Builder::new();
         let file = builder.prefix("stderr").tempfile_in(dir).unwrap();
         let (file, log) = file.keep().unwrap();
-        command.stdout(Stdio::null()).stderr(file);
+        command.stderr(file);
         let child = command.spawn().unwrap();
         let socket = socket.to_path_buf();
         Self { child, log, socket }
@@ -105,6 +111,12 @@ impl Daemon {
     /// Memory in KiB: now (`VmRSS:`), or at most until now (`VmHWM:`).
     pub fn memory_kib(&self, field: &str) -> u64 {
         self.status(field).parse().unwrap()
+    }
+
+    /// Whether it has a handler of a signal.
+    pub fn handles(&self, signal: Signal) -> bool {
+        let mask = u64::from_str_radix(&self.status("SigCgt:"), 16).unwrap_or(0);
+        mask >> (signal.as_raw() - 1) & 1 == 1
     }
 
     /// The first word of a field of `/proc/PID/status`.

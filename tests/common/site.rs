@@ -206,6 +206,11 @@ impl Site {
         Daemon::spawn(command, self.dir.path(), &self.socket())
     }
 
+    /// The same with standard output as the command has it: for what is on a terminal.
+    pub fn spawn_shown(&self, command: Command) -> Daemon {
+        Daemon::spawn_shown(command, self.dir.path(), &self.socket())
+    }
+
     /// Runs a command that must end by itself, and returns its exit code and standard error.
     pub fn refused(&self, command: Command) -> (i32, String) {
         let mut daemon = self.spawn(command);

@@ -6,7 +6,9 @@ use rustix::pty;
 
 /// A terminal: what a program is given, and what shows what it writes.
 pub fn terminal() -> (fs::File, fs::File) {
-    let shown = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap();
+    use pty::OpenptFlags as Flags;
+    // The program must not have it: the terminal goes with its last holder.
+    let shown = pty::openpt(Flags::RDWR | Flags::NOCTTY | Flags::CLOEXEC).unwrap();
     pty::grantpt(&shown).unwrap();
     pty::unlockpt(&shown).unwrap();
     let name = pty::ptsname(&shown, Vec::new()).unwrap();

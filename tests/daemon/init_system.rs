@@ -51,6 +51,29 @@ fn the_init_system_is_told() {
     assert_eq!(daemon.exit().code(), Some(0));
 }
 
+/// Whatever an init system says of its patience, and whatever it gives, the daemon serves or says what is wrong.
+#[test]
+fn numbers_of_the_environment() {
+    for patience in ["0", "1", "-1", "", "18446744073709551615", "99999999999999999999"] {
+        let site = Site::new();
+        let mut command = site.serve(&[]);
+        command.env("NOTIFY_SOCKET", site.path("nobody")).env("WATCHDOG_USEC", patience);
+        site.spawn(command).ready().stop();
+    }
+    for (name, value, code) in [
+        ("LISTEN_FDS", "2147483647", 73),
+        ("LISTEN_FDS_FIRST_FD", "2147483647", 73),
+        ("RUST_MIN_STACK", "0", 78),
+        ("RUST_MIN_STACK", "9223372036854775807", 69),
+    ] {
+        let site = Site::new();
+        let mut command = site.serve(&[]);
+        command.env("LISTEN_FDS", "1").env(name, value);
+        let refused = site.refused(command);
+        assert_eq!(refused.0, code, "{name}={value}: {}", refused.1);
+    }
+}
+
 /// A daemon whose database thread is stuck does not ping the watchdog.
 #[test]
 fn a_stuck_daemon_is_not_reported_alive() {

@@ -1,12 +1,16 @@
 //! `shiftboss top`: on a pseudo-terminal through every key, over a daemon that is killed, and as text.
 
 use std::fs;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
+use rustix::termios::{Action, tcflow};
 use serde_json::Value;
 
 use crate::common::screen::Screen;
+use crate::common::terminal::terminal;
 use crate::common::{Client, Site, wait_until};
 
 const SIZE: (u16, u16) = (100, 30);
@@ -179,6 +183,56 @@ fn the_terminal_is_given_back() {
         screen.shows("There is no fetcher.");
         screen.press(end);
         assert_eq!(screen.ended().code(), Some(0), "{end:?}");
+    }
+}
+
+/// A terminal that is gone is the end, as a signal is, and nothing that the user need be told.
+#[test]
+fn the_terminal_goes_away() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (given, mut shown) = terminal();
+    let end = || Stdio::from(given.try_clone().unwrap());
+    let mut command = command(&site, &[&QUICK, &["socket"][..]].concat());
+    command.env("TERM", "xterm").env("COLUMNS", "100000").stdin(end()).stdout(end());
+    let mut running = site.spawn_shown(command);
+    let mut seen = [0; 4096];
+    let count = shown.read(&mut seen).unwrap();
+    assert!(String::from_utf8_lossy(&seen[..count]).contains("\u{1b}[?1049h"));
+    drop((given, shown));
+    assert_eq!(running.exit().code(), Some(0), "{}", running.log());
+    assert_eq!(running.log(), "");
+}
+
+/// It ends though the terminal takes nothing any more (Ctrl-S, a connection that hangs).
+#[test]
+fn the_terminal_is_stopped() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let (given, shown) = terminal();
+    let end = || Stdio::from(given.try_clone().unwrap());
+    let mut command = command(&site, &[&QUICK, &["socket"][..]].concat());
+    command.env("TERM", "xterm").stdin(end()).stdout(end());
+    let mut running = site.spawn_shown(command);
+    let mut taken = shown.try_clone().unwrap();
+    let mut written = [0; 4096];
+    wait_until("it draws", || {
+        let count = taken.read(&mut written).unwrap();
+        String::from_utf8_lossy(&written[..count]).contains("fetcher")
+    });
+    tcflow(&given, Action::OOff).unwrap();
+    (&shown).write_all(b"?").unwrap();
+    running.signal(Signal::TERM);
+    assert_eq!(running.exit_within(Duration::from_secs(10)).code(), Some(0));
+}
+
+/// A width that is none is no error.
+#[test]
+fn any_columns() {
+    let site = Site::new();
+    let _daemon = site.start();
+    for columns in ["0", "-1", "", "65535", "65536", "100000", "99999999999999999999"] {
+        assert!(once(&site, columns, &["socket"]).contains("fetcher"), "{columns}");
     }
 }
 

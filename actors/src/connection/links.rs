@@ -41,6 +41,8 @@ pub struct Operators {
     pub group: Option<u32>,
     /// What the daemon's process uses; `None`: that cannot be read.
     pub usage: fn() -> Option<ProcessUsage>,
+    /// Lines of its log that were dropped since its start.
+    pub dropped_log_lines: fn() -> u64,
 }
 
 /// Whom a connection asks that speaks protocol 2, beyond what every one does.

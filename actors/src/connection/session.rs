@@ -183,11 +183,12 @@ impl Asker {
     }
 
     fn metrics(&self) -> Answered {
-        let Operators { daemon, usage, .. } = &self.session.operators;
+        let Operators { daemon, usage, dropped_log_lines, .. } = &self.session.operators;
         let line = serde_json::to_string(&DaemonMetrics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: daemon.started,
             usage: usage(),
+            dropped_log_lines: dropped_log_lines(),
             counted: self.work.metrics.counted(),
         });
         Ok(Reply::json(line.map_err(Refused::busy)?))
@@ -202,7 +203,9 @@ impl Asker {
             None => None,
         };
         let broker = self.session.broker.as_ref().and_then(|look| look());
-        Some(Live { health, workers, spool: spool.map(|(spool, _)| spool), broker })
+        let dropped_log_lines = (self.session.operators.dropped_log_lines)();
+        let spool = spool.map(|(spool, _)| spool);
+        Some(Live { health, workers, spool, broker, dropped_log_lines })
     }
 
     /// Tasks of several lines in one step, each with its answer.

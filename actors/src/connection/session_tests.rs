@@ -112,7 +112,13 @@ fn unavailable() -> ReadError {
 fn operators() -> Operators {
     let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
     let daemon = Arc::new(Daemon { pid: 1, database, input_dir, socket, started: 2 });
-    Operators { reader: Arc::new(OneKey), daemon, group: None, usage: || None }
+    Operators {
+        reader: Arc::new(OneKey),
+        daemon,
+        group: None,
+        usage: || None,
+        dropped_log_lines: || 0,
+    }
 }
 
 /// A worker's end, the actor, and its storage.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
+/// The init system is not told more often, however little patience it has.
+const ALIVE_EVERY_MIN: Duration = Duration::from_millis(10);
+
 /// Tells systemd, through NOTIFY_SOCKET, how the daemon is. Without one nobody is notified.
 pub(in crate::commands) struct InitSystem<F> {
     /// What else is to be done once workers can connect.
@@ -35,7 +38,8 @@ impl<F: FnMut()> Lifecycle for InitSystem<F> {
     }
 
     fn alive_every(&self) -> Option<Duration> {
-        // Half the time after which the init system would lose patience.
-        sd_notify::watchdog_enabled().map(|patience| patience / 2)
+        // Half the time after which the init system would lose patience; none, if it has none.
+        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
+        patience.map(|patience| (patience / 2).max(ALIVE_EVERY_MIN))
     }
 }

@@ -2,19 +2,17 @@
 
 use std::rc::Rc;
 
-use nix::sys::signal::{SigHandler, Signal as StandardSignal};
+use nix::sys::signal::Signal as StandardSignal;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
 use super::configuration::Configuration;
-use crate::signals::{HANG_UP, SIGNAL_BASE, Signals};
+use crate::signals::{HANG_UP, SIGNAL_BASE, Signals, ignore};
+use crate::standard_error;
 
 /// Has SIGHUP do nothing until it is listened for: somebody may reload a daemon that is still starting.
-#[allow(unsafe_code)]
 pub(in crate::commands) fn ignore_hang_up() {
-    // SAFETY: to ignore a signal installs no handler.
-    let ignored = unsafe { nix::sys::signal::signal(StandardSignal::SIGHUP, SigHandler::SigIgn) };
-    if let Err(error) = ignored {
+    if let Err(error) = ignore(StandardSignal::SIGHUP) {
         warn!(%error, "SIGHUP cannot be ignored until the daemon is up.");
     }
 }
@@ -45,7 +43,7 @@ pub(in crate::commands) async fn first(mut signals: Signals, configuration: Opti
                 HANG_UP => info!("SIGHUP is ignored: the daemon is stopping."),
                 number => {
                     warn!(signal = number, "A second signal: ending at once.");
-                    std::process::exit(SIGNAL_BASE + number);
+                    standard_error::exit(SIGNAL_BASE + number);
                 }
             }
         }

@@ -1,15 +1,14 @@
 //! `shiftboss spool run`: wires the source of [`crate::runner::spool`] to standard output and signals.
 
-use std::io::{self, Write};
-
 use super::{failure, with_queue};
 use crate::child::{StartError, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
-use crate::runner::command::{CommandRunner, join};
+use crate::runner::command::{CommandRunner, print};
 use crate::runner::spool::{SpoolRunError, SpoolSettings, SpoolSource};
 use crate::runner::{self, Ended};
 use crate::signals::{SIGNAL_BASE, with_signals};
+use crate::standard_error;
 use shiftboss_spool::{Options, Order};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
@@ -31,11 +30,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let settings = typed.runner.settings(&["{name}", "{meta}", "{data}"])?;
     let is_logged = settings.logs.is_some();
     look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
-    let print = |text: &[u8]| {
-        let mut out = io::stdout().lock();
-        out.write_all(text).and_then(|()| out.flush())
-    };
-    let (runner, writer) = CommandRunner::new(settings, print)?;
+    let runner = CommandRunner::new(settings, print)?;
     let settings = SpoolSettings {
         directory: spool.path().into(),
         once: typed.once,
@@ -53,12 +48,10 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let failed = source.failed();
     drop(source);
     if let Some(signal) = ended.killed {
-        // The claims are resolved; the record of them goes with the spool. What still waits for a reader
-        // of standard output is not waited for.
+        // The claims are resolved; the record of them goes with the spool.
         drop(spool);
-        std::process::exit(SIGNAL_BASE + signal);
+        standard_error::exit(SIGNAL_BASE + signal);
     }
-    join(writer);
     outcome(ended, failed, typed.once)
 }
 

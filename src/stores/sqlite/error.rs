@@ -1,6 +1,7 @@
 //! What SQLite says, classified by consequence. Used by the store's operations.
 
 use rusqlite::{Error, ErrorCode, ffi};
+use rustix::process::{Resource, getrlimit};
 use shiftboss_actors::store::StoreError;
 
 /// An error as SQLite's own are, for what only we can know.
@@ -18,6 +19,10 @@ pub(super) fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {
         return StoreError::Full(text);
+    }
+    if let Some(limit) = is_too_large(&error) {
+        let why = "the limit on the size of files (RLIMIT_FSIZE, `ulimit -f`) is";
+        return StoreError::Full(format!("{text}: {why} {limit} bytes"));
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -40,6 +45,12 @@ pub(super) fn classify(error: Error) -> StoreError {
 fn grows_shared_memory(error: &Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     matches!(code, Some(ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMMAP))
+}
+
+/// The limit on the size of files, if there is one and a file could not be written: SQLite calls that an I/O error, too.
+fn is_too_large(error: &Error) -> Option<u64> {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    getrlimit(Resource::Fsize).current.filter(|_| code == Some(ffi::SQLITE_IOERR_WRITE))
 }
 
 #[cfg(test)]

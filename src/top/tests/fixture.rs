@@ -28,7 +28,7 @@ pub const EVIL: &str = "evil\u{1b}[2J\u{202e}\u{200b}";
 
 pub fn live() -> Live {
     let health = Health { in_flight: 3, draining: false, outage: None };
-    Live { health, workers: Vec::new(), spool: None, broker: None }
+    Live { health, workers: Vec::new(), spool: None, broker: None, dropped_log_lines: 0 }
 }
 
 pub fn picture() -> Picture {
@@ -48,7 +48,13 @@ pub fn picture() -> Picture {
         },
         queue: queue(),
         live: Ok(Some(live())),
-        metrics: Some(DaemonMetrics { version: String::new(), started: 1, usage: None, counted }),
+        metrics: Some(DaemonMetrics {
+            version: String::new(),
+            started: 1,
+            usage: None,
+            dropped_log_lines: 0,
+            counted,
+        }),
         commits: Some(Commits { p50: 0.000_61, p99: 0.012_4 }),
         minutes: (0..60)
             .map(|back| MinuteJobs { since: (NOW / 60 - back) * 60, jobs: (back * 7) % 23 })

@@ -5,6 +5,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, prlimit};
+
 use super::{Fault, faulty, library};
 use crate::common::worker::Client;
 use crate::common::{Site, wait_until, wait_within};
@@ -143,6 +145,25 @@ fn without_watches() {
     site.wait_count(2);
     site.remove("f.1.txt.part");
     site.wait_count(0);
+    daemon.stop();
+}
+
+/// A file that may not grow further (RLIMIT_FSIZE) is a full disk: the daemon says so, and goes on when there is room.
+#[test]
+fn files_may_not_grow() {
+    let site = Site::new();
+    let script = "ulimit -S -f 1500; exec \"$@\"";
+    let mut daemon = site.spawn(site.through_shell(script, &[])).ready();
+    let lines: String = (0..20_000).map(|number| format!("key{number} 0 payload\n")).collect();
+    site.write("f.1.txt", lines);
+    wait_until("it is said", || !daemon.warnings(&["RLIMIT_FSIZE"]).is_empty());
+    assert!(daemon.is_running());
+    let status = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
+    assert!(status.contains("NOTHING CAN BE WRITTEN"), "{status}");
+    let unlimited = Rlimit { current: None, maximum: None };
+    prlimit(Some(daemon.pid()), Resource::Fsize, unlimited).unwrap();
+    site.wait_count(20_000);
+    assert_eq!(site.integrity(), ["ok"]);
     daemon.stop();
 }
 

@@ -83,9 +83,14 @@ fn known_to_daemon(live: &Live, now: i64) -> String {
         let jobs = counted(live.health.in_flight, "job");
         format!("waits for the end of {jobs}; then the daemon stops")
     });
+    let dropped = (live.dropped_log_lines > 0).then(|| {
+        let lines = counted(live.dropped_log_lines, "line");
+        format!("{lines} dropped: nobody read the daemon's standard error for a time")
+    });
     rendered([
         ("Storage", trouble::outage(Some(live), "NOTHING CAN BE WRITTEN", now)),
         ("Draining", draining),
+        ("Log", dropped),
         ("Spool", trouble::lost_spool(live)),
         ("Spool", trouble::dead_entries(live)),
     ])
@@ -383,6 +388,7 @@ mod tests {
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
             spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
             broker: None,
+            dropped_log_lines: 17,
         }
     }
 
@@ -407,6 +413,7 @@ Bumped          1 key: `shiftboss queue /var/state.db` shows when their turn is
 Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops
+Log             17 lines dropped: nobody read the daemon's standard error for a time
 Spool           LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now
 Spool           2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them
 Input           LOST since 10s ago: another directory is at its path
