@@ -29,6 +29,10 @@ const STEPS_A_LOOK: i32 = 300;
 /// # Errors
 /// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
+    // SQLite would wait for the other end of a pipe, and read what a device gives.
+    if !files(path).iter().all(|file| is_plain_or_none(file)) {
+        return Err(foreign(path));
+    }
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
         if !connection.table_exists(None, table).map_err(failed(path))? {
@@ -135,9 +139,6 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
              `shiftboss serve` was given"
         )));
     }
-    if !path.is_file() {
-        return Err(foreign(path));
-    }
     match source.sqlite_error_code() {
         // SQLite would have had to make a file, or to write one, in order to read.
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
@@ -167,9 +168,8 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
 /// What this user may not read of a database: it, a file that belongs to it, or a directory on the way there. Nothing
 /// is opened: closing it again would drop the locks that this process may have on it.
 fn denied(path: &Path) -> Option<ReadError> {
-    let files = ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end));
-    let may_not = |file: &&PathBuf| access(*file, Access::READ_OK) == Err(Errno::ACCESS);
-    let file = files.iter().find(may_not)?;
+    let may_not = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
+    let file = files(path).into_iter().find(may_not)?;
     // One that cannot even be looked at is behind a directory that may not be entered.
     let (place, found) =
         file.ancestors().find_map(|place| Some((place, place.metadata().ok()?)))?;
@@ -179,6 +179,16 @@ fn denied(path: &Path) -> Option<ReadError> {
         place.display(),
         found.uid()
     )))
+}
+
+/// A database, and what SQLite keeps beside it.
+fn files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end))
+}
+
+/// One that cannot be looked at is for whoever opens it to refuse.
+fn is_plain_or_none(file: &Path) -> bool {
+    file.metadata().map_or(true, |found| found.is_file())
 }
 
 fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
