@@ -29,10 +29,7 @@ const STEPS_A_LOOK: i32 = 300;
 /// # Errors
 /// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
-    // SQLite would wait for the other end of a pipe, and read what a device gives.
-    if !files(path).iter().all(|file| is_plain_or_none(file)) {
-        return Err(foreign(path));
-    }
+    require_files(path)?;
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
         if !connection.table_exists(None, table).map_err(failed(path))? {
@@ -186,9 +183,17 @@ fn files(path: &Path) -> [PathBuf; 4] {
     ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end))
 }
 
-/// One that cannot be looked at is for whoever opens it to refuse.
-fn is_plain_or_none(file: &Path) -> bool {
-    file.metadata().map_or(true, |found| found.is_file())
+/// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
+pub(crate) fn require_files(database: &Path) -> Result<(), ReadError> {
+    // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
+    let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let is_other = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());
+    files(&path).into_iter().find(is_other).map_or(Ok(()), |file| {
+        Err(ReadError::Foreign(format!(
+            "{} is no regular file: give the path of the database that `shiftboss serve` was given",
+            file.display()
+        )))
+    })
 }
 
 fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
