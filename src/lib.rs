@@ -54,6 +54,7 @@ mod terminal;
 mod text;
 #[cfg(feature = "top")]
 mod top;
+pub mod up;
 pub mod url;
 #[cfg(feature = "web")]
 mod web;

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, lchown};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,11 @@ impl SocketFile {
         let SocketSettings { path, mode, group } = settings.clone();
         let group = group.map(|name| group_id(&name, "--socket-group")).transpose()?;
         // The socket that the init system listens on for us (LISTEN_FDS), if there is one.
-        let inherited = inherited().and_then(|mut given| given.take_unix_listener(0));
+        let given = inherited().and_then(|mut given| given.take_unix_listener(0));
+        let inherited = given.and_then(|inherited| {
+            inherited.as_ref().map_or(Ok(()), require_listening)?;
+            Ok(inherited)
+        });
         let inherited =
             inherited.map_err(|error| cannot("use the socket of LISTEN_FDS for", &path, &error))?;
         if inherited.is_none() {
@@ -172,6 +177,15 @@ fn check_free(path: &Path) -> Result<(), Failure> {
             Err(Failure::new(ExitCode::AlreadyRunning, text))
         }
     }
+}
+
+/// Refuses a socket from the init system that takes no connections.
+pub fn require_listening(socket: &impl AsFd) -> io::Result<()> {
+    if rustix::net::sockopt::socket_acceptconn(socket)? {
+        return Ok(());
+    }
+    let text = "it does not listen, as one that a unit with Accept=yes passes: set Accept=no in the socket's unit";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// A new socket, in the place of one on which nobody answers. It stays when its process ends.

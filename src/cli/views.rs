@@ -2,9 +2,11 @@
 //! `stats`, `metrics`.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
 
 use super::one_of;
 use crate::stores::{Grouping, TaskStatus};
@@ -175,13 +177,15 @@ const STATUSES: &[(&str, &str, TaskStatus)] = &[
     ("dead_letter", "Too many of its leases expired", TaskStatus::DeadLetter),
 ];
 
-/// A moment in the past, itself or how long ago it is: in seconds since 1970.
+/// A moment, itself or how long ago it is: in seconds since 1970.
 pub(super) fn since(text: &str) -> Result<i64, String> {
-    let ago = || SystemTime::now().checked_sub(humantime::parse_duration(text).ok()?);
-    let time = humantime::parse_rfc3339_weak(text).ok().or_else(ago);
-    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.and_then(|since| i64::try_from(since.as_secs()).ok()).ok_or_else(|| {
-        "give a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h".to_owned()
+    let with_offset = || text.parse::<Timestamp>().ok();
+    // As all times are shown.
+    let in_utc = || TimeZone::UTC.to_timestamp(text.parse::<civil::DateTime>().ok()?).ok();
+    let ago = || Timestamp::now().checked_sub(humantime::parse_duration(text).ok()?).ok();
+    with_offset().or_else(in_utc).or_else(ago).map(Timestamp::as_second).ok_or_else(|| {
+        "give a time such as 2026-11-21T13:00:00Z, 2026-11-21T22:00:00+09:00 or 2026-11-21 (UTC), or how long ago, such as 2h"
+            .to_owned()
     })
 }
 
@@ -208,4 +212,42 @@ pub struct ViewArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What RFC 3339 and ISO 8601 have, and `date` prints: one moment.
+    #[test]
+    fn times_have_offsets() {
+        for text in [
+            "2026-11-21T13:00:00Z",
+            "2026-11-21t13:00:00z",
+            "2026-11-21 13:00:00Z",
+            "2026-11-21 13:00:00",
+            "2026-11-21T13:00:00.000001Z",
+            "2026-11-21T13:00:00+00:00",
+            "2026-11-21T13:00:00-00:00",
+            "2026-11-21T22:00:00+09:00",
+            "2026-11-21T22:00:00+0900",
+            "2026-11-21T22:00:00+09",
+            "2026-11-21T22:00+09:00",
+            "2026-11-21T22+09:00",
+            "2026-11-21 22:00:00+09:00",
+            "2026-11-21T22:00:00,123456789+09:00",
+            "2026-11-21T07:30:00-05:30",
+            "2026-11-22T03:00:00+14:00",
+            "2026-11-21T12:59:60Z",
+        ] {
+            let late = i64::from(text.contains(":60"));
+            assert_eq!(since(text).map(|at| at + late), Ok(1_795_266_000), "{text}");
+        }
+        assert_eq!(since("2026-11-21"), Ok(1_795_219_200));
+        let day = since("1day").unwrap() - since("2h").unwrap();
+        assert!((-79_201..=-79_199).contains(&day), "{day}");
+        for wrong in ["", "soon", "2026-13-01", "2026-11-21T25:00:00Z", "21.11.2026", "-2h"] {
+            assert!(since(wrong).unwrap_err().contains("+09:00"), "{wrong}");
+        }
+    }
 }

@@ -15,18 +15,60 @@ use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
 use crate::text::{quoted, shown};
 
+/// What is kept of a line: a job's attempt and key are among it.
+const LINE_BEGIN_BYTES: usize = 8 * 1024;
+/// Jobs whose keys are told.
+const JOBS_MAX: usize = 1_000;
+
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
-    let mut heard = Vec::new();
+    let mut heard = Heard::default();
     let held = hold(socket, lines, timeout, &mut heard);
+    heard.end_line();
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
-    jobs(&String::from_utf8_lossy(&heard), speaks_2).for_each(|key| warn_of(key, socket));
+    // No request is answered by more than one.
+    heard
+        .jobs
+        .iter()
+        .take(lines.len())
+        .filter_map(|job| key_of(job, speaks_2))
+        .for_each(|key| warn_of(key, socket));
     held
 }
 
-/// The keys of the jobs among the answers; in protocol 2 an attempt stands before the key.
-fn jobs(heard: &str, speaks_2: bool) -> impl Iterator<Item = &str> {
-    let jobs = heard.lines().filter_map(|line| line.strip_prefix("JOB "));
-    jobs.filter_map(move |job| job.split(' ').nth(usize::from(speaks_2)))
+/// In protocol 2 an attempt stands before the key.
+fn key_of(job: &str, speaks_2: bool) -> Option<&str> {
+    job.strip_prefix("JOB ")?.split(' ').nth(usize::from(speaks_2))
+}
+
+/// What is kept of the answers, however long they are.
+#[derive(Default)]
+struct Heard {
+    /// Line ends so far.
+    answers: usize,
+    /// How the line begins that is being read.
+    line: Vec<u8>,
+    /// How lines with jobs begin.
+    jobs: Vec<String>,
+}
+
+impl Heard {
+    fn add(&mut self, read: &[u8]) {
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE_BEGIN_BYTES.saturating_sub(self.line.len());
+            self.line.extend(piece.iter().take(room));
+            if piece.ends_with(b"\n") {
+                self.answers += 1;
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        if self.line.starts_with(b"JOB ") && self.jobs.len() < JOBS_MAX {
+            self.jobs.push(String::from_utf8_lossy(self.line.trim_ascii_end()).into_owned());
+        }
+        self.line.clear();
+    }
 }
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
@@ -47,7 +89,7 @@ fn hold(
     socket: &Path,
     lines: &[String],
     timeout: Duration,
-    heard: &mut Vec<u8>,
+    heard: &mut Heard,
 ) -> Result<(), Failure> {
     let deadline = within(timeout);
     let failed = |error: io::Error| no_answer(socket, timeout, &error);
@@ -60,14 +102,15 @@ fn hold(
         if read.is_empty() {
             break;
         }
-        heard.extend_from_slice(&read);
+        heard.add(&read);
         // An answer that nobody saw was read from the socket all the same: the daemon takes its job for delivered. So
         // this is a failure even where a listing would end well.
         if !offer(&read)? {
             return Err(Failure::silent(ExitCode::StoreIo));
         }
     }
-    let (answers, requests) = (line_ends(heard), line_ends(request.as_bytes()));
+    let answers = heard.answers;
+    let requests = request.bytes().filter(|byte| *byte == b'\n').count();
     if answers >= requests {
         return Ok(());
     }
@@ -77,8 +120,4 @@ fn hold(
         _ => format!("it closed the connection at line {} of {requests}", answers + 1),
     };
     Err(failed(io::Error::new(ErrorKind::UnexpectedEof, why)))
-}
-
-fn line_ends(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count()
 }

@@ -130,6 +130,7 @@ fn check(input_dir: &Path) -> io::Result<Checked> {
                 Err(error) => (None, Some(error)),
             },
             Named::Bad(fault) => (None, Some(fault.to_string())),
+            Named::Hidden => continue,
             // The daemon's own are hidden.
             Named::Other if name.as_bytes().starts_with(b".") => continue,
             Named::Other => (None, None),

@@ -169,6 +169,7 @@ fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Fa
 
 /// Keeps daemons from a database as long as the lock is held.
 fn locked(database: &Path) -> Result<LockFile, Failure> {
+    stores::require_files(database).map_err(stores::read_failure)?;
     if !database.is_file() {
         let text = format!("there is no database {}", database.display());
         return Err(Failure::new(ExitCode::Unavailable, text));

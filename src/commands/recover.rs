@@ -16,7 +16,7 @@ pub fn run(database: &Path, new: &Path) -> Result<(), Failure> {
     let saved = recover(database, new).map_err(|error| {
         let (old, new) = (database.display(), new.display());
         let text = format!(
-            "cannot recover {old} into {new}: {error}. Restore a backup; `sqlite3 {old} .recover` may read more"
+            "cannot recover {old} into {new}: {error}. Restore a backup; `.recover` of sqlite.org's sqlite3 may read more (Debian's has no such command)"
         );
         Failure::new(ExitCode::BadData, text)
     })?;

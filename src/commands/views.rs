@@ -23,6 +23,7 @@ use crate::standing::turns::Turns;
 use crate::standing::why;
 use crate::stores::Database;
 use crate::target::{Target, ask, move_up};
+use crate::up::Up;
 
 pub fn run(asked: View) -> Result<(), Failure> {
     match asked {
@@ -97,7 +98,7 @@ fn queue(
     if !json {
         warn_if_down(&target);
     }
-    let turns = Turns::of(&status, target.daemon == LockState::Free);
+    let turns = Turns::of(&status, Up::of(&target, &status) == Up::Down);
     show(&target, &found, json, |found| listings::queue(found, &turns, now))
 }
 

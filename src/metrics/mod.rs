@@ -18,6 +18,7 @@ use crate::client::Session;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::{self, Target};
+use crate::up::Up;
 
 /// How long the daemon may take.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,7 +49,9 @@ impl Scrape {
         let (is_up, daemon) = match &target.daemon {
             LockState::By(_) if is_classic => (true, None),
             LockState::By(daemon) => ask(&daemon.socket),
-            LockState::Free | LockState::Unknown(_) => (false, None),
+            LockState::Free | LockState::Unknown(_) => {
+                (Up::of(target, &queue) == Up::Running, None)
+            }
         };
         let files = target.database.file().map(|path| {
             let mut log = path.as_os_str().to_owned();

@@ -39,7 +39,9 @@ pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, R
 pub use pace::Pace;
 pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
-pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
+pub(crate) use sqlite::{
+    Saved, backup, findings, look, mark, quick_check, recover, require_files, unmark,
+};
 use sqlite::{SqliteReader, open_to_read};
 
 /// A store that was opened for a daemon, and what it found.

@@ -3,15 +3,15 @@
 
 use shiftboss_actors::live::{DaemonMetrics, Live};
 use shiftboss_actors::store::answers::{
-    DaemonState, DaemonStatus, HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
+    HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
 };
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::commits::Commits;
 use super::tabs::Tab;
 use crate::live::Unknown;
-use crate::lock::LockState;
 use crate::target::Target;
+use crate::up::Up;
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,16 +79,6 @@ impl Lists {
 impl Picture {
     /// A daemon runs, as far as that is known.
     pub fn has_daemon(&self) -> bool {
-        match &self.target.daemon {
-            LockState::By(_) => true,
-            LockState::Free if self.queue.daemons.is_empty() => false,
-            LockState::Unknown(_) if self.queue.daemons.is_empty() => true,
-            // On a server others may run.
-            _ => self.queue.daemons.iter().any(runs),
-        }
+        Up::of(&self.target, &self.queue) != Up::Down
     }
-}
-
-pub fn runs(daemon: &DaemonStatus) -> bool {
-    matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
 }

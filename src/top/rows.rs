@@ -9,7 +9,6 @@ use shiftboss_actors::store::answers::{Ended, FetcherStatus, Holding, Next, Stat
 
 use super::picture::{Attempt, Picture};
 use super::tabs::Tab;
-use crate::lock::LockState;
 use crate::standing::fetchers::{failed_run, next_run};
 use crate::standing::held_for;
 use crate::standing::turns::Turns;
@@ -117,8 +116,7 @@ pub fn rows(tab: Tab, picture: &Picture) -> Option<Vec<Row>> {
         }
         Tab::Next => {
             let next = picture.lists.next.as_ref()?.keys.iter().enumerate();
-            let is_down = picture.target.daemon == LockState::Free;
-            let turns = Turns::of(&picture.queue, is_down);
+            let turns = Turns::of(&picture.queue, !picture.has_daemon());
             let next = next.map(|(before, next)| waiting(before, next, &turns, picture.at));
             next.chain(delayed(&held, picture)).chain(held_ones(picture)).collect()
         }

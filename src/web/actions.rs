@@ -6,8 +6,12 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderMap, LOCATION, ORIGIN};
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
+use actix_web::middleware::{Next, from_fn};
+use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse, web};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use shiftboss_protocol::model::Key;
@@ -18,6 +22,7 @@ use super::Page;
 use super::answers::turned_away;
 use super::hosts::Hosts;
 use super::queries::View;
+use super::token;
 use crate::client::Session;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
@@ -29,13 +34,43 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const FETCH_SITE: &str = "sec-fetch-site";
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config
-        .route("/actions/pause", web::post().to(pause))
-        .route("/actions/resume", web::post().to(resume))
-        .route("/actions/retry", web::post().to(retry))
-        .route("/actions/bump", web::post().to(bump))
-        .route("/actions/hold", web::post().to(hold))
-        .route("/actions/unhold", web::post().to(unhold));
+    let scope = web::scope("/actions")
+        .wrap(from_fn(allow))
+        .route("/pause", web::post().to(pause))
+        .route("/resume", web::post().to(resume))
+        .route("/retry", web::post().to(retry))
+        .route("/bump", web::post().to(bump))
+        .route("/hold", web::post().to(hold))
+        .route("/unhold", web::post().to(unhold));
+    config.service(scope);
+}
+
+/// Who asks, by the name that was given with the token.
+struct By(String);
+
+/// Refuses others' pages and all without the token, before anything of the body is read.
+async fn allow(
+    page: web::Data<Page>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let refused = if request.method() != Method::POST {
+        None
+    } else if !is_from_our_page(request.headers(), &page.hosts) {
+        Some(HttpResponse::Forbidden().body("this comes from another page than ours\n"))
+    } else {
+        match token::require(&page, &request).await {
+            Ok(by) => {
+                request.extensions_mut().insert(By(by));
+                None
+            }
+            Err(refused) => Some(refused),
+        }
+    };
+    match refused {
+        None => Ok(next.call(request).await?.map_into_left_body()),
+        Some(refused) => Ok(request.into_response(refused).map_into_right_body()),
+    }
 }
 
 async fn pause(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
@@ -113,13 +148,7 @@ async fn act(
     order: String,
     back: &str,
 ) -> HttpResponse {
-    if !is_from_our_page(request.headers(), &page.hosts) {
-        return HttpResponse::Forbidden().body("this comes from another page than ours\n");
-    }
-    let by = match super::token::require(&page, request.headers().get(AUTHORIZATION)).await {
-        Ok(by) => by,
-        Err(refused) => return refused,
-    };
+    let by = request.extensions().get::<By>().map(|By(name)| name.clone()).unwrap_or_default();
     info!(by = shown(&by), "{} is asked for on the page.", shown(&order));
     let shared = page.clone();
     let by = one_word(&by);

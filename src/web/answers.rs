@@ -70,7 +70,7 @@ pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
     let ask =
         move || shared.find().and_then(|target| health(&target)).map_err(|why| why.to_string());
-    match page.queries.answer(&page.health, ask).await {
+    match page.health_queries.answer(&page.health, ask).await {
         Ok(Ok(())) => HttpResponse::Ok().content_type(TEXT).body("ok\n"),
         Ok(Err(why)) => unavailable(&format!("{why}\n")),
         Err(overloaded) => turned_away(overloaded),

@@ -7,6 +7,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::metrics::{CLASSIC, PATIENCE};
 use crate::target::{self, Target};
+use crate::up::Up;
 
 /// Whether the daemon can reach its database: it is asked within [`PATIENCE`]. Of one under `--classic`, which answers no
 /// question, that it takes a connection.
@@ -16,11 +17,7 @@ use crate::target::{self, Target};
 pub(super) fn health(target: &Target) -> Result<(), Failure> {
     let daemon = match &target.daemon {
         LockState::By(daemon) => daemon,
-        LockState::Free => {
-            let text = format!("no daemon runs on {}", target.database);
-            return Err(Failure::new(ExitCode::Unavailable, text));
-        }
-        LockState::Unknown(why) => return Err(Failure::new(ExitCode::Unavailable, *why)),
+        LockState::Free | LockState::Unknown(_) => return runs_elsewhere(target),
     };
     let asked = Session::begin(&daemon.socket, "health", "HEALTH\n", PATIENCE)
         .and_then(|mut session| session.answer());
@@ -32,4 +29,16 @@ pub(super) fn health(target: &Target) -> Result<(), Failure> {
         }
         _ => Err(failure),
     }
+}
+
+/// Daemons of a queue on a server that cannot be asked here write into it that they live.
+fn runs_elsewhere(target: &Target) -> Result<(), Failure> {
+    let queue = target::ask(&target.database, |reader, now| reader.status(now))?;
+    let why = match Up::of(target, &queue) {
+        Up::Running => return Ok(()),
+        Up::Down => format!("no daemon runs on {}", target.database),
+        Up::OthersOnly => "the daemon of this socket does not run, others do".to_owned(),
+        Up::Unknown(why) => why.to_owned(),
+    };
+    Err(Failure::new(ExitCode::Unavailable, why))
 }

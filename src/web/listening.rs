@@ -6,7 +6,8 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use crate::exit::{ExitCode, Failure};
-use crate::socket::{self, listen_at};
+use crate::socket::{self, listen_at, require_listening};
+use crate::text::shown;
 
 /// Who may connect to a socket that it makes: its user and group, as a reverse proxy may be.
 const SOCKET_MODE: u32 = 0o660;
@@ -24,6 +25,19 @@ pub(super) enum Listener {
     Unix(UnixListener),
 }
 
+impl Listener {
+    /// Where it listens, as `--listen` takes it or a browser does.
+    pub(super) fn address(&self) -> io::Result<String> {
+        Ok(match self {
+            Self::Tcp(tcp) => format!("http://{}/", tcp.local_addr()?),
+            Self::Unix(unix) => match unix.local_addr()?.as_pathname() {
+                Some(path) => format!("unix:{}", shown(&path.to_string_lossy())),
+                None => "a Unix socket without a path".to_owned(),
+            },
+        })
+    }
+}
+
 /// Opens all; or, where the init system listens on some (LISTEN_FDS), takes those in their place.
 pub(super) fn open(listen: Vec<Listen>) -> Result<Vec<Listener>, Failure> {
     let inherited = inherited().map_err(|error| cannot("the sockets of LISTEN_FDS", &error))?;
@@ -39,9 +53,11 @@ fn inherited() -> io::Result<Vec<Listener>> {
     for at in 0..given.len() {
         // Asked for what it is not, it stays where it is.
         if let Ok(Some(tcp)) = given.take_tcp_listener(at) {
+            require_listening(&tcp)?;
             listeners.push(Listener::Tcp(tcp));
-        } else {
-            listeners.extend(given.take_unix_listener(at)?.map(Listener::Unix));
+        } else if let Some(unix) = given.take_unix_listener(at)? {
+            require_listening(&unix)?;
+            listeners.push(Listener::Unix(unix));
         }
     }
     Ok(listeners)

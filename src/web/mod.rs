@@ -2,16 +2,18 @@
 //! database as `status` does, and asks the daemon on its socket for what only the daemon knows.
 //!
 //! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
-//! foreign name, [`token`] who has none, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
+//! foreign name, [`token`] who has none, [`penalties`] delays those who guess, [`connections`] closes those on which nothing goes on, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
 //! machines, [`actions`] change something; [`mod@health`] says whether the daemon is well.
 
 mod actions;
 mod answers;
 mod api;
+mod connections;
 mod health;
 mod hosts;
 mod listening;
 mod pages;
+mod penalties;
 mod queries;
 mod refused;
 mod request_log;
@@ -35,9 +37,11 @@ use crate::signals::Signals;
 use crate::stores;
 use crate::target::Target;
 use answers::{Health, Made};
+use connections::Connections;
 use hosts::Hosts;
 pub use listening::Listen;
 use listening::Listener;
+use penalties::Penalties;
 use queries::{Queries, View, Views};
 pub use token::{Token, TokenFor};
 
@@ -45,8 +49,6 @@ pub use token::{Token, TokenFor};
 pub const LOG_LEVEL: &str = "info,actix_server=warn";
 /// Threads that answer requests.
 const WORKERS: usize = 2;
-/// Connections that one of them has at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 12_000;
 /// From the connection to the end of a request's head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that are under way when it is asked to stop.
@@ -80,8 +82,11 @@ struct Page {
     title: String,
     outputs: Option<Outputs>,
     token: Option<Token>,
+    penalties: Penalties,
     hosts: Hosts,
     queries: Queries,
+    /// Of `/healthz` alone: there is a place for it however many ask for pages.
+    health_queries: Queries,
     /// `None`: the database could not be read.
     metrics: View<Option<String>>,
     health: View<Health>,
@@ -96,8 +101,10 @@ impl Page {
             title: settings.title,
             outputs: settings.outputs,
             token: settings.token,
+            penalties: Penalties::default(),
             hosts: Hosts::new(settings.allow_host),
             queries: Queries::default(),
+            health_queries: Queries::default(),
             metrics: View::default(),
             health: View::default(),
             pages: Views::default(),
@@ -136,6 +143,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     actix_rt::System::new().block_on(async move {
         let signals = Signals::new().map_err(Failure::of(ExitCode::Unavailable))?;
+        let connections = Connections::allowed();
+        actix_rt::spawn(connections.clone().close_stalled());
         let server = HttpServer::new(move || {
             let (named, known) = (Arc::clone(&page), Arc::clone(&page));
             App::new()
@@ -146,24 +155,28 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
                 .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&named), request, next)))
                 .wrap(headers())
                 .wrap(from_fn(request_log::note))
+                .wrap(from_fn(connections::watch))
                 .configure(routes)
         })
-        .on_connect(hosts::note_socket)
+        .on_connect(move |stream, extensions| {
+            hosts::note_socket(stream, extensions);
+            connections.note(stream, extensions);
+        })
         .workers(WORKERS)
-        .max_connections(CONNECTIONS_MAX)
+        .max_connections(connections::CONNECTIONS_MAX)
         .client_request_timeout(REQUEST_TIMEOUT)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS);
         let server = listeners.into_iter().try_fold(server, |server, listener| {
-            let added = match listener {
-                Listener::Tcp(tcp) => server.listen(tcp),
-                Listener::Unix(unix) => server.listen_uds(unix),
-            };
+            let added = listener.address().and_then(|address| {
+                info!("Listening: {address}");
+                match listener {
+                    Listener::Tcp(tcp) => server.listen(tcp),
+                    Listener::Unix(unix) => server.listen_uds(unix),
+                }
+            });
             added.map_err(|error| listening::cannot("what was opened", &error))
         })?;
-        for address in server.addrs() {
-            info!("Listening: http://{address}/");
-        }
         let server = server.run();
         actix_rt::spawn(stop(server.handle(), signals));
         server.await.map_err(Failure::of(ExitCode::Internal))

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse};
 use base64::Engine;
@@ -18,12 +18,11 @@ use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::Page;
+use super::penalties::PENALTY_MAX;
 use crate::exit::{ExitCode, Failure};
 
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: u64 = 4 * 1024;
-/// After which time a wrong token is refused: whoever guesses is to take long.
-const PENALTY: Duration = Duration::from_secs(1);
 /// What browsers ask their user for.
 const CHALLENGE: &str =
     "Basic realm=\"shiftboss: any user name, and the token as password\", charset=\"UTF-8\"";
@@ -110,21 +109,26 @@ fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
 ///
 /// # Errors
 /// The answer to who does not have it; a wrong one is answered late.
-pub(super) async fn require(
-    page: &Page,
-    given: Option<&HeaderValue>,
-) -> Result<String, HttpResponse> {
+pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<String, HttpResponse> {
     let Some(token) = &page.token else {
         let text =
             "nothing can be changed here: `shiftboss web` was started without --token-file\n";
         return Err(HttpResponse::Forbidden().body(text));
     };
-    match known(token, given) {
+    match known(token, request.headers().get(AUTHORIZATION)) {
         Known::By(name) => return Ok(name),
         Known::Nobody => {}
         Known::Wrong => {
-            warn!("A wrong token was given.");
-            tokio::time::sleep(PENALTY).await;
+            let address = request.peer_addr().map(|address| address.ip());
+            warn!(?address, "A wrong token was given.");
+            let wait = page.penalties.wait(address, Instant::now());
+            tokio::time::sleep(wait.unwrap_or(PENALTY_MAX)).await;
+            if wait.is_none() {
+                return Err(HttpResponse::TooManyRequests()
+                    .insert_header((RETRY_AFTER, PENALTY_MAX.as_secs()))
+                    .content_type("text/plain; charset=utf-8")
+                    .body("too many wrong tokens are given: try again later\n"));
+            }
         }
     }
     Err(HttpResponse::Unauthorized()
@@ -142,7 +146,7 @@ pub(super) async fn check(
     let is_for_all = page.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
     if is_for_all
         && !OPEN.contains(&request.path())
-        && let Err(refused) = require(&page, request.headers().get(AUTHORIZATION)).await
+        && let Err(refused) = require(&page, &request).await
     {
         return Ok(request.into_response(refused).map_into_right_body());
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use crate::common::mounts::FileSystem;
 use crate::common::sql::{LOG, QUEUE, reader, rows};
 use crate::common::wait::SetOnDrop;
 use crate::common::worker::key_of;
@@ -140,6 +141,33 @@ fn a_copy_that_cannot_be_made() {
     let (code, said) = backup(&site, "state.db", "missing/copy");
     assert!(code == Some(73) && said.contains("missing/copy"), "{code:?}: {said}");
     assert_eq!(leftovers(&site), [""; 0]);
+}
+
+/// Where the copy cannot be written, that is said of the copy and not of the database: a full file system, one that is read-only.
+#[test]
+fn a_place_that_takes_no_copy() {
+    let site = Site::new();
+    let lines: String = (0..20_000).map(|at| format!("key{at} 0 {at}\n")).collect();
+    site.write("f.1.txt", lines);
+    let daemon = site.start();
+    site.wait_count(20_000);
+    daemon.stop();
+    let disk = FileSystem::of_size(&site.path("disk"), 1);
+    // The room that is left is none, a little, or enough for a part.
+    for room in [0, 10_000, 500_000] {
+        fs::write(site.path("disk/filler"), vec![0; (1 << 20) - room]).unwrap();
+        let (code, said) = backup(&site, "state.db", "disk/copy");
+        assert!(
+            code == Some(74) && said.contains("disk/copy") && said.contains("full"),
+            "{code:?}: {said}"
+        );
+        assert!(!said.contains("state.db") && !site.path("disk/copy").exists(), "{said}");
+    }
+    fs::remove_file(site.path("disk/filler")).unwrap();
+    disk.make_read_only();
+    let (code, said) = backup(&site, "state.db", "disk/copy");
+    assert!(code == Some(73) && said.contains("disk/copy: Read-only"), "{code:?}: {said}");
+    drop(disk);
 }
 
 /// A corrupt database gives no copy that looks like a good one.

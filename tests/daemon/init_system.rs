@@ -4,11 +4,12 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::common::{Client, Site, wait_until};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::Signal;
 
 fn many_jobs(count: usize) -> Site {
@@ -112,6 +113,23 @@ fn socket_activation() {
         assert!(site.socket().exists());
     }
     assert!(early.line().starts_with("JOB "));
+}
+
+/// A socket that listens to nobody, be it a connection or one that was only bound, is refused: no worker could connect.
+#[test]
+fn a_socket_that_does_not_listen() {
+    let site = many_jobs(1);
+    let bound =
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&bound, &SocketAddrUnix::new(site.path("bound")).unwrap()).unwrap();
+    let (pair, _other) = UnixStream::pair().unwrap();
+    let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
+    for socket in [bound, pair.into()] {
+        let mut shell = site.through_shell(script, &[]);
+        shell.stdin(Stdio::from(socket));
+        let (code, log) = site.refused(shell);
+        assert!(code == 73 && log.contains("does not listen"), "{code}: {log}");
+    }
 }
 
 /// The socket's mode is 0600 unless set, whatever the umask, from the first moment on.

@@ -5,12 +5,12 @@ use crate::web::{Answer, Page, start};
 
 const TOKEN: &str = "0123456789abcdef";
 /// `ann` and the token.
-const ANN: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWY=\r\n";
+pub const ANN: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWY=\r\n";
 /// `ann` and another one.
-const WRONG: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWc=\r\n";
+pub const WRONG: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWc=\r\n";
 const ACTIONS: [&str; 6] = ["pause", "resume", "retry", "hold", "unhold", "bump"];
 
-fn with_token(site: &Site, options: &[&str]) -> Page {
+pub fn with_token(site: &Site, options: &[&str]) -> Page {
     let file = site.path("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

@@ -27,3 +27,4 @@ mod top;
 mod views;
 #[cfg(feature = "web")]
 mod web;
+mod web_limits;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::UNIX_EPOCH;
 
 use crate::common::reference::{dispatch, enqueue, register, version_2};
 use crate::common::{Client, Site, wait_equal, wait_until};
@@ -309,6 +310,30 @@ fn another_user_is_told_who_runs() {
     daemon.stop();
     let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
     assert!(text(&output).contains("\"daemon\":null"));
+}
+
+/// A list that was named by a clock that was ahead hides all that come later: it is named, until it is gone.
+#[test]
+fn a_list_of_the_future() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+    site.deliver("f", now, "alpha 1\n");
+    // A number that is no time, and one that another machine's clock may give.
+    site.deliver("serial", 20_261_121_130_000, "bravo 1\n");
+    site.deliver("near", now + 5, "charlie 1\n");
+    site.wait_count(3);
+    let checked = || site.run(&["status", "--check", "state.db"]);
+    assert!(checked().status.success(), "{}", text(&checked()));
+    for name in [format!("f.{}.txt", now + 90_000), format!("g.{}.txt.part", now + 900_000_000)] {
+        site.write(&name, "delta 1\n");
+        wait_until("it is named", || {
+            let said = String::from_utf8_lossy(&checked().stdout).into_owned();
+            said.contains(&format!("{name} begins in ")) && checked().status.code() == Some(1)
+        });
+        site.remove(&name);
+        wait_until("all is well", || checked().status.success());
+    }
 }
 
 /// Where the kernel shows other users no locks, they are told that nothing is known, not that the daemon died.

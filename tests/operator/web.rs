@@ -4,9 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::common::{Daemon, Site, wait_until};
 
@@ -20,10 +21,18 @@ pub struct Page {
 }
 
 pub fn start(site: &Site, options: &[&str]) -> Page {
+    wait_ready(site, command(site, options))
+}
+
+pub fn command(site: &Site, options: &[&str]) -> Command {
     let mut command = site.program();
     // On a server a daemon is found by its socket.
     let target = if site.server().is_some() { site.socket() } else { site.database() };
     command.args(["web", "--listen", "127.0.0.1:0"]).args(options).arg(target);
+    command
+}
+
+pub fn wait_ready(site: &Site, command: Command) -> Page {
     let process = site.spawn(command);
     let mut address = None;
     wait_until("the page listens", || {
@@ -44,7 +53,7 @@ pub struct Answer {
     pub body: String,
 }
 
-fn answer(mut stream: impl Read) -> Answer {
+pub fn answer(mut stream: impl Read) -> Answer {
     let mut bytes = Vec::new();
     // A close after the answer may come as a reset.
     let _ = stream.read_to_end(&mut bytes);
@@ -63,7 +72,7 @@ pub fn get(address: &str, path: &str) -> String {
     answer(stream).body
 }
 
-fn connect(address: &str) -> TcpStream {
+pub fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
@@ -77,6 +86,10 @@ pub fn to(address: &str, request: &str) -> Answer {
 }
 
 impl Page {
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
     pub fn raw(&self, request: &str) -> Answer {
         to(&self.address, request)
     }
@@ -246,7 +259,7 @@ fn sockets_of_the_init_system() {
     let unix = UnixListener::bind(&path).unwrap();
     let start_on = |listener: OwnedFd| {
         let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
-        let mut shell = std::process::Command::new("sh");
+        let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(site.program().get_program());
         shell.args(["web", "--listen", "127.0.0.1:1", "socket"]).current_dir(site.path("."));
         shell.stdin(listener);
@@ -256,10 +269,62 @@ fn sockets_of_the_init_system() {
     let address = tcp.local_addr().unwrap().to_string();
     let _first = start_on(tcp.into());
     assert_eq!(to(&address, request).status, 200);
-    let _second = start_on(unix.into());
+    let second = start_on(unix.into());
     let mut local = UnixStream::connect(&path).unwrap();
     local.write_all(request.as_bytes()).unwrap();
     assert_eq!(answer(local).status, 200);
+    let log = second.log();
+    assert!(log.contains(&format!("Listening: unix:{}\n", path.display())), "{log}");
+    assert!(!log.contains("http://"), "{log}");
+    let connected = connect(&address);
+    for socket in [UnixStream::pair().unwrap().0.into(), connected.into()] {
+        let mut refused = start_on(socket);
+        assert_eq!(refused.exit().code(), Some(73));
+        assert!(refused.log().contains("does not listen"), "{}", refused.log());
+    }
+}
+
+/// It says where it listens, as it was told.
+#[test]
+fn where_it_listens() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let mut command = site.program();
+    command.args(["web", "--listen", "unix:http.sock", "socket"]);
+    let page = site.spawn(command);
+    wait_until("it says so", || page.log().contains("Listening: unix:http.sock\n"));
+    assert!(!page.log().contains("http://"), "{}", page.log());
+}
+
+/// What runs is told alike by all who tell it, also where only the server tells it: its URL is the target.
+mod on_server {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a server: make test-postgres"]
+    fn a_url_as_target() {
+        let site = Site::new();
+        let daemon = site.start();
+        let url = site.target().display().to_string();
+        let page = |target: &str| {
+            let mut command = site.program();
+            command.args(["web", "--listen", "127.0.0.1:0", target]);
+            wait_ready(&site, command)
+        };
+        let code = |target: &str| site.run(&["status", "--check", target]).status.code();
+        let of_all = page(&url);
+        let told = |page: &Page| {
+            let (metrics, banner) = (page.get("/metrics").body, page.get("/").body);
+            let up = metrics.contains("\nshiftboss_up 1.0\n");
+            (page.get("/healthz").status, up, banner.contains("No daemon runs"))
+        };
+        assert_eq!((told(&of_all), code(&url)), ((200, true, false), Some(0)));
+        daemon.stop();
+        assert_eq!(code(&url), Some(69));
+        wait_until("it is down", || told(&of_all) == (503, false, true));
+        let _again = site.start();
+        wait_until("it is up", || told(&of_all) == (200, true, false));
+    }
 }
 
 /// Without a database there is nothing to tell yet, and the page stays.

@@ -128,6 +128,28 @@ fn no_answer_in_time() {
     assert_eq!(code, Some(69));
 }
 
+/// An answer without an end ends with the time for it, and takes no more memory than a short one, in lines or without.
+#[test]
+fn an_answer_without_an_end() {
+    for piece in [vec![b'x'; 64 * 1024], b"JOB a 1\n".repeat(8 * 1024)] {
+        let (_directory, socket, thread) = daemon(move |mut stream| {
+            let (mut sent, enough) = (0, 160 * 1024 * 1024);
+            while sent < enough && stream.write_all(&piece).is_ok() {
+                sent += piece.len();
+            }
+            sent
+        });
+        let mut command = Command::new("sh");
+        let asked = ask(&["--timeout", "60s"], &socket, &["READY"]);
+        // So much address space, of which the program takes the smaller part.
+        command.args(["-c", "ulimit -v 200000; exec \"$@\"", "sh"]);
+        command.arg(asked.get_program()).args(asked.get_args()).stdout(Stdio::null());
+        let (_, stderr, code) = output(command);
+        assert!(thread.join().unwrap() >= 160 * 1024 * 1024, "{stderr}");
+        assert!(matches!(code, Some(0 | 69)), "{code:?}: {stderr}");
+    }
+}
+
 /// A reader of the answers that is gone ends it quietly, but not well: a job may be lost to it.
 #[test]
 fn a_closed_pipe_is_quiet() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
 use actix::prelude::*;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::FileWatcherActor;
 use crate::directory::{Entry, FileState};
@@ -17,6 +17,9 @@ use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Reques
 use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
+
+/// Hidden files that are said to be skipped; more are skipped in silence.
+const HIDDEN_SAID_MAX: usize = 100;
 
 /// The file that a note is about; `None`: the directory.
 type Topic = Option<OsString>;
@@ -39,6 +42,8 @@ pub(super) struct Faults {
     /// `None` before it was looked for.
     directory: Option<InputDirectory>,
     unsent: BTreeSet<Topic>,
+    /// Names of hidden files that were said to be skipped.
+    hidden: BTreeSet<OsString>,
 }
 
 impl Faults {
@@ -87,6 +92,14 @@ impl Faults {
     fn accept_file(&mut self, run: &Run, cause: Cause) {
         for growing in [true, false] {
             self.accept(run.file_name(growing).as_ref(), cause);
+        }
+    }
+
+    /// Says once that a hidden file is skipped; nothing is wrong with it.
+    pub(super) fn skip_hidden(&mut self, name: OsString) {
+        if self.hidden.len() < HIDDEN_SAID_MAX && !self.hidden.contains(&name) {
+            info!(file = escaped(&name), "A hidden file is skipped: its name begins with a dot.");
+            self.hidden.insert(name);
         }
     }
 
@@ -212,6 +225,6 @@ fn escaped(name: &OsStr) -> String {
 fn run_of(name: &OsStr) -> Option<Run> {
     match FileName::parse(name) {
         Named::Fetcher(file) => Some(file.run),
-        Named::Bad(_) | Named::Other => None,
+        Named::Bad(_) | Named::Hidden | Named::Other => None,
     }
 }

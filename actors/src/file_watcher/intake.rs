@@ -75,6 +75,7 @@ impl FileWatcherActor {
                 }
                 Named::Bad(_) if happened == Happened::Attributes => {}
                 Named::Bad(reason) => self.note_bad_name(&name, happened, &reason.to_string()),
+                Named::Hidden => self.faults.skip_hidden(name),
                 Named::Other => {}
             }
         }
@@ -98,6 +99,7 @@ impl FileWatcherActor {
             match FileName::parse(&name) {
                 Named::Fetcher(file) => drop(self.runs.entry(file.run).or_default()),
                 Named::Bad(reason) => self.reject_name(&name, &reason.to_string()),
+                Named::Hidden => self.faults.skip_hidden(name),
                 Named::Other => {}
             }
         }

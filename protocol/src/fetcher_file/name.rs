@@ -20,6 +20,8 @@ pub enum Named {
     Fetcher(FileName),
     /// Meant as one, it seems, but not of the grammar.
     Bad(NameFault),
+    /// Ends like one and begins with a dot: what editors and file managers keep beside a file.
+    Hidden,
     /// None of our business.
     Other,
 }
@@ -33,7 +35,6 @@ impl NameFault {
     const NOT_UTF8: Self = Self("the name is not UTF-8");
     const NOT_THREE_PARTS: Self =
         Self("the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part");
-    const NO_FETCHER: Self = Self("the fetcher's name is empty");
     const NOT_A_NUMBER: Self =
         Self("the part after the first dot is not a decimal number without a sign");
     /// It would name the same run as the name without.
@@ -53,6 +54,9 @@ impl FileName {
         let Some(stem) = bytes.strip_suffix(b".txt") else {
             return Named::Other;
         };
+        if bytes.starts_with(b".") {
+            return Named::Hidden;
+        }
         match run_of(stem) {
             Ok(run) => Named::Fetcher(Self { run, growing }),
             Err(fault) => Named::Bad(fault),
@@ -71,9 +75,6 @@ impl Run {
 fn run_of(stem: &[u8]) -> Result<Run, NameFault> {
     let stem = std::str::from_utf8(stem).map_err(|_| NameFault::NOT_UTF8)?;
     let (fetcher, started) = stem.split_once('.').ok_or(NameFault::NOT_THREE_PARTS)?;
-    if fetcher.is_empty() {
-        return Err(NameFault::NO_FETCHER);
-    }
     if fetcher == TASKS_FETCHER {
         return Err(NameFault::RESERVED);
     }
@@ -126,9 +127,6 @@ mod tests {
         for (name, fault) in [
             ("a.b.txt", NameFault::NOT_A_NUMBER),
             ("a..txt", NameFault::NOT_A_NUMBER),
-            (".x.txt", NameFault::NO_FETCHER),
-            (".5.txt", NameFault::NO_FETCHER),
-            (".txt", NameFault::NOT_THREE_PARTS),
             ("a.txt", NameFault::NOT_THREE_PARTS),
             ("a.b.1.txt", NameFault::NOT_THREE_PARTS),
             ("f.-5.txt", NameFault::NOT_A_NUMBER),
@@ -145,6 +143,15 @@ mod tests {
             FileName::parse(OsStr::from_bytes(b"\xff.1.txt")),
             Named::Bad(NameFault::NOT_UTF8)
         );
+    }
+
+    /// What programs keep beside a file that they show or edit.
+    #[test]
+    fn names_with_a_dot_are_hidden() {
+        for name in [".#f.1.txt", "._f.1.txt", ".f.1.txt", ".5.txt.part", ".txt", ".#f.1.txt.part"]
+        {
+            assert_eq!(parse(name), Named::Hidden, "{name}");
+        }
     }
 
     /// Files that are nobody's business are passed over in silence.

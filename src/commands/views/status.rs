@@ -19,6 +19,7 @@ use crate::live::{self, PATIENCE_ON_SERVER, Unknown};
 use crate::lock::LockState;
 use crate::target::{self, Target};
 use crate::text::span;
+use crate::up::Up;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
 pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
@@ -67,20 +68,16 @@ fn verdict(
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
     let not_known =
         |what, why| Err(Failure::new(code, format!("whether {what} is not known: {why}")));
-    match (&target.daemon, unknown) {
-        (LockState::Free, _) => {
-            let text = format!("the daemon is {}", table::daemon(target, &status.queue, now));
+    match (Up::of(target, &status.queue), unknown) {
+        (Up::Down | Up::OthersOnly, _) => {
+            let text = match target.daemon {
+                LockState::Unknown(_) => format!("no daemon runs on {}", target.database),
+                _ => format!("the daemon is {}", table::daemon(target, &status.queue, now)),
+            };
             Err(Failure::new(ExitCode::Unavailable, text))
         }
-        (LockState::Unknown(_), _) if table::is_on_server(target) => {
-            if daemons::running(&status.queue.daemons) == 0 {
-                let text = format!("no daemon runs on {}", target.database);
-                return Err(Failure::new(ExitCode::Unavailable, text));
-            }
-            if is_well { Ok(()) } else { Err(Failure::silent(code)) }
-        }
-        (LockState::Unknown(why), _) => not_known("a daemon runs", (*why).to_owned()),
-        (_, Some(Unknown::Closed(why))) => not_known("the daemon answers", why),
+        (Up::Unknown(why), _) => not_known("a daemon runs", why.to_owned()),
+        (Up::Running, Some(Unknown::Closed(why))) => not_known("the daemon answers", why),
         _ if is_well => Ok(()),
         _ => Err(Failure::silent(code)),
     }

@@ -5,10 +5,11 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, ErrorCode};
 use shiftboss_actors::store::StoreError;
 
 use super::file::make_new;
@@ -20,23 +21,38 @@ use crate::stores::read_failure;
 /// Copies `database` to `file`, which must not exist.
 pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(read_failure)?;
-    let cannot = |why: &dyn Display| {
-        let text = format!("cannot make the backup {}: {why}", file.display());
-        Failure::new(ExitCode::CannotCreate, text)
+    let cannot = |code, why: &dyn Display| {
+        Failure::new(code, format!("cannot make the backup {}: {why}", file.display()))
     };
     if file.symlink_metadata().is_ok() {
-        return Err(cannot(&"it exists already: remove it, or choose another name"));
+        let why = "it exists already: remove it, or choose another name";
+        return Err(cannot(ExitCode::CannotCreate, &why));
     }
-    make_new(file, |to| copy(&source, to)).map_err(|error| match error.downcast() {
-        Ok(StoreError::Corrupt(fault)) => {
-            let database = database.display();
-            let text =
-                format!("the copy of {database} is corrupt, and so is the database: {fault}");
-            Failure::new(ExitCode::BadData, text)
+    make_new(file, |to| copy(&source, to)).map_err(|error| {
+        // A bad copy alone says nothing of the database: it may be where it was written to.
+        if is_corrupt(&error)
+            && let Err(StoreError::Corrupt(fault)) = quick_check_of(&source)
+        {
+            let text = format!("the database {} is corrupt: {fault}", database.display());
+            return Failure::new(ExitCode::BadData, text);
         }
-        Ok(error) => cannot(&error),
-        Err(error) => cannot(&error),
+        // What the system says of the file is why it cannot be made; what SQLite says, why it cannot be written.
+        let code = match error.kind() {
+            ErrorKind::Other | ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                ExitCode::StoreIo
+            }
+            _ => ExitCode::CannotCreate,
+        };
+        cannot(code, &error)
     })
+}
+
+/// Whether that is what SQLite says of the copy, or of what it copies.
+fn is_corrupt(error: &io::Error) -> bool {
+    let Some(error) = error.get_ref() else { return false };
+    let of_sqlite = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+    of_sqlite == Some(ErrorCode::DatabaseCorrupt)
+        || matches!(error.downcast_ref(), Some(StoreError::Corrupt(_)))
 }
 
 fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -66,6 +66,6 @@ pub(crate) use maintenance::quick_check;
 #[cfg(test)]
 use options::{Durability, Options, Policy};
 pub(crate) use recover::{Saved, recover};
-pub(crate) use snapshot::open_to_read;
+pub(crate) use snapshot::{open_to_read, require_files};
 pub use store::SqliteStore;
 pub(crate) use views::SqliteReader;

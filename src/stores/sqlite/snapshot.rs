@@ -29,6 +29,7 @@ const STEPS_A_LOOK: i32 = 300;
 /// # Errors
 /// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
+    require_files(path)?;
     let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
     for table in schema::PUBLIC_TABLES {
         if !connection.table_exists(None, table).map_err(failed(path))? {
@@ -135,9 +136,6 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
              `shiftboss serve` was given"
         )));
     }
-    if !path.is_file() {
-        return Err(foreign(path));
-    }
     match source.sqlite_error_code() {
         // SQLite would have had to make a file, or to write one, in order to read.
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
@@ -167,9 +165,8 @@ fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadEr
 /// What this user may not read of a database: it, a file that belongs to it, or a directory on the way there. Nothing
 /// is opened: closing it again would drop the locks that this process may have on it.
 fn denied(path: &Path) -> Option<ReadError> {
-    let files = ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end));
-    let may_not = |file: &&PathBuf| access(*file, Access::READ_OK) == Err(Errno::ACCESS);
-    let file = files.iter().find(may_not)?;
+    let may_not = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
+    let file = files(path).into_iter().find(may_not)?;
     // One that cannot even be looked at is behind a directory that may not be entered.
     let (place, found) =
         file.ancestors().find_map(|place| Some((place, place.metadata().ok()?)))?;
@@ -179,6 +176,24 @@ fn denied(path: &Path) -> Option<ReadError> {
         place.display(),
         found.uid()
     )))
+}
+
+/// A database, and what SQLite keeps beside it.
+fn files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end))
+}
+
+/// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
+pub(crate) fn require_files(database: &Path) -> Result<(), ReadError> {
+    // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
+    let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let is_other = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());
+    files(&path).into_iter().find(is_other).map_or(Ok(()), |file| {
+        Err(ReadError::Foreign(format!(
+            "{} is no regular file: give the path of the database that `shiftboss serve` was given",
+            file.display()
+        )))
+    })
 }
 
 fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {

@@ -9,9 +9,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::text::{cut, shown, span, timestamp};
-use crate::top::picture::{Picture, runs};
+use crate::top::picture::Picture;
 use crate::top::state::State;
 use crate::top::theme::Theme;
+use crate::up::{running, runs};
 
 const MINUTES: i64 = 60;
 /// From so many columns on there is room for what could be done without.
@@ -113,7 +114,7 @@ fn daemon<'a>(picture: &Picture, theme: &Theme) -> Line<'a> {
             (format!("running, pid {}, up {up}", daemon.pid), theme.good)
         }
         _ if !queue.daemons.is_empty() => {
-            let running = queue.daemons.iter().filter(|daemon| runs(daemon)).count();
+            let running = running(&queue.daemons);
             let style = if running > 0 { theme.good } else { theme.bad };
             (format!("{running} of {} daemons running", queue.daemons.len()), style)
         }

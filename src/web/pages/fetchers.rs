@@ -111,7 +111,7 @@ pub(super) struct Run {
 impl All {
     fn ask(sight: &Sight<'_>) -> ReadResult<Self> {
         let status = sight.reader.status(sight.now)?;
-        let runs = status.managed_fetchers.iter().map(|record| Run::of(record, sight));
+        let runs = status.managed_fetchers.iter().map(|record| Run::of(record, &status, sight));
         let rejected = |file: &RejectedFile| Rejected {
             name: text(&file.name),
             reason: text(&file.reason),
@@ -138,7 +138,7 @@ impl One {
         };
         Ok(Self {
             frame: sight.frame(&format!("Fetcher {}", text(name)), &status),
-            run: run.map(|record| Run::of(record, sight)),
+            run: run.map(|record| Run::of(record, &status, sight)),
             list: listed(sight, &status, 1)?.pop(),
             ended: Ended::of(&sight.reader.stats(&days)?, Unit::Day, sight.now),
             log: format!("log?fetcher={}", in_address(name)),
@@ -147,11 +147,11 @@ impl One {
 }
 
 impl Run {
-    fn of(record: &FetcherRecord, sight: &Sight<'_>) -> Self {
+    fn of(record: &FetcherRecord, status: &QueueStatus, sight: &Sight<'_>) -> Self {
         let now = sight.now;
         let last = record.last_run.as_ref();
         // Without a daemon nothing runs, whatever was planned.
-        let unless_down = |text: String| if sight.is_down() { "-".to_owned() } else { text };
+        let unless_down = |text: String| if sight.is_down(status) { "-".to_owned() } else { text };
         Self {
             name: text(&record.name),
             address: address(&record.name),
@@ -167,7 +167,7 @@ impl Run {
 /// The fetchers whose last run failed.
 pub(super) fn failing(sight: &Sight<'_>, status: &QueueStatus) -> Vec<Run> {
     let failing = status.managed_fetchers.iter().filter(|record| failed_run(record).is_some());
-    failing.map(|record| Run::of(record, sight)).collect()
+    failing.map(|record| Run::of(record, status, sight)).collect()
 }
 
 fn address(name: &str) -> String {

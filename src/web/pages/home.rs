@@ -147,7 +147,7 @@ fn longest_wait(status: &QueueStatus, now: i64) -> Number {
 fn lacks_workers(sight: &Sight<'_>, status: &QueueStatus) -> bool {
     status.oldest_waiting.is_some()
         && status.holders.is_empty()
-        && !(status.paused || sight.is_down())
+        && !(status.paused || sight.is_down(status))
 }
 
 fn in_flight(held: &Holding, sight: &Sight<'_>) -> InFlight {

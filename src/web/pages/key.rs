@@ -59,12 +59,13 @@ impl KeyPage {
     fn ask(sight: &Sight<'_>, key: &str) -> ReadResult<Self> {
         let Sight { reader, now, .. } = *sight;
         let mut why = reader.why(now, key, KEYS_BEFORE_MAX)?;
-        if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
+        let status = reader.status(now)?;
+        if let Some(why) = why.as_mut().filter(|_| sight.is_down(&status)) {
             why.expected_in_seconds = None;
         }
         let ended = ended_of(sight, key)?;
         let attempts = ended.iter().map(|ended| Attempt::of(ended, sight));
-        let frame = sight.frame(&text(key), &reader.status(now)?);
+        let frame = sight.frame(&text(key), &status);
         let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
         let is_ended = |row: &KeyRow| {
             matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)

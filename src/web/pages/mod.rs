@@ -33,8 +33,8 @@ use tracing::warn;
 use super::Page;
 use super::answers::{Made, turned_away};
 use crate::exit::{ExitCode, Failure};
-use crate::lock::LockState;
 use crate::target::Target;
+use crate::up::Up;
 use parts::Frame;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -49,8 +49,8 @@ struct Sight<'a> {
 
 impl Sight<'_> {
     /// No daemon runs: nothing comes of what waits.
-    fn is_down(&self) -> bool {
-        matches!(self.target.daemon, LockState::Free)
+    fn is_down(&self, status: &QueueStatus) -> bool {
+        Up::of(self.target, status) == Up::Down
     }
 
     /// The frame of a page about a queue that stands so.

@@ -12,6 +12,7 @@ use crate::lock::LockState;
 use crate::stores::outcome_words::in_words;
 use crate::target::Target;
 use crate::text::{TEXT_WIDTH, ago, cut, time, took};
+use crate::up::Up;
 use crate::web::Page;
 
 /// The longest address of a key's page; a key with a longer one is shown without a link.
@@ -75,7 +76,7 @@ fn banner(target: &Target, status: &QueueStatus) -> Option<String> {
     if let Some(place) = &status.moved_to {
         return Some(format!("This queue was moved to {}.", text(place)));
     }
-    if let LockState::Free = target.daemon {
+    if Up::of(target, status) == Up::Down {
         return Some("No daemon runs: nothing is handed out.".to_owned());
     }
     if let Some(reason) = &status.directory_lost_reason {

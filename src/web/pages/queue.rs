@@ -52,7 +52,7 @@ impl Queue {
         let Sight { reader, now, .. } = *sight;
         let found = reader.next_jobs(now, count)?;
         let status = reader.status(now)?;
-        let turns = Turns::of(&status, sight.is_down());
+        let turns = Turns::of(&status, sight.is_down(&status));
         let jobs = found.keys.iter().enumerate();
         let jobs = jobs.map(|(before, next)| Job::of(next, before, turns.words(before), now));
         Ok(Self {

@@ -4,6 +4,7 @@
 mod exclusive;
 mod faults;
 mod full;
+mod no_file;
 mod outside;
 mod refused;
 mod takeover;

@@ -3,6 +3,7 @@
 use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
 
 use crate::text::{ago, columns, quoted, shown, span};
+use crate::up::running;
 
 /// One that is gone for so many seconds may be so for good.
 const LONG_GONE_SECONDS: i64 = 3_600;
@@ -65,13 +66,6 @@ fn state(daemon: &DaemonStatus, now: i64) -> String {
 /// How many of them run.
 pub(super) fn summary(daemons: &[DaemonStatus]) -> String {
     format!("{} of {} running", running(daemons), daemons.len())
-}
-
-pub(super) fn running(daemons: &[DaemonStatus]) -> usize {
-    let runs = |daemon: &&DaemonStatus| {
-        matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
-    };
-    daemons.iter().filter(runs).count()
 }
 
 /// Those that were not stopped and are not heard of.

@@ -12,6 +12,7 @@ use crate::lock::LockState;
 use crate::stores::Database;
 use crate::target::Target;
 use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span};
+use crate::up::Up;
 
 pub(super) fn render(
     target: &Target,
@@ -51,7 +52,7 @@ pub(super) fn render(
     out += &daemons::render(&queue.daemons, &database, now);
     out += &relays::render(queue, live.as_ref(), now);
     out += &fetchers(&queue.fetchers);
-    let runs = target.daemon != LockState::Free;
+    let runs = !matches!(Up::of(target, queue), Up::Down | Up::OthersOnly);
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
     out += &workers(queue, live.as_ref(), now);
     for rejected in &queue.rejected_files {

@@ -1,13 +1,19 @@
 //! What is wrong with a queue and its daemon, a line each: for `shiftboss status` and its `--check`. Pure.
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::{QueueStatus, RejectedFile};
+use shiftboss_actors::store::answers::{FetcherStatus, QueueStatus, RejectedFile};
+use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_spool::DEAD_LETTER;
 
 use super::{daemons, relays};
 use crate::live::Unknown;
 use crate::standing::fetchers::failed_run;
-use crate::text::{ago, counted, quoted, shown};
+use crate::text::{ago, counted, quoted, shown, span};
+
+/// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
+const AHEAD_SECONDS: i64 = 60;
+/// The end of the year 9999: a larger number of a list is no time.
+const TIME_MAX: i64 = 253_402_300_799;
 
 /// Of a queue that is paused, behind a word that says so.
 pub(super) const PAUSED: &str = "nothing is handed out until `shiftboss resume`";
@@ -101,5 +107,21 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         format!("input: {name} is left out: {reason}")
     });
     let relays = relays::trouble(queue, live, now);
-    found.chain(silent).chain(relays).chain(fetchers).chain(rejected).collect()
+    let ahead = queue.fetchers.iter().filter_map(|fetcher| ahead(fetcher, now));
+    found.chain(silent).chain(relays).chain(fetchers).chain(ahead).chain(rejected).collect()
+}
+
+/// That a fetcher's newest list was named by a clock that was ahead: those with the right time are older, and not used.
+fn ahead(fetcher: &FetcherStatus, now: i64) -> Option<String> {
+    let FetcherStatus { name, run, complete, .. } = fetcher;
+    let is_ahead = (now.saturating_add(AHEAD_SECONDS)..=TIME_MAX).contains(run);
+    (is_ahead && name != TASKS_FETCHER).then(|| {
+        let part = if *complete { "" } else { ".part" };
+        format!(
+            "fetcher {}: {} begins in {}, and no list that begins before it counts: remove it, or give it the right time",
+            shown(name),
+            shown(&format!("{name}.{run}.txt{part}")),
+            span(run.saturating_sub(now))
+        )
+    })
 }
