@@ -4,6 +4,7 @@ mod apart;
 mod interrupted;
 mod lacking;
 mod moving;
+mod refusing;
 mod several;
 mod together;
 
