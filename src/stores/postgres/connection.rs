@@ -26,7 +26,7 @@ use crate::url::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
-/// Connections that one user of a server has at once, with those that were given up and have not ended yet.
+/// Connections that one name has at a server at once, with those that were given up and have not ended yet.
 const CONNECTIONS_MAX: usize = 6;
 /// A connection that is not at work ends at once. One that was given up in the middle of a call is cancelled after this, and
 /// waited for until the next.
@@ -110,6 +110,7 @@ impl Server {
 
     pub(super) fn called(mut self, application: &str) -> Self {
         self.config.application_name(application);
+        self.connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         self
     }
 
