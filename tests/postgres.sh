@@ -58,6 +58,10 @@ if ! command -v faketime >/dev/null && ! { [ "$(id -u)" = 0 ] && apt-get install
     clocks='- test(/clocks_that_differ/)'
 fi
 
+# What is refused in front of a server.
+command -v pgbouncer >/dev/null || { [ "$(id -u)" = 0 ] && apt-get install -y pgbouncer >&2; } ||
+    fail "pgbouncer is not installed"
+
 if ! cargo nextest --version >/dev/null 2>&1; then
     fail "cargo-nextest is not installed: cargo install --locked cargo-nextest"
 fi

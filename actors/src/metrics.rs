@@ -209,7 +209,10 @@ impl Metrics {
             StoreError::Busy(_) => "busy",
             StoreError::Full(_) => "full",
             StoreError::Rejected(_) => "rejected",
-            StoreError::Corrupt(_) | StoreError::Fatal(_) => "fatal",
+            StoreError::Corrupt(_)
+            | StoreError::Fatal(_)
+            | StoreError::Taken(_)
+            | StoreError::Newer(_) => "fatal",
         };
         *self.lock().storage_errors.entry(Cow::Borrowed(kind)).or_default() += 1;
     }

@@ -150,12 +150,18 @@ pub enum StoreError {
     /// The store cannot go on: an I/O error, a vanished file. The text says what it is about.
     #[error("{0}")]
     Fatal(String),
+    /// Another process has the name under which this one uses the queue: this one gives way.
+    #[error("{0}")]
+    Taken(String),
+    /// A newer version made what is stored, and this one may not use it.
+    #[error("{0}")]
+    Newer(String),
 }
 
 impl StoreError {
     /// True when only a new process can help.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Fatal(_) | Self::Corrupt(_))
+        matches!(self, Self::Fatal(_) | Self::Corrupt(_) | Self::Taken(_) | Self::Newer(_))
     }
 }
 

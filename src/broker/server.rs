@@ -28,8 +28,8 @@ use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
 use shiftboss_actors::store::{
-    Installation, Lane, LoseRelay, Relay, Relayed, Relays as KnownRelays, Request as StoreRequest,
-    StoreError, StoreResult,
+    Installation, Lane, LoseRelay, Place, Relay, Relayed, Relays as KnownRelays,
+    Request as StoreRequest, StoreError, StoreResult,
 };
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use tokio::sync::{Notify, oneshot};
@@ -127,6 +127,15 @@ impl From<StoreError> for Unserved {
     }
 }
 
+/// A connection over which relays are served.
+struct Opened {
+    link: Rc<Link>,
+    requests: Consumer,
+    rows: rows::Messages,
+    /// Kept as long as they are: see [`installation::occupy`].
+    _place: Option<Consumer>,
+}
+
 /// What serves them.
 struct Server {
     broker: Broker,
@@ -174,7 +183,7 @@ impl Server {
         work: &Notify,
         stopped: &mut oneshot::Receiver<()>,
     ) -> Result<(), Unserved> {
-        let (link, requests, rows) = tokio::select! {
+        let Opened { link, requests, rows, _place } = tokio::select! {
             opened = self.open() => opened?,
             _ = &mut *stopped => return Ok(()),
         };
@@ -196,19 +205,23 @@ impl Server {
     }
 
     /// Connects, and begins to take requests and rows.
-    async fn open(self: &Rc<Self>) -> Result<(Rc<Link>, Consumer, rows::Messages), Unserved> {
+    async fn open(self: &Rc<Self>) -> Result<Opened, Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
+        let place = match self.ask(Place).await? {
+            Some(place) => Some(installation::occupy(&self.broker, &link, &place).await?),
+            None => None,
+        };
         let opened = async { Ok((self.consume(&link).await?, rows::open(self, &link).await?)) };
         let (requests, rows) = self.broker.answer(opened).await?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         self.backlog.replace(Some(Backlog::default()));
-        Ok((link, requests, rows))
+        Ok(Opened { link, requests, rows, _place: place })
     }
 
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {

@@ -12,6 +12,8 @@ use super::queue_kind::QueueKind;
 /// Messages that wait in a queue at the most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
+/// How long after its last daemon a place is another one's: longer than they take to come back when the broker lost them all.
+const PLACE_EXPIRES_MS: i32 = 60_000;
 /// The argument that says how often a message is delivered at the most.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
@@ -58,6 +60,22 @@ impl Topology {
         let text = |text: &str| AMQPValue::LongString(text.into());
         arguments.insert("x-dead-letter-exchange".into(), text(""));
         arguments.insert("x-dead-letter-routing-key".into(), text(installation));
+        arguments
+    }
+
+    /// The queue that says where the queue is that is served under the prefix, by its [argument](Self::place_is). It is always
+    /// empty, and goes when no daemon consumes it any more.
+    pub(super) fn place(&self) -> String {
+        format!("{}place", self.prefix)
+    }
+
+    /// The arguments that name a place.
+    pub(super) fn place_is(&self, place: &str) -> FieldTable {
+        let mut arguments = self.installation_is(place);
+        arguments.insert("x-expires".into(), AMQPValue::LongInt(PLACE_EXPIRES_MS));
+        if self.kind == QueueKind::Quorum {
+            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        }
         arguments
     }
 

@@ -221,6 +221,12 @@ fn corrupt(database: &Database, fault: &str) -> Failure {
 
 pub(super) fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
+        TreeError::Storage(StoreError::Taken(_)) | TreeError::Unready(StoreError::Taken(_)) => {
+            ExitCode::AlreadyRunning
+        }
+        TreeError::Storage(StoreError::Newer(_)) | TreeError::Unready(StoreError::Newer(_)) => {
+            ExitCode::Configuration
+        }
         TreeError::Storage(_) | TreeError::Hangs => ExitCode::StoreIo,
         TreeError::Unready(_) => ExitCode::Unavailable,
         TreeError::Input { .. } | TreeError::WrongSetting(_) => ExitCode::Configuration,

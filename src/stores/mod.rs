@@ -122,8 +122,11 @@ pub(crate) fn start_failure(error: StoreError) -> Failure {
         StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),
         StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),
         StoreError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
-        // Another daemon, or relay, has the name.
-        StoreError::Rejected(text) => Failure::new(ExitCode::AlreadyRunning, text),
-        StoreError::Fatal(text) => Failure::new(ExitCode::Configuration, text),
+        StoreError::Rejected(text) | StoreError::Taken(text) => {
+            Failure::new(ExitCode::AlreadyRunning, text)
+        }
+        StoreError::Fatal(text) | StoreError::Newer(text) => {
+            Failure::new(ExitCode::Configuration, text)
+        }
     }
 }

@@ -2,19 +2,28 @@
 
 use std::fs;
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shiftboss_actors::directory::Directory;
 use shiftboss_actors::store::{Reader, StoreResult};
+use shiftboss_protocol::backoff::random;
 use tokio::runtime::Builder;
+use tracing::debug;
 
 use super::mark::Moved;
-use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server};
+use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
 use super::sqlite::transfer as file;
 use super::transfer;
 use super::{Joining, Left, Opened, Options, Url, start_failure};
 use crate::exit::{ExitCode, Failure};
+use crate::safe_file;
+
+/// A file in the input directory, with the URL of the server that a daemon of this directory has used: when that refuses the next
+/// one's login, it is for a while.
+const WAS_HERE: &str = ".shiftboss-server";
 
 /// Whether a URL can be used; asks no server.
 pub(crate) fn check(url: &Url) -> Result<(), Failure> {
@@ -24,7 +33,7 @@ pub(crate) fn check(url: &Url) -> Result<(), Failure> {
 /// Makes the schema, or brings it up to date.
 pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     let server = Server::new(url)?;
-    wait_for(async { postgres::migrate(&server.connect().await?.client).await })
+    wait_for(async { postgres::migrate(&pooler::refuse(&server).await?.client).await })
 }
 
 /// Forgets a daemon that is gone for good, and what it left.
@@ -47,14 +56,23 @@ pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
 
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
     let server = Server::new(url)?;
+    let was_here = joining.input.join(WAS_HERE);
+    let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
+    if known.is_ok_and(|known| known.trim_end() == url.to_string()) {
+        server.note_let_in();
+    }
     let Joining { name, takeover, polls, .. } = joining.clone();
     let identity = Identity { owner: owner(joining), name, takeover, polls };
     let store = wait_for(async {
         if !joining.migrate {
-            postgres::require_current(&server.connect().await?.client).await?;
+            postgres::require_current(&pooler::refuse(&server).await?.client).await?;
         }
         PostgresStore::open(server, identity, options.clone()).await
     })?;
+    // Where it cannot be written, a login that is refused at the next start is an error of settings.
+    if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
+        debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
+    }
     let found = store.found().clone();
     Ok(Opened {
         store: Box::new(store),
@@ -95,11 +113,14 @@ fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure
     runtime.block_on(asked).map_err(start_failure)
 }
 
-/// The machine and the input directory, which no two living daemons share. Containers of one machine differ by their host
-/// names, and machines of one name by their ids.
+/// The process, the machine and the input directory. Containers of one machine differ by their host names, and machines of one name
+/// by their ids; where these are copied, by the directory, and at any rate by a number that each start draws.
 fn owner(joining: &Joining) -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
-    format!("{} {host} {}", id.trim(), joining.input.display())
+    let directory = Directory::open(&joining.input).map(|directory| directory.identity());
+    let directory = directory.map_or_else(|_| String::new(), |known| known.to_string());
+    let (process, directory) = (random(), directory.replace(' ', "-"));
+    format!("{process:016x}@{}/{directory} {host} {}", id.trim(), joining.input.display())
 }

@@ -4,6 +4,7 @@ mod apart;
 mod interrupted;
 mod lacking;
 mod moving;
+mod refusing;
 mod rights;
 mod several;
 mod together;

@@ -99,12 +99,12 @@ impl StorageActor {
     pub(super) fn note(&mut self, error: &StoreError) {
         self.metrics.storage_failed(error);
         match error {
-            StoreError::Fatal(_) | StoreError::Corrupt(_) => {
+            StoreError::Rejected(_) => self.outages.refused(error),
+            error if error.is_fatal() => {
                 error!(%error, "Storage cannot go on.");
                 self.tell_end(Err(error.clone()));
             }
-            StoreError::Rejected(_) => self.outages.refused(error),
-            StoreError::Full(_) | StoreError::Busy(_) => {
+            error => {
                 if let Some(word) = self.outages.failed(error, Instant::now()) {
                     self.outages.say(error, word);
                 }

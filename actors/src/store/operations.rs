@@ -239,6 +239,9 @@ operations! {
     /// Which queue this is: no other one has the same.
     Installation => Arc<str>,
 
+    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has the queue.
+    Place => Option<Arc<str>>,
+
     /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
     /// carried out once: said again, it is answered as the first time. A batch that only reads has none.
     Relayed {

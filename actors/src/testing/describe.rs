@@ -46,6 +46,7 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::JoinRelay(it) => ("join relay", it.name.to_string()),
         Op::Relayed(it) => ("relayed", it.number.to_string()),
         Op::Installation(_) => ("installation", String::new()),
+        Op::Place(_) => ("place", String::new()),
         Op::AddRelayedRows(it) => ("relayed rows", it.0.len().to_string()),
         Op::LoseRelay(it) => ("lose relay", it.epoch.to_string()),
         Op::Relays(_) => ("relays", String::new()),

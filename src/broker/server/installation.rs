@@ -3,7 +3,13 @@
 //! Asked by the daemon's [`server`](super) before it takes anything, over each connection. The broker keeps it as an argument of a
 //! queue in which nothing ever is: it makes the queue once, whoever comes first, and refuses to make it with another argument.
 //! A message could be in somebody's hand in the moment in which the next one looks.
+//!
+//! A queue that several daemons share has a place besides, which a copy of it does not have.
 
+use lapin::options::BasicConsumeOptions;
+use lapin::types::FieldTable;
+use lapin::{Channel, Consumer};
+use shiftboss_actors::store::StoreError;
 use tokio::time::timeout;
 
 use super::Unserved;
@@ -22,17 +28,50 @@ pub(super) async fn claim(
 ) -> Result<(), Unserved> {
     let name = broker.topology.installation();
     let arguments = broker.topology.installation_is(installation);
+    let other = || Unserved::Foreign(foreign(broker, &name, installation));
+    declare(broker, link, &name, arguments, other).await.map(drop)
+}
+
+/// Keeps the prefix for a place, together with other daemons of it, as long as what this returns is kept: a copy of the queue, which
+/// is the same installation, waits until none of them is there any more.
+///
+/// # Errors
+/// What keeps the broker from it: that it is another place's, too.
+pub(super) async fn occupy(
+    broker: &Broker,
+    link: &Link,
+    place: &str,
+) -> Result<Consumer, Unserved> {
+    let name = broker.topology.place();
+    let other = || {
+        Unserved::Failed(StoreError::Busy(format!(
+            "the broker {broker} serves this queue from another database, so this is a copy of it: give it a --broker-prefix of its \
+             own, or stop the daemons of the other one and wait a minute"
+        )))
+    };
+    let channel = declare(broker, link, &name, broker.topology.place_is(place), other).await?;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let kept = channel.basic_consume(name.into(), "".into(), options, none);
+    Ok(broker.answer(kept).await?)
+}
+
+/// Makes a queue with these arguments; `other`: it is there with others. Returns the channel on which that was done.
+async fn declare(
+    broker: &Broker,
+    link: &Link,
+    name: &str,
+    arguments: FieldTable,
+    other: impl FnOnce() -> Unserved,
+) -> Result<Channel, Unserved> {
     let declared = async {
         // A refusal closes the channel.
         let channel = link.channel().await?;
-        channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
-        channel.close(200, "done".into()).await
+        channel.queue_declare(name.into(), durable(), arguments).await?;
+        Ok(channel)
     };
-    let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
-        return Ok(());
-    };
-    Err(match refusal::code(&error) {
-        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, &name, installation)),
+    let declared = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())?;
+    declared.map_err(|error: lapin::Error| match refusal::code(&error) {
+        Some(PRECONDITION_FAILED) => other(),
         _ => broker.classify(&error).into(),
     })
 }

@@ -20,6 +20,7 @@ use super::error::{FENCED, classify};
 use super::membership::Membership;
 use super::notices::CHANNEL;
 use super::peers::{Peer, Peers};
+use super::schema;
 use crate::boot_time::boot_time;
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
@@ -102,6 +103,8 @@ async fn work(
     loop {
         tokio::select! {
             _ = beats.tick() => {
+                // Whoever makes it newer may leave this connection be.
+                schema::require_usable(&connection.client).await?;
                 if let Some(clock) = beat(connection, membership, peers).await? {
                     if clock < server_clock {
                         limited(connection.client.execute(KEEP_DELAYS, &[])).await?;

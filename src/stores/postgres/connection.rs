@@ -3,11 +3,15 @@
 //! Made by the store and by the reader; each owns its own. Nothing here knows the queue.
 
 use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
 use shiftboss_protocol::model::jitter;
-use tokio::task::JoinHandle;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::config::{Config, Host};
 use tokio_postgres::{AsyncMessage, Client};
@@ -22,6 +26,16 @@ use crate::url::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
+/// Connections that one name has at a server at once, with those that were given up and have not ended yet.
+const CONNECTIONS_MAX: usize = 6;
+/// A connection that is not at work ends at once. One that was given up in the middle of a call is cancelled after this, and
+/// waited for until the next.
+const FAREWELL: Duration = Duration::from_millis(500);
+const GIVEN_UP_MAX: Duration = Duration::from_secs(60);
+/// Ends connections of this name whose call was given up long since, and that no cancel request reached.
+const END_GIVEN_UP: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name = current_setting('application_name') AND datname = current_database() AND pid <> pg_backend_pid()
+        AND state = 'active' AND query_start < now() - interval '10 s' AND pg_has_role(usesysid, 'USAGE')";
 /// Bytes that the server keeps of a connection's name.
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
@@ -46,6 +60,9 @@ pub(crate) struct Server {
     shown: String,
     config: Config,
     tls: MakeRustlsConnect,
+    /// It let this user in once. When it refuses that now, somebody is at work on it, and it may let him in again.
+    let_in: Arc<AtomicBool>,
+    connections: Arc<Semaphore>,
 }
 
 impl Server {
@@ -63,12 +80,7 @@ impl Server {
         let (plain, trust) = tls::take_trust(url.as_typed()).map_err(wrong)?;
         let mut config: Config =
             plain.parse().map_err(|error: tokio_postgres::Error| wrong(in_words(&error)))?;
-        if config.get_password().is_none()
-            && let Some(found) =
-                password::find(&config).map_err(|why| refused(ExitCode::Configuration, why))?
-        {
-            config.password(found);
-        }
+        with_password(&config).map_err(|why| refused(ExitCode::Configuration, why))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             let how = "it names no host; for a server on this machine that is the directory of its socket, with %2F for each /";
             return Err(wrong(how.to_owned()));
@@ -82,7 +94,8 @@ impl Server {
         config.application_name("shiftboss").connect_timeout(share);
         let tls = tls::connector(trust).map_err(wrong)?;
         let shown = format!("{url} ({})", places(&config));
-        Ok(Self { url: url.clone(), shown, config, tls })
+        let (let_in, connections) = (Arc::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        Ok(Self { url: url.clone(), shown, config, tls, let_in, connections })
     }
 
     /// As it is shown: without a password.
@@ -97,11 +110,17 @@ impl Server {
 
     pub(super) fn called(mut self, application: &str) -> Self {
         self.config.application_name(application);
+        self.connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         self
     }
 
+    /// An earlier process was let in.
+    pub(crate) fn note_let_in(&self) {
+        self.let_in.store(true, Ordering::Relaxed);
+    }
+
     /// # Errors
-    /// When the server cannot be reached, or refuses; and what to do about that.
+    /// When the server cannot be reached, or refuses; and what to do about that. `Busy` if it has let this user in before.
     pub(crate) async fn connect(&self) -> Result<Connection, StoreError> {
         self.connect_listening(|_| ()).await
     }
@@ -111,21 +130,72 @@ impl Server {
         &self,
         heard: impl Fn(&str) + Send + 'static,
     ) -> Result<Connection, StoreError> {
-        let connected = timeout(CALL_MAX, self.config.connect(self.tls.clone())).await;
-        let connected = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
-        let (client, mut connection) =
-            connected.map_err(|error| unconnected(&self.shown, &error))?;
-        let task = tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
-                if let AsyncMessage::Notification(notice) = message {
-                    heard(notice.payload());
-                }
+        let connected = timeout(CALL_MAX, self.enter(heard)).await;
+        let connection = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
+        let connection = connection.map_err(|error| match error {
+            StoreError::Fatal(text) if self.let_in.load(Ordering::Relaxed) => {
+                StoreError::Busy(text)
             }
-        });
-        let connection = Connection { client, task };
+            error => error,
+        })?;
+        self.note_let_in();
         limited(connection.client.batch_execute(SETTINGS)).await?;
         Ok(connection)
     }
+
+    async fn enter(&self, heard: impl Fn(&str) + Send + 'static) -> Result<Connection, StoreError> {
+        let place = Arc::clone(&self.connections).acquire_owned().await;
+        let place = place.map_err(|error| StoreError::Fatal(error.to_string()))?;
+        // It may have been changed since.
+        let config = with_password(&self.config).map_err(StoreError::Fatal)?;
+        let connected = config.connect(self.tls.clone()).await;
+        let (client, connection) = connected.map_err(|error| unconnected(&self.shown, &error))?;
+        let (open, dropped) = oneshot::channel();
+        let (cancel, tls) = (client.cancel_token(), self.tls.clone());
+        let cancel = async move { _ = timeout(CALL_MAX, cancel.cancel_query(tls)).await };
+        tokio::spawn(attend(connection, heard, dropped, cancel, place));
+        Ok(Connection { client, _open: open })
+    }
+}
+
+trait Wire: AsyncRead + AsyncWrite + Unpin {}
+impl<W: AsyncRead + AsyncWrite + Unpin> Wire for W {}
+
+/// Reads what the server says, until the connection has ended. One that was dropped in the middle of a call would last as long as
+/// that, and a call may wait for a lock.
+async fn attend<S: Wire, T: Wire>(
+    mut connection: tokio_postgres::Connection<S, T>,
+    heard: impl Fn(&str),
+    dropped: oneshot::Receiver<()>,
+    cancel: impl Future<Output = ()>,
+    _place: OwnedSemaphorePermit,
+) {
+    let mut reading = pin!(async move {
+        while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
+            if let AsyncMessage::Notification(notice) = message {
+                heard(notice.payload());
+            }
+        }
+    });
+    tokio::select! {
+        () = &mut reading => return,
+        _ = dropped => {}
+    }
+    if timeout(FAREWELL, &mut reading).await.is_err() {
+        cancel.await;
+        _ = timeout(GIVEN_UP_MAX, reading).await;
+    }
+}
+
+/// The settings with a password, if one is to be found where the URL has none.
+fn with_password(config: &Config) -> Result<Config, String> {
+    let mut config = config.clone();
+    if config.get_password().is_none()
+        && let Some(found) = password::find(&config)?
+    {
+        config.password(found);
+    }
+    Ok(config)
 }
 
 /// Where servers are looked for, in this order: HOST:PORT, or the file of a socket.
@@ -150,15 +220,17 @@ fn application_name(daemon: &str) -> String {
     shown.chain(digest.chars()).collect()
 }
 
-/// Closed when it is dropped.
+/// Closed when it is dropped; a call that is under way is cancelled.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    task: JoinHandle<()>,
+    /// Goes with the client.
+    _open: oneshot::Sender<()>,
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
+impl Connection {
+    /// Ends what this name has at the server still, though nobody waits for it.
+    pub(super) async fn end_given_up(&self) -> Result<(), StoreError> {
+        limited(self.client.batch_execute(END_GIVEN_UP)).await
     }
 }
 

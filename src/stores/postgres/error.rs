@@ -66,6 +66,9 @@ pub(super) fn unconnected(server: &str, error: &Error) -> StoreError {
             Some(remedy) => StoreError::Busy(text + remedy),
             None => StoreError::Busy(text + ": see whether the server runs, and listens there"),
         },
+        Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Fatal(text + ": the role needs CONNECT on the database")
+        }
         Some(state) => answered(state, text),
     }
 }
@@ -95,7 +98,7 @@ fn remedy(code: &str) -> Cow<'static, str> {
         }
         // Something of the schema is not there, or is another than was made.
         code if code.starts_with("42") => {
-            ": the schema shiftboss was altered: undo that, or restore a backup of it"
+            ": the schema shiftboss was altered: undo that, or restore a backup of it; a pooler between must be in session mode"
         }
         _ => "",
     };

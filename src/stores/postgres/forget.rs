@@ -12,6 +12,7 @@ use tokio_postgres::Client;
 use super::companion::ROWS_STEP;
 use super::connection::{Server, limited};
 use super::notices::CHANNEL;
+use super::pooler;
 use super::schema;
 use super::standstill::{Asked, wait_out};
 use crate::stores::Left;
@@ -30,7 +31,7 @@ pub(crate) enum Forgotten {
 }
 
 pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten> {
-    let connection = server.connect().await?;
+    let connection = pooler::refuse(server).await?;
     let client = &connection.client;
     schema::require_current(client).await?;
     let daemon = match retire(client, name).await? {

@@ -22,12 +22,22 @@ const WARN_AT: u32 = 3;
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pub(crate) name: String,
-    /// Its machine and its input directory, which no two living daemons share: whoever has the same is this daemon, started
-    /// again.
+    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
+    /// each other may have the same place.
     pub(crate) owner: String,
     /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
     pub(crate) takeover: Duration,
     pub(crate) polls: Polls,
+}
+
+impl Identity {
+    /// Another process has the name.
+    pub(super) fn taken(&self, holder: &str) -> StoreError {
+        StoreError::Taken(format!(
+            "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
+            self.name
+        ))
+    }
 }
 
 /// What the store and its companion know of each other.

@@ -2,7 +2,7 @@
 //!
 //! What is done about an operation is done by SQL functions (`schema/`), one call a batch: so a daemon that dies or freezes
 //! in the middle holds no transaction open. Here a [`batch`] is put into that call, and its [`answers`] are read; a
-//! [`connection`] is made, with its [`password`] and [`tls`], and given up; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
+//! [`connection`] is made, with its [`password`] and [`tls`], and given up; no [`pooler`] may be between; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
 //! socket of a worker. The reader is [`reader`].
 
 mod answers;
@@ -15,6 +15,7 @@ mod membership;
 mod notices;
 mod password;
 mod peers;
+pub(super) mod pooler;
 mod reader;
 mod schema;
 mod standstill;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::connection::unanswered;
+use super::connection::{CALL_MAX, unanswered};
 use super::error::classify;
 
 /// What each version adds to the tables, from the first one on.
@@ -22,6 +22,8 @@ pub(super) const VERSIONS: &[&[&str]] = &[
     &[include_str!("schema/0004_search.sql")],
     &[include_str!("schema/0005_holds.sql")],
     &[include_str!("schema/0006_bumps.sql")],
+    // Functions alone: who has a daemon's name.
+    &[],
 ];
 /// The functions of the newest version, which take the place of an older one's.
 const FUNCTIONS: &[&str] = &[
@@ -114,6 +116,17 @@ pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
             "the queue has schema version {version}, and this shiftboss needs {}: run `shiftboss migrate`",
             VERSIONS.len()
         ))),
+        _ => Ok(()),
+    }
+}
+
+/// For who has used the queue: on each connection, for it may have been made newer, or be away.
+///
+/// # Errors
+/// `Newer`; `Busy` while there is none, as in a database that is being restored.
+pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
+    match timeout(CALL_MAX, version(client)).await.map_err(|_| unanswered())?? {
+        0 => Err(StoreError::Busy("there is no queue in this database any more".to_owned())),
         _ => Ok(()),
     }
 }
@@ -221,7 +234,7 @@ fn parse(comment: &str) -> Option<(usize, usize)> {
 }
 
 fn newer(version: usize) -> StoreError {
-    StoreError::Fatal(format!(
+    StoreError::Newer(format!(
         "the queue has schema version {version}, made by a newer shiftboss; this one knows {}: update it",
         VERSIONS.len()
     ))

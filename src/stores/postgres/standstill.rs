@@ -8,9 +8,11 @@ use std::time::Duration;
 use shiftboss_actors::store::StoreResult;
 use tokio::time::sleep;
 
-/// Looks, one a second, over which the counter must have stood still.
-const LOOKS: u32 = 6;
+/// Looks, one a second, over which the counter must have stood still. The second one comes soon: the server may not have noticed
+/// yet that somebody has ended.
+const LOOKS: u32 = 7;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SECOND_LOOK: Duration = Duration::from_millis(50);
 
 /// The answer to a look.
 pub(super) enum Asked<T> {
@@ -34,6 +36,6 @@ pub(super) async fn wait_out<T>(
             return Ok(Err(holder));
         }
         (looks, last) = (looks + 1, Some(beat));
-        sleep(LOOK_EVERY).await;
+        sleep(if looks == 1 { SECOND_LOOK } else { LOOK_EVERY }).await;
     }
 }

@@ -31,6 +31,7 @@ use super::companion::accompany;
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::error::{FENCED, classify, fenced, is_undone, misunderstood};
 use super::membership::{Identity, Membership};
+use super::pooler;
 use super::schema;
 use super::standstill::{Asked, wait_out};
 use crate::boot_time::boot_time;
@@ -102,8 +103,8 @@ impl PostgresStore {
         identity: Identity,
         options: Options,
     ) -> StoreResult<Self> {
+        schema::migrate(&pooler::refuse(&server).await?.client).await?;
         let server = server.named(&identity.name);
-        schema::migrate(&server.connect().await?.client).await?;
         let mut store = Self {
             server,
             membership: Arc::new(Membership::new(identity.polls)),
@@ -133,10 +134,7 @@ impl PostgresStore {
     async fn take_name(&mut self) -> StoreResult<()> {
         match wait_out(async |known| self.ask_for_name(known).await).await? {
             Ok(joined) => joined.begin().await,
-            Err(holder) => Err(StoreError::Rejected(format!(
-                "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
-                self.identity.name
-            ))),
+            Err(holder) => Err(self.identity.taken(&holder)),
         }
     }
 
@@ -144,6 +142,8 @@ impl PostgresStore {
     async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Asked<Joined>> {
         let connection = self.server.connect().await?;
         let client = &connection.client;
+        schema::require_usable(client).await?;
+        connection.end_given_up().await?;
         let join = "SELECT daemon, epoch, was_clean, paused, input_directory, seen, taken_by, beat
             FROM join_queue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (lease, pid) = (self.options.policy.lease(), i64::from(std::process::id()));
@@ -194,12 +194,7 @@ impl PostgresStore {
         self.reconnect.allowed()?;
         let joined = match self.ask_for_name(None).await {
             Ok(Asked::Had(joined)) => joined,
-            Ok(Asked::Taken(holder, _)) => {
-                let name = &self.identity.name;
-                return Err(StoreError::Fatal(format!(
-                    "another daemon took the name {name} ({holder}) meanwhile"
-                )));
-            }
+            Ok(Asked::Taken(holder, _)) => return Err(self.identity.taken(&holder)),
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();

@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Error};
 
 use super::connection::{Connection, Server, limited};
 use super::error::classify;
+use super::pooler;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::mark::Mark;
@@ -55,7 +56,7 @@ impl Reserved {
         let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
         let server = server.clone().called(APPLICATION);
         let reserved = runtime.block_on(async {
-            let (connection, watch) = (server.connect().await?, server.connect().await?);
+            let (connection, watch) = (pooler::refuse(&server).await?, server.connect().await?);
             if make {
                 schema::migrate(&connection.client).await?;
             }

@@ -337,6 +337,7 @@ impl Session<'_> {
             Op::NoteFetcher(it) => Out::NoteFetcher(self.save_record(&it.0)?),
             Op::ForgetFetcher(it) => Out::ForgetFetcher(self.forget_record(&it.0)?),
             Op::Installation(_) => Out::Installation(self.installation()?),
+            Op::Place(_) => Out::Place(None),
             Op::JoinRelay(it) => Out::JoinRelay(self.join_relay(it, now)?),
             // One within another is nobody's.
             Op::Relayed(_) => Out::Relayed(RelayAnswer::Lost),

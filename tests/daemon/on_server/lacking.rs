@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use shiftboss_testbed::server::PostgresServer;
 
@@ -12,7 +12,7 @@ use crate::common::mounts::FileSystem;
 use crate::common::{Daemon, Site, wait_until};
 
 /// A server with a database for a role that is no administrator, in this tablespace.
-fn server(settings: &[&str], disk: Option<&Path>) -> PostgresServer {
+pub fn server(settings: &[&str], disk: Option<&Path>) -> PostgresServer {
     let server = PostgresServer::start(settings).unwrap();
     let sql = |statement: &str| server.query("postgres", statement).unwrap();
     sql("CREATE ROLE plain LOGIN");
@@ -29,12 +29,14 @@ fn server(settings: &[&str], disk: Option<&Path>) -> PostgresServer {
     server
 }
 
-fn serve(site: &Site, server: &PostgresServer) -> Daemon {
+pub fn serve(site: &Site, server: &PostgresServer) -> Daemon {
+    site.spawn(serve_by(site, &server.url("plain", "queue")))
+}
+
+pub fn serve_by(site: &Site, url: &str) -> Command {
     let mut command = site.program();
-    site.spawn({
-        command.args(["serve", &server.url("plain", "queue"), "input", "socket"]);
-        command
-    })
+    command.args(["serve", url, "input", "socket"]);
+    command
 }
 
 /// Ended with the test.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use shiftboss_testbed::proxy::Proxy;
 
+use super::refusals::with_channel;
 use super::{attempt, broker, prefix, worker};
 use crate::common::{Daemon, Site, wait_until, wait_within};
 
@@ -93,6 +94,38 @@ fn a_daemon_is_killed() {
     let twice = "SELECT count(*) FROM (SELECT key_id FROM attempts GROUP BY key_id HAVING count(*) > 1) AS twice";
     assert_eq!(queue.count(twice), 0);
     drop(other);
+}
+
+/// A dump that was restored in another database is a copy of the queue: its daemon serves no relays while one of the original
+/// does, and its own workers all the same. The original's daemons come back as they like.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_copy_of_the_queue_waits() {
+    let queue = Queue::new();
+    let (one, other) = (queue.daemon("one"), queue.daemon("other"));
+    let relay = queue.relay(&broker(), "r");
+    let copy = Queue { site: Site::bare(), prefix: queue.prefix.clone() };
+    let url = |queue: &Queue| queue.site.server().unwrap().url();
+    let mut restore = Command::new("sh");
+    restore.args(["-ec", "pg_dump \"$0\" | psql -qX -v ON_ERROR_STOP=1 \"$1\""]);
+    let restored = restore.args([url(&queue), url(&copy)]).output().unwrap();
+    assert!(restored.status.success(), "{restored:?}");
+    let site = Site::bare();
+    let third = site.spawn(copy.command(&site, "third")).ready();
+    wait_until("it is named", || third.log().contains("so this is a copy of it"));
+    one.daemon.stop();
+    relay.site.write("f.1.txt", "alpha 1\n");
+    queue.wait_rows(1);
+    let one = queue.daemon("one");
+    assert_eq!((copy.count("SELECT count(*) FROM queue"), &*site.ask("READY")), (0, "NOJOBS\n"));
+    assert!(!third.log().contains("Relays are served."), "{}", third.log());
+    drop((one, other));
+    // Rather than to wait for a minute.
+    with_channel(async |channel| {
+        let place = format!("{}place", queue.prefix);
+        channel.queue_delete(place.into(), Default::default()).await.unwrap();
+    });
+    wait_until("the copy is the queue", || third.log().contains("Relays are served."));
 }
 
 /// A claim whose answer is lost, and that is repeated to whatever daemon, is one attempt, and nobody waits for its lease.

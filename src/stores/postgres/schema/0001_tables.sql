@@ -18,8 +18,8 @@ CREATE TABLE state (
 ) WITH (fillfactor = 50);
 INSERT INTO state DEFAULT VALUES;
 
--- A daemon writes as long as epoch is the one that it joined with; no two daemons ever have the same. owner: its machine
--- and its input directory, which no two living daemons share. connections: what the server calls its connections by; NULL
+-- A daemon writes as long as epoch is the one that it joined with; no two daemons ever have the same. owner: its process,
+-- its machine and its input directory. connections: what the server calls its connections by; NULL
 -- until it has joined. beat: raised once a second while it lives; beat_at: when that was, for people. lost: it was taken for
 -- dead, and others adopted what it had leased. adoptions: how often it adopted what another one had leased. pid and started:
 -- until a clean stop. drains_since: NULL, it does not drain. gone_at: when it was stopped or taken for dead; NULL: it lives,

@@ -74,10 +74,14 @@ BEGIN
     SELECT started_ms / 1000 INTO seen FROM attempts ORDER BY attempt DESC LIMIT 1;
 END $$;
 
--- Whether somebody else has the name of a daemon, and has gone on since p_beat.
-CREATE OR REPLACE FUNCTION has_name(p_known daemons, p_owner text, p_beat int8) RETURNS bool LANGUAGE sql IMMUTABLE AS $$
+-- Whether another process has the name of a daemon, and has gone on since p_beat. One that was at the same place (the owner
+-- from its @ on) and has no connection any more has ended: so a daemon that is started again need not wait.
+CREATE OR REPLACE FUNCTION has_name(p_known daemons, p_owner text, p_beat int8) RETURNS bool LANGUAGE sql STABLE AS $$
     SELECT p_known.owner <> p_owner AND NOT p_known.lost AND p_known.pid IS NOT NULL
         AND p_known.beat IS DISTINCT FROM p_beat
+        AND (substr(p_known.owner, strpos(p_known.owner, '@')) <> substr(p_owner, strpos(p_owner, '@'))
+            OR EXISTS (SELECT FROM pg_stat_activity
+                WHERE application_name = p_known.connections AND datname = current_database() AND pid <> pg_backend_pid()))
 $$;
 
 CREATE OR REPLACE FUNCTION leave_queue(p_daemon int4, p_epoch int8) RETURNS void LANGUAGE plpgsql AS $$

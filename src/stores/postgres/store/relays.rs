@@ -51,6 +51,7 @@ fn is_of_relays(operation: &Operation) -> bool {
             | Operation::LoseRelay(_)
             | Operation::Relays(_)
             | Operation::Installation(_)
+            | Operation::Place(_)
     )
 }
 
@@ -150,6 +151,7 @@ impl Speaker<'_> {
                 let row = limited(client.query_one("SELECT installation()", &[])).await?;
                 Outcome::Installation(row.get::<_, &str>(0).into())
             }
+            Operation::Place(_) => Outcome::Place(Some(place(client).await?)),
             _ => Outcome::Relays(known(client).await?),
         }))
     }
@@ -305,6 +307,22 @@ fn answered(operations: &[Operation], rows: &[Row]) -> StoreResult<RelayAnswer> 
     }
     let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
     Ok(outcomes.map_or(RelayAnswer::Outdated, RelayAnswer::Answered))
+}
+
+/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not.
+async fn place(client: &Client) -> StoreResult<Arc<str>> {
+    let tells_server = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')";
+    let tells_server: bool = limited(client.query_one(tells_server, &[])).await?.get(0);
+    // Without that right databases of two servers may seem one.
+    let (server, from) = match tells_server {
+        true => ("system_identifier", "pg_control_system(), "),
+        false => ("0", ""),
+    };
+    let place = format!(
+        "SELECT {server} || '/' || oid FROM {from}pg_database WHERE datname = current_database()"
+    );
+    let row = limited(client.query_one(&place, &[])).await?;
+    Ok(row.get::<_, &str>(0).into())
 }
 
 async fn known(client: &Client) -> StoreResult<Vec<Relay>> {

@@ -250,6 +250,25 @@ fn a_lock_of_an_administrator_is_waited_for() {
     });
 }
 
+/// A call that waits for a lock is given up: it does not stay at the server.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_call_that_is_given_up_is_cancelled() {
+    let own = Own::new(&[]);
+    wait_for(async {
+        let mut store = daemon(&own.database, 0).await;
+        list(&mut store, "f", 1, 1).await;
+        let _holds = own.client(ADMIN, "BEGIN; LOCK TABLE queue");
+        own.until_one_stays().await;
+        let refused = lease(&mut store).await;
+        assert!(matches!(refused, Err(StoreError::Busy(_))), "{refused:?}");
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%apply(%' AND usename = 'plain'";
+        own.until(waiting, "0").await;
+        own.end_clients();
+        assert!(next(&mut store).await.is_some());
+    });
+}
+
 /// Others have all connections that the server allows, and the daemon loses its own: it has them again when they are free.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

@@ -13,6 +13,7 @@ use shiftboss_actors::store::{
 use shiftboss_actors::testing::conformance::Subject;
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::{OneByOne, wait_for};
+use shiftboss_protocol::backoff::random;
 use tokio_postgres::{Client, NoTls};
 
 use crate::stores;
@@ -178,13 +179,13 @@ impl Site {
 /// A daemon with that name, in an input directory of its own.
 pub async fn open(server: &Server, daemon: usize, options: Options) -> PostgresStore {
     let name = format!("daemon {daemon}");
-    let owner = format!("the directory of {name}");
+    let owner = format!("{}@ the directory of {name}", random());
     let identity = Identity { owner, name, takeover: TAKEOVER, polls: Polls::default() };
     PostgresStore::open(server.clone(), identity, options).await.unwrap()
 }
 
 pub async fn try_open(server: &Server, name: &str, owner: &str) -> StoreResult<PostgresStore> {
-    let (name, owner) = (name.to_owned(), owner.to_owned());
+    let (name, owner) = (name.to_owned(), format!("{}@ {owner}", random()));
     let identity = Identity { name, owner, takeover: TAKEOVER, polls: Polls::default() };
     PostgresStore::open(server.clone(), identity, options(Rules::default())).await
 }
