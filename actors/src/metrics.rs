@@ -209,7 +209,7 @@ impl Metrics {
             StoreError::Busy(_) => "busy",
             StoreError::Full(_) => "full",
             StoreError::Rejected(_) => "rejected",
-            StoreError::Corrupt(_) | StoreError::Fatal(_) => "fatal",
+            StoreError::Corrupt(_) | StoreError::Fatal(_) | StoreError::Displaced(_) => "fatal",
         };
         *self.lock().storage_errors.entry(Cow::Borrowed(kind)).or_default() += 1;
     }

@@ -135,6 +135,9 @@ pub enum StoreError {
     /// This one request cannot be done; the store is sound. Never the error of a whole batch.
     #[error("{0}")]
     Rejected(String),
+    /// Somebody else acts under this one's name.
+    #[error("{0}")]
+    Displaced(String),
     /// What is stored is damaged.
     #[error("the database is corrupt: {0}")]
     Corrupt(String),
@@ -146,7 +149,7 @@ pub enum StoreError {
 impl StoreError {
     /// True when only a new process can help.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Fatal(_) | Self::Corrupt(_))
+        matches!(self, Self::Fatal(_) | Self::Corrupt(_) | Self::Displaced(_))
     }
 }
 

@@ -11,6 +11,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_protocol::backoff::random;
 use tokio::time::timeout;
 
 use super::alarm::Alarm;
@@ -81,11 +82,17 @@ impl Broker {
         if url.as_typed().contains('#') {
             return Err(unfit(format!("it has a #{ESCAPES}")));
         }
-        self.address().map(drop).map_err(|why| unfit(why + ESCAPES))
+        self.addresses().map(drop).map_err(|why| unfit(why + ESCAPES))
     }
 
-    fn address(&self) -> Result<AMQPUri, String> {
-        let mut address: AMQPUri = self.url.as_typed().parse()?;
+    /// One for each host.
+    fn addresses(&self) -> Result<Vec<AMQPUri>, String> {
+        let (front, hosts, rest) = self.url.parts();
+        hosts.split(',').map(|host| Self::address(&format!("{front}{host}{rest}"))).collect()
+    }
+
+    fn address(url: &str) -> Result<AMQPUri, String> {
+        let mut address: AMQPUri = url.parse()?;
         // A path of a slash alone: no virtual host has an empty name.
         if address.vhost.is_empty() {
             address.vhost = AMQPUri::default().vhost;
@@ -95,12 +102,26 @@ impl Broker {
         Ok(address)
     }
 
-    /// Connects, under a name that the broker shows.
+    /// Connects, under a name that the broker shows: to the first of its hosts that answers, from any of them on, so that clients
+    /// are spread, and one whose host is there and does not work finds another.
     ///
     /// # Errors
-    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`.
+    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`. Of several hosts that of the last one.
     pub(super) async fn connect(&self, name: &str) -> StoreResult<Link> {
-        let address = self.address().map_err(StoreError::Fatal)?;
+        let mut addresses = self.addresses().map_err(StoreError::Fatal)?;
+        let first = random() % addresses.len() as u64;
+        addresses.rotate_left(first as usize);
+        let mut failed = self.late();
+        for address in addresses {
+            match self.connect_to(address, name).await {
+                Ok(link) => return Ok(link),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn connect_to(&self, address: AMQPUri, name: &str) -> StoreResult<Link> {
         let named = ConnectionProperties::default().with_connection_name(name.into());
         let connected = async {
             let connection = Connection::connect_uri(address, named).await?;
@@ -133,7 +154,7 @@ impl Broker {
     /// As [`classify`](Self::classify), where queues are used that a daemon declares.
     pub(super) fn not_declared(&self, error: &lapin::Error) -> StoreError {
         match refusal::code(error) {
-            Some(NOT_FOUND) => StoreError::Busy(format!(
+            Some(NOT_FOUND) if !refusal::is_node_down(error) => StoreError::Busy(format!(
                 "no daemon has used the broker {self} yet: start one with --broker"
             )),
             _ => self.classify(error),
@@ -232,7 +253,7 @@ pub(super) async fn begin_publish(
 pub(super) enum PublishError {
     #[error("the broker has no such queue")]
     Unroutable,
-    #[error("the queue on the broker has no room")]
+    #[error("the broker did not take it: the queue is full, or the nodes that have it are down")]
     NoRoom,
     #[error("the connection is lost, and the answer with it")]
     NoAnswer,
@@ -288,6 +309,7 @@ mod tests {
             ("amqp://u:se#cret@h/v", "%23"),
             ("amqp://u:12#secret@h/v", "%23"),
             ("amqp://u:se/cret@h/v", "%2F"),
+            ("amqp://u:secret@a:5672,b:port/v", "invalid port number"),
             ("127.0.0.1:5672", "URL 127.0.0.1:5672 cannot"),
             ("", "URL is empty"),
         ] {
@@ -308,7 +330,25 @@ mod tests {
             ("amqp://h/%2f", "/"),
             ("amqp://h/v", "v"),
         ] {
-            assert_eq!(broker(url).unwrap().address().unwrap().vhost, virtual_host, "{url}");
+            assert_eq!(broker(url).unwrap().addresses().unwrap()[0].vhost, virtual_host, "{url}");
         }
+    }
+
+    /// A URL may name several hosts, each with its port; the rest of it is for all of them.
+    #[test]
+    fn several_hosts() {
+        let several = broker("amqps://u:s,cret@a:5,b,[::1]:7/v?heartbeat=5").unwrap();
+        assert_eq!(several.to_string(), "amqps://u@a:5,b,[::1]:7/v?heartbeat=5");
+        let addresses = several.addresses().unwrap();
+        let hosts: Vec<_> = addresses
+            .iter()
+            .map(|address| (&*address.authority.host, address.authority.port))
+            .collect();
+        assert_eq!(hosts, [("a", 5), ("b", 5671), ("[::1]", 7)]);
+        for AMQPUri { vhost, query, authority, .. } in &addresses {
+            let password = &*authority.userinfo.password;
+            assert_eq!((&**vhost, query.heartbeat, password), ("v", Some(5), "s,cret"));
+        }
+        assert!(broker("amqp://a,,b/").unwrap_err().to_string().contains("empty host"));
     }
 }

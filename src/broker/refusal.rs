@@ -23,6 +23,11 @@ pub(super) fn code(error: &lapin::Error) -> Option<u16> {
     }
 }
 
+/// Whether a queue is not found for the time in which the node that has it is down.
+pub(super) fn is_node_down(error: &lapin::Error) -> bool {
+    error.to_string().contains("down or inaccessible")
+}
+
 /// Whether a later try is refused, too, until somebody mends it.
 pub(super) fn is_lasting(error: &lapin::Error) -> bool {
     matches!(code(error), Some(ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED))

@@ -46,13 +46,16 @@ pub struct MessageSize {
     pub bytes: usize,
 }
 
-/// Joins the installation.
+/// Joins the installation; `waits` is called while no daemon answers.
 ///
 /// # Errors
 /// As [`Membership::join`].
-pub(super) async fn open(settings: Settings) -> StoreResult<(RelayStore, ListStore, JoinedRelay)> {
+pub(super) async fn open(
+    settings: Settings,
+    waits: impl Fn(),
+) -> StoreResult<(RelayStore, ListStore, JoinedRelay)> {
     let message = settings.message;
-    let (membership, found) = Membership::join(settings).await?;
+    let (membership, found) = Membership::join(settings, waits).await?;
     let membership = Arc::new(membership);
     let lists = ListStore::new(Arc::clone(&membership), message);
     let batches = Batches::new(Lane::Jobs);

@@ -7,12 +7,14 @@
 mod backlog;
 mod hints;
 mod installation;
+mod lease;
 mod refused;
 mod requests;
 mod rows;
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -42,7 +44,6 @@ use self::backlog::Backlog;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
 use super::message::{BODY_BYTES_MAX, Reply, encode};
-use super::topology::look_up;
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
@@ -60,15 +61,15 @@ pub(crate) struct Relays {
     broker: Broker,
     /// Relays whose workers may be operators.
     operators: Vec<String>,
-    /// Several daemons have the queue.
-    is_shared: bool,
+    /// The file that the queue is in; `None`: it is on a server, and several daemons have it.
+    file: Option<PathBuf>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     server: Weak<Server>,
 }
 
 impl Relays {
-    pub(crate) fn new(broker: Broker, operators: Vec<String>, is_shared: bool) -> Self {
-        Self { broker, operators, is_shared, running: None, server: Weak::new() }
+    pub(crate) fn new(broker: Broker, operators: Vec<String>, file: Option<PathBuf>) -> Self {
+        Self { broker, operators, file, running: None, server: Weak::new() }
     }
 }
 
@@ -82,7 +83,8 @@ impl Service for Relays {
         let server = Rc::new(Server {
             broker: self.broker.clone(),
             operators: self.operators.clone(),
-            is_shared: self.is_shared,
+            is_shared: self.file.is_none(),
+            file: self.file.clone(),
             storage: links.storage,
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
@@ -127,11 +129,21 @@ impl From<StoreError> for Unserved {
     }
 }
 
+/// A connection over which relays are served.
+struct Opened {
+    link: Rc<Link>,
+    /// Of a queue in a file.
+    lease: Option<Consumer>,
+    requests: Consumer,
+    rows: rows::Messages,
+}
+
 /// What serves them.
 struct Server {
     broker: Broker,
     operators: Vec<String>,
     is_shared: bool,
+    file: Option<PathBuf>,
     storage: Addr<StorageActor>,
     /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
     /// a relay says.
@@ -174,12 +186,13 @@ impl Server {
         work: &Notify,
         stopped: &mut oneshot::Receiver<()>,
     ) -> Result<(), Unserved> {
-        let (link, requests, rows) = tokio::select! {
+        let Opened { link, lease, requests, rows } = tokio::select! {
             opened = self.open() => opened?,
             _ = &mut *stopped => return Ok(()),
         };
         info!(broker = %self.broker, "Relays are served.");
         let error = tokio::select! {
+            error = lease::is_lost(lease) => error,
             error = self.take_requests(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
@@ -188,6 +201,9 @@ impl Server {
             _ = stopped => {
                 self.tasks.close();
                 let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
+                if !self.is_shared {
+                    lease::give_up(&self.broker, &link).await;
+                }
                 link.close().await;
                 return Ok(());
             }
@@ -196,38 +212,30 @@ impl Server {
     }
 
     /// Connects, and begins to take requests and rows.
-    async fn open(self: &Rc<Self>) -> Result<(Rc<Link>, Consumer, rows::Messages), Unserved> {
+    async fn open(self: &Rc<Self>) -> Result<Opened, Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
+        let lease = match &self.file {
+            Some(file) => Some(lease::take(&self.broker, &link, file).await?),
+            None => None,
+        };
         let opened = async { Ok((self.consume(&link).await?, rows::open(self, &link).await?)) };
         let (requests, rows) = self.broker.answer(opened).await?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         self.backlog.replace(Some(Backlog::default()));
-        Ok((link, requests, rows))
+        Ok(Opened { link, lease, requests, rows })
     }
 
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
-        // A second daemon with a copy of the queue would split the relays between them.
-        let exclusive = !self.is_shared && self.broker.topology.has_exclusive_consumers();
-        let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
-        let none = FieldTable::default();
-        let consumer =
-            link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await?;
-        if !self.is_shared
-            && !exclusive
-            && look_up(&link.channel, &queue).await?.consumer_count() > 1
-        {
-            let text = format!("queue {queue} is in exclusive use by another daemon");
-            return Err(std::io::Error::other(text).into());
-        }
-        Ok(consumer)
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
     }
 
     /// Acknowledges what was answered.

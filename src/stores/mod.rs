@@ -121,7 +121,9 @@ pub(crate) fn start_failure(error: StoreError) -> Failure {
         StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),
         StoreError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
         // Another daemon, or relay, has the name.
-        StoreError::Rejected(text) => Failure::new(ExitCode::AlreadyRunning, text),
+        StoreError::Rejected(text) | StoreError::Displaced(text) => {
+            Failure::new(ExitCode::AlreadyRunning, text)
+        }
         StoreError::Fatal(text) => Failure::new(ExitCode::Configuration, text),
     }
 }

@@ -99,7 +99,7 @@ impl StorageActor {
     pub(super) fn note(&mut self, error: &StoreError) {
         self.metrics.storage_failed(error);
         match error {
-            StoreError::Fatal(_) | StoreError::Corrupt(_) => {
+            StoreError::Fatal(_) | StoreError::Corrupt(_) | StoreError::Displaced(_) => {
                 error!(%error, "Storage cannot go on.");
                 self.tell_end(Err(error.clone()));
             }

@@ -95,7 +95,9 @@ impl Batches {
                 // One request of the batch is too much; the others are asked again without it.
                 Err(StoreError::Busy(text))
             }
-            Reply::Joined(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+            Reply::Joined(_) | Reply::Rows(_) | Reply::Left | Reply::Taken(_) => {
+                Err(misunderstood())
+            }
         }
     }
 }

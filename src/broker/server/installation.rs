@@ -4,12 +4,16 @@
 //! queue in which nothing ever is: it makes the queue once, whoever comes first, and refuses to make it with another argument.
 //! A message could be in somebody's hand in the moment in which the next one looks.
 
+use lapin::options::QueueDeleteOptions;
 use tokio::time::timeout;
 
 use super::Unserved;
 use crate::broker::link::{Broker, CALL_MAX, Link};
 use crate::broker::refusal::{self, PRECONDITION_FAILED};
-use crate::broker::topology::durable;
+use crate::broker::topology::{Topology, durable};
+
+/// What a broker's refusal names if it is about the kind of a queue alone.
+const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Makes the prefix this installation's, if it is nobody's.
 ///
@@ -20,24 +24,37 @@ pub(super) async fn claim(
     link: &Link,
     installation: &str,
 ) -> Result<(), Unserved> {
-    let name = broker.topology.installation();
-    let arguments = broker.topology.installation_is(installation);
     let declared = async {
-        // A refusal closes the channel.
-        let channel = link.channel().await?;
-        channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
-        channel.close(200, "done".into()).await
+        match declare(&broker.topology, link, installation).await {
+            Err(error) if error.to_string().contains(QUEUE_TYPE) => {
+                // An older daemon made it, or one that was to have queues of another kind. It is this one's, if that can be said.
+                declare(&broker.topology.of_other_kind(), link, installation).await?;
+                let (name, channel) = (broker.topology.installation(), link.channel().await?);
+                channel.queue_delete(name.into(), QueueDeleteOptions::default()).await?;
+                declare(&broker.topology, link, installation).await
+            }
+            declared => declared,
+        }
     };
     let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
         return Ok(());
     };
     Err(match refusal::code(&error) {
-        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, &name, installation)),
+        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, installation)),
         _ => broker.classify(&error).into(),
     })
 }
 
-fn foreign(broker: &Broker, queue: &str, installation: &str) -> String {
+async fn declare(topology: &Topology, link: &Link, installation: &str) -> lapin::Result<()> {
+    // A refusal closes the channel.
+    let channel = link.channel().await?;
+    let (name, arguments) = (topology.installation(), topology.installation_is(installation));
+    channel.queue_declare(name.into(), durable(), arguments).await?;
+    channel.close(200, "done".into()).await
+}
+
+fn foreign(broker: &Broker, installation: &str) -> String {
+    let queue = broker.topology.installation();
     format!(
         "the broker {broker} serves another queue than this one ({installation}) under this prefix: give this one another with \
          --broker-prefix. If that queue is gone for good, delete {queue} on the broker"

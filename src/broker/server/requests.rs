@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
@@ -13,14 +14,20 @@ use shiftboss_actors::store::{
     Dispatched, JoinRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
     Relays as KnownRelays, StoreError, StoreResult, Undo,
 };
-use tokio::time::Instant;
-use tracing::info;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
 use super::{Server, ended};
 use crate::broker::link::{Link, version};
 use crate::broker::message::{
     ANSWER_BYTES_MAX, ESCAPED_BYTES_MAX, HAND_OUTS_MAX, Reply, Request, check, decode, encode,
 };
+
+/// How long the next word of a relay is waited for whose name somebody asks for: less than that one waits. It speaks each second.
+const WORD_PATIENCE: Duration = Duration::from_secs(3);
+const WORD_LOOK: Duration = Duration::from_millis(200);
+const SECOND_OF_NAME: &str =
+    "A second relay of one name was refused: give each its own with --name.";
 
 impl Server {
     /// Takes requests; each is answered beside the others.
@@ -71,6 +78,7 @@ impl Server {
         carried_out.unwrap_or_else(|error| match error {
             StoreError::Full(text) => Reply::Full(text),
             StoreError::Rejected(text) => Reply::Refused(text),
+            StoreError::Displaced(text) => Reply::Taken(text),
             // Of what ends this daemon the next one will know more.
             error => Reply::Busy(error.to_string()),
         })
@@ -78,19 +86,47 @@ impl Server {
 
     async fn join(&self, asked: JoinRelay) -> StoreResult<Reply> {
         let (name, process) = (Arc::clone(&asked.name), Arc::clone(&asked.process));
-        let is_taken = self.liveness.borrow().is_taken(&name, &process, Instant::now());
-        if is_taken && !self.is_shared {
-            return Err(StoreError::Rejected(format!(
-                "another relay has the name {name}: give this one another with --name; if that was this one \
-                 before, the name is free in a few seconds"
+        if let Some(holder) = self.living_holder(&name, &process).await? {
+            warn!(relay = &*name, has_it = &*holder, refused = &*process, "{SECOND_OF_NAME}");
+            return Err(StoreError::Displaced(format!(
+                "the relay {name} runs already, as {holder}: this one, {process}, cannot have its name. Stop that one, or give \
+                 this one another name with --name"
             )));
         }
         let joined = self.ask(asked).await?;
-        info!(relay = &*name, "A relay has joined.");
-        self.liveness
-            .borrow_mut()
-            .join(Relay { name, process, epoch: joined.epoch }, Instant::now());
+        info!(relay = &*name, process = &*process, "A relay has joined.");
+        self.liveness.borrow_mut().join(name, process, joined.epoch, Instant::now());
         Ok(Reply::Joined(joined))
+    }
+
+    /// The other process that has a name, if it lives: its next word is waited for.
+    ///
+    /// # Errors
+    /// `Busy` when it says nothing, and was heard of too recently to be dead.
+    async fn living_holder(&self, name: &str, process: &str) -> StoreResult<Option<Arc<str>>> {
+        let Some(first) = self.holder(name, process).await? else { return Ok(None) };
+        let deadline = Instant::now() + WORD_PATIENCE;
+        while Instant::now() < deadline {
+            sleep(WORD_LOOK).await;
+            match self.holder(name, process).await? {
+                Some(now) if now == first => {}
+                now => return Ok(now.map(|(holder, _)| holder)),
+            }
+        }
+        let (holder, _) = first;
+        Err(StoreError::Busy(format!(
+            "the relay {name}, {holder}, is silent, but not for long enough to be dead"
+        )))
+    }
+
+    /// The other process that has a name and may live, with a number that moves while it does.
+    async fn holder(&self, name: &str, process: &str) -> StoreResult<Option<(Arc<str>, i64)>> {
+        if !self.is_shared {
+            return Ok(self.liveness.borrow().holder(name, process, Instant::now()));
+        }
+        let known = self.ask(KnownRelays).await?;
+        let is_other = |relay: &Relay| &*relay.name == name && &*relay.process != process;
+        Ok(known.into_iter().find(is_other).map(|relay| (relay.process, relay.beat)))
     }
 
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place, and of many hand-outs
