@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -13,6 +14,7 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProper
 use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_protocol::backoff::random;
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::alarm::Alarm;
 use super::message::{Unfit, VERSION};
@@ -36,6 +38,7 @@ const FRAME_BYTES: u32 = 64 * 1024;
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
 pub(super) const PERSISTENT: u8 = 2;
+const SMALL_MESSAGES: &str = "The broker's max_message_size is less than 16 MiB: messages are made smaller, and what does not fit into one is not sent.";
 /// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
 
@@ -44,6 +47,7 @@ const VERSION_HEADER: &str = "shiftboss-version";
 pub struct Broker {
     url: Url,
     pub(super) topology: Topology,
+    size_max: Arc<OnceLock<usize>>,
 }
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
@@ -53,13 +57,16 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     /// For what is asked again if it is lost.
     pub(super) unconfirmed: Channel,
+    /// The broker's `max_message_size`, if it is known to be less than ours.
+    size_max: Arc<OnceLock<usize>>,
 }
 
 impl Broker {
     /// # Errors
     /// When the URL is none of a broker. It is shown without its password.
     pub(crate) fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, Failure> {
-        let broker = Self { url, topology: Topology::new(prefix, queues) };
+        let (topology, size_max) = (Topology::new(prefix, queues), Arc::default());
+        let broker = Self { url, topology, size_max };
         broker.check().map_err(|why| {
             let text =
                 format!("the broker's URL {why}. Give one as amqp://user:password@host:5672/vhost");
@@ -129,7 +136,8 @@ impl Broker {
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             let unconfirmed = connection.create_channel().await?;
             let alarm = Alarm::listen(&connection, self.to_string());
-            Ok(Link { connection, alarm, channel, unconfirmed })
+            let size_max = Arc::clone(&self.size_max);
+            Ok(Link { connection, alarm, channel, unconfirmed, size_max })
         };
         self.answer(connected).await
     }
@@ -208,6 +216,45 @@ impl Link {
             }
         }
         Ok(true)
+    }
+
+    /// Learns whether the broker takes messages of so many bytes, which it does not say before somebody sends one. Its answer holds for
+    /// the life of the process. Whoever gets none in time takes it that it does.
+    pub(super) async fn learn_size_max(&self, topology: &Topology, bytes: usize) {
+        if self.size_max.get().is_some() {
+            return;
+        }
+        let published = async {
+            let channel = self.confirming_channel().await?;
+            let (nowhere, body) = (topology.nowhere(), vec![b' '; bytes]);
+            // What is not mandatory does not come back.
+            let options = BasicPublishOptions::default();
+            channel
+                .basic_publish("".into(), nowhere.into(), options, &body, properties())
+                .await?
+                .await
+        };
+        if let Ok(Err(error)) = timeout(CALL_MAX, published).await
+            && let Some(most) = refusal::message_size_max(&error.to_string())
+        {
+            let most_bytes = self.size_max.get_or_init(|| most);
+            warn!(most_bytes, "{SMALL_MESSAGES}");
+        }
+    }
+
+    /// The broker's `max_message_size`, where it is known to be less than ours.
+    pub(super) fn size_max(&self) -> Option<usize> {
+        self.size_max.get().copied()
+    }
+
+    /// Why a message of so many bytes cannot be sent.
+    pub(super) fn too_large(&self, bytes: usize) -> Option<String> {
+        let most = self.size_max()?;
+        (bytes > most).then(|| {
+            format!(
+                "it has {bytes} bytes as a message, and the broker takes {most}: raise its max_message_size"
+            )
+        })
     }
 
     /// Ends the connection; the broker may be away.

@@ -217,6 +217,7 @@ impl Server {
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
+        link.learn_size_max(&self.broker.topology, BODY_BYTES_MAX).await;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
         let lease = match &self.file {
@@ -257,9 +258,10 @@ impl Server {
         };
         let properties = properties().with_correlation_id(id.clone());
         let mut body = encode(&reply);
-        if body.len() > BODY_BYTES_MAX {
+        let most = link.size_max().unwrap_or(BODY_BYTES_MAX);
+        if body.len() > most {
             // It could not be read, and a broker that takes none so large would end the channel.
-            let why = format!("the answer has {} bytes, and {BODY_BYTES_MAX} may be", body.len());
+            let why = format!("the answer has {} bytes, and {most} may be", body.len());
             body = encode(&Reply::Busy(why));
         }
         let options = BasicPublishOptions::default();

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::Settings;
 use super::change_signal::ChangeSignal;
+use super::{MessageSize, Settings};
 use crate::broker::link::CALL_MAX;
 use crate::broker::message::{Reply, Request};
 use crate::broker::rpc_client::RpcClient;
@@ -34,6 +34,8 @@ const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// See the module's documentation.
 pub(super) struct Membership {
     settings: Settings,
+    /// The largest message that the broker takes, if that is little.
+    size_max: Option<usize>,
     /// Which process this is.
     process: Arc<str>,
     installation: Arc<str>,
@@ -93,7 +95,10 @@ impl Membership {
     ) -> StoreResult<(Self, JoinedRelay)> {
         let process = this_process().into();
         // The broker's address may be wrong; once it has answered it is waited for, too.
-        settings.broker.connect("shiftboss relay").await?.close().await;
+        let link = settings.broker.connect("shiftboss relay").await?;
+        link.learn_size_max(&settings.broker.topology, settings.message.encoded()).await;
+        let size_max = link.size_max();
+        link.close().await;
         let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
         let mut backoff = Backoff::new(REJOIN.0, REJOIN.1);
         let found = loop {
@@ -118,7 +123,13 @@ impl Membership {
         let jobs = Arc::new(ChangeSignal::new(settings.polls));
         let signals = Signals { jobs, lists: Arc::default() };
         let state = Mutex::new(state);
-        Ok((Self { settings, process, installation, state, signals }, found))
+        Ok((Self { settings, size_max, process, installation, state, signals }, found))
+    }
+
+    /// What a message with rows may have: what is wanted, if the broker takes that.
+    pub(super) fn message_size(&self) -> MessageSize {
+        let wanted = self.settings.message;
+        self.size_max.map_or(wanted, |most| wanted.within(most))
     }
 
     /// The connection and the epoch; joins if it has not, or was taken for dead since.
@@ -213,7 +224,7 @@ async fn join(
     let request = Request::Join { name: name.into(), process, installation };
     match client.ask(&request).await? {
         Reply::Joined(joined) => Ok(joined),
-        Reply::Busy(text) => Err(StoreError::Busy(text)),
+        Reply::Busy(text) => Err(put_off(&text)),
         Reply::Full(text) => Err(StoreError::Full(text)),
         Reply::Refused(text) => Err(StoreError::Rejected(text)),
         Reply::Taken(text) => Err(StoreError::Displaced(text)),
@@ -227,6 +238,10 @@ fn later(error: StoreError) -> StoreError {
         StoreError::Fatal(text) => StoreError::Busy(text),
         error => error,
     }
+}
+
+pub(super) fn put_off(why: &str) -> StoreError {
+    StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
 }
 
 pub(super) fn misunderstood() -> StoreError {
