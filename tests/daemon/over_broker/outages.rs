@@ -61,6 +61,23 @@ fn a_relay_that_is_cut_off() {
     wait_within(DEAD, "lists go on", || relay.site.ask("READY") == "JOB bravo 1\n");
 }
 
+/// A relay says whether the broker or the daemon does not answer.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn who_does_not_answer_is_named() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let near = installation.relay("near");
+    let far = installation.relay_by(&proxy.url, "far");
+    installation.daemon.kill();
+    proxy.refuse();
+    for (relay, who) in [(&near, "no daemon answered"), (&far, "the connection to the broker")] {
+        relay.site.ask("READY");
+        wait_within(DEAD, who, || !relay.daemon.warnings(&["Requests fail", who]).is_empty());
+        assert!(!relay.daemon.log().contains("server"), "{}", relay.daemon.log());
+    }
+}
+
 /// A relay that was killed leaves its leases to the daemon, and its lists to its next process, which goes on where they stand.
 #[test]
 #[ignore = "needs a broker: make test-broker"]
