@@ -7,6 +7,7 @@ mod queue_kind;
 mod report;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
@@ -71,12 +72,12 @@ impl fmt::Display for Broker {
 pub(crate) fn service(
     broker: Broker,
     _: Vec<String>,
-    _: bool,
+    _: Option<PathBuf>,
 ) -> Result<Box<dyn Service>, Failure> {
     refused(&broker.0)
 }
 
-pub(crate) fn open(link: RelayLink) -> Result<Opened, Failure> {
+pub(crate) async fn open(link: RelayLink, _: impl Fn()) -> Result<Opened, Failure> {
     refused(&link.broker.0)
 }
 

@@ -31,6 +31,17 @@ impl Url {
         rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
     }
 
+    /// What stands before the hosts, these, and what stands behind them.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn parts(&self) -> (&str, &str, &str) {
+        let after =
+            |text: &str, at: Option<usize>, length| at.map_or(0, |at| at + length).min(text.len());
+        let start = after(&self.0, self.0.find("://"), 3);
+        let end = self.0[start..].find(['/', '?']).map_or(self.0.len(), |at| start + at);
+        let hosts = start + after(&self.0[start..end], self.0[start..end].rfind('@'), 1);
+        (&self.0[..hosts], &self.0[hosts..end], &self.0[end..])
+    }
+
     /// What ends with `:/`, which may be missing, and the rest.
     fn split_scheme(&self) -> (&str, &str) {
         self.0.split_at(self.0.find(":/").map_or(0, |at| at + 2))

@@ -5,7 +5,9 @@
 # Environment: SHIFTBOSS_TEST_BROKER the URL of a broker whose user may declare queues: where it is set, that one is used; else
 # the command has it, and SHIFTBOSS_TEST_BROKER_PID: that process kills the broker and starts it again when it gets SIGUSR1;
 # SHIFTBOSS_TEST_BROKER_CTL: a program that is rabbitmqctl of that broker; SHIFTBOSS_TEST_BROKER_TLS: its URL with TLS, whose
-# certificate is for localhost, and signed by that in SHIFTBOSS_TEST_BROKER_CA.
+# certificate is for localhost, and signed by that in SHIFTBOSS_TEST_BROKER_CA. SHIFTBOSS_TEST_NODES, 1 unless it is set, says how
+# many nodes the broker has; the command has SHIFTBOSS_TEST_CLUSTER then, a directory with the files N/port and N/pid of each, and
+# SIGUSR2 starts those again that were killed.
 set -eu
 
 fail() {
@@ -37,22 +39,32 @@ start() {
     trap stop EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    trap 'restart' USR1
-    port=$(free_port) tls=$(free_port) names=$(free_port) distribution=$(free_port)
+    trap 'kill_node 1 && start_node 1' USR1
+    trap 'start_killed' USR2
+    names=$(free_port)
     epmd -address 127.0.0.1 -port "$names" >"$place/epmd" 2>&1 &
     name_server=$!
     certificates
-    configuration >"$place/rabbitmq.conf"
     echo '[].' >"$place/enabled_plugins"
-    environment >"$place/environment"
-    printf '#!/bin/sh\n. "%s"\nexec "%s" "$@"\n' "$place/environment" "$bin/rabbitmqctl" >"$place/ctl"
+    # The first one's ports are those that stay.
+    for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}" -1 1); do prepare_node; done
+    printf '#!/bin/sh\n. "%s"\nexec "%s" "$@"\n' "$place/1/environment" "$bin/rabbitmqctl" >"$place/ctl"
     chmod +x "$place/ctl"
-    start_node
+    start_killed
     SHIFTBOSS_TEST_BROKER="amqp://guest:guest@127.0.0.1:$port/%2f" SHIFTBOSS_TEST_BROKER_PID=$$
     SHIFTBOSS_TEST_BROKER_TLS="amqps://guest:guest@localhost:$tls/%2f" SHIFTBOSS_TEST_BROKER_CA=$place/ca.pem
     SHIFTBOSS_TEST_BROKER_CTL=$place/ctl
     export SHIFTBOSS_TEST_BROKER SHIFTBOSS_TEST_BROKER_PID SHIFTBOSS_TEST_BROKER_CTL
     export SHIFTBOSS_TEST_BROKER_TLS SHIFTBOSS_TEST_BROKER_CA
+    [ ! -d "$place/2" ] || export SHIFTBOSS_TEST_CLUSTER="$place"
+}
+
+prepare_node() {
+    port=$(free_port) tls=$(free_port) distribution=$(free_port) directory=$place/$number
+    mkdir "$directory"
+    echo "$port" >"$directory/port"
+    configuration >"$directory/rabbitmq.conf"
+    environment >"$directory/environment"
 }
 
 configuration() {
@@ -63,6 +75,7 @@ ssl_options.certfile = $place/server.pem
 ssl_options.keyfile = $place/server.key
 ssl_options.verify = verify_none
 loopback_users = none
+cluster_formation.classic_config.nodes.1 = node-1@localhost
 END
 }
 
@@ -81,18 +94,19 @@ certificates() {
 # What the node and its rabbitmqctl are started with.
 environment() {
     cat <<END
-export HOME=$place RABBITMQ_NODENAME=test-$port@localhost RABBITMQ_MNESIA_BASE=$place/mnesia RABBITMQ_LOG_BASE=$place/log
-export RABBITMQ_CONFIG_FILE=$place/rabbitmq.conf RABBITMQ_ENABLED_PLUGINS_FILE=$place/enabled_plugins
-export RABBITMQ_DIST_PORT=$distribution RABBITMQ_PID_FILE=$place/pid RABBITMQ_CONF_ENV_FILE=/dev/null
+export HOME=$place RABBITMQ_NODENAME=node-$number@localhost RABBITMQ_MNESIA_BASE=$place/mnesia RABBITMQ_LOG_BASE=$place/log
+export RABBITMQ_CONFIG_FILE=$directory/rabbitmq.conf RABBITMQ_ENABLED_PLUGINS_FILE=$place/enabled_plugins
+export RABBITMQ_DIST_PORT=$distribution RABBITMQ_PID_FILE=$directory/pid_file RABBITMQ_CONF_ENV_FILE=/dev/null
 export ERL_EPMD_PORT=$names ERL_EPMD_ADDRESS=127.0.0.1
 END
 }
 
 start_node() {
-    setsid sh -c '. "$1" && exec "$2"' sh "$place/environment" "$bin/rabbitmq-server" </dev/null >>"$place/output" 2>&1 &
+    setsid sh -c '. "$1" && exec "$2"' sh "$place/$1/environment" "$bin/rabbitmq-server" </dev/null >>"$place/output" 2>&1 &
     server=$!
+    echo "$server" >"$place/$1/pid"
     tries=0
-    until perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new("127.0.0.1:$ARGV[0]")' "$port"; do
+    until perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new("127.0.0.1:$ARGV[0]")' "$(cat "$place/$1/port")"; do
         tries=$((tries + 1))
         { [ $tries -lt 300 ] && kill -0 $server 2>/dev/null; } || { cat "$place/output" >&2 && fail "the broker does not start"; }
         sleep 0.2
@@ -101,20 +115,23 @@ start_node() {
 
 # Its process group is its own: the node and its helpers.
 kill_node() {
+    [ -f "$place/$1/pid" ] || return 0
+    server=$(cat "$place/$1/pid")
     kill -KILL "-$server" 2>/dev/null || :
     wait "$server" 2>/dev/null || :
 }
 
-restart() {
-    kill_node
-    start_node
+start_killed() {
+    for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}"); do
+        kill -0 "$(cat "$place/$number/pid" 2>/dev/null || echo none)" 2>/dev/null || start_node "$number"
+    done
 }
 
 stop() {
     code=$?
     trap - EXIT INT TERM USR1
     [ -z "$command" ] || kill "$command" 2>/dev/null || :
-    kill_node
+    for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}"); do kill_node "$number"; done
     kill -KILL "$name_server" 2>/dev/null || :
     rm -rf "$place"
     exit "$code"

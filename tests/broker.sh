@@ -12,11 +12,18 @@ if ! cargo nextest --version >/dev/null 2>&1; then
     exit 1
 fi
 shared='(test(over_broker::shared::) | test(by_several_daemons))'
-cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker::) - $shared" "$@"
+cluster='test(over_broker::cluster::)'
+cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker::) - $shared - $cluster" "$@"
 # A queue that several daemons share is on a server, which is started (and installed) where there is none.
 with_server=sh\ tests/postgres-server.sh
 [ -z "${SHIFTBOSS_TEST_POSTGRES:-}" ] || with_server=
 $with_server cargo nextest run --locked -p shiftboss --run-ignored only -E "$shared" "$@"
+case "$*" in
+"" | *cluster*)
+    env -u SHIFTBOSS_TEST_BROKER SHIFTBOSS_TEST_NODES=3 \
+        sh tests/broker-server.sh cargo nextest run --locked -p shiftboss --run-ignored only -E "$cluster" "$@"
+    ;;
+esac
 [ "$#" = 0 ] || exit 0
 if [ -z "${SHIFTBOSS_TEST_BROKER_PID:-}" ]; then
     echo "broker.sh: no soak, which kills the broker: this one is not the tests' own" >&2

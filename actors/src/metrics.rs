@@ -211,7 +211,7 @@ impl Metrics {
             StoreError::Rejected(_) => "rejected",
             StoreError::Corrupt(_)
             | StoreError::Fatal(_)
-            | StoreError::Taken(_)
+            | StoreError::Displaced(_)
             | StoreError::Newer(_) => "fatal",
         };
         *self.lock().storage_errors.entry(Cow::Borrowed(kind)).or_default() += 1;

@@ -44,7 +44,7 @@ use due_times::ClockSteps;
 use gathered::{Gathered, Replies};
 use housekeeping::Housekeeping;
 use leases::LeaseClock;
-use outages::Outages;
+use outages::{Outages, Words};
 use reply::{Deferred, Reply, deferred};
 use waiting::WaitQueue;
 
@@ -101,6 +101,7 @@ impl StorageActor {
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
         let is_remote = store.is_remote();
+        let words = Words::of(is_remote, store.is_relayed());
         Self {
             is_remote,
             store: Some(store),
@@ -112,7 +113,7 @@ impl StorageActor {
             flushing: false,
             lingering: false,
             housekeeping: Housekeeping::new(),
-            outages: Outages::new(is_remote),
+            outages: Outages::new(words),
             leases: LeaseClock::default(),
             waiting: WaitQueue::default(),
             runs_changed: RunsChange::default(),

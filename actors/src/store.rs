@@ -67,6 +67,11 @@ pub trait Store {
         false
     }
 
+    /// Whether daemons are asked, over a broker: the text of an error says which of the two does not answer.
+    fn is_relayed(&self) -> bool {
+        false
+    }
+
     /// How long workers may wait without a look whether there is work, when there was none: it is [told](Self::poll_changed)
     /// of all else. Zero, or less than the actor's tick: it looks at each.
     fn look_every(&self) -> Duration {
@@ -144,15 +149,15 @@ pub enum StoreError {
     /// This one request cannot be done; the store is sound. Never the error of a whole batch.
     #[error("{0}")]
     Rejected(String),
+    /// Another process has the name under which this one uses the queue: this one gives way.
+    #[error("{0}")]
+    Displaced(String),
     /// What is stored is damaged.
     #[error("the database is corrupt: {0}")]
     Corrupt(String),
     /// The store cannot go on: an I/O error, a vanished file. The text says what it is about.
     #[error("{0}")]
     Fatal(String),
-    /// Another process has the name under which this one uses the queue: this one gives way.
-    #[error("{0}")]
-    Taken(String),
     /// A newer version made what is stored, and this one may not use it.
     #[error("{0}")]
     Newer(String),
@@ -161,7 +166,7 @@ pub enum StoreError {
 impl StoreError {
     /// True when only a new process can help.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Fatal(_) | Self::Corrupt(_) | Self::Taken(_) | Self::Newer(_))
+        matches!(self, Self::Fatal(_) | Self::Corrupt(_) | Self::Displaced(_) | Self::Newer(_))
     }
 }
 

@@ -12,6 +12,7 @@ use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::link::{Broker, Link};
+use super::message::BODY_BYTES_MAX;
 use super::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
 use super::report::{BrokerCheck, Part, PartKind, PartState};
 use super::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
@@ -45,7 +46,11 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
     for (name, kind) in broker.topology.exchanges() {
         parts.push(exchange(link, name, kind).await?);
     }
-    Ok(BrokerCheck { takes_messages: link.takes_messages(&broker.topology).await?, parts })
+    let takes_messages = link.takes_messages(&broker.topology).await?;
+    if takes_messages {
+        link.learn_size_max(&broker.topology, BODY_BYTES_MAX).await;
+    }
+    Ok(BrokerCheck { takes_messages, max_message_bytes: link.size_max(), parts })
 }
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.

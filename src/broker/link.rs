@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
@@ -11,7 +12,9 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_protocol::backoff::random;
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::alarm::Alarm;
 use super::message::{Unfit, VERSION};
@@ -35,6 +38,7 @@ const FRAME_BYTES: u32 = 64 * 1024;
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
 pub(super) const PERSISTENT: u8 = 2;
+const SMALL_MESSAGES: &str = "The broker's max_message_size is less than 16 MiB: messages are made smaller, and what does not fit into one is not sent.";
 /// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
 
@@ -43,6 +47,7 @@ const VERSION_HEADER: &str = "shiftboss-version";
 pub struct Broker {
     url: Url,
     pub(super) topology: Topology,
+    size_max: Arc<OnceLock<usize>>,
 }
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
@@ -52,13 +57,16 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     /// For what is asked again if it is lost.
     pub(super) unconfirmed: Channel,
+    /// The broker's `max_message_size`, if it is known to be less than ours.
+    size_max: Arc<OnceLock<usize>>,
 }
 
 impl Broker {
     /// # Errors
     /// When the URL is none of a broker. It is shown without its password.
     pub(crate) fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, Failure> {
-        let broker = Self { url, topology: Topology::new(prefix, queues) };
+        let (topology, size_max) = (Topology::new(prefix, queues), Arc::default());
+        let broker = Self { url, topology, size_max };
         broker.check().map_err(|why| {
             let text =
                 format!("the broker's URL {why}. Give one as amqp://user:password@host:5672/vhost");
@@ -81,11 +89,17 @@ impl Broker {
         if url.as_typed().contains('#') {
             return Err(unfit(format!("it has a #{ESCAPES}")));
         }
-        self.address().map(drop).map_err(|why| unfit(why + ESCAPES))
+        self.addresses().map(drop).map_err(|why| unfit(why + ESCAPES))
     }
 
-    fn address(&self) -> Result<AMQPUri, String> {
-        let mut address: AMQPUri = self.url.as_typed().parse()?;
+    /// One for each host.
+    fn addresses(&self) -> Result<Vec<AMQPUri>, String> {
+        let (front, hosts, rest) = self.url.parts();
+        hosts.split(',').map(|host| Self::address(&format!("{front}{host}{rest}"))).collect()
+    }
+
+    fn address(url: &str) -> Result<AMQPUri, String> {
+        let mut address: AMQPUri = url.parse()?;
         // A path of a slash alone: no virtual host has an empty name.
         if address.vhost.is_empty() {
             address.vhost = AMQPUri::default().vhost;
@@ -95,12 +109,26 @@ impl Broker {
         Ok(address)
     }
 
-    /// Connects, under a name that the broker shows.
+    /// Connects, under a name that the broker shows: to the first of its hosts that answers, from any of them on, so that clients
+    /// are spread, and one whose host is there and does not work finds another.
     ///
     /// # Errors
-    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`.
+    /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`. Of several hosts that of the last one.
     pub(super) async fn connect(&self, name: &str) -> StoreResult<Link> {
-        let address = self.address().map_err(StoreError::Fatal)?;
+        let mut addresses = self.addresses().map_err(StoreError::Fatal)?;
+        let first = random() % addresses.len() as u64;
+        addresses.rotate_left(first as usize);
+        let mut failed = self.late();
+        for address in addresses {
+            match self.connect_to(address, name).await {
+                Ok(link) => return Ok(link),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn connect_to(&self, address: AMQPUri, name: &str) -> StoreResult<Link> {
         let named = ConnectionProperties::default().with_connection_name(name.into());
         let connected = async {
             let connection = Connection::connect_uri(address, named).await?;
@@ -108,7 +136,8 @@ impl Broker {
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             let unconfirmed = connection.create_channel().await?;
             let alarm = Alarm::listen(&connection, self.to_string());
-            Ok(Link { connection, alarm, channel, unconfirmed })
+            let size_max = Arc::clone(&self.size_max);
+            Ok(Link { connection, alarm, channel, unconfirmed, size_max })
         };
         self.answer(connected).await
     }
@@ -133,7 +162,7 @@ impl Broker {
     /// As [`classify`](Self::classify), where queues are used that a daemon declares.
     pub(super) fn not_declared(&self, error: &lapin::Error) -> StoreError {
         match refusal::code(error) {
-            Some(NOT_FOUND) => StoreError::Busy(format!(
+            Some(NOT_FOUND) if !refusal::is_node_down(error) => StoreError::Busy(format!(
                 "no daemon has used the broker {self} yet: start one with --broker"
             )),
             _ => self.classify(error),
@@ -189,6 +218,45 @@ impl Link {
         Ok(true)
     }
 
+    /// Learns whether the broker takes messages of so many bytes, which it does not say before somebody sends one. Its answer holds for
+    /// the life of the process. Whoever gets none in time takes it that it does.
+    pub(super) async fn learn_size_max(&self, topology: &Topology, bytes: usize) {
+        if self.size_max.get().is_some() {
+            return;
+        }
+        let published = async {
+            let channel = self.confirming_channel().await?;
+            let (nowhere, body) = (topology.nowhere(), vec![b' '; bytes]);
+            // What is not mandatory does not come back.
+            let options = BasicPublishOptions::default();
+            channel
+                .basic_publish("".into(), nowhere.into(), options, &body, properties())
+                .await?
+                .await
+        };
+        if let Ok(Err(error)) = timeout(CALL_MAX, published).await
+            && let Some(most) = refusal::message_size_max(&error.to_string())
+        {
+            let most_bytes = self.size_max.get_or_init(|| most);
+            warn!(most_bytes, "{SMALL_MESSAGES}");
+        }
+    }
+
+    /// The broker's `max_message_size`, where it is known to be less than ours.
+    pub(super) fn size_max(&self) -> Option<usize> {
+        self.size_max.get().copied()
+    }
+
+    /// Why a message of so many bytes cannot be sent.
+    pub(super) fn too_large(&self, bytes: usize) -> Option<String> {
+        let most = self.size_max()?;
+        (bytes > most).then(|| {
+            format!(
+                "it has {bytes} bytes as a message, and the broker takes {most}: raise its max_message_size"
+            )
+        })
+    }
+
     /// Ends the connection; the broker may be away.
     pub(super) async fn close(&self) {
         let _ = timeout(CALL_MAX, self.connection.close(200, "done".into())).await;
@@ -232,7 +300,7 @@ pub(super) async fn begin_publish(
 pub(super) enum PublishError {
     #[error("the broker has no such queue")]
     Unroutable,
-    #[error("the queue on the broker has no room")]
+    #[error("the broker did not take it: the queue is full, or the nodes that have it are down")]
     NoRoom,
     #[error("the connection is lost, and the answer with it")]
     NoAnswer,
@@ -288,6 +356,7 @@ mod tests {
             ("amqp://u:se#cret@h/v", "%23"),
             ("amqp://u:12#secret@h/v", "%23"),
             ("amqp://u:se/cret@h/v", "%2F"),
+            ("amqp://u:secret@a:5672,b:port/v", "invalid port number"),
             ("127.0.0.1:5672", "URL 127.0.0.1:5672 cannot"),
             ("", "URL is empty"),
         ] {
@@ -308,7 +377,25 @@ mod tests {
             ("amqp://h/%2f", "/"),
             ("amqp://h/v", "v"),
         ] {
-            assert_eq!(broker(url).unwrap().address().unwrap().vhost, virtual_host, "{url}");
+            assert_eq!(broker(url).unwrap().addresses().unwrap()[0].vhost, virtual_host, "{url}");
         }
+    }
+
+    /// A URL may name several hosts, each with its port; the rest of it is for all of them.
+    #[test]
+    fn several_hosts() {
+        let several = broker("amqps://u:s,cret@a:5,b,[::1]:7/v?heartbeat=5").unwrap();
+        assert_eq!(several.to_string(), "amqps://u@a:5,b,[::1]:7/v?heartbeat=5");
+        let addresses = several.addresses().unwrap();
+        let hosts: Vec<_> = addresses
+            .iter()
+            .map(|address| (&*address.authority.host, address.authority.port))
+            .collect();
+        assert_eq!(hosts, [("a", 5), ("b", 5671), ("[::1]", 7)]);
+        for AMQPUri { vhost, query, authority, .. } in &addresses {
+            let password = &*authority.userinfo.password;
+            assert_eq!((&**vhost, query.heartbeat, password), ("v", Some(5), "s,cret"));
+        }
+        assert!(broker("amqp://a,,b/").unwrap_err().to_string().contains("empty host"));
     }
 }

@@ -25,26 +25,34 @@ struct Known {
     name: Arc<str>,
     process: Arc<str>,
     last_seen: Instant,
+    /// How often it was heard of.
+    words: i64,
+}
+
+impl Known {
+    fn new(name: Arc<str>, process: Arc<str>, last_seen: Instant) -> Self {
+        Self { name, process, last_seen, words: 0 }
+    }
 }
 
 impl Liveness {
     /// These have joined; each counts as heard of now. While a daemon hears nobody, nobody is silent.
     pub(super) fn reset(&mut self, relays: Vec<Relay>, now: Instant) {
         self.relays.clear();
-        for Relay { name, process, epoch } in relays {
-            self.relays.insert(epoch, Known { name, process, last_seen: now });
+        for Relay { name, process, epoch, .. } in relays {
+            self.relays.insert(epoch, Known::new(name, process, now));
         }
     }
 
-    pub(super) fn join(&mut self, relay: Relay, now: Instant) {
-        self.relays.retain(|_, known| known.name != relay.name);
-        let Relay { name, process, epoch } = relay;
-        self.relays.insert(epoch, Known { name, process, last_seen: now });
+    pub(super) fn join(&mut self, name: Arc<str>, process: Arc<str>, epoch: i64, now: Instant) {
+        self.relays.retain(|_, known| known.name != name);
+        self.relays.insert(epoch, Known::new(name, process, now));
     }
 
     pub(super) fn note_seen(&mut self, epoch: i64, now: Instant) {
         if let Some(known) = self.relays.get_mut(&epoch) {
             known.last_seen = now;
+            known.words += 1;
         }
     }
 
@@ -68,13 +76,20 @@ impl Liveness {
         self.relays.values_mut().for_each(|known| known.last_seen = now);
     }
 
-    /// Whether another process that lives has a name.
-    pub(super) fn is_taken(&self, name: &str, process: &str, now: Instant) -> bool {
-        self.relays.values().any(|known| {
+    /// The other process that has a name and may live, and how often it was heard of.
+    pub(super) fn holder(
+        &self,
+        name: &str,
+        process: &str,
+        now: Instant,
+    ) -> Option<(Arc<str>, i64)> {
+        let is_other = |known: &&Known| {
             &*known.name == name
                 && &*known.process != process
                 && now < known.last_seen + SILENCE_MAX
-        })
+        };
+        let holder = self.relays.values().find(is_other)?;
+        Some((Arc::clone(&holder.process), holder.words))
     }
 
     /// The name of a relay that has joined.
@@ -98,7 +113,7 @@ mod tests {
     use super::*;
 
     fn relay(name: &str, process: &str, epoch: i64) -> Relay {
-        Relay { name: name.into(), process: process.into(), epoch }
+        Relay { name: name.into(), process: process.into(), epoch, beat: 0 }
     }
 
     /// A name is its process's while that is heard of, and a silent one is told until it is forgotten.
@@ -106,24 +121,25 @@ mod tests {
     fn silence_is_death() {
         let (start, mut liveness) = (Instant::now(), Liveness::default());
         liveness.reset(vec![relay("a", "1", 7)], start);
-        assert!(liveness.is_taken("a", "2", start));
-        assert!(!liveness.is_taken("a", "1", start), "it joins anew");
-        assert!(!liveness.is_taken("b", "2", start));
+        assert_eq!(liveness.holder("a", "2", start), Some(("1".into(), 0)));
+        assert_eq!(liveness.holder("a", "1", start), None, "it joins anew");
+        assert_eq!(liveness.holder("b", "2", start), None);
         assert!(
             !liveness.is_anybody_quiet(start) && liveness.is_anybody_quiet(start + QUIET_AFTER)
         );
         liveness.note_seen(7, start + SILENCE_MAX / 2);
         liveness.note_seen(8, start);
         assert_eq!(liveness.silent(start + SILENCE_MAX), []);
+        assert_eq!(liveness.holder("a", "2", start), Some(("1".into(), 1)));
         assert_eq!(liveness.heard(start + SILENCE_MAX), [("a".into(), SILENCE_MAX / 2)]);
         let mut deaf = Liveness::default();
         deaf.reset(vec![relay("a", "1", 7)], start);
         deaf.note_all_seen(start + SILENCE_MAX);
         assert_eq!(deaf.silent(start + SILENCE_MAX), []);
         let later = start + SILENCE_MAX * 2;
-        assert!(!liveness.is_taken("a", "2", later));
+        assert_eq!(liveness.holder("a", "2", later), None);
         assert_eq!(liveness.silent(later), [(7, "a".into())]);
-        liveness.join(relay("a", "2", 9), later);
+        liveness.join("a".into(), "2".into(), 9, later);
         assert_eq!((liveness.name(7), liveness.name(9)), (None, Some("a")));
         liveness.forget(9);
         assert_eq!(liveness.silent(later + SILENCE_MAX), []);

@@ -65,6 +65,8 @@ pub(super) enum Reply {
     Full(String),
     /// It will not be done, however often it is asked.
     Refused(String),
+    /// Another process that lives has the name.
+    Taken(String),
 }
 
 /// Why a message is not taken.
@@ -318,6 +320,7 @@ mod tests {
             (Reply::Batch(RelayAnswer::Lost), r#"{"batch":"lost"}"#),
             (Reply::Left, r#""left""#),
             (Reply::Busy("why".to_owned()), r#"{"busy":"why"}"#),
+            (Reply::Taken("why".to_owned()), r#"{"taken":"why"}"#),
         ];
         for (reply, text) in replies {
             assert_eq!(String::from_utf8(encode(&reply)).unwrap(), text);

@@ -24,6 +24,7 @@ mod rpc_client;
 mod server;
 mod topology;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
@@ -56,13 +57,13 @@ pub(crate) struct Opened {
 }
 
 /// What has a daemon serve relays; operators' orders are taken from those that are named.
-/// `is_shared`: several daemons have the queue.
+/// `file`: what the queue is in; `None`: several daemons have it.
 pub(crate) fn service(
     broker: Broker,
     operators: Vec<String>,
-    is_shared: bool,
+    file: Option<PathBuf>,
 ) -> Result<Box<dyn Service>, Failure> {
-    Ok(Box::new(server::Relays::new(broker, operators, is_shared)))
+    Ok(Box::new(server::Relays::new(broker, operators, file)))
 }
 
 /// Looks at a broker.
@@ -85,10 +86,9 @@ pub(crate) fn dead_letters(
     })
 }
 
-/// Begins a relay.
-pub(crate) fn open(settings: RelayLink) -> Result<Opened, Failure> {
-    let opened = runtime()?.block_on(relay::open(settings)).map_err(start_failure)?;
-    let (store, lists, found) = opened;
+/// Begins a relay, once a daemon answers; `waits` is called while none does.
+pub(crate) async fn open(settings: RelayLink, waits: impl Fn()) -> Result<Opened, Failure> {
+    let (store, lists, found) = relay::open(settings, waits).await.map_err(start_failure)?;
     let (store, list_store) = (Box::new(store), Box::new(lists));
     Ok(Opened { store, list_store, found, reader: Arc::new(reader::RelayReader) })
 }

@@ -23,9 +23,22 @@ pub(super) fn code(error: &lapin::Error) -> Option<u16> {
     }
 }
 
+/// Whether a queue is not found for the time in which the node that has it is down.
+pub(super) fn is_node_down(error: &lapin::Error) -> bool {
+    error.to_string().contains("down or inaccessible")
+}
+
 /// Whether a later try is refused, too, until somebody mends it.
 pub(super) fn is_lasting(error: &lapin::Error) -> bool {
     matches!(code(error), Some(ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED))
+}
+
+/// The most bytes that a message may have, if an error with this text is that one has more.
+pub(super) fn message_size_max(error: &str) -> Option<usize> {
+    let (_, size) = error.split_once("message size ")?;
+    let (_, most) = size.split_once("max size ")?;
+    let digits = most.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(most.len());
+    most[..digits].parse().ok()
 }
 
 /// What somebody can do about an error with this text.
@@ -47,6 +60,21 @@ pub(super) fn remedy(error: &str, url: &Url) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As RabbitMQ 3.10 and 4 say it.
+    #[test]
+    fn the_size_of_messages() {
+        for (said, most) in [
+            (
+                "PRECONDITION_FAILED - message size 70000 is larger than configured max size 65536",
+                Some(65_536),
+            ),
+            ("PRECONDITION_FAILED - message size 7 is larger than max size 5; close", Some(5)),
+            ("PRECONDITION_FAILED - inequivalent arg", None),
+        ] {
+            assert_eq!(message_size_max(said), most, "{said}");
+        }
+    }
 
     /// A login that was refused is put down to a missing password only where there is none.
     #[test]

@@ -21,7 +21,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX};
-use super::message::HAND_OUTS_MAX;
+use super::message::{ESCAPED_BYTES_MAX, HAND_OUTS_MAX};
 use crate::stores::Polls;
 use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
@@ -38,6 +38,10 @@ pub struct Settings {
     pub(crate) polls: Polls,
 }
 
+/// What a message has beside its rows, with the longest name of a fetcher; and a row beside its key and payload.
+const FRAME_BYTES: usize = 2 * 1024;
+const ROW_FRAME_BYTES: usize = 32;
+
 /// What one message with rows has at the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageSize {
@@ -46,13 +50,30 @@ pub struct MessageSize {
     pub bytes: usize,
 }
 
-/// Joins the installation.
+impl MessageSize {
+    /// The most bytes that a message becomes.
+    pub(super) fn encoded(&self) -> usize {
+        FRAME_BYTES + self.rows * ROW_FRAME_BYTES + self.bytes * ESCAPED_BYTES_MAX
+    }
+
+    /// Such that no message has more bytes than a broker takes, unless one row has.
+    fn within(self, most: usize) -> Self {
+        let rows = self.rows.min(most / 2 / ROW_FRAME_BYTES).max(1);
+        let room = most.saturating_sub(FRAME_BYTES + rows * ROW_FRAME_BYTES);
+        Self { rows, bytes: self.bytes.min(room / ESCAPED_BYTES_MAX) }
+    }
+}
+
+/// Joins the installation; `waits` is called while no daemon answers.
 ///
 /// # Errors
 /// As [`Membership::join`].
-pub(super) async fn open(settings: Settings) -> StoreResult<(RelayStore, ListStore, JoinedRelay)> {
-    let message = settings.message;
-    let (membership, found) = Membership::join(settings).await?;
+pub(super) async fn open(
+    settings: Settings,
+    waits: impl Fn(),
+) -> StoreResult<(RelayStore, ListStore, JoinedRelay)> {
+    let (membership, found) = Membership::join(settings, waits).await?;
+    let message = membership.message_size();
     let membership = Arc::new(membership);
     let lists = ListStore::new(Arc::clone(&membership), message);
     let batches = Batches::new(Lane::Jobs);
@@ -168,6 +189,10 @@ impl Store for RelayStore {
     }
 
     fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn is_relayed(&self) -> bool {
         true
     }
 

@@ -12,6 +12,8 @@ pub(crate) const EXCERPT_BYTES_MAX: usize = 160;
 pub(crate) struct BrokerCheck {
     /// False: it is short of memory or disk, and holds back all that is published.
     pub(crate) takes_messages: bool,
+    /// The largest message that it takes, where that is less than what may be sent.
+    pub(crate) max_message_bytes: Option<usize>,
     /// Queues first.
     pub(crate) parts: Vec<Part>,
 }

@@ -16,6 +16,7 @@ use shiftboss_actors::store::{RelayedRows, RowsAnswer, StoreError, StoreResult};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
@@ -104,18 +105,25 @@ impl RpcClient {
     pub(super) async fn ask(&self, request: &Request) -> StoreResult<Reply> {
         let (answer, properties) = self.expect_answer();
         let properties = properties.with_expiration(EXPIRATION_MS.into());
-        let sent = boot_time();
-        let asked = timeout(CALL_MAX, self.exchange(encode(request), properties, answer)).await;
+        let body = encode(request);
+        if let Some(why) = self.link.too_large(body.len()) {
+            return Ok(Reply::Refused(why));
+        }
+        let (sent, is_taken) = (boot_time(), AtomicBool::default());
+        let asked = timeout(CALL_MAX, self.exchange(body, properties, answer, &is_taken)).await;
         // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
         let is_late = boot_time().saturating_sub(sent) > CALL_MAX;
         let answered = asked.ok().filter(|answer| answer.is_err() || !is_late);
-        answered.unwrap_or_else(|| Err(self.unanswered()))
+        answered.unwrap_or_else(|| Err(self.unanswered(is_taken.into_inner())))
     }
 
-    fn unanswered(&self) -> StoreError {
+    /// `is_taken`: the broker has the request.
+    fn unanswered(&self, is_taken: bool) -> StoreError {
         let (broker, seconds) = (&self.broker, CALL_MAX.as_secs());
         StoreError::Busy(if self.link.alarm.is_raised() {
             format!("the broker {broker} has an alarm, and takes no messages: see its log")
+        } else if !is_taken {
+            return broker.late();
         } else {
             format!("no daemon answered over the broker {broker} within {seconds} s")
         })
@@ -128,11 +136,13 @@ impl RpcClient {
         body: Vec<u8>,
         properties: BasicProperties,
         answer: Answer,
+        is_taken: &AtomicBool,
     ) -> StoreResult<Reply> {
         self.link.alarm.over().await;
         let queue = self.broker.topology.requests();
         let published = publish(&self.link.channel, ("", &queue), &body, properties).await;
         published.map_err(|error| self.unpublished(&error))?;
+        is_taken.store(true, Ordering::Relaxed);
         answer.wait().await.map_err(|error| self.unpublished(&error))
     }
 
@@ -151,7 +161,14 @@ impl RpcClient {
         let exchange = self.broker.topology.rows();
         let route = (&*exchange, &*Topology::range_key(rows.range));
         let properties = properties.with_delivery_mode(PERSISTENT);
-        let confirmed = begin_publish(&self.rows, route, &encode(rows), properties).await?;
+        let mut body = encode(rows);
+        if let Some(why) = self.link.too_large(body.len()) {
+            // Rows that go together fit: it is one alone. Its number counts.
+            let keys: Vec<_> = rows.rows.iter().map(|row| row.key.as_str()).collect();
+            warn!(run = %rows.run, keys = keys.join(" "), %why, "A row cannot be sent, and is left out.");
+            body = encode(&RelayedRows { rows: Vec::new(), ..rows.clone() });
+        }
+        let confirmed = begin_publish(&self.rows, route, &body, properties).await?;
         Ok(async {
             confirmed.await?;
             match answer.wait().await? {

@@ -7,12 +7,14 @@
 mod backlog;
 mod hints;
 mod installation;
+mod lease;
 mod refused;
 mod requests;
 mod rows;
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -39,10 +41,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
+use self::lease::Holder;
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
 use super::message::{BODY_BYTES_MAX, Reply, encode};
-use super::topology::look_up;
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
@@ -60,15 +62,15 @@ pub(crate) struct Relays {
     broker: Broker,
     /// Relays whose workers may be operators.
     operators: Vec<String>,
-    /// Several daemons have the queue.
-    is_shared: bool,
+    /// The file that the queue is in; `None`: it is on a server, and several daemons have it.
+    file: Option<PathBuf>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     server: Weak<Server>,
 }
 
 impl Relays {
-    pub(crate) fn new(broker: Broker, operators: Vec<String>, is_shared: bool) -> Self {
-        Self { broker, operators, is_shared, running: None, server: Weak::new() }
+    pub(crate) fn new(broker: Broker, operators: Vec<String>, file: Option<PathBuf>) -> Self {
+        Self { broker, operators, file, running: None, server: Weak::new() }
     }
 }
 
@@ -82,7 +84,8 @@ impl Service for Relays {
         let server = Rc::new(Server {
             broker: self.broker.clone(),
             operators: self.operators.clone(),
-            is_shared: self.is_shared,
+            is_shared: self.file.is_none(),
+            file: self.file.clone(),
             storage: links.storage,
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
@@ -130,10 +133,10 @@ impl From<StoreError> for Unserved {
 /// A connection over which relays are served.
 struct Opened {
     link: Rc<Link>,
+    /// Kept as long as relays are served: see [`lease`].
+    lease: Option<Consumer>,
     requests: Consumer,
     rows: rows::Messages,
-    /// Kept as long as they are: see [`installation::occupy`].
-    _place: Option<Consumer>,
 }
 
 /// What serves them.
@@ -141,6 +144,7 @@ struct Server {
     broker: Broker,
     operators: Vec<String>,
     is_shared: bool,
+    file: Option<PathBuf>,
     storage: Addr<StorageActor>,
     /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
     /// a relay says.
@@ -183,12 +187,13 @@ impl Server {
         work: &Notify,
         stopped: &mut oneshot::Receiver<()>,
     ) -> Result<(), Unserved> {
-        let Opened { link, requests, rows, _place } = tokio::select! {
+        let Opened { link, lease, requests, rows } = tokio::select! {
             opened = self.open() => opened?,
             _ = &mut *stopped => return Ok(()),
         };
         info!(broker = %self.broker, "Relays are served.");
         let error = tokio::select! {
+            error = lease::is_lost(lease) => error,
             error = self.take_requests(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
@@ -197,6 +202,9 @@ impl Server {
             _ = stopped => {
                 self.tasks.close();
                 let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
+                if !self.is_shared {
+                    lease::give_up(&self.broker, &link).await;
+                }
                 link.close().await;
                 return Ok(());
             }
@@ -210,10 +218,15 @@ impl Server {
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
+        link.learn_size_max(&self.broker.topology, BODY_BYTES_MAX).await;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
-        let place = match self.ask(Place).await? {
-            Some(place) => Some(installation::occupy(&self.broker, &link, &place).await?),
+        let holder = match &self.file {
+            Some(file) => Some(Holder::of_file(file)?),
+            None => self.ask(Place).await?.map(Holder::of_database),
+        };
+        let lease = match &holder {
+            Some(holder) => Some(lease::take(&self.broker, &link, holder).await?),
             None => None,
         };
         let opened = async { Ok((self.consume(&link).await?, rows::open(self, &link).await?)) };
@@ -221,26 +234,14 @@ impl Server {
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
         self.backlog.replace(Some(Backlog::default()));
-        Ok(Opened { link, requests, rows, _place: place })
+        Ok(Opened { link, lease, requests, rows })
     }
 
     async fn consume(&self, link: &Link) -> lapin::Result<Consumer> {
         link.channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = self.broker.topology.requests();
-        // A second daemon with a copy of the queue would split the relays between them.
-        let exclusive = !self.is_shared && self.broker.topology.has_exclusive_consumers();
-        let options = BasicConsumeOptions { exclusive, ..BasicConsumeOptions::default() };
-        let none = FieldTable::default();
-        let consumer =
-            link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await?;
-        if !self.is_shared
-            && !exclusive
-            && look_up(&link.channel, &queue).await?.consumer_count() > 1
-        {
-            let text = format!("queue {queue} is in exclusive use by another daemon");
-            return Err(std::io::Error::other(text).into());
-        }
-        Ok(consumer)
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
     }
 
     /// Acknowledges what was answered.
@@ -262,9 +263,10 @@ impl Server {
         };
         let properties = properties().with_correlation_id(id.clone());
         let mut body = encode(&reply);
-        if body.len() > BODY_BYTES_MAX {
+        let most = link.size_max().unwrap_or(BODY_BYTES_MAX);
+        if body.len() > most {
             // It could not be read, and a broker that takes none so large would end the channel.
-            let why = format!("the answer has {} bytes, and {BODY_BYTES_MAX} may be", body.len());
+            let why = format!("the answer has {} bytes, and {most} may be", body.len());
             body = encode(&Reply::Busy(why));
         }
         let options = BasicPublishOptions::default();

@@ -12,8 +12,6 @@ use super::queue_kind::QueueKind;
 /// Messages that wait in a queue at the most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
-/// How long after its last daemon a place is another one's: longer than they take to come back when the broker lost them all.
-const PLACE_EXPIRES_MS: i32 = 60_000;
 /// The argument that says how often a message is delivered at the most.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
@@ -29,9 +27,13 @@ impl Topology {
         Self { prefix: prefix.to_owned(), kind }
     }
 
-    /// Whether the broker keeps others from a queue that is consumed exclusively. It does not for quorum queues.
-    pub(super) fn has_exclusive_consumers(&self) -> bool {
-        self.kind == QueueKind::Classic
+    /// The same with queues of the other kind.
+    pub(super) fn of_other_kind(&self) -> Self {
+        let kind = match self.kind {
+            QueueKind::Classic => QueueKind::Quorum,
+            QueueKind::Quorum => QueueKind::Classic,
+        };
+        Self { kind, ..self.clone() }
     }
 
     /// The queue of what relays ask, taken by any daemon.
@@ -60,19 +62,23 @@ impl Topology {
         let text = |text: &str| AMQPValue::LongString(text.into());
         arguments.insert("x-dead-letter-exchange".into(), text(""));
         arguments.insert("x-dead-letter-routing-key".into(), text(installation));
+        self.keep(arguments)
+    }
+
+    /// The queue that says which file or database has the relays, by its [argument](Self::lease_of). It is always empty.
+    pub(super) fn lease(&self) -> String {
+        format!("{}daemon", self.prefix)
+    }
+
+    /// The arguments that name who has the relays, in a queue that goes when nobody consumes it for so many milliseconds.
+    pub(super) fn lease_of(&self, holder: &str, expires_ms: i32) -> FieldTable {
+        let mut arguments = self.installation_is(holder);
+        arguments.insert("x-expires".into(), AMQPValue::LongInt(expires_ms));
         arguments
     }
 
-    /// The queue that says where the queue is that is served under the prefix, by its [argument](Self::place_is). It is always
-    /// empty, and goes when no daemon consumes it any more.
-    pub(super) fn place(&self) -> String {
-        format!("{}place", self.prefix)
-    }
-
-    /// The arguments that name a place.
-    pub(super) fn place_is(&self, place: &str) -> FieldTable {
-        let mut arguments = self.installation_is(place);
-        arguments.insert("x-expires".into(), AMQPValue::LongInt(PLACE_EXPIRES_MS));
+    /// The arguments of a queue that is to outlive a broker, or most nodes of it.
+    fn keep(&self, mut arguments: FieldTable) -> FieldTable {
         if self.kind == QueueKind::Quorum {
             arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
         }
@@ -109,13 +115,8 @@ impl Topology {
         });
         let others =
             [(self.requests(), limited(REQUESTS_MAX)), (self.dead(), FieldTable::default())];
-        let mut queues: Vec<_> = others.into_iter().chain(rows).collect();
-        if self.kind == QueueKind::Quorum {
-            for (_, arguments) in &mut queues {
-                arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-            }
-        }
-        queues
+        let queues = others.into_iter().chain(rows);
+        queues.map(|(name, arguments)| (name, self.keep(arguments))).collect()
     }
 
     /// All exchanges, with their kinds.

@@ -23,7 +23,8 @@ pub enum BrokerVerb {
     ///
     /// Shows how many messages wait in each queue, and how many connections take them. Makes nothing. Exits with 69 if
     /// something is missing, if no daemon takes what relays ask, or if the broker holds messages back; with 78 if
-    /// something is declared otherwise than it should be: the broker's word on it is shown.
+    /// something is declared otherwise than it should be, the broker's word on which is shown, or if its max_message_size
+    /// is less than 16 MiB.
     #[command(after_help = "\
 Examples:
   shiftboss broker check amqp://shiftboss@broker.example/

@@ -65,6 +65,9 @@ fn rendered(broker: &Broker, found: &BrokerCheck) -> String {
     };
     let mut out = line("Broker", &shown(&broker.to_string()));
     out += &line("Takes messages", takes);
+    if let Some(most) = found.max_message_bytes {
+        out += &line("Largest message", &format!("{most} bytes: TOO SMALL"));
+    }
     let head = ["Name", "kind", "state", "messages", "consumers"];
     out += &columns(head, found.parts.iter().map(row));
     for part in &found.parts {
@@ -86,6 +89,12 @@ fn verdict(broker: &Broker, found: &BrokerCheck) -> Result<(), Failure> {
         let names = differ.join(", ");
         let text = format!(
             "on the broker {broker} somebody declared otherwise: {names}. Delete them there, and the daemon makes them anew, or use another --broker-prefix"
+        );
+        return Err(Failure::new(ExitCode::Configuration, text));
+    }
+    if let Some(most) = found.max_message_bytes {
+        let text = format!(
+            "the broker {broker} takes messages of {most} bytes, and shiftboss sends up to 16 MiB: set its max_message_size to 16777216 or more"
         );
         return Err(Failure::new(ExitCode::Configuration, text));
     }

@@ -2,22 +2,23 @@
 //!
 //! As `serve` it makes everything that touches the outside, in the order in which it can fail with the clearest message.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::connection::Operators;
 use shiftboss_actors::file_watcher::Input;
-use shiftboss_actors::tree::{self, Parts, TreeError};
+use shiftboss_actors::tree::{self, Parts};
 use tracing::{info, warn};
 
-use super::serve::init_system::InitSystem;
+use super::serve::init_system::{InitSystem, starting};
 use super::serve::locks::Locks;
 use super::serve::{needs, signals, tree_failure};
 use crate::broker;
 use crate::cli::RelaySettings;
 use crate::config::DaemonFiles;
-use crate::exit::Failure;
+use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::logging;
 use crate::process_usage;
@@ -27,6 +28,8 @@ use crate::standard_error;
 
 /// How often a fetcher that somebody else has is asked for again.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(60);
+/// What the init system is asked for each time that it is said that no daemon has answered.
+const START_PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     signals::ignore_hang_up();
@@ -42,7 +45,19 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     );
     let mut locks = Locks::take(daemon, None)?;
     binder.require_free()?;
-    let broker::Opened { store, list_store, found, reader } = broker::open(settings.link.clone())?;
+    let system = actix_rt::System::new();
+    let signals = system.block_on(async { Signals::with_reloads() });
+    let mut stop = pin!(signals::first(signals.map_err(Failure::of(ExitCode::Internal))?, None));
+    let opened = system.block_on(async {
+        tokio::select! {
+            opened = broker::open(settings.link.clone(), || starting(START_PATIENCE)) => opened.map(Some),
+            () = &mut stop => Ok(None),
+        }
+    });
+    let Some(broker::Opened { store, list_store, found, reader }) = opened? else {
+        info!("Stopped.");
+        return Ok(());
+    };
     if found.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
     }
@@ -77,15 +92,10 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         pid = std::process::id(),
         "Starting."
     );
-    let ended = actix_rt::System::new().block_on(run_tree(parts, &mut locks));
+    let mut init_system = InitSystem { at_ready: || locks.keep() };
+    let ended = system.block_on(tree::run(parts, &mut init_system, stop));
     drop(locks);
     ended.map_err(tree_failure)?;
     info!("Stopped.");
     Ok(())
-}
-
-async fn run_tree(parts: Parts, locks: &mut Locks) -> Result<(), TreeError> {
-    let signals = Signals::with_reloads().map_err(TreeError::Socket)?;
-    let stop = signals::first(signals, None);
-    tree::run(parts, &mut InitSystem { at_ready: || locks.keep() }, stop).await
 }

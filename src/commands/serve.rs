@@ -177,9 +177,8 @@ fn services(
         services.push(Box::new(intake(path)?));
     }
     if let Some(broker) = &settings.broker {
-        let is_shared = settings.database.file().is_none();
-        let operators = settings.relay_operators.clone();
-        services.push(broker::service(broker.clone(), operators, is_shared)?);
+        let (file, operators) = (settings.database.file(), settings.relay_operators.clone());
+        services.push(broker::service(broker.clone(), operators, file.map(Path::to_owned))?);
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     // What they get is beside the daemon's own files.
@@ -221,9 +220,8 @@ fn corrupt(database: &Database, fault: &str) -> Failure {
 
 pub(super) fn tree_failure(error: TreeError) -> Failure {
     let code = match error {
-        TreeError::Storage(StoreError::Taken(_)) | TreeError::Unready(StoreError::Taken(_)) => {
-            ExitCode::AlreadyRunning
-        }
+        TreeError::Storage(StoreError::Displaced(_))
+        | TreeError::Unready(StoreError::Displaced(_)) => ExitCode::AlreadyRunning,
         TreeError::Storage(StoreError::Newer(_)) | TreeError::Unready(StoreError::Newer(_)) => {
             ExitCode::Configuration
         }

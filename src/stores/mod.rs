@@ -122,7 +122,8 @@ pub(crate) fn start_failure(error: StoreError) -> Failure {
         StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),
         StoreError::Full(text) => Failure::new(ExitCode::StoreIo, text),
         StoreError::Corrupt(text) => Failure::new(ExitCode::BadData, text),
-        StoreError::Rejected(text) | StoreError::Taken(text) => {
+        // Another daemon, or relay, has the name.
+        StoreError::Rejected(text) | StoreError::Displaced(text) => {
             Failure::new(ExitCode::AlreadyRunning, text)
         }
         StoreError::Fatal(text) | StoreError::Newer(text) => {

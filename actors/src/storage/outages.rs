@@ -26,7 +26,7 @@ const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
 /// What is said of outages, and when one is over: when nothing has failed for so long, and something succeeded meanwhile.
 /// What fails in a bad time is tried again sooner.
-struct Words {
+pub(super) struct Words {
     began: &'static str,
     lasts: &'static str,
     over: &'static str,
@@ -46,6 +46,24 @@ const ON_A_SERVER: Words = Words {
     over: "The server does all it is asked again.",
     rest: Duration::from_secs(6),
 };
+
+/// What fails says whether the broker or the daemon does not answer.
+const OVER_A_BROKER: Words = Words {
+    began: "Requests fail and lists wait until they can be done.",
+    lasts: "Requests still fail, and lists wait.",
+    over: "Requests are done again.",
+    rest: Duration::from_secs(6),
+};
+
+impl Words {
+    pub(super) fn of(is_remote: bool, is_relayed: bool) -> Self {
+        match (is_remote, is_relayed) {
+            (_, true) => OVER_A_BROKER,
+            (true, _) => ON_A_SERVER,
+            _ => IN_A_FILE,
+        }
+    }
+}
 
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
@@ -114,9 +132,8 @@ impl StorageActor {
 }
 
 impl Outages {
-    pub(super) fn new(is_remote: bool) -> Self {
+    pub(super) fn new(words: Words) -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        let words = if is_remote { ON_A_SERVER } else { IN_A_FILE };
         let beginnings = Throttle::new(OUTAGES_BURST, OUTAGES_PERIOD_SECONDS);
         Self { current: None, words, beginnings, refusals }
     }
@@ -228,7 +245,7 @@ mod tests {
     /// Ten failures a second for three minutes: four words in all.
     #[test]
     fn a_long_outage_is_told_sparsely() {
-        let (mut outages, start) = (Outages::new(false), Instant::now());
+        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
         let reported: Vec<_> =
             (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
@@ -246,7 +263,7 @@ mod tests {
     /// What succeeds among failures ends nothing.
     #[test]
     fn it_is_over_after_a_rest() {
-        let (mut outages, start) = (Outages::new(false), Instant::now());
+        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(outages.failed(&BUSY, at(0)), Some(BEGAN));
         assert!(outages.lasting().is_some_and(|outage| outage.began == start));
@@ -264,7 +281,7 @@ mod tests {
     /// and the next one that is told says how many were not.
     #[test]
     fn each_outage_is_told_but_for_a_flood() {
-        let (mut outages, start) = (Outages::new(false), Instant::now());
+        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut told = Vec::new();
         for round in 0..16 {
@@ -282,7 +299,7 @@ mod tests {
     /// One that was left out at its beginning is told if it lasts.
     #[test]
     fn what_lasts_is_told_in_a_flood_too() {
-        let (mut outages, start) = (Outages::new(false), Instant::now());
+        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for round in 0..u64::from(OUTAGES_BURST) {
             outages.failed(&BUSY, at(11 * round));

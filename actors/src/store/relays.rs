@@ -22,6 +22,8 @@ pub struct Relay {
     pub process: Arc<str>,
     /// No other joining of any relay has the same.
     pub epoch: i64,
+    /// Moves while it lives, where several daemons hear it; else 0.
+    pub beat: i64,
 }
 
 /// What a relay learns when it joins.

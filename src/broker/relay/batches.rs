@@ -7,7 +7,7 @@ use shiftboss_actors::store::{
     Lane, Operation, Outcome, Rejected, RelayAnswer, StoreError, StoreResult,
 };
 
-use super::membership::{Membership, misunderstood};
+use super::membership::{Membership, misunderstood, put_off};
 use crate::broker::message::{Reply, Request};
 use crate::broker::rpc_client::RpcClient;
 
@@ -88,14 +88,16 @@ impl Batches {
         let request = Request::Batch { epoch, lane, number, operations };
         match asker.client.ask(&request).await? {
             Reply::Batch(answer) => Ok(answer),
-            Reply::Busy(text) => Err(StoreError::Busy(text)),
+            Reply::Busy(text) => Err(put_off(&text)),
             Reply::Full(text) => Err(StoreError::Full(text)),
             Reply::Refused(text) => {
                 self.unanswered = None;
                 // One request of the batch is too much; the others are asked again without it.
                 Err(StoreError::Busy(text))
             }
-            Reply::Joined(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+            Reply::Joined(_) | Reply::Rows(_) | Reply::Left | Reply::Taken(_) => {
+                Err(misunderstood())
+            }
         }
     }
 }

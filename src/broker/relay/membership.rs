@@ -7,26 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::store::{Changed, JoinedRelay, Lane, RelayAnswer, StoreError, StoreResult};
-use shiftboss_protocol::backoff::random;
+use shiftboss_actors::throttle::Throttle;
+use shiftboss_protocol::backoff::{Backoff, random, shortened};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
-use super::Settings;
 use super::change_signal::ChangeSignal;
+use super::{MessageSize, Settings};
 use crate::broker::link::CALL_MAX;
-use crate::broker::liveness::SILENCE_MAX;
 use crate::broker::message::{Reply, Request};
 use crate::broker::rpc_client::RpcClient;
 use crate::reconnect::Reconnect;
 
 /// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long a name is waited for whose last process may be dead: a daemon that begins meanwhile takes it for alive once more.
-const NAME_PATIENCE: Duration =
-    SILENCE_MAX.saturating_mul(2).saturating_add(Duration::from_secs(2));
-const NAME_LOOK: Duration = Duration::from_millis(500);
+/// Seconds between two times that it is said that no daemon has answered yet.
+const WAIT_SAID_SECONDS: u32 = 60;
+const WAITING: &str = "Waiting for a daemon: workers can connect once one has answered.";
 /// Delays before a connection that failed is made again.
 const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
@@ -35,6 +34,8 @@ const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// See the module's documentation.
 pub(super) struct Membership {
     settings: Settings,
+    /// The largest message that the broker takes, if that is little.
+    size_max: Option<usize>,
     /// Which process this is.
     process: Arc<str>,
     installation: Arc<str>,
@@ -50,6 +51,8 @@ pub(super) struct Signals {
 
 struct State {
     joined: Option<Joined>,
+    /// Why it may never join again.
+    ended: Option<StoreError>,
     reconnect: Reconnect,
     rejoin: Reconnect,
 }
@@ -67,6 +70,12 @@ impl Drop for Joined {
     }
 }
 
+impl State {
+    fn end(&mut self, error: StoreError) -> StoreError {
+        self.ended.insert(error).clone()
+    }
+}
+
 impl Signals {
     fn raise(&self, changed: Changed) {
         self.jobs.raise(changed);
@@ -75,38 +84,58 @@ impl Signals {
 }
 
 impl Membership {
-    /// Joins the installation. The connection is not kept: the next one is made by whoever asks first, on its own runtime.
+    /// Joins the installation, as soon as a daemon answers; `waits` is called each time that it is said that none has. The
+    /// connection is not kept: the next one is made by whoever asks first, on its own runtime.
     ///
     /// # Errors
-    /// `Busy` when the broker or the daemons are away, `Rejected` when another relay has the name, `Fatal` when the broker
-    /// refuses.
-    pub(super) async fn join(settings: Settings) -> StoreResult<(Self, JoinedRelay)> {
-        let process = format!("{:016x}", random()).into();
-        let client = RpcClient::open(&settings.broker, &settings.name, || {}).await?;
-        let deadline = Instant::now() + NAME_PATIENCE;
+    /// `Busy` when the broker is away, `Displaced` when another relay has the name, `Fatal` when the broker refuses.
+    pub(super) async fn join(
+        settings: Settings,
+        waits: impl Fn(),
+    ) -> StoreResult<(Self, JoinedRelay)> {
+        let process = this_process().into();
+        // The broker's address may be wrong; once it has answered it is waited for, too.
+        let link = settings.broker.connect("shiftboss relay").await?;
+        link.learn_size_max(&settings.broker.topology, settings.message.encoded()).await;
+        let size_max = link.size_max();
+        link.close().await;
+        let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
+        let mut backoff = Backoff::new(REJOIN.0, REJOIN.1);
         let found = loop {
-            match join(&client, &settings.name, &process, None).await {
-                Err(StoreError::Rejected(_)) if Instant::now() < deadline => sleep(NAME_LOOK).await,
+            match first_join(&settings, &process).await {
+                Err(error @ (StoreError::Busy(_) | StoreError::Full(_))) => {
+                    if said.admit(Instant::now().into_std()).is_some() {
+                        warn!(%error, "{WAITING}");
+                        waits();
+                    }
+                    sleep(shortened(backoff.next_delay())).await;
+                }
                 joined => break joined?,
             }
         };
-        client.close().await;
         let installation = Arc::clone(&found.installation);
         let state = State {
             joined: None,
+            ended: None,
             reconnect: Reconnect::new(RECONNECT),
             rejoin: Reconnect::new(REJOIN),
         };
         let jobs = Arc::new(ChangeSignal::new(settings.polls));
         let signals = Signals { jobs, lists: Arc::default() };
         let state = Mutex::new(state);
-        Ok((Self { settings, process, installation, state, signals }, found))
+        Ok((Self { settings, size_max, process, installation, state, signals }, found))
+    }
+
+    /// What a message with rows may have: what is wanted, if the broker takes that.
+    pub(super) fn message_size(&self) -> MessageSize {
+        let wanted = self.settings.message;
+        self.size_max.map_or(wanted, |most| wanted.within(most))
     }
 
     /// The connection and the epoch; joins if it has not, or was taken for dead since.
     ///
     /// # Errors
-    /// `Busy` while that fails, `Fatal` when the queue is another one, or somebody else has the name.
+    /// `Busy` while that fails, `Fatal` when the queue is another one, `Displaced` when somebody else has the name.
     pub(super) async fn joined(&self) -> StoreResult<(Arc<RpcClient>, i64)> {
         let mut state = self.state.lock().await;
         let is_good = |joined: &&Joined| {
@@ -116,6 +145,9 @@ impl Membership {
             return Ok((Arc::clone(&joined.client), joined.epoch));
         }
         state.joined = None;
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
+        }
         state.reconnect.allowed()?;
         state.rejoin.allowed()?;
         let client = match self.connect().await {
@@ -124,7 +156,8 @@ impl Membership {
         };
         let joined = match self.join_over(client).await {
             Ok(joined) => joined,
-            Err(StoreError::Rejected(text)) => return Err(StoreError::Fatal(text)),
+            Err(StoreError::Rejected(text)) => return Err(state.end(StoreError::Fatal(text))),
+            Err(error @ StoreError::Displaced(_)) => return Err(state.end(error)),
             Err(error) => return Err(state.rejoin.failed(later(error))),
         };
         state.reconnect.succeeded();
@@ -166,6 +199,21 @@ impl Membership {
     }
 }
 
+/// Over a connection of its own.
+async fn first_join(settings: &Settings, process: &Arc<str>) -> StoreResult<JoinedRelay> {
+    let client = RpcClient::open(&settings.broker, &settings.name, || {}).await?;
+    let joined = join(&client, &settings.name, process, None).await;
+    client.close().await;
+    joined
+}
+
+/// What no other process is called, and people find it by.
+fn this_process() -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    format!("{host} pid {} {:016x}", std::process::id(), random())
+}
+
 async fn join(
     client: &RpcClient,
     name: &str,
@@ -176,9 +224,10 @@ async fn join(
     let request = Request::Join { name: name.into(), process, installation };
     match client.ask(&request).await? {
         Reply::Joined(joined) => Ok(joined),
-        Reply::Busy(text) => Err(StoreError::Busy(text)),
+        Reply::Busy(text) => Err(put_off(&text)),
         Reply::Full(text) => Err(StoreError::Full(text)),
         Reply::Refused(text) => Err(StoreError::Rejected(text)),
+        Reply::Taken(text) => Err(StoreError::Displaced(text)),
         Reply::Batch(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
     }
 }
@@ -189,6 +238,10 @@ fn later(error: StoreError) -> StoreError {
         StoreError::Fatal(text) => StoreError::Busy(text),
         error => error,
     }
+}
+
+pub(super) fn put_off(why: &str) -> StoreError {
+    StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
 }
 
 pub(super) fn misunderstood() -> StoreError {

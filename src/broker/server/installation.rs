@@ -6,16 +6,16 @@
 //!
 //! A queue that several daemons share has a place besides, which a copy of it does not have.
 
-use lapin::options::BasicConsumeOptions;
-use lapin::types::FieldTable;
-use lapin::{Channel, Consumer};
-use shiftboss_actors::store::StoreError;
+use lapin::options::QueueDeleteOptions;
 use tokio::time::timeout;
 
 use super::Unserved;
 use crate::broker::link::{Broker, CALL_MAX, Link};
 use crate::broker::refusal::{self, PRECONDITION_FAILED};
-use crate::broker::topology::durable;
+use crate::broker::topology::{Topology, durable};
+
+/// What a broker's refusal names if it is about the kind of a queue alone.
+const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Makes the prefix this installation's, if it is nobody's.
 ///
@@ -26,57 +26,37 @@ pub(super) async fn claim(
     link: &Link,
     installation: &str,
 ) -> Result<(), Unserved> {
-    let name = broker.topology.installation();
-    let arguments = broker.topology.installation_is(installation);
-    let other = || Unserved::Foreign(foreign(broker, &name, installation));
-    declare(broker, link, &name, arguments, other).await.map(drop)
-}
-
-/// Keeps the prefix for a place, together with other daemons of it, as long as what this returns is kept: a copy of the queue, which
-/// is the same installation, waits until none of them is there any more.
-///
-/// # Errors
-/// What keeps the broker from it: that it is another place's, too.
-pub(super) async fn occupy(
-    broker: &Broker,
-    link: &Link,
-    place: &str,
-) -> Result<Consumer, Unserved> {
-    let name = broker.topology.place();
-    let other = || {
-        Unserved::Failed(StoreError::Busy(format!(
-            "the broker {broker} serves this queue from another database, so this is a copy of it: give it a --broker-prefix of its \
-             own, or stop the daemons of the other one and wait a minute"
-        )))
-    };
-    let channel = declare(broker, link, &name, broker.topology.place_is(place), other).await?;
-    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let kept = channel.basic_consume(name.into(), "".into(), options, none);
-    Ok(broker.answer(kept).await?)
-}
-
-/// Makes a queue with these arguments; `other`: it is there with others. Returns the channel on which that was done.
-async fn declare(
-    broker: &Broker,
-    link: &Link,
-    name: &str,
-    arguments: FieldTable,
-    other: impl FnOnce() -> Unserved,
-) -> Result<Channel, Unserved> {
     let declared = async {
-        // A refusal closes the channel.
-        let channel = link.channel().await?;
-        channel.queue_declare(name.into(), durable(), arguments).await?;
-        Ok(channel)
+        match declare(&broker.topology, link, installation).await {
+            Err(error) if error.to_string().contains(QUEUE_TYPE) => {
+                // An older daemon made it, or one that was to have queues of another kind. It is this one's, if that can be said.
+                declare(&broker.topology.of_other_kind(), link, installation).await?;
+                let (name, channel) = (broker.topology.installation(), link.channel().await?);
+                channel.queue_delete(name.into(), QueueDeleteOptions::default()).await?;
+                declare(&broker.topology, link, installation).await
+            }
+            declared => declared,
+        }
     };
-    let declared = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())?;
-    declared.map_err(|error: lapin::Error| match refusal::code(&error) {
-        Some(PRECONDITION_FAILED) => other(),
+    let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
+        return Ok(());
+    };
+    Err(match refusal::code(&error) {
+        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, installation)),
         _ => broker.classify(&error).into(),
     })
 }
 
-fn foreign(broker: &Broker, queue: &str, installation: &str) -> String {
+async fn declare(topology: &Topology, link: &Link, installation: &str) -> lapin::Result<()> {
+    // A refusal closes the channel.
+    let channel = link.channel().await?;
+    let (name, arguments) = (topology.installation(), topology.installation_is(installation));
+    channel.queue_declare(name.into(), durable(), arguments).await?;
+    channel.close(200, "done".into()).await
+}
+
+fn foreign(broker: &Broker, installation: &str) -> String {
+    let queue = broker.topology.installation();
     format!(
         "the broker {broker} serves another queue than this one ({installation}) under this prefix: give this one another with \
          --broker-prefix. If that queue is gone for good, delete {queue} on the broker"

@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
@@ -13,14 +14,24 @@ use shiftboss_actors::store::{
     Dispatched, JoinRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
     Relays as KnownRelays, StoreError, StoreResult, Undo,
 };
-use tokio::time::Instant;
-use tracing::info;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
 use super::{Server, ended};
 use crate::broker::link::{Link, version};
 use crate::broker::message::{
     ANSWER_BYTES_MAX, ESCAPED_BYTES_MAX, HAND_OUTS_MAX, Reply, Request, check, decode, encode,
 };
+
+/// How long the next word of a relay is waited for whose name somebody asks for: less than that one waits. It speaks each second.
+const WORD_PATIENCE: Duration = Duration::from_secs(3);
+const WORD_LOOK: Duration = Duration::from_millis(200);
+/// What an outcome has in an answer, key and payload aside.
+const OUTCOME_BYTES: usize = 128;
+const SMALL_BYTES: usize = 1024;
+const TOO_LARGE_A_JOB: &str = "A job cannot be handed out to relays: its payload is larger than the broker takes. Raise its max_message_size.";
+const SECOND_OF_NAME: &str =
+    "A second relay of one name was refused: give each its own with --name.";
 
 impl Server {
     /// Takes requests; each is answered beside the others.
@@ -50,13 +61,16 @@ impl Server {
         let read = decode(version(&delivery.properties), &delivery.data);
         let read = read.and_then(|request: Request| request.check().map(|()| request));
         let handled = match read {
-            Ok(request) => self.answer(link, &delivery, self.carry_out(request).await).await,
+            Ok(request) => {
+                let answer = self.carry_out(request, link.size_max()).await;
+                self.answer(link, &delivery, answer).await
+            }
             Err(unfit) => self.refuse(link, &delivery, &unfit).await,
         };
         self.settle(link, &delivery, handled).await;
     }
 
-    async fn carry_out(&self, request: Request) -> Reply {
+    async fn carry_out(&self, request: Request, size_max: Option<usize>) -> Reply {
         let carried_out = match request {
             Request::Join { name, process, installation } => {
                 self.join(JoinRelay { name, process, installation }).await
@@ -65,12 +79,13 @@ impl Server {
             Request::Batch { epoch, lane, number, operations } => {
                 self.liveness.borrow_mut().note_seen(epoch, Instant::now());
                 let batch = Relayed { epoch, lane, number, operations };
-                self.perform(batch).await.map(Reply::Batch)
+                self.perform(batch, size_max).await.map(Reply::Batch)
             }
         };
         carried_out.unwrap_or_else(|error| match error {
             StoreError::Full(text) => Reply::Full(text),
             StoreError::Rejected(text) => Reply::Refused(text),
+            StoreError::Displaced(text) => Reply::Taken(text),
             // Of what ends this daemon the next one will know more.
             error => Reply::Busy(error.to_string()),
         })
@@ -78,24 +93,52 @@ impl Server {
 
     async fn join(&self, asked: JoinRelay) -> StoreResult<Reply> {
         let (name, process) = (Arc::clone(&asked.name), Arc::clone(&asked.process));
-        let is_taken = self.liveness.borrow().is_taken(&name, &process, Instant::now());
-        if is_taken && !self.is_shared {
-            return Err(StoreError::Rejected(format!(
-                "another relay has the name {name}: give this one another with --name; if that was this one \
-                 before, the name is free in a few seconds"
+        if let Some(holder) = self.living_holder(&name, &process).await? {
+            warn!(relay = &*name, has_it = &*holder, refused = &*process, "{SECOND_OF_NAME}");
+            return Err(StoreError::Displaced(format!(
+                "the relay {name} runs already, as {holder}: this one, {process}, cannot have its name. Stop that one, or give \
+                 this one another name with --name"
             )));
         }
         let joined = self.ask(asked).await?;
-        info!(relay = &*name, "A relay has joined.");
-        self.liveness
-            .borrow_mut()
-            .join(Relay { name, process, epoch: joined.epoch }, Instant::now());
+        info!(relay = &*name, process = &*process, "A relay has joined.");
+        self.liveness.borrow_mut().join(name, process, joined.epoch, Instant::now());
         Ok(Reply::Joined(joined))
+    }
+
+    /// The other process that has a name, if it lives: its next word is waited for.
+    ///
+    /// # Errors
+    /// `Busy` when it says nothing, and was heard of too recently to be dead.
+    async fn living_holder(&self, name: &str, process: &str) -> StoreResult<Option<Arc<str>>> {
+        let Some(first) = self.holder(name, process).await? else { return Ok(None) };
+        let deadline = Instant::now() + WORD_PATIENCE;
+        while Instant::now() < deadline {
+            sleep(WORD_LOOK).await;
+            match self.holder(name, process).await? {
+                Some(now) if now == first => {}
+                now => return Ok(now.map(|(holder, _)| holder)),
+            }
+        }
+        let (holder, _) = first;
+        Err(StoreError::Busy(format!(
+            "the relay {name}, {holder}, is silent, but not for long enough to be dead"
+        )))
+    }
+
+    /// The other process that has a name and may live, with a number that moves while it does.
+    async fn holder(&self, name: &str, process: &str) -> StoreResult<Option<(Arc<str>, i64)>> {
+        if !self.is_shared {
+            return Ok(self.liveness.borrow().holder(name, process, Instant::now()));
+        }
+        let known = self.ask(KnownRelays).await?;
+        let is_other = |relay: &Relay| &*relay.name == name && &*relay.process != process;
+        Ok(known.into_iter().find(is_other).map(|relay| (relay.process, relay.beat)))
     }
 
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place, and of many hand-outs
     /// the last ones are put off.
-    async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
+    async fn perform(&self, batch: Relayed, size_max: Option<usize>) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch).await?;
         let here = answered_here(&operations, operators);
@@ -109,7 +152,7 @@ impl Server {
                 let Some(mut merged) = merged.collect::<Option<Vec<_>>>() else {
                     return Ok(RelayAnswer::Outdated);
                 };
-                self.take_surplus_back(&mut merged).await?;
+                self.take_surplus_back(&mut merged, size_max).await?;
                 Ok(RelayAnswer::Answered(merged))
             }
             answer => Ok(answer),
@@ -118,9 +161,14 @@ impl Server {
 
     /// Of jobs whose payloads are too much for one message, the last ones are taken back, and put off. Asked again, this is done
     /// again: an attempt that was taken back stays so.
-    async fn take_surplus_back(&self, answered: &mut [Answered]) -> StoreResult<()> {
+    async fn take_surplus_back(
+        &self,
+        answered: &mut [Answered],
+        size_max: Option<usize>,
+    ) -> StoreResult<()> {
         // Together they are one batch of storage.
-        try_join_all(put_off(answered).into_iter().map(|undo| self.ask(undo))).await.map(drop)
+        let surplus = put_off(answered, size_max).into_iter();
+        try_join_all(surplus.map(|undo| self.ask(undo))).await.map(drop)
     }
 
     async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {
@@ -155,15 +203,22 @@ fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answer
     operations.iter().map(answer).collect()
 }
 
-/// Puts off those jobs that are too much for one message; they are to be taken back. The first one always fits.
-fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
+/// Puts off those jobs that are too much for one message; they are to be taken back. The first one always fits, unless the broker
+/// takes but small messages: then it is named.
+fn put_off(answered: &mut [Answered], size_max: Option<usize>) -> Vec<Undo> {
+    let frame = answered.len() * OUTCOME_BYTES;
+    let room = size_max.map_or(ANSWER_BYTES_MAX, |most| most.saturating_sub(frame));
+    let most = room.min(ANSWER_BYTES_MAX);
     let (mut bytes, mut surplus) = (0, Vec::new());
     for outcome in answered {
         let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) = outcome else { continue };
-        let its = encoded_bytes(&job.payload);
-        if bytes == 0 || bytes + its <= ANSWER_BYTES_MAX {
+        let its = encoded_bytes(&job.payload) + encoded_bytes(job.key.as_str());
+        if bytes == 0 && size_max.is_none() || bytes + its <= most {
             bytes += its;
             continue;
+        }
+        if its > most {
+            warn!(key = %job.key, bytes = its, size_max, "{TOO_LARGE_A_JOB}");
         }
         surplus.push(Undo { key: job.key.clone(), attempt: *attempt });
         *outcome = Ok(Outcome::Dispatch(Dispatched::Later));
@@ -171,10 +226,10 @@ fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     surplus
 }
 
-/// At the most, for small ones.
+/// At the most, for small ones, which are not looked at.
 fn encoded_bytes(payload: &str) -> usize {
     let most = payload.len() * ESCAPED_BYTES_MAX;
-    if most <= ANSWER_BYTES_MAX / HAND_OUTS_MAX { most } else { encode(&payload).len() }
+    if most <= SMALL_BYTES { most } else { encode(&payload).len() }
 }
 
 #[cfg(test)]
@@ -208,7 +263,7 @@ mod tests {
                 Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row)))
             };
             let mut answered: Vec<Answered> = (0..20).map(job).collect();
-            let surplus = put_off(&mut answered);
+            let surplus = put_off(&mut answered, None);
             let later = Ok(Outcome::Dispatch(Dispatched::Later));
             let kept = answered.iter().filter(|outcome| **outcome != later).count();
             assert_eq!(kept + surplus.len(), 20);
@@ -217,5 +272,19 @@ mod tests {
             let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
             assert!(answer.len() <= BODY_BYTES_MAX, "{}", answer.len());
         }
+    }
+
+    /// Of a broker that takes but small messages, too: what fits into none is put off.
+    #[test]
+    fn answers_fit_into_small_messages() {
+        let job = |bytes| {
+            let row = Row { key: Key::new("a").unwrap(), payload: "p".repeat(bytes) };
+            Ok(Outcome::Dispatch(Dispatched::Job(Attempt(1), row)))
+        };
+        let mut answered = vec![job(100_000), job(20_000), job(20_000), job(20_000), job(20_000)];
+        let surplus = put_off(&mut answered, Some(65_536));
+        assert_eq!((surplus.len(), answered[1] == job(20_000)), (2, true));
+        let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
+        assert!(answer.len() <= 65_536, "{}", answer.len());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sd_notify::NotifyState;
 use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
@@ -14,27 +15,30 @@ pub(in crate::commands) struct InitSystem<F> {
     pub(in crate::commands) at_ready: F,
 }
 
-impl<F: FnMut()> InitSystem<F> {
-    fn tell(state: sd_notify::NotifyState<'_>) {
-        if let Err(error) = sd_notify::notify(&[state]) {
-            warn!(%error, "The init system could not be notified.");
-        }
+fn tell(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        warn!(%error, "The init system could not be notified.");
     }
+}
+
+/// Has the init system wait for so long for what starts.
+pub(in crate::commands) fn starting(patience: Duration) {
+    tell(NotifyState::ExtendTimeoutUsec(patience.as_micros().try_into().unwrap_or(u32::MAX)));
 }
 
 impl<F: FnMut()> Lifecycle for InitSystem<F> {
     fn ready(&mut self) {
         (self.at_ready)();
         info!("Ready: workers can connect.");
-        Self::tell(sd_notify::NotifyState::Ready);
+        tell(NotifyState::Ready);
     }
 
     fn stopping(&mut self) {
-        Self::tell(sd_notify::NotifyState::Stopping);
+        tell(NotifyState::Stopping);
     }
 
     fn alive(&mut self) {
-        Self::tell(sd_notify::NotifyState::Watchdog);
+        tell(NotifyState::Watchdog);
     }
 
     fn alive_every(&self) -> Option<Duration> {

@@ -33,7 +33,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Another process has the name.
     pub(super) fn taken(&self, holder: &str) -> StoreError {
-        StoreError::Taken(format!(
+        StoreError::Displaced(format!(
             "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
             self.name
         ))

@@ -112,6 +112,7 @@ impl Session<'_> {
             name: name.into(),
             process: process.into(),
             epoch,
+            beat: 0,
         };
         Ok(relays.into_iter().map(relay).collect())
     }

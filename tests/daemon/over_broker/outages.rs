@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::{Installation, attempt, broker, worker};
+use super::{Installation, attempt, broker, prefix, worker};
 use crate::common::wait::pause;
-use crate::common::{Client, wait_within};
+use crate::common::{Client, Daemon, Site, wait_within};
 
 /// A relay that is silent is taken for dead after six seconds.
 const DEAD: Duration = Duration::from_secs(20);
@@ -60,6 +61,23 @@ fn a_relay_that_is_cut_off() {
     wait_within(DEAD, "lists go on", || relay.site.ask("READY") == "JOB bravo 1\n");
 }
 
+/// A relay says whether the broker or the daemon does not answer.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn who_does_not_answer_is_named() {
+    let installation = Installation::start();
+    let proxy = Proxy::to_broker(&broker()).unwrap();
+    let near = installation.relay("near");
+    let far = installation.relay_by(&proxy.url, "far");
+    installation.daemon.kill();
+    proxy.refuse();
+    for (relay, who) in [(&near, "no daemon answered"), (&far, "the connection to the broker")] {
+        relay.site.ask("READY");
+        wait_within(DEAD, who, || !relay.daemon.warnings(&["Requests fail", who]).is_empty());
+        assert!(!relay.daemon.log().contains("server"), "{}", relay.daemon.log());
+    }
+}
+
 /// A relay that was killed leaves its leases to the daemon, and its lists to its next process, which goes on where they stand.
 #[test]
 #[ignore = "needs a broker: make test-broker"]
@@ -99,6 +117,48 @@ fn a_relay_and_the_daemon_are_killed() {
     site.append("f.1.txt.part", "alpha 1\n");
     installation.site.wait_count(1);
     drop(again);
+}
+
+/// A relay that is started before its daemon, or beside one that is away, waits, says so, and is ready when a daemon comes. A
+/// signal ends the wait.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_relay_starts_before_its_daemon() {
+    let (near, prefix) = (Site::bare(), prefix());
+    let start = |site: &Site, prefix: &str| {
+        let url = broker().replace("%2f", "");
+        let mut command = site.program();
+        command.args(["relay", "--name", "r", "--broker-prefix", prefix, &url]);
+        command.args([site.input(), site.socket()]);
+        site.spawn(command)
+    };
+    let waits = |relay: &Daemon| {
+        wait_within(DEAD, "it says so", || relay.log().contains("Waiting for a daemon"));
+    };
+    let far = Site::bare();
+    let relay = start(&far, &prefix);
+    waits(&relay);
+    assert!(relay.log().contains("start one with --broker"), "{}", relay.log());
+    // Longer than the delay between two tries.
+    pause(Duration::from_secs(5));
+    assert_eq!(relay.log().matches("Waiting for a daemon").count(), 1, "{}", relay.log());
+    let daemon = super::serve(&near, &prefix, &[]);
+    let relay = relay.ready();
+    relay.stop();
+    // The queues are there, and nobody takes what is asked.
+    daemon.kill();
+    let relay = start(&far, &prefix);
+    waits(&relay);
+    assert!(relay.log().contains("no daemon answered"), "{}", relay.log());
+    let _daemon = super::serve(&near, &prefix, &[]);
+    let _relay = relay.ready();
+    assert_eq!(far.ask("READY"), "NOJOBS\n");
+    let never = Site::bare();
+    let mut relay = start(&never, &format!("{prefix}another."));
+    waits(&relay);
+    relay.signal(Signal::TERM);
+    assert_eq!(relay.exit().code(), Some(0));
+    assert!(!never.socket().exists() && !never.input().exists());
 }
 
 /// A relay that is stopped leaves its leases at once, and its worker may end the job anywhere.

@@ -2,11 +2,11 @@
 //! both servers: `make test-broker` runs them so.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shiftboss_testbed::proxy::Proxy;
 
-use super::refusals::with_channel;
+use super::refusals::{AT_ONCE, names_both, with_channel};
 use super::{attempt, broker, prefix, worker};
 use crate::common::{Daemon, Site, wait_until, wait_within};
 
@@ -47,11 +47,15 @@ impl Queue {
 
     pub(super) fn relay(&self, url: &str, name: &str) -> Member {
         let site = Site::bare();
+        let daemon = self.start_relay(&site, url, name).ready();
+        Member { daemon, site }
+    }
+
+    fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
         let mut command = site.program();
         command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
         command.args([site.input(), site.socket()]);
-        let daemon = site.spawn(command).ready();
-        Member { daemon, site }
+        site.spawn(command)
     }
 
     pub(super) fn count(&self, question: &str) -> usize {
@@ -122,8 +126,8 @@ fn a_copy_of_the_queue_waits() {
     drop((one, other));
     // Rather than to wait for a minute.
     with_channel(async |channel| {
-        let place = format!("{}place", queue.prefix);
-        channel.queue_delete(place.into(), Default::default()).await.unwrap();
+        let lease = format!("{}daemon", queue.prefix);
+        channel.queue_delete(lease.into(), Default::default()).await.unwrap();
     });
     wait_until("the copy is the queue", || third.log().contains("Relays are served."));
 }
@@ -173,11 +177,28 @@ fn a_relay_is_killed() {
     wait_within(PATIENCE, "its job is back", || queue.count(back) == 1);
     assert!(worker(&daemons[1].site, 60).ask("READY").starts_with("JOB"));
     site.append("f.1.txt.part", lines(0..50));
-    let mut command = site.program();
-    command.args(["relay", "--name", "r", "--broker-prefix", &queue.prefix, &broker()]);
-    command.args([site.input(), site.socket()]);
-    let _again = site.spawn(command).ready();
+    let _again = queue.start_relay(&site, &broker(), "r").ready();
     queue.wait_rows(51);
+}
+
+/// A second relay of a name is refused at whichever daemon it asks, and all of them say so in one line.
+#[test]
+#[ignore = "needs a broker and a server: make test-broker"]
+fn a_name_is_one_relay_s() {
+    let queue = Queue::new();
+    let daemons = [queue.daemon("one"), queue.daemon("other")];
+    let mut first = queue.relay(&broker(), "twin");
+    let second = Site::bare();
+    let begun = Instant::now();
+    let mut refused = queue.start_relay(&second, &broker(), "twin");
+    assert_eq!(refused.exit().code(), Some(75));
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    let warnings = daemons.each_ref().map(|member| member.daemon.warnings(&["twin"])).concat();
+    names_both("twin", &first.daemon, &refused, &warnings);
+    first.daemon.freeze();
+    let _second = queue.start_relay(&second, &broker(), "twin").ready();
+    first.daemon.thaw();
+    assert_eq!(first.daemon.exit_within(PATIENCE).code(), Some(75));
 }
 
 /// A daemon of another queue takes nothing under a prefix that is in use, says so, and ends.

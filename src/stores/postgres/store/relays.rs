@@ -326,13 +326,14 @@ async fn place(client: &Client) -> StoreResult<Arc<str>> {
 }
 
 async fn known(client: &Client) -> StoreResult<Vec<Relay>> {
-    let sql = "SELECT substr(name, 7), process, epoch FROM daemons
+    let sql = "SELECT substr(name, 7), process, epoch, beat FROM daemons
         WHERE process IS NOT NULL AND NOT lost AND pid IS NOT NULL ORDER BY name COLLATE \"C\"";
     let rows = limited(client.query(sql, &[])).await?;
     let relay = |row: &Row| Relay {
         name: Arc::from(row.get::<_, &str>(0)),
         process: Arc::from(row.get::<_, &str>(1)),
         epoch: row.get(2),
+        beat: row.get(3),
     };
     Ok(rows.iter().map(relay).collect())
 }

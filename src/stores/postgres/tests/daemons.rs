@@ -175,7 +175,7 @@ fn a_name_belongs_to_one_living_daemon() {
         let refused =
             try_open(&database.server, "daemon 0", "another directory").await.err().unwrap();
         assert!(
-            matches!(&refused, StoreError::Taken(text) if text.contains("--daemon-name")),
+            matches!(&refused, StoreError::Displaced(text) if text.contains("--daemon-name")),
             "{refused}"
         );
         drop(first);

@@ -225,7 +225,7 @@ fn a_name_is_one_process_s() {
     assert_eq!(second.ask(&mut site, Runs).unwrap().len(), 1);
     let (name, process) = ("r".into(), "p1".into());
     let epoch = second.epoch;
-    assert_eq!(site.store.ask(NOW, Relays).unwrap(), [Relay { name, process, epoch }]);
+    assert_eq!(site.store.ask(NOW, Relays).unwrap(), [Relay { name, process, epoch, beat: 0 }]);
 }
 
 /// A relay that has used another queue is refused.

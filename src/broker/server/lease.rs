@@ -1,0 +1,108 @@
+//! Where the queue is whose relays are served: a lease on the broker says in which file, or in which database of a server. The daemon
+//! of a copy, which is another one, waits until the lease is over.
+//!
+//! Taken by the daemon's [`server`](super) over each connection, before it takes anything else. It is a queue in which nothing ever
+//! is: the broker makes it once, refuses to make it for another file, and deletes it some time after nobody consumes it any more.
+//! So a daemon that lost its connection, or the node that this was to, is not kept out by what it was itself, and the daemons of one
+//! database have it together.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use lapin::Consumer;
+use lapin::options::BasicConsumeOptions;
+use lapin::types::FieldTable;
+use shiftboss_actors::store::{StoreError, StoreResult};
+use tokio::time::timeout;
+
+use crate::broker::link::{Broker, CALL_MAX, Link};
+use crate::broker::refusal::{self, PRECONDITION_FAILED};
+use crate::broker::topology::durable;
+
+/// Differs between machines and each time that one of them starts.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// For how long the relays of a file are kept for its daemon that is gone.
+const FILE_MS: i32 = 10_000;
+/// For how long those of a database are: longer than its daemons take to come back when the broker lost them all.
+const DATABASE_MS: i32 = 60_000;
+
+/// Who has a lease.
+#[derive(Debug)]
+pub(super) struct Holder {
+    name: String,
+    expires_ms: i32,
+}
+
+impl Holder {
+    /// A file, and on which machine it is. Its lock keeps other daemons from it.
+    ///
+    /// # Errors
+    /// `Busy` when it is not there.
+    pub(super) fn of_file(file: &Path) -> StoreResult<Self> {
+        let why = |error: io::Error| {
+            StoreError::Busy(format!("{} is not there: {error}", file.display()))
+        };
+        Ok(Self { name: place_of(file).map_err(why)?, expires_ms: FILE_MS })
+    }
+
+    /// A database, by what the store says of where it is.
+    pub(super) fn of_database(place: Arc<str>) -> Self {
+        Self { name: place.to_string(), expires_ms: DATABASE_MS }
+    }
+}
+
+/// Takes the lease. Whoever has what this returns keeps it until [`is_lost`].
+///
+/// # Errors
+/// `Busy` while another file or database has it; else as [`Broker::answer`].
+pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> StoreResult<Consumer> {
+    let name = broker.topology.lease();
+    let arguments = broker.topology.lease_of(&holder.name, holder.expires_ms);
+    let taken = async {
+        // A refusal closes the channel.
+        let channel = link.channel().await?;
+        channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
+        let (tag, none) = ("".into(), FieldTable::default());
+        channel.basic_consume(name.as_str().into(), tag, BasicConsumeOptions::default(), none).await
+    };
+    let taken = timeout(CALL_MAX, taken).await.map_err(|_| broker.late())?;
+    taken.map_err(|error| match refusal::code(&error) {
+        Some(PRECONDITION_FAILED) => StoreError::Busy(format!(
+            "the prefix is in exclusive use by a daemon of another file or database, so this queue is a copy of that one, or was moved \
+             here: stop that daemon and wait a minute, or give this one another --broker-prefix ({error})"
+        )),
+        _ => broker.classify(&error),
+    })
+}
+
+/// Resolves when somebody has deleted the lease, or the connection has ended.
+pub(super) async fn is_lost(lease: Option<Consumer>) -> lapin::Error {
+    let Some(mut lease) = lease else { return std::future::pending().await };
+    while let Some(delivery) = lease.next().await {
+        if let Err(error) = delivery {
+            return error;
+        }
+    }
+    super::ended()
+}
+
+/// Gives the lease up, so that nobody has to wait.
+pub(super) async fn give_up(broker: &Broker, link: &Link) {
+    let _ = timeout(CALL_MAX, async {
+        let deleted = Default::default();
+        link.channel.queue_delete(broker.topology.lease().into(), deleted).await
+    })
+    .await;
+}
+
+fn place_of(file: &Path) -> io::Result<String> {
+    let found = std::fs::metadata(file)?;
+    let boot = std::fs::read_to_string(BOOT).unwrap_or_default();
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    Ok(format!("{host} {} {}:{}", boot.trim(), found.dev(), found.ino()))
+}

@@ -1,0 +1,73 @@
+//! A cluster of three brokers loses a node, and the daemon or the relay its connection with it. `make test-broker` runs these on a
+//! cluster of their own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::{Installation, attempt, prefix, worker};
+use crate::common::{Site, wait_within};
+
+/// For two nodes to see that the third is gone, and for connections that are made again.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn variable(name: &str) -> String {
+    std::env::var(name).expect("a cluster: tests/broker.sh starts one")
+}
+
+/// What the cluster's directory says of a node, from 1 to 3.
+fn of_node(node: u8, what: &str) -> i32 {
+    let file = PathBuf::from(variable("SHIFTBOSS_TEST_CLUSTER")).join(format!("{node}/{what}"));
+    fs::read_to_string(file).unwrap().trim().parse().unwrap()
+}
+
+fn host(node: u8) -> String {
+    format!("127.0.0.1:{}", of_node(node, "port"))
+}
+
+fn pid(number: i32) -> Pid {
+    Pid::from_raw(number).unwrap()
+}
+
+/// Each node is killed once, so that of the daemon, that of the relay, and that of any queue are among them: everything goes on with
+/// the two that live, and nobody blames another daemon, or the room in a queue.
+#[test]
+#[ignore = "needs a cluster of brokers: make test-broker"]
+fn each_node_is_lost_once() {
+    let url = format!("amqp://guest:guest@{},{},{}/%2f", host(1), host(2), host(3));
+    let (site, prefix) = (Site::bare(), prefix());
+    let options = ["--broker", &url, "--broker-prefix", &prefix, "--broker-queues", "quorum"];
+    let daemon = site.start_with(&options);
+    let installation = Installation { daemon, site, prefix };
+    installation.wait_served();
+    let relay = installation.relay_by(&url, "r");
+    relay.site.append("f.1.txt.part", "key-0 1\n");
+    installation.site.wait_count(1);
+    let mut far = worker(&relay.site, 300);
+    let rows = "SELECT count(*) FROM queue";
+    for node in 1..=3 {
+        let (taken, _) = attempt(&far.ask("READY 60"));
+        kill_process_group(pid(of_node(node, "pid")), Signal::KILL).unwrap();
+        relay.site.append("f.1.txt.part", format!("key-{node} 1\n"));
+        wait_within(PATIENCE, &format!("rows are stored without node {node}"), || {
+            installation.site.number(rows) == i64::from(node) + 1
+        });
+        wait_within(PATIENCE, &format!("an end is recorded without node {node}"), || {
+            far.ask(&format!("DONE {taken} 0")) == "OK\n"
+        });
+        kill_process(pid(variable("SHIFTBOSS_TEST_BROKER_PID").parse().unwrap()), Signal::USR2)
+            .unwrap();
+        wait_within(PATIENCE, &format!("node {node} is back"), || {
+            std::net::TcpStream::connect(host(node)).is_ok()
+        });
+    }
+    for log in [installation.daemon.log(), relay.daemon.log()] {
+        for untrue in ["exclusive", "has no room", "queue is full", "no daemon has used"] {
+            assert!(!log.contains(untrue), "{untrue}: {log}");
+        }
+    }
+    let outcomes = "SELECT DISTINCT outcome FROM shiftboss_attempts";
+    assert_eq!(installation.site.sql(outcomes), ["done"]);
+}
