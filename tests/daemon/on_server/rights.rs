@@ -34,7 +34,9 @@ impl Drop for Roles<'_> {
     fn drop(&mut self) {
         let roles =
             ["", "_owner", "_reader"].map(|suffix| format!("{}{suffix}", self.mark)).join(", ");
-        self.server.edit(&format!("DROP OWNED BY {roles} CASCADE"));
+        roles
+            .split(", ")
+            .for_each(|role| self.server.edit(&format!("DROP OWNED BY {role} CASCADE")));
         admin(&format!("DROP ROLE {roles}"));
     }
 }
