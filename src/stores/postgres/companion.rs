@@ -65,16 +65,18 @@ async fn serve(
 ) -> Result<(), StoreError> {
     let hears = Arc::clone(membership);
     let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
+    let fail = |error: &StoreError| {
+        if error.is_fatal() {
+            membership.fail(error);
+        }
+    };
+    schema::require_usable(&connection.client).await.inspect_err(fail)?;
     // A beat does not wait for what somebody locked: it would be late.
     let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look, and what could not be told is told now.
     membership.listens();
-    work(&connection, membership, peers, history).await.inspect_err(|error| {
-        if error.is_fatal() {
-            membership.fail(error);
-        }
-    })
+    work(&connection, membership, peers, history).await.inspect_err(fail)
 }
 
 /// Beats, chores and notices, on one connection.
@@ -91,8 +93,6 @@ async fn work(
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                // Whoever makes it newer may leave this connection be.
-                schema::require_usable(&connection.client).await?;
                 beat(connection, membership, peers).await?;
                 if let Some(test) = membership.test_of_notices() {
                     notify(connection, &test).await?;
@@ -130,7 +130,9 @@ async fn beat(
     peers: &mut Peers,
 ) -> Result<(), StoreError> {
     let (daemon, epoch) = membership.joined();
-    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions FROM beat($1, $2)";
+    // Whoever makes the schema newer may leave this connection be.
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions, obj_description('shiftboss'::regnamespace, 'pg_namespace')
+        FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
             membership.lose(epoch);
@@ -138,6 +140,7 @@ async fn beat(
         }
         answered => answered?,
     };
+    rows.first().map_or(Ok(0), |row| schema::usable(row.get(5)))?;
     let read = |row: &tokio_postgres::Row| Peer {
         daemon: row.get(0),
         epoch: row.get(1),
