@@ -65,16 +65,18 @@ async fn serve(
 ) -> Result<(), StoreError> {
     let hears = Arc::clone(membership);
     let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
+    let fail = |error: &StoreError| {
+        if error.is_fatal() {
+            membership.fail(error);
+        }
+    };
+    schema::require_usable(&connection.client).await.inspect_err(fail)?;
     // A beat does not wait for what somebody locked: it would be late.
     let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look, and what could not be told is told now.
     membership.listens();
-    work(&connection, membership, peers, history).await.inspect_err(|error| {
-        if error.is_fatal() {
-            membership.fail(error);
-        }
-    })
+    work(&connection, membership, peers, history).await.inspect_err(fail)
 }
 
 /// The server's clock was set back: what lies further ahead than its delay comes after that delay. What somebody has locked is
@@ -103,8 +105,6 @@ async fn work(
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                // Whoever makes it newer may leave this connection be.
-                schema::require_usable(&connection.client).await?;
                 if let Some(clock) = beat(connection, membership, peers).await? {
                     if clock < server_clock {
                         limited(connection.client.execute(KEEP_DELAYS, &[])).await?;
@@ -147,7 +147,8 @@ async fn beat(
     peers: &mut Peers,
 ) -> Result<Option<i64>, StoreError> {
     let (daemon, epoch) = membership.joined();
-    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions,
+    // Whoever makes the schema newer may leave this connection be.
+    let sql = "SELECT daemon, epoch, beat, is_stopped, adoptions, obj_description('shiftboss'::regnamespace, 'pg_namespace'),
         extract(epoch FROM clock_timestamp())::int8 FROM beat($1, $2)";
     let rows = match limited(connection.client.query(sql, &[&daemon, &epoch])).await {
         Err(StoreError::Rejected(text)) if text == FENCED => {
@@ -156,6 +157,7 @@ async fn beat(
         }
         answered => answered?,
     };
+    rows.first().map_or(Ok(0), |row| schema::usable(row.get(5)))?;
     let read = |row: &tokio_postgres::Row| Peer {
         daemon: row.get(0),
         epoch: row.get(1),
@@ -170,7 +172,7 @@ async fn beat(
     for dead in peers.look(boot_time(), &found) {
         adopt(connection, membership, dead).await?;
     }
-    Ok(rows.first().map(|row| row.get(5)))
+    Ok(rows.first().map(|row| row.get(6)))
 }
 
 /// What is done in small steps between two beats, so that notices do not wait for long: each kind in turn, while there is more.

@@ -216,8 +216,12 @@ pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
             "this role may not use the schema shiftboss: connect as {owner}, who has it"
         )));
     }
-    let comment: Option<String> = row.get(0);
-    match comment.as_deref().and_then(parse) {
+    usable(row.get(0))
+}
+
+/// The version that a schema with this comment has, if that is for this one.
+pub(super) fn usable(comment: Option<&str>) -> Result<usize, StoreError> {
+    match comment.and_then(parse) {
         Some((version, oldest)) if version.min(oldest) <= VERSIONS.len() => Ok(version),
         Some((version, _)) => Err(newer(version)),
         None => Err(StoreError::Fatal(
