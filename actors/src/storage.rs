@@ -100,8 +100,7 @@ impl StorageActor {
         metrics: Arc<Metrics>,
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
-        let is_remote = store.is_remote();
-        let words = Words::of(is_remote, store.is_relayed());
+        let (is_remote, words) = (store.is_remote(), Words::of(&*store));
         Self {
             is_remote,
             store: Some(store),

@@ -47,8 +47,11 @@ const VERSION_HEADER: &str = "shiftboss-version";
 pub struct Broker {
     url: Url,
     pub(super) topology: Topology,
-    size_max: Arc<OnceLock<usize>>,
+    size_max: SizeMax,
 }
+
+/// The broker's `max_message_size`, once it is known; `None`: it is no less than ours.
+type SizeMax = Arc<OnceLock<Option<usize>>>;
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
 pub(super) struct Link {
@@ -57,8 +60,7 @@ pub(super) struct Link {
     pub(super) channel: Channel,
     /// For what is asked again if it is lost.
     pub(super) unconfirmed: Channel,
-    /// The broker's `max_message_size`, if it is known to be less than ours.
-    size_max: Arc<OnceLock<usize>>,
+    size_max: SizeMax,
 }
 
 impl Broker {
@@ -95,6 +97,9 @@ impl Broker {
     /// One for each host.
     fn addresses(&self) -> Result<Vec<AMQPUri>, String> {
         let (front, hosts, rest) = self.url.parts();
+        if hosts.contains(',') && hosts.split(',').any(str::is_empty) {
+            return Err("empty host".to_owned());
+        }
         hosts.split(',').map(|host| Self::address(&format!("{front}{host}{rest}"))).collect()
     }
 
@@ -234,17 +239,21 @@ impl Link {
                 .await?
                 .await
         };
-        if let Ok(Err(error)) = timeout(CALL_MAX, published).await
-            && let Some(most) = refusal::message_size_max(&error.to_string())
-        {
-            let most_bytes = self.size_max.get_or_init(|| most);
-            warn!(most_bytes, "{SMALL_MESSAGES}");
+        match timeout(CALL_MAX, published).await {
+            Ok(Ok(_)) => _ = self.size_max.set(None),
+            Ok(Err(error)) => {
+                if let Some(most_bytes) = refusal::message_size_max(&error.to_string()) {
+                    warn!(most_bytes, "{SMALL_MESSAGES}");
+                    let _ = self.size_max.set(Some(most_bytes));
+                }
+            }
+            Err(_) => {}
         }
     }
 
     /// The broker's `max_message_size`, where it is known to be less than ours.
     pub(super) fn size_max(&self) -> Option<usize> {
-        self.size_max.get().copied()
+        self.size_max.get().copied().flatten()
     }
 
     /// Why a message of so many bytes cannot be sent.
@@ -384,14 +393,14 @@ mod tests {
     /// A URL may name several hosts, each with its port; the rest of it is for all of them.
     #[test]
     fn several_hosts() {
-        let several = broker("amqps://u:s,cret@a:5,b,[::1]:7/v?heartbeat=5").unwrap();
-        assert_eq!(several.to_string(), "amqps://u@a:5,b,[::1]:7/v?heartbeat=5");
+        let several = broker("amqps://u:s,cret@a:5,b,127.0.0.1:7/v?heartbeat=5").unwrap();
+        assert_eq!(several.to_string(), "amqps://u@a:5,b,127.0.0.1:7/v?heartbeat=5");
         let addresses = several.addresses().unwrap();
         let hosts: Vec<_> = addresses
             .iter()
             .map(|address| (&*address.authority.host, address.authority.port))
             .collect();
-        assert_eq!(hosts, [("a", 5), ("b", 5671), ("[::1]", 7)]);
+        assert_eq!(hosts, [("a", 5), ("b", 5671), ("127.0.0.1", 7)]);
         for AMQPUri { vhost, query, authority, .. } in &addresses {
             let password = &*authority.userinfo.password;
             assert_eq!((&**vhost, query.heartbeat, password), ("v", Some(5), "s,cret"));

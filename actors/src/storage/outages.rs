@@ -9,7 +9,7 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::store::StoreError;
+use crate::store::{Store, StoreError};
 use crate::throttle::Throttle;
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -56,8 +56,8 @@ const OVER_A_BROKER: Words = Words {
 };
 
 impl Words {
-    pub(super) fn of(is_remote: bool, is_relayed: bool) -> Self {
-        match (is_remote, is_relayed) {
+    pub(super) fn of(store: &dyn Store) -> Self {
+        match (store.is_remote(), store.is_relayed()) {
             (_, true) => OVER_A_BROKER,
             (true, _) => ON_A_SERVER,
             _ => IN_A_FILE,

@@ -28,7 +28,6 @@ const WORD_PATIENCE: Duration = Duration::from_secs(3);
 const WORD_LOOK: Duration = Duration::from_millis(200);
 /// What an outcome has in an answer, key and payload aside.
 const OUTCOME_BYTES: usize = 128;
-const SMALL_BYTES: usize = 1024;
 const TOO_LARGE_A_JOB: &str = "A job cannot be handed out to relays: its payload is larger than the broker takes. Raise its max_message_size.";
 const SECOND_OF_NAME: &str =
     "A second relay of one name was refused: give each its own with --name.";
@@ -212,7 +211,8 @@ fn put_off(answered: &mut [Answered], size_max: Option<usize>) -> Vec<Undo> {
     let (mut bytes, mut surplus) = (0, Vec::new());
     for outcome in answered {
         let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) = outcome else { continue };
-        let its = encoded_bytes(&job.payload) + encoded_bytes(job.key.as_str());
+        let small = most / HAND_OUTS_MAX;
+        let its = encoded_bytes(&job.payload, small) + encoded_bytes(job.key.as_str(), small);
         if bytes == 0 && size_max.is_none() || bytes + its <= most {
             bytes += its;
             continue;
@@ -227,9 +227,9 @@ fn put_off(answered: &mut [Answered], size_max: Option<usize>) -> Vec<Undo> {
 }
 
 /// At the most, for small ones, which are not looked at.
-fn encoded_bytes(payload: &str) -> usize {
-    let most = payload.len() * ESCAPED_BYTES_MAX;
-    if most <= SMALL_BYTES { most } else { encode(&payload).len() }
+fn encoded_bytes(text: &str, small: usize) -> usize {
+    let most = text.len() * ESCAPED_BYTES_MAX;
+    if most <= small { most } else { encode(&text).len() }
 }
 
 #[cfg(test)]
