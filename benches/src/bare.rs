@@ -187,6 +187,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
         run: run.clone(),
         rows,
         skipped: 0,
+        from: None,
         position,
         complete: false,
         reading: Reading::Onward,

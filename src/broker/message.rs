@@ -349,6 +349,7 @@ mod tests {
                 run: run("f"),
                 rows,
                 skipped: 0,
+                from: None,
                 position: Default::default(),
                 complete: true,
                 reading: Default::default(),

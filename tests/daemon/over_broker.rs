@@ -9,6 +9,7 @@ mod operators;
 mod outages;
 mod quorum;
 mod refusals;
+mod restored;
 mod shared;
 mod tls;
 

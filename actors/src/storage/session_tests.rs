@@ -161,6 +161,7 @@ async fn those_who_wait_are_served_in_order() {
         run,
         rows,
         skipped: 0,
+        from: None,
         position: Position::default(),
         complete: false,
         reading: Reading::Onward,

@@ -240,7 +240,8 @@ operations! {
     Installation => Arc<str>,
 
     /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
-    /// carried out once: said again, it is answered as the first time. A batch that only reads has none.
+    /// carried out once: said again, it is answered as the first time. A batch that only reads may have that of the last one which
+    /// was kept under this epoch: where the queue has a lower one, it went back, and the relay joins anew.
     Relayed {
         /// The one that the relay joined with.
         pub epoch: i64,

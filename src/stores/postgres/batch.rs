@@ -242,6 +242,7 @@ fn added(batch: &RowBatch) -> Step<'_> {
     let detail = json!({
         "reading": reading,
         "skipped": batch.skipped,
+        "from": batch.from.map(u64::cast_signed),
         "complete": batch.complete,
         "position": position(&batch.position),
     });

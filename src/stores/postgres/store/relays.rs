@@ -191,7 +191,7 @@ impl Speaker<'_> {
             return Ok(RelayAnswer::Lost);
         }
         let is_numbered = !it.operations.iter().all(Operation::only_reads);
-        let number = if is_numbered { it.number } else { 0 };
+        let number = if is_numbered { it.number } else { -it.number };
         let (lane, batch) = (number_of(it.lane), Batch::of(&it.operations));
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![
             &it.epoch,
@@ -249,7 +249,7 @@ impl Speaker<'_> {
             "stored" => Ok(RowsAnswer::Stored),
             "gap" => Ok(RowsAnswer::Gap),
             "lost" => Ok(RowsAnswer::Lost),
-            "rejected" => Ok(RowsAnswer::Rejected(format!("run {} is not known", part.run))),
+            "rejected" => Ok(part.rejected()),
             other => Err(misunderstood(other)),
         });
         answers.collect()

@@ -123,6 +123,7 @@ pub async fn list(store: &mut PostgresStore, fetcher: &str, started: i64, keys: 
             run: run.clone(),
             rows: rows.to_vec(),
             skipped: 0,
+            from: None,
             position: Position::default(),
             complete: true,
             reading: Reading::Onward,

@@ -23,6 +23,7 @@ pub fn rows(started: i64, keys: &[&str]) -> RowBatch {
         run: run(started),
         rows: keys.iter().map(row).collect(),
         skipped: 0,
+        from: None,
         position: Default::default(),
         complete: true,
         reading: Reading::Onward,

@@ -95,6 +95,7 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
         run: run.clone(),
         rows: rows.collect(),
         skipped: 0,
+        from: None,
         position,
         complete,
         reading: Reading::Onward,
