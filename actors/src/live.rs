@@ -82,6 +82,9 @@ pub struct DaemonMetrics {
     pub started: u64,
     pub usage: Option<ProcessUsage>,
     pub counted: Counted,
+    /// The broker over which it serves relays, if it does.
+    #[serde(default)]
+    pub broker: Option<BrokerLive>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -62,7 +62,7 @@ mod tests {
         let (bounds, counts) = (vec![1.0, 2.0, 4.0].into(), counts.to_vec());
         let commit_seconds = Histogram { bounds, counts, sum: 0.0 };
         let counted = Counted { commit_seconds, ..Counted::default() };
-        DaemonMetrics { version: String::new(), started, usage: None, counted }
+        DaemonMetrics { version: String::new(), started, usage: None, counted, broker: None }
     }
 
     /// What was counted before is left out, unless another daemon counted it; where nothing is new, the last values stay.

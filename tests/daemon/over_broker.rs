@@ -3,6 +3,7 @@
 
 mod broker_faults;
 mod chaos;
+mod gone;
 mod large;
 mod lists;
 mod operators;

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Result};
 use serde_json::json;
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Lane, REJECTED_MAX, Rejected, Relay,
-    RelayAnswer, Relayed, RelayedRows, RowsAnswer,
+    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Lane, LoseRelay, REJECTED_MAX, Rejected,
+    Relay, RelayAnswer, Relayed, RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
@@ -118,10 +118,10 @@ impl Session<'_> {
     }
 
     /// Its leases are the daemon's from now on.
-    pub(super) fn lose_relay(&mut self, epoch: i64) -> Result<Option<u64>> {
-        let lose =
-            "UPDATE shiftboss_relays SET lost = 1 WHERE epoch = ?1 AND lost = 0 RETURNING relay";
-        let Some(relay) = self.value::<i64>(lose, [epoch]).optional()? else {
+    pub(super) fn lose_relay(&mut self, it: &LoseRelay) -> Result<Option<u64>> {
+        let lose = "UPDATE shiftboss_relays SET lost = iif(?2, 2, 1)
+            WHERE epoch = ?1 AND lost = 0 RETURNING relay";
+        let Some(relay) = self.value::<i64>(lose, (it.epoch, it.is_stopped)).optional()? else {
             return Ok(None);
         };
         self.forget_ended_leases()?;
@@ -171,11 +171,12 @@ impl Session<'_> {
             return Ok(Standing::Answered(RelayAnswer::Lost));
         };
         let (last, answer) = self.last_in_lane(relay, number_of(it.lane))?;
-        match (is_numbered, it.number > last) {
+        if it.operations.is_empty() && it.number > last {
             // What it was answered is not in this queue: a backup was restored.
-            (false, true) => return Ok(Standing::Answered(RelayAnswer::Lost)),
-            (false, false) | (true, true) => return Ok(Standing::New(relay)),
-            (true, false) => {}
+            return Ok(Standing::Answered(RelayAnswer::Lost));
+        }
+        if !is_numbered || it.number > last {
+            return Ok(Standing::New(relay));
         }
         let answer = answer.filter(|_| it.number == last);
         // What is no answer was edited by hand.

@@ -48,7 +48,13 @@ pub fn picture() -> Picture {
         },
         queue: queue(),
         live: Ok(Some(live())),
-        metrics: Some(DaemonMetrics { version: String::new(), started: 1, usage: None, counted }),
+        metrics: Some(DaemonMetrics {
+            version: String::new(),
+            started: 1,
+            usage: None,
+            counted,
+            broker: None,
+        }),
         commits: Some(Commits { p50: 0.000_61, p99: 0.012_4 }),
         minutes: (0..60)
             .map(|back| MinuteJobs { since: (NOW / 60 - back) * 60, jobs: (back * 7) % 23 })

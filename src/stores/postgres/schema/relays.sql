@@ -70,8 +70,8 @@ BEGIN
         WHERE l.daemon = p_relay AND l.lane = p_lane FOR NO KEY UPDATE;
 END $$;
 
--- Carries a relay's batch out, once for each number; one that only reads has 0, or the negative of the last one that was kept: where
--- that is not, the queue went back. The answer at place -1 says that it was not carried out: 'lost' or 'outdated'. The other
+-- Carries a relay's batch out, once for each number; 0: it only reads. One without operations has the negative of the last number that
+-- was kept: where that is not, the queue went back. The answer at place -1 says that it was not carried out: 'lost' or 'outdated'. The other
 -- parameters are those of apply.
 CREATE OR REPLACE FUNCTION apply_relayed(p_epoch int8, p_lane int4, p_number int8, p_seen int8, p_after int8, p_lease int8,
     p_max_expired int4, p_max_tasks int8, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_ids int8[],
@@ -182,3 +182,11 @@ CREATE OR REPLACE FUNCTION lose_relay(p_daemon int4, p_epoch int8, p_relay_epoch
     SELECT adopt(p_daemon, p_epoch, daemon, epoch, beat) FROM daemons
     WHERE epoch = p_relay_epoch AND process IS NOT NULL AND NOT lost
 $$;
+
+-- It says itself that it was stopped: nobody misses it.
+CREATE OR REPLACE FUNCTION stop_relay(p_daemon int4, p_epoch int8, p_relay_epoch int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE v_relay int4 := (SELECT daemon FROM daemons WHERE epoch = p_relay_epoch); v_jobs int8 := lose_relay(p_daemon, p_epoch, p_relay_epoch);
+BEGIN
+    UPDATE daemons SET pid = NULL WHERE daemon = v_relay AND v_jobs IS NOT NULL;
+    RETURN v_jobs;
+END $$;

@@ -160,8 +160,8 @@ fn rejected_rows_stay_so_and_a_relay_ahead_is_lost() {
         }
         assert_eq!(add(&mut one, epoch, 0, 1, &["alpha"]).await, RowsAnswer::Lost);
         let mut beat = async |number| {
-            let runs = Operation::Runs(Runs);
-            send(&mut one, (epoch, Lane::Lists, number), runs).await == RelayAnswer::Lost
+            let beat = Relayed { epoch, lane: Lane::Lists, number, operations: vec![] };
+            ask(&mut one, beat).await.unwrap() == RelayAnswer::Lost
         };
         assert!(!beat(0).await && !beat(1).await && beat(2).await);
     });
@@ -281,8 +281,8 @@ fn a_stopped_relay_leaves_its_jobs() {
         let epoch = joined.epoch;
         list(&mut store, epoch, &["alpha"]).await;
         let leased = attempt(&send(&mut store, (epoch, Lane::Jobs, 1), claim()).await);
-        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(Some(1)));
-        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(None));
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: false }).await, Ok(Some(1)));
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: false }).await, Ok(None));
         assert_eq!(ask(&mut store, Leases).await.unwrap(), [(leased, 600)]);
         assert!(try_join(&mut store, "p", Some("another".into())).await.is_err());
     });

@@ -57,7 +57,7 @@ fn rows_of_an_earlier_epoch_are_lost() {
     let unknown = add(&mut site, &anew, 2, "delta", 2);
     assert!(matches!(unknown, RowsAnswer::Rejected(_)), "{unknown:?}");
     assert_eq!(add(&mut site, &anew, 3, "echo", 1), RowsAnswer::Stored, "nothing is missing");
-    site.store.ask(NOW, LoseRelay { epoch: anew.epoch }).unwrap();
+    site.store.ask(NOW, LoseRelay { epoch: anew.epoch, is_stopped: false }).unwrap();
     assert_eq!(add(&mut site, &anew, 4, "foxtrot", 1), RowsAnswer::Lost);
     let queued = site.rows("SELECT attr_path FROM queue ORDER BY 1");
     assert_eq!(queued, ["alpha", "charlie", "echo"]);
