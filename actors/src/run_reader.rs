@@ -161,7 +161,8 @@ impl RunReader {
         let position = Position { content: Some(content), verified: Some(state.times), ..at };
         let (run, rows, skipped) = (self.stored.run.clone(), Vec::new(), 0);
         let (from, reading) = (Some(at.offset), Reading::Onward);
-        Ok(Some(RowBatch { run, rows, skipped, from, position, complete: true, reading }))
+        let (by_range, complete) = (false, true);
+        Ok(Some(RowBatch { run, rows, skipped, from, by_range, position, complete, reading }))
     }
 
     /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
@@ -249,8 +250,8 @@ impl RunReader {
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        let from = Some(from);
-        let behind = RowBatch { run, rows, skipped, from, position, complete, reading };
+        let (from, by_range) = (Some(from), false);
+        let behind = RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
         let before = RowBatch { position: before, complete: was_complete, ..behind.without_rows() };
         Ok(Some(Portion::new(before, behind)))
     }

@@ -225,6 +225,9 @@ pub struct RowBatch {
     /// rejected. So nothing is left out where the queue went back, to a backup, say. `None`: that is not known.
     #[serde(default)]
     pub from: Option<u64>,
+    /// Its rows came before it, by their ranges: where none were added to the run since its position moved, the batch is rejected.
+    #[serde(default)]
+    pub by_range: bool,
     pub position: Position,
     /// These are the last rows: the run is complete from this transaction on. `false` on a
     /// run that was complete makes it a growing one again.

@@ -188,6 +188,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
         rows,
         skipped: 0,
         from: None,
+        by_range: false,
         position,
         complete: false,
         reading: Reading::Onward,

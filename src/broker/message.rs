@@ -350,6 +350,7 @@ mod tests {
                 rows,
                 skipped: 0,
                 from: None,
+                by_range: false,
                 position: Default::default(),
                 complete: true,
                 reading: Default::default(),

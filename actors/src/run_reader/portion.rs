@@ -106,6 +106,7 @@ mod tests {
                 .collect(),
             skipped: 1,
             from: Some(from),
+            by_range: false,
             position: position(to),
             complete: to == 30,
             reading,

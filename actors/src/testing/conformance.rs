@@ -253,6 +253,7 @@ fn rows_of_run(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
         rows: rows.iter().map(|(key, payload)| row(key, payload)).collect(),
         skipped: 0,
         from: None,
+        by_range: false,
         position: Position::default(),
         complete,
         reading: Reading::Onward,

@@ -243,6 +243,7 @@ fn added(batch: &RowBatch) -> Step<'_> {
         "reading": reading,
         "skipped": batch.skipped,
         "from": batch.from.map(u64::cast_signed),
+        "by_range": batch.by_range,
         "complete": batch.complete,
         "position": position(&batch.position),
     });

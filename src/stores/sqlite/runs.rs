@@ -224,7 +224,8 @@ impl Session<'_> {
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
                 content = ?9, modified = ?10, changed = ?11, stale = iif(stale = 2, 0, stale)
             WHERE fetcher_id = ?1 AND run_started = ?2
-                AND (?13 IS NULL OR coalesce(offset, 0) IN (?13, ?4))";
+                AND (?13 IS NULL OR coalesce(offset, 0) IN (?13, ?4))
+                AND (NOT ?14 OR stale <> 0 OR coalesce(offset, 0) = ?4)";
         let is_onward = batch.reading == Reading::Onward;
         let values = (
             fetcher_id,
@@ -240,6 +241,7 @@ impl Session<'_> {
             verified.map(|times| times.changed),
             is_onward,
             batch.from.filter(|_| is_onward).map(u64::cast_signed),
+            batch.by_range,
         );
         if self.change(position, values)? == 0 {
             return Err(rejected(batch.unexpected()));

@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to, or not there,
--- for its position is neither where the batch begins nor where it ends.
+-- for its position is neither where the batch begins nor where it ends, or rows that came by ranges are not there.
 CREATE OR REPLACE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
     v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading';
@@ -54,7 +54,9 @@ BEGIN
     IF v_run.run IS NULL OR v_run.deleting THEN
         RETURN NULL;
     END IF;
-    IF v_reading = 'onward' AND (p_batch ->> 'from')::int8 <> v_offset AND (v_position ->> 'offset')::int8 <> v_offset THEN
+    IF v_reading = 'onward' AND (v_position ->> 'offset')::int8 <> v_offset AND ((p_batch ->> 'from')::int8 <> v_offset
+            OR (p_batch ->> 'by_range')::bool AND NOT v_run.stale
+                AND v_run.ahead IS DISTINCT FROM coalesce(v_run.position, 'null')) THEN
         RETURN NULL;
     END IF;
     IF v_reading <> 'onward' THEN

@@ -124,6 +124,7 @@ pub async fn list(store: &mut PostgresStore, fetcher: &str, started: i64, keys: 
             rows: rows.to_vec(),
             skipped: 0,
             from: None,
+            by_range: false,
             position: Position::default(),
             complete: true,
             reading: Reading::Onward,

@@ -185,8 +185,9 @@ fn rows_go_on_from_the_position() {
         ] {
             let position = Position { offset: to, ..Position::default() };
             let (run, rows, skipped, from) = (run(), Vec::new(), 0, Some(from));
-            let complete = false;
-            let batch = RowBatch { run, rows, skipped, from, position, complete, reading };
+            let (by_range, complete) = (false, false);
+            let batch =
+                RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
             let added = ask(&mut store, AddRows(batch)).await;
             assert_eq!(added.is_ok(), is_taken, "{from:?} {to}");
         }
@@ -219,6 +220,7 @@ fn rows_before_their_position_make_a_run_stale() {
             rows: Vec::new(),
             skipped: 0,
             from: None,
+            by_range: false,
             position: Position { offset: 6, ..Position::default() },
             complete: true,
             reading: Reading::Onward,

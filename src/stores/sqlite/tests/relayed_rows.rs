@@ -13,7 +13,16 @@ use super::support::{FAIR, Site, options, run};
 /// What a relay says of its place in the list, which adds nothing.
 fn moved(complete: bool, reading: Reading) -> AddRows {
     let (run, rows, position) = (run("g", 1), Vec::new(), Position::default());
-    AddRows(RowBatch { run, rows, skipped: 0, from: None, position, complete, reading })
+    AddRows(RowBatch {
+        run,
+        rows,
+        skipped: 0,
+        from: None,
+        by_range: false,
+        position,
+        complete,
+        reading,
+    })
 }
 
 /// Rows of a range are added in the order of their numbers, each once, and not across a gap; the position stays.
@@ -108,6 +117,25 @@ fn rows_go_on_from_the_position() {
     assert!(!add(20, 30, Reading::Onward));
     assert!(add(10, 30, Reading::Onward));
     assert!(add(0, 10, Reading::Anew));
+}
+
+/// A position is not moved behind rows that came by ranges and are not there: their answer was an older queue's.
+#[test]
+fn a_position_moves_behind_rows_alone() {
+    let mut site = site(&[]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.register(&mut site, &run("g", 1));
+    let move_to = |site: &mut Site, relay: &mut Sender, to| {
+        let (from, position) = (Some(to - 10), Position { offset: to, ..Position::default() });
+        let AddRows(batch) = moved(false, Reading::Onward);
+        let batch = RowBatch { from, by_range: true, position, ..batch };
+        relay.ask(site, AddRows(batch)).is_ok()
+    };
+    assert!(!move_to(&mut site, &mut relay, 10));
+    relay.send_rows(&mut site, (0, 1), 1, &[("alpha", "1")]);
+    assert!(move_to(&mut site, &mut relay, 10));
+    assert!(move_to(&mut site, &mut relay, 10), "said again");
+    assert!(!move_to(&mut site, &mut relay, 20));
 }
 
 /// A relay that was answered what the queue has not is lost, whatever it asks; else it is heard.

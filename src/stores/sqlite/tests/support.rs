@@ -96,6 +96,7 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
         rows: rows.collect(),
         skipped: 0,
         from: None,
+        by_range: false,
         position,
         complete,
         reading: Reading::Onward,
