@@ -10,9 +10,9 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use shiftboss_actors::metrics::{ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
-use shiftboss_actors::store::answers::{DaemonState, DaemonStatus, FetcherStatus, RelayStatus};
+use shiftboss_actors::store::answers::FetcherStatus;
 
-use super::Scrape;
+use super::{Scrape, daemon_state, relay_state};
 
 /// Fetchers that have series of their own; the smaller ones are summed up.
 const FETCHERS_MAX: usize = 100;
@@ -374,23 +374,6 @@ impl Scrape {
     }
 }
 
-fn daemon_state(daemon: &DaemonStatus) -> &'static str {
-    match daemon.state {
-        DaemonState::Running => "running",
-        DaemonState::Draining => "draining",
-        DaemonState::Stopped => "stopped",
-        DaemonState::Silent => "silent",
-    }
-}
-
-fn relay_state(relay: &RelayStatus) -> &'static str {
-    match (relay.gone, relay.silent) {
-        (false, _) => "joined",
-        (true, true) => "silent",
-        (true, false) => "stopped",
-    }
-}
-
 /// As whom a fetcher is counted.
 fn label<'a>(named: &BTreeSet<&'a str>, name: &'a str) -> &'a str {
     match name {
@@ -409,7 +392,7 @@ mod tests {
     use std::time::Duration;
 
     use shiftboss_actors::live::{BrokerLive, DaemonMetrics, RangeLive};
-    use shiftboss_actors::store::answers::QueueStatus;
+    use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
 
     use super::*;
 

@@ -256,11 +256,10 @@ operations! {
     /// one before.
     AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
 
-    /// Takes a relay for dead, or for stopped: nothing is carried out in its name any more, and the jobs that are leased through it
-    /// are this daemon's. Says how many; `None`: it has another epoch by now.
+    /// Takes a relay for dead, or for stopped if it said so itself: nothing is carried out in its name any more, and the jobs that are
+    /// leased through it are this daemon's. Says how many; `None`: it has another epoch by now.
     LoseRelay {
         pub epoch: i64,
-        /// It said so itself: nobody misses it.
         pub is_stopped: bool,
     } => Option<u64>,
 
