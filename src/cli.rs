@@ -153,25 +153,27 @@ Example:
         #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
         database: Database,
     },
-    /// Forget a daemon of a queue on a PostgreSQL server that is gone for good
+    /// Forget a relay that is gone for good, or one of several daemons
     ///
     /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
     /// and reads them from the start. What it noted of rejected files, managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
-    /// A daemon that was not stopped is watched for six seconds first. Exits with 75 if it lives, and with 65 if the queue
-    /// has no daemon of that name.
+    /// A daemon that was not stopped is watched for six seconds first. The same is for relays (docs/broker.md), of a queue in a file,
+    /// too, beside its daemon. Of a daemon and a relay of one name the daemon is forgotten first. Exits with 75 if it lives, and with
+    /// 65 if the queue has neither of that name.
     #[command(
         after_help = "\
-Example:
-  shiftboss forget-daemon postgres://shiftboss@db.example/queue builder-2",
+Examples:
+  shiftboss forget-daemon postgres://shiftboss@db.example/queue builder-2
+  shiftboss forget-daemon /var/lib/shiftboss/state.db site-2",
         override_usage = "shiftboss forget-daemon [TARGET] <NAME>"
     )]
     ForgetDaemon {
-        /// The URL of the database, or the socket of another daemon of the queue
+        /// The database, or the socket of a daemon of the queue
         ///
         /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
         /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
         target: Option<PathBuf>,
-        /// The daemon's name, as `shiftboss status` shows it
+        /// The name, as `shiftboss status` shows it
         name: Option<String>,
     },
     /// Move a queue from a file to a PostgreSQL server, or back

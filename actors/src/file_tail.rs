@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::directory::FileState;
+use crate::file_identity::Position;
 use crate::run_reader::{Portion, RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
@@ -67,6 +68,8 @@ pub struct TailLink {
     stalled: Cell<Option<bool>>,
     /// The file could be read, and what was read of it stored.
     sound: Cell<bool>,
+    /// The run's position in the store, as that said last.
+    pub(crate) stored: Cell<Option<Position>>,
     end: Cell<Option<TailEnd>>,
 }
 
@@ -74,6 +77,12 @@ impl TailLink {
     /// Of a tail that is to read this.
     pub fn new(target: Target) -> Rc<Self> {
         Rc::new(Self { target: Cell::new(target), ..Self::default() })
+    }
+
+    /// Whether the store may have gone back since: the run's position there is another one.
+    pub fn is_elsewhere(&self, position: Option<Position>) -> bool {
+        let place = |at: Position| (at.device, at.inode, at.offset);
+        self.stored.get().map(place) != position.map(place)
     }
 
     /// Tells the tail that its file, or what is to be read of it, may have changed.
@@ -269,7 +278,9 @@ impl Tail {
         };
         let mut steps = portion.into_steps(self.shared.step_rows).peekable();
         while let Some(batch) = steps.next() {
+            let position = batch.position;
             self.ask_until_done(AddRows(batch), true).await?;
+            self.link.stored.set(Some(position));
             self.progress = true;
             self.link.sound.set(true);
             let more = steps.peek().is_some() || has_more;

@@ -85,6 +85,9 @@ pub struct DaemonMetrics {
     #[serde(default)]
     pub dropped_log_lines: u64,
     pub counted: Counted,
+    /// The broker over which it serves relays, if it does.
+    #[serde(default)]
+    pub broker: Option<BrokerLive>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

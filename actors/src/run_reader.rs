@@ -159,8 +159,10 @@ impl RunReader {
         }
         (self.task, self.open) = (Task::Follow, None);
         let position = Position { content: Some(content), verified: Some(state.times), ..at };
-        let (run, reading) = (self.stored.run.clone(), Reading::Onward);
-        Ok(Some(RowBatch { run, rows: Vec::new(), skipped: 0, position, complete: true, reading }))
+        let (run, rows, skipped) = (self.stored.run.clone(), Vec::new(), 0);
+        let (from, reading) = (Some(at.offset), Reading::Onward);
+        let (by_range, complete) = (false, true);
+        Ok(Some(RowBatch { run, rows, skipped, from, by_range, position, complete, reading }))
     }
 
     /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
@@ -242,12 +244,14 @@ impl RunReader {
         }
         let skipped = std::mem::take(&mut open.skipped);
         let run = self.stored.run.clone();
+        let from = self.stored.position.filter(|_| !self.anew).map_or(0, |at| at.offset);
         let reading = match (std::mem::take(&mut self.anew), self.task) {
             (false, _) => Reading::Onward,
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        let behind = RowBatch { run, rows, skipped, position, complete, reading };
+        let (from, by_range) = (Some(from), false);
+        let behind = RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
         let before = RowBatch { position: before, complete: was_complete, ..behind.without_rows() };
         Ok(Some(Portion::new(before, behind)))
     }

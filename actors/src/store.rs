@@ -241,6 +241,13 @@ pub struct RowBatch {
     pub rows: Vec<Row>,
     /// Lines skipped as faulty since the previous batch.
     pub skipped: u64,
+    /// The offset from which they are read on: where the run's position is another one, and not the one behind them, the batch is
+    /// rejected. So nothing is left out where the queue went back, to a backup, say. `None`: that is not known.
+    #[serde(default)]
+    pub from: Option<u64>,
+    /// Its rows came before it, by their ranges: where none were added to the run since its position moved, the batch is rejected.
+    #[serde(default)]
+    pub by_range: bool,
     pub position: Position,
     /// These are the last rows: the run is complete from this transaction on. `false` on a
     /// run that was complete makes it a growing one again.
@@ -249,6 +256,11 @@ pub struct RowBatch {
 }
 
 impl RowBatch {
+    /// Why it is rejected by a store that does not know its run, or not [as far as this](Self::from).
+    pub fn unexpected(&self) -> String {
+        format!("run {} is not known, or its position is another one by now", self.run)
+    }
+
     /// The same of no rows, and of no faulty lines.
     pub fn without_rows(&self) -> Self {
         Self { rows: Vec::new(), skipped: 0, run: self.run.clone(), ..*self }

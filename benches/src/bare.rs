@@ -187,6 +187,8 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
         run: run.clone(),
         rows,
         skipped: 0,
+        from: None,
+        by_range: false,
         position,
         complete: false,
         reading: Reading::Onward,

@@ -352,6 +352,8 @@ mod tests {
                 run: run("f"),
                 rows,
                 skipped: 0,
+                from: None,
+                by_range: false,
                 position: Default::default(),
                 complete: true,
                 reading: Default::default(),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
@@ -39,6 +39,8 @@ pub(super) struct RpcClient {
     shared: Arc<Shared>,
     readers: [JoinHandle<()>; 2],
     last: AtomicU64,
+    /// The number of the last batch about lists that the queue has, of those that were answered over this connection. 0: none was.
+    pub(super) lists_kept: AtomicI64,
 }
 
 type Waiting = HashMap<String, oneshot::Sender<Result<Reply, Unfit>>>;
@@ -89,8 +91,9 @@ impl RpcClient {
             tokio::spawn(read_replies(replies, Arc::clone(&shared))),
             tokio::spawn(read_hints(hints, Arc::clone(&shared), on_hint)),
         ];
-        let (broker, last) = (broker.clone(), AtomicU64::default());
-        Ok(Self { broker, link, rows, reply_queue, shared, readers, last })
+        let (broker, last, lists_kept) =
+            (broker.clone(), AtomicU64::default(), AtomicI64::default());
+        Ok(Self { broker, link, rows, reply_queue, shared, readers, last, lists_kept })
     }
 
     /// Whether only another one can help.

@@ -276,9 +276,9 @@ impl Server {
         sent.await.map(drop).map_err(|error| error.to_string())
     }
 
-    /// A relay is taken for dead: what it had leased is this daemon's.
-    async fn expire(&self, epoch: i64) -> StoreResult<Option<u64>> {
-        let jobs = self.ask(LoseRelay { epoch }).await?;
+    /// A relay is taken for dead, or was stopped: what it had leased is this daemon's.
+    async fn expire(&self, epoch: i64, is_stopped: bool) -> StoreResult<Option<u64>> {
+        let jobs = self.ask(LoseRelay { epoch, is_stopped }).await?;
         self.liveness.borrow_mut().forget(epoch);
         Ok(jobs)
     }
@@ -309,7 +309,7 @@ impl Server {
         let silent = self.liveness.borrow().silent(Instant::now());
         for (epoch, name) in silent {
             // What cannot be written now is tried again.
-            if let Ok(Some(jobs)) = self.expire(epoch).await {
+            if let Ok(Some(jobs)) = self.expire(epoch, false).await {
                 warn!(
                     relay = &*name,
                     jobs, "A relay is silent: its leased jobs are this daemon's."

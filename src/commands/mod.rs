@@ -151,13 +151,7 @@ fn migrate(database: &Database) -> Result<(), Failure> {
 fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Failure> {
     let (target, [name]) = move_up(target, [name], ["NAME"])?;
     let database = Target::find(target, None)?.database;
-    let Database::Server(url) = &database else {
-        let text = format!(
-            "`forget-daemon` is for a database on a server; {database} is a file, which has one daemon"
-        );
-        return Err(Failure::usage(text));
-    };
-    let left = stores::forget_daemon(url, &name)?;
+    let left = stores::forget_daemon(&database, &name)?;
     printing::print(format!(
         "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
         text::shown(&name),

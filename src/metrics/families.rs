@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use shiftboss_actors::metrics::{ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
 use shiftboss_actors::store::answers::FetcherStatus;
 
-use super::Scrape;
+use super::{Scrape, daemon_state, relay_state};
 
 /// Fetchers that have series of their own; the smaller ones are summed up.
 const FETCHERS_MAX: usize = 100;
@@ -33,6 +33,7 @@ impl Collector for Scrape {
         let mut out = Writer(encoder);
         self.daemon(&mut out)?;
         self.queue(&mut out)?;
+        self.machines(&mut out)?;
         self.fetchers(&mut out)?;
         match &self.daemon {
             Some(daemon) => self.counted(&daemon.counted, &mut out),
@@ -80,6 +81,20 @@ impl Writer<'_> {
             family.encode_family(&labels)?.encode_gauge(&value)?;
         }
         Ok(())
+    }
+
+    /// A gauge with a series for each of these words, unless there is nothing to count.
+    fn by_kind(
+        &mut self,
+        (name, help): (&str, &str),
+        label: &'static str,
+        is_none: bool,
+        counts: impl IntoIterator<Item = (&'static str, usize)>,
+    ) -> fmt::Result {
+        let counts = counts.into_iter().filter(|_| !is_none);
+        let series = counts
+            .map(|(word, count)| (vec![(label, Cow::Borrowed(word))], unsigned(count as u64)));
+        self.gauges((name, help, None), series)
     }
 
     fn counters<'l>(
@@ -196,6 +211,35 @@ impl Scrape {
         let oldest = queue.holders.first().map(|held| held.since);
         let help = "Since the hand-out of the job that is out longest; 0: none is.";
         out.gauge("oldest_in_flight", help, SECONDS, since(oldest))
+    }
+
+    /// The daemons of a queue on a server, relays, and the broker as this daemon sees it.
+    fn machines(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let (daemons, relays) = (&self.queue.daemons, &self.queue.relays);
+        let states = ["running", "draining", "stopped", "silent"];
+        let count = |word| daemons.iter().filter(|daemon| word == daemon_state(daemon)).count();
+        let series = states.map(|state| (state, count(state)));
+        out.by_kind(("daemons", "Daemons of the queue."), "state", daemons.is_empty(), series)?;
+        let states = ["joined", "stopped", "silent"];
+        let count = |word| relays.iter().filter(|relay| word == relay_state(relay)).count();
+        let series = states.map(|state| (state, count(state)));
+        out.by_kind(("relays", "Relays of the queue."), "state", relays.is_empty(), series)?;
+        let Some(broker) = self.daemon.as_ref().and_then(|daemon| daemon.broker.as_ref()) else {
+            return Ok(());
+        };
+        let help = "Whether the daemon can use the broker.";
+        out.gauge("broker_connected", help, None, broker.connected.into())?;
+        let Some((requests, refused)) = broker.requests.zip(broker.dead_letters) else {
+            return Ok(());
+        };
+        let rows: usize = broker.ranges.iter().map(|range| range.messages as usize).sum();
+        let waiting =
+            [("request", requests as usize), ("rows", rows), ("dead_letter", refused as usize)];
+        let help = "Messages that wait on the broker.";
+        out.by_kind(("broker_messages", help), "kind", false, waiting)?;
+        let untaken = broker.ranges.iter().filter(|range| range.consumers == 0).count() as u64;
+        let help = "Ranges of keys whose rows no daemon takes.";
+        out.gauge("broker_untaken_ranges", help, None, unsigned(untaken))
     }
 
     /// What the daemon counts.
@@ -349,10 +393,66 @@ fn fetcher(name: &str) -> (&'static str, Cow<'_, str>) {
 mod tests {
     use std::time::Duration;
 
-    use shiftboss_actors::live::DaemonMetrics;
-    use shiftboss_actors::store::answers::QueueStatus;
+    use shiftboss_actors::live::{BrokerLive, DaemonMetrics, RangeLive};
+    use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
 
     use super::*;
+
+    /// Who shares a queue, and what waits on a broker; nothing of that where there is none.
+    #[test]
+    fn machines_are_counted() {
+        let relay = |gone, silent| RelayStatus {
+            name: String::new(),
+            joined_since: 0,
+            gone,
+            silent,
+            directory_lost_since: None,
+            directory_lost_reason: None,
+            rejected_files: 0,
+            in_flight: 0,
+            fetchers: Vec::new(),
+        };
+        let relays = vec![relay(false, false), relay(true, true), relay(true, true)];
+        let ranges = vec![
+            RangeLive { range: 0, messages: 3, consumers: 1 },
+            RangeLive { range: 1, messages: 4, consumers: 0 },
+        ];
+        let (connected, requests, dead_letters) = (true, Some(1), Some(2));
+        let (url, heard) = (String::new(), Vec::new());
+        let broker = BrokerLive { url, connected, relays: heard, requests, dead_letters, ranges };
+        let counted = Counted::default();
+        let (version, broker) = (String::new(), Some(broker));
+        let daemon = DaemonMetrics {
+            version,
+            started: 0,
+            usage: None,
+            dropped_log_lines: 0,
+            counted,
+            broker,
+        };
+        let scrape = |relays, daemon| Scrape {
+            now: 0,
+            queue: QueueStatus { relays, ..QueueStatus::default() },
+            is_up: true,
+            daemon,
+            files: None,
+            took: Duration::ZERO,
+        };
+        let full = text(scrape(relays, Some(daemon)));
+        for line in [
+            "shiftboss_relays{state=\"joined\"} 1.0",
+            "shiftboss_relays{state=\"stopped\"} 0.0",
+            "shiftboss_relays{state=\"silent\"} 2.0",
+            "shiftboss_broker_connected 1.0",
+            "shiftboss_broker_messages{kind=\"rows\"} 7.0",
+            "shiftboss_broker_messages{kind=\"dead_letter\"} 2.0",
+            "shiftboss_broker_untaken_ranges 1.0",
+        ] {
+            assert!(full.lines().any(|found| found == line), "{line} of {full}");
+        }
+        let none = text(scrape(Vec::new(), None));
+        assert!(!none.contains("relays") && !none.contains("daemons") && !none.contains("broker"));
+    }
 
     /// Of a thousand fetchers the largest hundred are named, by lines or by jobs, and the others are one.
     #[test]
@@ -383,6 +483,7 @@ mod tests {
             usage: None,
             dropped_log_lines: 0,
             counted,
+            broker: None,
         };
         let fetchers = (1..=1_000).map(list).collect();
         let text = text(Scrape {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::DaemonMetrics;
-use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_actors::store::answers::{DaemonState, DaemonStatus, QueueStatus, RelayStatus};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::client::Session;
@@ -78,5 +78,22 @@ pub fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
         Err(failure) => {
             (matches!(failure.code(), ExitCode::Denied | ExitCode::Configuration), None)
         }
+    }
+}
+
+fn daemon_state(daemon: &DaemonStatus) -> &'static str {
+    match daemon.state {
+        DaemonState::Running => "running",
+        DaemonState::Draining => "draining",
+        DaemonState::Stopped => "stopped",
+        DaemonState::Silent => "silent",
+    }
+}
+
+fn relay_state(relay: &RelayStatus) -> &'static str {
+    match (relay.gone, relay.silent) {
+        (false, _) => "joined",
+        (true, true) => "silent",
+        (true, false) => "stopped",
     }
 }

@@ -20,6 +20,7 @@ mod sqlite;
 mod transfer;
 mod views;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
 pub use pace::Pace;
-pub(crate) use server::{check, forget_daemon, migrate, move_in, move_out};
+pub(crate) use server::{check, migrate, move_in, move_out};
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{
     Saved, backup, findings, look, mark, quick_check, recover, require_files, unmark,
@@ -63,6 +64,21 @@ pub(crate) struct Left {
     pub(crate) fetchers: i64,
     /// Leased jobs that wait again, for no other daemon lived.
     pub(crate) jobs: i64,
+}
+
+/// Forgets a daemon of a queue on a server, or a relay of any, that is gone for good.
+pub(crate) fn forget_daemon(database: &Database, name: &str) -> Result<Left, Failure> {
+    match database {
+        Database::File(path) => sqlite::forget_relay(path, name),
+        Database::Server(url) => server::forget_daemon(url, name),
+    }
+}
+
+fn unknown(name: &str, database: &dyn Display) -> Failure {
+    let text = format!(
+        "the queue has no daemon and no relay {name}: `shiftboss status {database}` shows those that it has"
+    );
+    Failure::new(ExitCode::BadData, text)
 }
 
 /// Opens the queue for a daemon; a file, or a server's schema, is made if there is none.

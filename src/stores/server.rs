@@ -17,7 +17,7 @@ use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
 use super::sqlite::transfer as file;
 use super::transfer;
-use super::{Joining, Left, Opened, Options, Url, start_failure};
+use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
@@ -36,17 +36,12 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     wait_for(async { postgres::migrate(&pooler::refuse(&server).await?.client).await })
 }
 
-/// Forgets a daemon that is gone for good, and what it left.
+/// Forgets a daemon that is gone for good, or a relay, and what it left.
 pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
     let server = Server::new(url)?;
     match wait_for(async { postgres::forget(&server, name).await })? {
         Forgotten::Gone(left) => Ok(left),
-        Forgotten::Unknown => Err(Failure::new(
-            ExitCode::BadData,
-            format!(
-                "the queue has no daemon {name}: `shiftboss status {url}` shows those that it has"
-            ),
-        )),
+        Forgotten::Unknown => Err(unknown(name, url)),
         Forgotten::Lives(who) => Err(Failure::new(
             ExitCode::AlreadyRunning,
             format!("the daemon {name} lives ({who}): stop it first"),

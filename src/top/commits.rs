@@ -68,6 +68,7 @@ mod tests {
             usage: None,
             dropped_log_lines: 0,
             counted,
+            broker: None,
         }
     }
 

@@ -4,12 +4,14 @@
 mod broker_faults;
 mod chaos;
 mod cluster;
+mod gone;
 mod large;
 mod lists;
 mod operators;
 mod outages;
 mod quorum;
 mod refusals;
+mod restored;
 mod shared;
 mod tls;
 

@@ -22,7 +22,7 @@ use super::reply::{Reply, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{DaemonMetrics, Health, Live, LiveStatus, Report};
+use crate::live::{BrokerLive, DaemonMetrics, Health, Live, LiveStatus, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
@@ -190,6 +190,7 @@ impl Asker {
             usage: usage(),
             dropped_log_lines: dropped_log_lines(),
             counted: self.work.metrics.counted(),
+            broker: self.broker(),
         });
         Ok(Reply::json(line.map_err(Refused::busy)?))
     }
@@ -202,10 +203,14 @@ impl Asker {
             Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
             None => None,
         };
-        let broker = self.session.broker.as_ref().and_then(|look| look());
+        let broker = self.broker();
         let dropped_log_lines = (self.session.operators.dropped_log_lines)();
         let spool = spool.map(|(spool, _)| spool);
         Some(Live { health, workers, spool, broker, dropped_log_lines })
+    }
+
+    fn broker(&self) -> Option<BrokerLive> {
+        self.session.broker.as_ref().and_then(|look| look())
     }
 
     /// Tasks of several lines in one step, each with its answer.

@@ -1,10 +1,11 @@
 //! Runs whose fetcher is another daemon's: their files are rejected, visibly, and tried again, for a fetcher may be
-//! taken over. And the other side of that: runs of ours that another daemon took over meanwhile.
+//! taken over. And the other side of that: runs of ours that another daemon took over meanwhile, and those that the store knows
+//! otherwise than it did, for it went back to a backup.
 //!
 //! Who has a fetcher is the store's to say, when a run is registered ([`runs`](super::runs)). With one daemon nothing of this
 //! happens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use actix::prelude::*;
 use tracing::{debug, warn};
@@ -13,7 +14,7 @@ use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
 use crate::storage::messages::{RunsChanged, STORE_RETRY, ask};
-use crate::store::Runs;
+use crate::store::{Runs, StoredRun};
 use shiftboss_protocol::model::Run;
 
 impl FileWatcherActor {
@@ -58,12 +59,12 @@ impl FileWatcherActor {
         }));
     }
 
-    /// Runs that the store does not know as ours any longer are registered again: so they are rejected, or read anew.
+    /// Runs that the store does not know as ours any longer, or no longer as far as they were read, are registered again: so they are
+    /// rejected, or read from where the store has them. Those that it has and we have not are gone.
     fn compare_ownership(&mut self, ctx: &mut Context<Self>) {
         let known = ask(&self.storage, Runs).into_actor(self);
         ctx.wait(known.map(|known, watcher, ctx| match known {
             Ok(known) => {
-                let known: BTreeSet<&Run> = known.iter().map(|stored| &stored.run).collect();
                 watcher.give_up_all_but(&known, ctx);
                 watcher.watch_ownership(ctx);
             }
@@ -74,17 +75,23 @@ impl FileWatcherActor {
         }));
     }
 
-    fn give_up_all_but(&mut self, known: &BTreeSet<&Run>, ctx: &mut Context<Self>) {
-        let mut lost = BTreeSet::new();
+    fn give_up_all_but(&mut self, known: &[StoredRun], ctx: &mut Context<Self>) {
+        let mut changed = BTreeSet::new();
+        let by_run: BTreeMap<&Run, &StoredRun> = known.iter().map(|it| (&it.run, it)).collect();
         for (run, entry) in &mut self.runs {
-            if entry.is_stored() && !known.contains(run) {
+            let stored = by_run.get(run);
+            if entry.is_stored() && stored.is_none_or(|stored| entry.is_ahead_of(stored)) {
                 entry.phase.stop_tail();
                 entry.phase.enter(Phase::New);
-                entry.known = false;
-                lost.insert(run.clone());
+                entry.known = stored.is_some();
+                changed.insert(run.clone());
             }
         }
-        self.refresh(lost, ctx);
+        let is_strange = |stored: &&StoredRun| !self.runs.contains_key(&stored.run);
+        let strange: Vec<StoredRun> = known.iter().filter(is_strange).cloned().collect();
+        self.adopt(&strange, ctx);
+        changed.extend(strange.into_iter().map(|stored| stored.run));
+        self.refresh(changed, ctx);
     }
 }
 

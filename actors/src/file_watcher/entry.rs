@@ -11,6 +11,7 @@ use super::phase::Phase;
 use crate::directory::FileState;
 use crate::file_tail::TailLink;
 use crate::run_reader::Target;
+use crate::store::StoredRun;
 use crate::watch::Happened;
 
 /// A complete name that nobody was seen to write counts as closed after this long unchanged.
@@ -55,6 +56,15 @@ impl Entry {
     pub(super) fn is_stored(&self) -> bool {
         use Phase::{Complete, Idle, Queued, Stored, Tailing};
         matches!(self.phase, Stored(_) | Queued(_) | Tailing(_) | Complete(_) | Idle(_))
+    }
+
+    /// Whether more of its file was read than the store has, which went back then. What was not looked at yet was not read.
+    pub(super) fn is_ahead_of(&self, stored: &StoredRun) -> bool {
+        match self.phase {
+            Phase::Stored(_) => false,
+            Phase::Complete(_) if !stored.complete => true,
+            _ => self.tail.is_elsewhere(stored.position),
+        }
     }
 
     /// Takes an event in, in the order in which they happened.

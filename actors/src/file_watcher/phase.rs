@@ -50,14 +50,14 @@ const TABLE: [(&str, &str, &str); 24] = [
     ("Stored", "Complete", "read before"),
     ("Stored", "New", "the directory is lost, or its fetcher"),
     ("Queued", "Tailing", "a tail ended"),
-    ("Queued", "New", "the directory is lost, or its fetcher"),
+    ("Queued", "New", "the directory is lost, or its fetcher, or the queue went back"),
     ("Tailing", "Complete", "read to the end"),
     ("Tailing", "Idle", "others wait"),
     ("Tailing", "Delayed", "it failed"),
     ("Tailing", "Rejected", "it failed too often"),
-    ("Tailing", "New", "the directory is lost, or its fetcher"),
-    ("Complete", "New", "its fetcher is lost"),
-    ("Idle", "New", "its fetcher is lost"),
+    ("Tailing", "New", "the directory is lost, or its fetcher, or the queue went back"),
+    ("Complete", "New", "its fetcher is lost, or the queue went back"),
+    ("Idle", "New", "its fetcher is lost, or the queue went back"),
     ("Delayed", "New", "the delay is over"),
 ];
 

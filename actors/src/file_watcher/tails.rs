@@ -42,6 +42,7 @@ impl FileWatcherActor {
         let Some(entry) = self.runs.get_mut(run) else {
             return;
         };
+        entry.tail.stored.set(stored.position);
         let file = entry.names.file();
         let read = is_as_long(&stored, file);
         let whole = !entry.names.target().growing_name;
@@ -70,7 +71,7 @@ impl FileWatcherActor {
         };
         self.tails += 1;
         let as_long = stored.complete && is_as_long(&stored, entry.names.file());
-        let rested = entry.names.is_rested();
+        let (rested, position) = (entry.names.is_rested(), stored.position);
         let mut reader = RunReader::new(Rc::clone(&open.directory), stored);
         if entry.begin_tail() && as_long {
             debug!(%run, "Its complete file was written to and is as long: reading it anew.");
@@ -79,6 +80,7 @@ impl FileWatcherActor {
             reader.reconcile();
         }
         let link = Rc::clone(&entry.tail);
+        link.stored.set(position);
         let (storage, shared) = (self.storage.clone(), Rc::clone(&self.shared));
         let tail = (self.start_tail)(Tail::new(reader, storage, shared, Rc::clone(&link)));
         entry.phase.enter(Phase::Tailing(tail.abort_handle()));

@@ -44,7 +44,7 @@ impl Portion {
     pub fn append(&mut self, next: Self) {
         let skipped = self.behind.skipped + next.behind.skipped;
         self.rows.extend(next.rows);
-        self.behind = RowBatch { skipped, ..next.behind };
+        self.behind = RowBatch { skipped, from: self.behind.from, ..next.behind };
         self.bytes += next.bytes;
         self.is_mixed = true;
     }
@@ -105,6 +105,8 @@ mod tests {
                 .map(|key| Row { key: Key::new(key).unwrap(), payload: format!("to {to}") })
                 .collect(),
             skipped: 1,
+            from: Some(from),
+            by_range: false,
             position: position(to),
             complete: to == 30,
             reading,
@@ -151,6 +153,7 @@ mod tests {
             .collect();
         let (anew, onward) = (Reading::Anew, Reading::Onward);
         assert_eq!(noted, [(0, false, 0, anew), (0, false, 0, onward), (30, true, 3, onward)]);
+        assert!(steps.iter().all(|step| step.from == Some(0)), "they are read on from there");
     }
 
     /// What was read at once is one batch, as it stands in the file.

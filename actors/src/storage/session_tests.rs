@@ -161,6 +161,8 @@ async fn those_who_wait_are_served_in_order() {
         run,
         rows,
         skipped: 0,
+        from: None,
+        by_range: false,
         position: Position::default(),
         complete: false,
         reading: Reading::Onward,

@@ -82,6 +82,8 @@ pub struct RelayStatus {
     pub joined_since: UnixSeconds,
     /// It was stopped since, or taken for dead.
     pub gone: bool,
+    /// It was taken for dead, and was not stopped.
+    pub silent: bool,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
     /// How many files in its input directory it rejected.

@@ -243,7 +243,8 @@ operations! {
     Place => Option<Arc<str>>,
 
     /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
-    /// carried out once: said again, it is answered as the first time. A batch that only reads has none.
+    /// carried out once: said again, it is answered as the first time. A batch that only reads has none; one without operations may
+    /// have that of the last one that was kept: where the queue has a lower one, it went back, and the relay is lost.
     Relayed {
         /// The one that the relay joined with.
         pub epoch: i64,
@@ -258,9 +259,12 @@ operations! {
     /// one before.
     AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
 
-    /// Takes a relay for dead: nothing is carried out in its name any more, and the jobs that are leased through it are this
-    /// daemon's. Says how many; `None`: it has another epoch by now.
-    LoseRelay { pub epoch: i64 } => Option<u64>,
+    /// Takes a relay for dead, or for stopped if it said so itself: nothing is carried out in its name any more, and the jobs that are
+    /// leased through it are this daemon's. Says how many; `None`: it has another epoch by now.
+    LoseRelay {
+        pub epoch: i64,
+        pub is_stopped: bool,
+    } => Option<u64>,
 
     /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
     Probe => (),

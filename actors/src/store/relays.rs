@@ -58,8 +58,15 @@ pub struct RelayedRows {
     /// The first of an epoch and a range is 1, and the next one is larger by one.
     pub number: i64,
     pub run: Run,
-    /// In the order in which they are to be added. None: only the number moves.
+    /// In the order in which they are to be added. None: they could not be read, and are rejected.
     pub rows: Vec<Row>,
+}
+
+impl RelayedRows {
+    /// What they are answered that cannot be added.
+    pub fn rejected(&self) -> RowsAnswer {
+        RowsAnswer::Rejected(format!("run {} is not known", self.run))
+    }
 }
 
 /// How many ranges there are, for the life of an installation.
@@ -71,13 +78,16 @@ pub const RANGES: u8 = 16;
 pub enum RowsAnswer {
     /// They are in the queue, now or since the number came first.
     Stored,
-    /// The run is not known, or under deletion.
+    /// They are not, and were not when the number came first: the run was not known, or under deletion.
     Rejected(String),
     /// Rows with lower numbers are missing: nothing was done, and all from those on are to be sent again.
     Gap,
-    /// The relay was taken for dead, or joined anew: nothing was done.
+    /// The relay was taken for dead, or joined anew, or what came of the number is not known any more: nothing was done.
     Lost,
 }
+
+/// How many numbers of a range are remembered whose rows were rejected. relays.sql has it, too.
+pub const REJECTED_MAX: usize = 1_000;
 
 /// What came of a relay's batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +97,6 @@ pub enum RelayAnswer {
     Answered(Vec<Result<Outcome, Rejected>>),
     /// The relay has gone on since: nobody waits for this answer, and nothing was done.
     Outdated,
-    /// The relay was taken for dead, or joined anew: nothing was done.
+    /// The relay was taken for dead, or joined anew, or is ahead of the queue, which went back: nothing was done.
     Lost,
 }

@@ -252,6 +252,8 @@ fn rows_of_run(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
         run: run.clone(),
         rows: rows.iter().map(|(key, payload)| row(key, payload)).collect(),
         skipped: 0,
+        from: None,
+        by_range: false,
         position: Position::default(),
         complete,
         reading: Reading::Onward,

@@ -120,6 +120,13 @@ impl MockStore {
         inside.change(Changed::Runs);
     }
 
+    /// The queue goes back to what it kept once.
+    pub fn restore(&self, kept: Kept) {
+        let mut inside = self.inside();
+        inside.kept = kept;
+        inside.change(Changed::Runs);
+    }
+
     /// A run that an earlier daemon registered, with rows that were handed out.
     pub fn add_run(&self, run: &Run, rows: u64) {
         let kept = &mut self.inside().kept;

@@ -3,6 +3,8 @@
 //! Each of the relay's stores has one. A batch that changes something has a number, which stays the last one until it is
 //! answered: what a daemon says that it could not do may be on its way to storage all the same.
 
+use std::sync::atomic::Ordering;
+
 use shiftboss_actors::store::{
     Lane, Operation, Outcome, Rejected, RelayAnswer, StoreError, StoreResult,
 };
@@ -48,7 +50,10 @@ impl Batches {
             return Ok(Vec::new());
         };
         let outcomes = match self.send(asker, operations).await? {
-            RelayAnswer::Answered(outcomes) => outcomes,
+            RelayAnswer::Answered(outcomes) => {
+                self.note_kept(asker, &outcomes);
+                outcomes
+            }
             RelayAnswer::Outdated => Vec::new(),
             RelayAnswer::Lost => return Err(asker.membership.lost(asker.epoch)),
         };
@@ -71,6 +76,7 @@ impl Batches {
         }
         match self.send(asker, operations).await? {
             RelayAnswer::Answered(outcomes) => {
+                self.note_kept(asker, &outcomes);
                 self.unanswered = None;
                 Ok(outcomes)
             }
@@ -79,12 +85,23 @@ impl Batches {
         }
     }
 
+    /// A batch of which something was done that is to last is in the queue with its number, whatever becomes of this daemon. What
+    /// was rejected may not have come as far as that.
+    fn note_kept(&self, asker: Asker<'_>, outcomes: &Outcomes) {
+        let operations = self.unanswered.iter().flatten();
+        let mut lasting = operations.zip(outcomes).filter(|(asked, _)| !asked.only_reads());
+        if self.lane == Lane::Lists && lasting.any(|(_, outcome)| outcome.is_ok()) {
+            asker.client.lists_kept.store(self.number, Ordering::Relaxed);
+        }
+    }
+
     async fn send(
         &mut self,
         asker: Asker<'_>,
         operations: Vec<Operation>,
     ) -> StoreResult<RelayAnswer> {
-        let (epoch, lane, number) = (asker.epoch, self.lane, self.number);
+        let (epoch, lane) = (asker.epoch, self.lane);
+        let number = if self.is_unanswered() { self.number } else { 0 };
         let request = Request::Batch { epoch, lane, number, operations };
         match asker.client.ask(&request).await? {
             Reply::Batch(answer) => Ok(answer),

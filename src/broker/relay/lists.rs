@@ -205,7 +205,8 @@ impl Transfer {
     /// What is noted when the rows are there.
     fn behind(&self) -> RowBatch {
         let RowBatch { skipped, .. } = self.batch;
-        RowBatch { skipped, reading: Reading::Onward, ..self.batch.without_rows() }
+        let (by_range, reading) = (true, Reading::Onward);
+        RowBatch { skipped, by_range, reading, ..self.batch.without_rows() }
     }
 }
 

@@ -4,6 +4,7 @@
 //! meanwhile; what is asked beside them is the stores' business.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shiftboss_actors::store::{Changed, JoinedRelay, Lane, RelayAnswer, StoreError, StoreResult};
@@ -183,10 +184,12 @@ impl Membership {
         Ok(Joined { client, epoch, beats })
     }
 
-    /// It was taken for dead under an epoch, and asks again once it has joined anew.
+    /// It was taken for dead under an epoch, or is ahead of the queue, and asks again once it has joined anew.
     pub(super) fn lost(&self, epoch: i64) -> StoreError {
         self.signals.jobs.lose(epoch);
-        StoreError::Busy("this relay was taken for dead: it joins anew".to_owned())
+        StoreError::Busy(
+            "this relay was taken for dead, or the queue went back: it joins anew".to_owned(),
+        )
     }
 
     /// Its leases are others' to see to. Who is not told finds out.
@@ -250,14 +253,17 @@ pub(super) fn misunderstood() -> StoreError {
     )
 }
 
-/// Says that the relay lives, until it is taken for dead.
+/// Says that the relay lives, until it is taken for dead, or the queue has gone back behind what it has answered.
 async fn beat(client: Arc<RpcClient>, epoch: i64, signal: Arc<ChangeSignal>) {
-    let alive = Request::Batch { epoch, lane: Lane::Jobs, number: 0, operations: Vec::new() };
     loop {
         sleep(BEAT).await;
+        let number = client.lists_kept.load(Ordering::Relaxed);
+        let alive = Request::Batch { epoch, lane: Lane::Lists, number, operations: Vec::new() };
         match client.ask(&alive).await {
             Ok(Reply::Batch(RelayAnswer::Lost)) => {
-                info!("This relay was taken for dead: it joins anew.");
+                info!(
+                    "This relay was taken for dead, or the queue is a restored backup: it joins anew."
+                );
                 return signal.lose(epoch);
             }
             // The StorageActor asks for its leases, and so has the store connect anew.

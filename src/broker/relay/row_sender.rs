@@ -56,6 +56,8 @@ struct Message {
     run: Run,
     rows: Vec<Row>,
     sent: Option<Instant>,
+    /// When it was sent, all of its range before it were answered.
+    is_next: bool,
 }
 
 #[derive(Default)]
@@ -107,10 +109,11 @@ impl RowSender {
             return;
         }
         self.made += 1;
-        let message = Message { range, number: 0, run: run.clone(), rows, sent: None };
+        self.runs.entry(run.clone()).or_default().unanswered += 1;
+        let (run, is_next) = (run.clone(), false);
+        let message = Message { range, number: 0, run, rows, sent: None, is_next };
         self.unanswered.insert(self.made, message);
         self.to_send.insert(self.made);
-        self.runs.entry(run.clone()).or_default().unanswered += 1;
     }
 
     /// Goes on until all rows of these runs are answered.
@@ -185,7 +188,11 @@ impl RowSender {
 
     async fn send_more(&mut self, client: &RpcClient) -> Result<(), PublishError> {
         while let Some(sequence) = self.next_to_send() {
+            let range = self.unanswered.get(&sequence).map(|message| message.range);
+            let mut before = self.unanswered.range(..sequence).map(|(_, message)| message.range);
+            let is_next = !before.any(|other| Some(other) == range);
             let Some(message) = self.unanswered.get_mut(&sequence) else { continue };
+            message.is_next = is_next;
             if message.number == 0 {
                 let last = &mut self.last[usize::from(message.range)];
                 *last += 1;
@@ -220,12 +227,11 @@ impl RowSender {
         match answer {
             Ok(RowsAnswer::Stored) => self.finish(sequence, None),
             Ok(RowsAnswer::Rejected(why)) => self.finish(sequence, Some(why)),
+            // What came before it was stored, and is not any more: the queue is a restored backup.
+            Ok(RowsAnswer::Gap) if self.is_next(sequence) => return Err(self.lost(asker, sequence)),
+            Ok(RowsAnswer::Lost) => return Err(self.lost(asker, sequence)),
             Ok(RowsAnswer::Gap) | Err(PublishError::NoRoom) => {
                 self.again.insert(sequence);
-            }
-            Ok(RowsAnswer::Lost) => {
-                self.to_send.insert(sequence);
-                return Err(asker.membership.lost(asker.epoch));
             }
             Err(error) => {
                 self.to_send.insert(sequence);
@@ -233,6 +239,15 @@ impl RowSender {
             }
         }
         Ok(())
+    }
+
+    fn is_next(&self, sequence: u64) -> bool {
+        self.unanswered.get(&sequence).is_some_and(|message| message.is_next)
+    }
+
+    fn lost(&mut self, asker: Asker<'_>, sequence: u64) -> StoreError {
+        self.to_send.insert(sequence);
+        asker.membership.lost(asker.epoch)
     }
 
     fn finish(&mut self, sequence: u64, rejected: Option<String>) {

@@ -74,7 +74,7 @@ impl Server {
             Request::Join { name, process, installation } => {
                 self.join(JoinRelay { name, process, installation }).await
             }
-            Request::Leave { epoch } => self.expire(epoch).await.map(|_| Reply::Left),
+            Request::Leave { epoch } => self.expire(epoch, true).await.map(|_| Reply::Left),
             Request::Batch { epoch, lane, number, operations } => {
                 self.liveness.borrow_mut().note_seen(epoch, Instant::now());
                 let batch = Relayed { epoch, lane, number, operations };
@@ -142,7 +142,10 @@ impl Server {
         let operators = self.may_operate(epoch).await?;
         let here = answered_here(&operations, operators);
         let asked = operations.into_iter().zip(&here).filter(|(_, answer)| answer.is_none());
-        let operations = asked.map(|(operation, _)| operation).collect();
+        let operations: Vec<Operation> = asked.map(|(operation, _)| operation).collect();
+        // One that had none says by its number what the queue is to have.
+        let is_emptied = operations.is_empty() && !here.is_empty();
+        let number = if is_emptied { 0 } else { number };
         match self.ask(Relayed { epoch, lane, number, operations }).await? {
             RelayAnswer::Answered(outcomes) => {
                 let mut outcomes = outcomes.into_iter();

@@ -75,7 +75,7 @@ impl Answer {
                 Err(rejected) => return Ok(Err(rejected)),
             },
             Op::AddRows(it) if self.is("unknown") => {
-                return Ok(Err(Rejected(format!("run {} is not known", it.0.run))));
+                return Ok(Err(Rejected(it.0.unexpected())));
             }
             Op::AddRows(_) => Out::AddRows(()),
             Op::Prune(_) => Out::Prune(self.is("true")),

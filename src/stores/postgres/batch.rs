@@ -242,6 +242,8 @@ fn added(batch: &RowBatch) -> Step<'_> {
     let detail = json!({
         "reading": reading,
         "skipped": batch.skipped,
+        "from": batch.from.map(u64::cast_signed),
+        "by_range": batch.by_range,
         "complete": batch.complete,
         "position": position(&batch.position),
     });

@@ -1,4 +1,4 @@
-//! Forgets a daemon that is gone for good, in bounded steps: its lists leave the queue, its leased jobs are adopted by those that
+//! Forgets a daemon that is gone for good, or a relay, in bounded steps: its lists leave the queue, its leased jobs are adopted by those that
 //! live, or wait again. Called by `shiftboss forget-daemon`, beside the daemons; knows none of them.
 //!
 //! What was begun and failed is ended by the next try.
@@ -24,7 +24,7 @@ const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What came of it.
 pub(crate) enum Forgotten {
     Gone(Left),
-    /// The queue has no daemon of that name.
+    /// The queue has no daemon of that name, and no relay.
     Unknown,
     /// It lives: who it is.
     Lives(String),
@@ -35,6 +35,16 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten
     let client = &connection.client;
     schema::require_current(client).await?;
     let daemon = match retire(client, name).await? {
+        // Relays are daemons of such names.
+        Err(Forgotten::Unknown) => match retire(client, &format!("relay {name}")).await? {
+            Err(Forgotten::Lives(_)) => {
+                return Ok(Forgotten::Lives("it is a relay, and a daemon hears it".to_owned()));
+            }
+            found => found,
+        },
+        found => found,
+    };
+    let daemon = match daemon {
         Ok(daemon) => daemon,
         Err(refused) => return Ok(refused),
     };

@@ -7,8 +7,8 @@
 //! in [`deliveries`], [`attempts`] and [`leases`], those of programs without leases in [`adopt`]; what is kept in
 //! memory between jobs in [`dispatch_cache`], [`write_behind`] and [`hours`]; runs and rows in [`runs`] and [`rowids`]; single tasks in
 //! [`tasks`], their rows in [`task_rows`]; rows that a changed file lists no longer in [`listings`]; due times when the clock was set in
-//! [`due_times`]; what the
-//! daemon notes of itself in [`records`], what relays have in [`relays`]; what triggers do for others in [`derived_state`]; the log under load in
+//! [`due_times`]; what the daemon notes of itself in [`records`], what relays have in [`relays`], those that are gone for good in
+//! [`mod@forget_relay`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
 //! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers have [`snapshot`] and [`views`].
 
@@ -29,6 +29,7 @@ mod error;
 mod failures;
 mod file;
 mod forget;
+mod forget_relay;
 mod holds;
 mod hours;
 mod leases;
@@ -62,6 +63,7 @@ use super::options;
 pub(crate) use backup::backup;
 pub(crate) use damage::{findings, mark, unmark};
 pub(crate) use file::look;
+pub(super) use forget_relay::forget_relay;
 pub(crate) use maintenance::quick_check;
 #[cfg(test)]
 use options::{Durability, Options, Policy};

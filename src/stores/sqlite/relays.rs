@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Result};
+use serde_json::json;
 use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
-    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Lane, Rejected, Relay, RelayAnswer,
-    Relayed, RelayedRows, RowsAnswer,
+    Dispatched, InputDirectory, JoinRelay, JoinedRelay, Lane, LoseRelay, REJECTED_MAX, Rejected,
+    Relay, RelayAnswer, Relayed, RelayedRows, RowsAnswer,
 };
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
@@ -38,6 +39,30 @@ pub(super) enum Standing {
     New(i64),
     /// It is answered so, without being carried out.
     Answered(RelayAnswer),
+}
+
+/// The numbers of a range whose rows were rejected, in order. What is no list of numbers was edited by hand.
+fn rejected_numbers(kept: Option<&str>) -> Vec<i64> {
+    kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+}
+
+/// What rows are answered that came before.
+fn answer_again(it: &RelayedRows, rejected: Option<&str>) -> RowsAnswer {
+    let rejected = rejected_numbers(rejected);
+    let is_forgotten =
+        rejected.len() == REJECTED_MAX && rejected.first().is_some_and(|first| it.number < *first);
+    match rejected.contains(&it.number) {
+        true => it.rejected(),
+        false if is_forgotten => RowsAnswer::Lost,
+        false => RowsAnswer::Stored,
+    }
+}
+
+/// The rejected numbers with one more, and without the lowest ones if they are too many.
+fn with(number: i64, rejected: Option<&str>) -> String {
+    let mut rejected = rejected_numbers(rejected);
+    rejected.push(number);
+    json!(rejected[rejected.len().saturating_sub(REJECTED_MAX)..]).to_string()
 }
 
 pub(super) fn are_any(connection: &Connection) -> Result<bool> {
@@ -93,10 +118,10 @@ impl Session<'_> {
     }
 
     /// Its leases are the daemon's from now on.
-    pub(super) fn lose_relay(&mut self, epoch: i64) -> Result<Option<u64>> {
-        let lose =
-            "UPDATE shiftboss_relays SET lost = 1 WHERE epoch = ?1 AND lost = 0 RETURNING relay";
-        let Some(relay) = self.value::<i64>(lose, [epoch]).optional()? else {
+    pub(super) fn lose_relay(&mut self, it: &LoseRelay) -> Result<Option<u64>> {
+        let lose = "UPDATE shiftboss_relays SET lost = iif(?2, 2, 1)
+            WHERE epoch = ?1 AND lost = 0 RETURNING relay";
+        let Some(relay) = self.value::<i64>(lose, (it.epoch, it.is_stopped)).optional()? else {
             return Ok(None);
         };
         self.forget_ended_leases()?;
@@ -123,7 +148,7 @@ impl Session<'_> {
         self.value(sql, [epoch]).optional()
     }
 
-    /// The last number in a lane, and what it was answered; 0: there was none.
+    /// The last number in a lane, and what it was answered; of a range, which numbers were rejected. 0: there was none.
     fn last_in_lane(&self, relay: i64, lane: i64) -> Result<(i64, Option<String>)> {
         let sql = "SELECT number, answer FROM shiftboss_relay_lanes WHERE relay = ?1 AND lane = ?2";
         Ok(self.row(sql, (relay, lane)).optional()?.unwrap_or_default())
@@ -146,11 +171,12 @@ impl Session<'_> {
         let Some(relay) = self.relay_of(it.epoch)? else {
             return Ok(Standing::Answered(RelayAnswer::Lost));
         };
-        if !is_numbered {
-            return Ok(Standing::New(relay));
-        }
         let (last, answer) = self.last_in_lane(relay, number_of(it.lane))?;
-        if it.number > last {
+        if it.operations.is_empty() && it.number > last {
+            // What it was answered is not in this queue: a backup was restored.
+            return Ok(Standing::Answered(RelayAnswer::Lost));
+        }
+        if !is_numbered || it.number > last {
             return Ok(Standing::New(relay));
         }
         let answer = answer.filter(|_| it.number == last);
@@ -171,21 +197,21 @@ impl Session<'_> {
             return Ok(RowsAnswer::Lost);
         };
         let lane = LANE_OF_RANGE_0 + i64::from(it.range);
-        let (last, _) = self.last_in_lane(relay, lane)?;
+        let (last, rejected) = self.last_in_lane(relay, lane)?;
         if it.number <= last {
-            return Ok(RowsAnswer::Stored);
+            return Ok(answer_again(it, rejected.as_deref()));
         }
         if it.number > last + 1 {
             return Ok(RowsAnswer::Gap);
         }
-        self.set_last_in_lane(relay, lane, it.number, None)?;
         self.relay = Some(relay);
         let added = self.add_further_rows(&it.run, &it.rows);
         self.relay = None;
-        Ok(match added? {
-            true => RowsAnswer::Stored,
-            false => RowsAnswer::Rejected(format!("run {} is not known", it.run)),
-        })
+        let is_stored = added? && !it.rows.is_empty();
+        let rejected =
+            if is_stored { rejected } else { Some(with(it.number, rejected.as_deref())) };
+        self.set_last_in_lane(relay, lane, it.number, rejected.as_deref())?;
+        Ok(if is_stored { RowsAnswer::Stored } else { it.rejected() })
     }
 
     /// A job that was handed out with a lease is the relay's to see to, if one asked for it.

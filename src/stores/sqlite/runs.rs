@@ -223,7 +223,10 @@ impl Session<'_> {
             SET skipped = ?3 + iif(?12 AND coalesce(offset, 0) <= ?4, skipped, 0),
                 offset = ?4, lines = ?5, device = ?6, inode = ?7, checksum = ?8,
                 content = ?9, modified = ?10, changed = ?11, stale = iif(stale = 2, 0, stale)
-            WHERE fetcher_id = ?1 AND run_started = ?2";
+            WHERE fetcher_id = ?1 AND run_started = ?2
+                AND (?13 IS NULL OR coalesce(offset, 0) IN (?13, ?4))
+                AND (NOT ?14 OR stale <> 0 OR coalesce(offset, 0) = ?4)";
+        let is_onward = batch.reading == Reading::Onward;
         let values = (
             fetcher_id,
             run,
@@ -236,10 +239,12 @@ impl Session<'_> {
             content.map(u64::cast_signed),
             verified.map(|times| times.modified),
             verified.map(|times| times.changed),
-            batch.reading == Reading::Onward,
+            is_onward,
+            batch.from.filter(|_| is_onward).map(u64::cast_signed),
+            batch.by_range,
         );
         if self.change(position, values)? == 0 {
-            return Err(rejected(format!("run {} is not known", batch.run)));
+            return Err(rejected(batch.unexpected()));
         }
         let complete = "UPDATE fetcher_runs SET is_complete = ?3
             WHERE fetcher_id = ?1 AND run_started = ?2 AND is_complete <> ?3";

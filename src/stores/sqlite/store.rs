@@ -345,7 +345,7 @@ impl Session<'_> {
                 let add = |rows| self.add_relayed_rows(rows);
                 Out::AddRelayedRows(it.0.iter().map(add).collect::<Result<_>>()?)
             }
-            Op::LoseRelay(it) => Out::LoseRelay(self.lose_relay(it.epoch)?),
+            Op::LoseRelay(it) => Out::LoseRelay(self.lose_relay(it)?),
             Op::Relays(_) => Out::Relays(self.relays()?),
             Op::Probe(_) => Out::Probe(()),
             Op::Runs(_) => Out::Runs(self.all_runs()?),

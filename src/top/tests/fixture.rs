@@ -54,6 +54,7 @@ pub fn picture() -> Picture {
             usage: None,
             dropped_log_lines: 0,
             counted,
+            broker: None,
         }),
         commits: Some(Commits { p50: 0.000_61, p99: 0.012_4 }),
         minutes: (0..60)

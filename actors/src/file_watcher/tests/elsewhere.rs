@@ -59,6 +59,30 @@ async fn a_fetcher_is_had_when_it_is_free() {
     until("they are not rejected any longer", || rejected(&site).is_empty()).await;
 }
 
+/// The store goes back to a backup: what it has no longer is read again from where it stands, whether its tail waits for more or
+/// has ended; and what has gone since goes again.
+#[actix::test]
+async fn runs_go_back_with_the_store() {
+    tokio::time::pause();
+    let site = Site::started(MockStore::default(), real()).await;
+    site.write("f.1.txt.part", "alpha 1\n");
+    site.write("g.1.txt.part", "bravo 1\n");
+    site.write("h.1.txt", "hotel 1\n");
+    until("all are read", || site.keys().len() == 3 && site.is_complete("h")).await;
+    let backup = site.mock.inside().kept.clone();
+    site.write("f.1.txt.part", "alpha 1\ncharlie 1\n");
+    site.write("g.1.txt", "bravo 1\n");
+    fs::remove_file(site.path.join("g.1.txt.part")).unwrap();
+    fs::remove_file(site.path.join("h.1.txt")).unwrap();
+    let is_on = || {
+        let kept = &site.mock.inside().kept;
+        kept.rows.iter().any(|(_, key)| key == "charlie") && kept.runs.len() == 2
+    };
+    until("they have changed", || is_on() && site.is_complete("g")).await;
+    site.mock.restore(backup);
+    until("they are as they were", || is_on() && site.is_complete("g")).await;
+}
+
 /// A new file comes while others of its fetcher wait for a store that was busy: they are registered together, for the fetcher may
 /// be taken over with that.
 #[actix::test]

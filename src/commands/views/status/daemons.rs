@@ -2,7 +2,8 @@
 
 use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
 
-use crate::text::{ago, columns, quoted, shown, span};
+use super::relays::forget;
+use crate::text::{ago, columns, shown, span};
 use crate::up::running;
 
 /// One that is gone for so many seconds may be so for good.
@@ -31,14 +32,7 @@ pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> Stri
             && matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
             && now.saturating_sub(daemon.since) > LONG_GONE_SECONDS
     });
-    let hint = |daemon: &DaemonStatus| {
-        format!(
-            "{} is gone for good? `shiftboss forget-daemon {} {}` takes its lists out of the queue, and frees its fetchers.\n",
-            shown(&daemon.name),
-            quoted(database),
-            quoted(&daemon.name)
-        )
-    };
+    let hint = |daemon: &DaemonStatus| forget(&daemon.name, database);
     let head = ["Daemon", "state", "version", "jobs", "fetchers", "where"];
     columns(head, daemons.iter().map(row)) + &gone.map(hint).collect::<String>()
 }

@@ -4,10 +4,10 @@
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
 
-use crate::text::{ago, columns, counted, line, shown};
+use crate::text::{ago, columns, counted, line, quoted, shown};
 
 /// The broker as its daemon sees it, and one line a relay of the queue; nothing if there are none.
-pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, now: i64) -> String {
+pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, database: &str, now: i64) -> String {
     let broker = live.and_then(|live| live.broker.as_ref());
     let mut out = broker.map_or_else(String::new, self::broker);
     if queue.relays.is_empty() {
@@ -23,7 +23,19 @@ pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Stri
         ]
     };
     out += &columns(["Relay", "state", "jobs", "fetchers"], queue.relays.iter().map(row));
+    let gone = queue.relays.iter().filter(|relay| relay.gone && !relay.fetchers.is_empty());
+    out += &gone.map(|relay| forget(&relay.name, database)).collect::<String>();
     out
+}
+
+/// What to do about a relay or a daemon that does not come back.
+pub(super) fn forget(name: &str, database: &str) -> String {
+    format!(
+        "{} is gone for good? `shiftboss forget-daemon {} {}` takes its lists out of the queue, and frees its fetchers.\n",
+        shown(name),
+        quoted(database),
+        quoted(name)
+    )
 }
 
 fn broker(broker: &BrokerLive) -> String {
@@ -69,7 +81,8 @@ pub(super) fn refused(broker: &BrokerLive) -> Option<String> {
 fn state(relay: &RelayStatus, broker: Option<&BrokerLive>, now: i64) -> String {
     let joined = ago(now.saturating_sub(relay.joined_since));
     if relay.gone {
-        return format!("gone, joined {joined}");
+        let gone = if relay.silent { "SILENT" } else { "gone" };
+        return format!("{gone}, joined {joined}");
     }
     let heard = broker
         .filter(|broker| broker.connected)
@@ -88,6 +101,12 @@ pub(super) fn trouble(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Vec
         .filter(|broker| !broker.connected)
         .map(|broker| format!("broker: {} cannot be used, and relays wait", shown(&broker.url)));
     let refused = broker.and_then(refused).map(|refused| format!("broker: refused {refused}"));
+    let silent = queue.relays.iter().filter(|relay| relay.silent).map(|relay| {
+        format!(
+            "relay {}: it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)",
+            shown(&relay.name)
+        )
+    });
     let relays = queue.relays.iter().filter(|relay| !relay.gone).flat_map(|relay| {
         let name = shown(&relay.name);
         let lost = relay.directory_lost_since.map(|since| {
@@ -105,7 +124,7 @@ pub(super) fn trouble(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Vec
         });
         lost.into_iter().chain(rejected)
     });
-    cut.into_iter().chain(refused).chain(relays).collect()
+    cut.into_iter().chain(refused).chain(silent).chain(relays).collect()
 }
 
 #[cfg(test)]
@@ -118,6 +137,7 @@ mod tests {
             name: name.to_owned(),
             joined_since: 940,
             gone,
+            silent: false,
             directory_lost_since: Some(970),
             directory_lost_reason: Some("gone\u{7}".to_owned()),
             rejected_files: 2,
@@ -149,7 +169,8 @@ mod tests {
     /// What a user sees, to the letter: with a connection, and without.
     #[test]
     fn relays_are_shown() {
-        let relays = vec![relay("one", false), relay("two", true)];
+        let killed = RelayStatus { silent: true, fetchers: Vec::new(), ..relay("three", true) };
+        let relays = vec![relay("one", false), relay("two", true), killed];
         let queue = QueueStatus { relays, ..QueueStatus::default() };
         let expected = "\
 Broker          amqp://u@h: 1 request of relays wait
@@ -158,14 +179,17 @@ Refused         4 messages: `shiftboss broker dead-letters` shows what, and why
 Relay  state                           jobs  fetchers
 one    heard of 2s ago, joined 1m ago  3     f, g
 two    gone, joined 1m ago             3     f, g
+three  SILENT, joined 1m ago           3     -
+two is gone for good? `shiftboss forget-daemon state.db two` takes its lists out of the queue, and frees its fetchers.
 ";
-        assert_eq!(render(&queue, Some(&live(true)), 1_000), expected);
-        let cut = render(&queue, Some(&live(false)), 1_000);
+        assert_eq!(render(&queue, Some(&live(true)), "state.db", 1_000), expected);
+        let cut = render(&queue, Some(&live(false)), "state.db", 1_000);
         assert!(cut.starts_with("Broker          amqp://u@h: CANNOT BE USED, relays wait\nRelay "));
         assert!(cut.contains("one    joined 1m ago "), "{cut}");
-        assert_eq!(render(&QueueStatus::default(), None, 1_000), "");
+        assert_eq!(render(&QueueStatus::default(), None, "state.db", 1_000), "");
         let expected = [
             "broker: refused 4 messages: `shiftboss broker dead-letters` shows what, and why",
+            "relay three: it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)",
             "relay one: its input directory is lost since 30s ago: gone\\u{7}",
             "relay one: 2 files left out; its log says why",
         ];

@@ -50,7 +50,7 @@ pub(super) fn render(
     out += &live.as_ref().map_or_else(String::new, |live| known_to_daemon(live, now));
     out += &rendered([("Input", trouble::lost_directory(queue, "LOST", now))]);
     out += &daemons::render(&queue.daemons, &database, now);
-    out += &relays::render(queue, live.as_ref(), now);
+    out += &relays::render(queue, live.as_ref(), &database, now);
     out += &fetchers(&queue.fetchers);
     let runs = !matches!(Up::of(target, queue), Up::Down | Up::OthersOnly);
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);

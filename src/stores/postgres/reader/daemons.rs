@@ -21,7 +21,7 @@ const DAEMONS: &str = "WITH out AS MATERIALIZED (SELECT daemon, count(*) AS jobs
 
 const RELAYS: &str = "WITH held AS MATERIALIZED (SELECT daemon, count(*) AS jobs FROM attempts
         WHERE finished IS NULL AND lease IS NOT NULL GROUP BY daemon)
-    SELECT substr(d.name, 7), coalesce(started, beat_at), lost OR pid IS NULL, lost_since, lost_reason,
+    SELECT substr(d.name, 7), coalesce(started, beat_at), lost OR pid IS NULL, lost AND pid IS NOT NULL, lost_since, lost_reason,
         (SELECT count(*) FROM rejected_files r WHERE r.daemon = d.daemon), coalesce(jobs, 0),
         ARRAY(SELECT o.name FROM fetcher_owners o WHERE o.daemon = d.daemon AND left_at IS NULL ORDER BY o.name COLLATE \"C\")
     FROM daemons d LEFT JOIN held USING (daemon) WHERE to_jsonb(d) ->> 'process' IS NOT NULL
@@ -32,11 +32,12 @@ pub(super) async fn relays(snapshot: &Snapshot) -> Result<Vec<RelayStatus>, Erro
         name: row.get(0),
         joined_since: row.get(1),
         gone: row.get(2),
-        directory_lost_since: row.get(3),
-        directory_lost_reason: row.get(4),
-        rejected_files: row.get(5),
-        in_flight: row.get(6),
-        fetchers: row.get(7),
+        silent: row.get(3),
+        directory_lost_since: row.get(4),
+        directory_lost_reason: row.get(5),
+        rejected_files: row.get(6),
+        in_flight: row.get(7),
+        fetchers: row.get(8),
     };
     snapshot.rows(RELAYS, &[], relay).await
 }

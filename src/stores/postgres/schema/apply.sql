@@ -44,13 +44,19 @@ BEGIN
     RETURN true;
 END $$;
 
--- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to.
+-- Notes how far a run's file was read, and what that means to its listing. NULL: the run is not to be added to, or not there,
+-- for its position is neither where the batch begins nor where it ends, or rows that came by ranges are not there.
 CREATE OR REPLACE FUNCTION note_batch(p_daemon int4, p_fetcher text, p_started int8, p_batch jsonb) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
     v_run runs := run_of(p_daemon, p_fetcher, p_started); v_reading text := p_batch ->> 'reading';
-    v_position jsonb := p_batch -> 'position';
+    v_position jsonb := p_batch -> 'position'; v_offset int8 := coalesce((v_run.position ->> 'offset')::int8, 0);
 BEGIN
     IF v_run.run IS NULL OR v_run.deleting THEN
+        RETURN NULL;
+    END IF;
+    IF v_reading = 'onward' AND (v_position ->> 'offset')::int8 <> v_offset AND ((p_batch ->> 'from')::int8 <> v_offset
+            OR (p_batch ->> 'by_range')::bool AND NOT v_run.stale
+                AND v_run.ahead IS DISTINCT FROM coalesce(v_run.position, 'null')) THEN
         RETURN NULL;
     END IF;
     IF v_reading <> 'onward' THEN
@@ -60,7 +66,7 @@ BEGIN
     -- A file that is read from the start again has its faulty lines counted again.
     UPDATE runs SET position = v_position, complete = (p_batch ->> 'complete')::bool,
             skipped = (p_batch ->> 'skipped')::int8 + CASE WHEN v_reading = 'onward'
-                AND coalesce((position ->> 'offset')::int8, 0) <= (v_position ->> 'offset')::int8 THEN skipped ELSE 0 END
+                AND v_offset <= (v_position ->> 'offset')::int8 THEN skipped ELSE 0 END
         WHERE run = v_run.run RETURNING * INTO v_run;
     RETURN v_run;
 END $$;

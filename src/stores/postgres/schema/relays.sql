@@ -70,15 +70,17 @@ BEGIN
         WHERE l.daemon = p_relay AND l.lane = p_lane FOR NO KEY UPDATE;
 END $$;
 
--- Carries a relay's batch out, once for each number; 0: it only reads. The answer at place -1 says that it was not: 'lost' or
--- 'outdated'. The other parameters are those of apply.
+-- Carries a relay's batch out, once for each number; 0: it only reads. One without operations has the negative of the last number that
+-- was kept: where that is not, the queue went back. The answer at place -1 says that it was not carried out: 'lost' or 'outdated'. The other
+-- parameters are those of apply.
 CREATE OR REPLACE FUNCTION apply_relayed(p_epoch int8, p_lane int4, p_number int8, p_seen int8, p_after int8, p_lease int8,
     p_max_expired int4, p_max_tasks int8, p_until int4[], p_kind text[], p_key bytea[], p_jitter int4[], p_ids int8[],
     p_code int8[], p_name text[], p_seconds int4[], p_payload bytea[], p_detail jsonb[], p_rows int4[], p_row_key bytea[],
     p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF outcome LANGUAGE plpgsql ROWS 64 AS $$
 DECLARE v_relay int4 := relay_of(p_epoch); v_last record; v_answer outcome; v_answers outcome[] := '{}';
 BEGIN
-    IF v_relay IS NULL THEN
+    IF v_relay IS NULL OR p_number < 0 AND -p_number > coalesce((SELECT number FROM relay_lanes
+            WHERE daemon = v_relay AND lane = p_lane), 0) THEN
         RETURN NEXT (-1, 'lost', NULL, NULL, NULL, NULL, NULL)::outcome;
         RETURN;
     END IF;
@@ -107,7 +109,8 @@ BEGIN
 END $$;
 
 -- Adds rows of relays' lists that came by ranges: each message once, and none before those with lower numbers. Its answer is
--- 'stored', 'rejected', 'gap' or 'lost'. p_rows: where the rows of each message end.
+-- 'stored', 'rejected', 'gap' or 'lost'. p_rows: where the rows of each message end. The rejected numbers of a range are remembered
+-- in the answer of its lane, v_rejected_max at the most; of what may be older the relay is 'lost'.
 --
 -- Several daemons add to the same runs, each in an order of its own. So relays come first, then runs, then the keys of a run,
 -- each in the order of their numbers: daemons wait for each other in no circle. Whoever deletes a run marks it before, and so
@@ -116,7 +119,8 @@ CREATE OR REPLACE FUNCTION add_relayed_rows(p_lease int8, p_epoch int8[], p_rang
     p_started int8[], p_rows int4[], p_row_key bytea[], p_row_jitter int4[], p_row_payload bytea[]) RETURNS SETOF text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_relay int4; v_last int8; v_run runs; v_runs int4[]; v_from int4; v_keys bytea[]; v_jitters int4[]; v_payloads bytea[];
+    v_relay int4; v_last record; v_run runs; v_runs int4[]; v_from int4; v_keys bytea[]; v_jitters int4[]; v_payloads bytea[];
+    v_is_rejected bool; v_rejected_max CONSTANT int4 := 1000;
 BEGIN
     PERFORM relay_of(epoch) FROM (SELECT DISTINCT epoch FROM unnest(p_epoch) AS epoch ORDER BY epoch) AS asked;
     PERFORM FROM runs WHERE NOT deleting AND run = ANY (ARRAY(SELECT r.run
@@ -126,17 +130,27 @@ BEGIN
         ORDER BY run FOR NO KEY UPDATE;
     FOR i IN 1 .. cardinality(p_epoch) LOOP
         v_relay := relay_of(p_epoch[i]);
-        v_last := CASE WHEN v_relay IS NOT NULL THEN (last_in_lane(v_relay, 16 + p_range[i])).number END;
         IF v_relay IS NULL THEN
             RETURN NEXT 'lost';
-        ELSIF p_number[i] <= v_last THEN
-            RETURN NEXT 'stored';
-        ELSIF p_number[i] > v_last + 1 THEN
+            CONTINUE;
+        END IF;
+        SELECT * INTO v_last FROM last_in_lane(v_relay, 16 + p_range[i]);
+        IF p_number[i] <= v_last.number THEN
+            RETURN NEXT CASE WHEN v_last.answer @> to_jsonb(p_number[i]) THEN 'rejected'
+                WHEN jsonb_array_length(v_last.answer) = v_rejected_max AND p_number[i] < (v_last.answer ->> 0)::int8 THEN 'lost'
+                ELSE 'stored' END;
+        ELSIF p_number[i] > v_last.number + 1 THEN
             RETURN NEXT 'gap';
         ELSE
-            UPDATE relay_lanes SET number = p_number[i] WHERE daemon = v_relay AND lane = 16 + p_range[i];
             v_run := run_of(v_relay, p_fetcher[i], p_started[i]);
-            IF v_run.run IS NULL OR v_run.deleting THEN
+            v_is_rejected := v_run.run IS NULL OR v_run.deleting OR p_rows[i] = coalesce(p_rows[i - 1], 0);
+            IF v_is_rejected AND jsonb_array_length(v_last.answer) = v_rejected_max THEN
+                v_last.answer := v_last.answer - 0;
+            END IF;
+            UPDATE relay_lanes SET number = p_number[i], answer = CASE WHEN v_is_rejected
+                    THEN coalesce(v_last.answer, '[]') || to_jsonb(p_number[i]) ELSE answer END
+                WHERE daemon = v_relay AND lane = 16 + p_range[i];
+            IF v_is_rejected THEN
                 RETURN NEXT 'rejected';
             ELSE
                 v_runs[i] := v_run.run;
@@ -168,3 +182,11 @@ CREATE OR REPLACE FUNCTION lose_relay(p_daemon int4, p_epoch int8, p_relay_epoch
     SELECT adopt(p_daemon, p_epoch, daemon, epoch, beat) FROM daemons
     WHERE epoch = p_relay_epoch AND process IS NOT NULL AND NOT lost
 $$;
+
+-- It says itself that it was stopped: nobody misses it.
+CREATE OR REPLACE FUNCTION stop_relay(p_daemon int4, p_epoch int8, p_relay_epoch int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE v_relay int4 := (SELECT daemon FROM daemons WHERE epoch = p_relay_epoch); v_jobs int8 := lose_relay(p_daemon, p_epoch, p_relay_epoch);
+BEGIN
+    UPDATE daemons SET pid = NULL WHERE daemon = v_relay AND v_jobs IS NOT NULL;
+    RETURN v_jobs;
+END $$;

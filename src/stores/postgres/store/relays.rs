@@ -138,7 +138,10 @@ impl Speaker<'_> {
                 Outcome::AddRelayedRows(self.add_rows(client, &it.0).await?)
             }
             Operation::LoseRelay(it) => {
-                let lose = "SELECT lose_relay($1, $2, $3)";
+                let lose = match it.is_stopped {
+                    true => "SELECT stop_relay($1, $2, $3)",
+                    false => "SELECT lose_relay($1, $2, $3)",
+                };
                 let values: [&(dyn ToSql + Sync); 3] = [&self.daemon, &self.epoch, &it.epoch];
                 let lost = match limited(client.query_opt(lose, &values)).await {
                     Err(StoreError::Rejected(text)) if text == FENCED => return Err(fenced()),
@@ -193,7 +196,11 @@ impl Speaker<'_> {
             return Ok(RelayAnswer::Lost);
         }
         let is_numbered = !it.operations.iter().all(Operation::only_reads);
-        let number = if is_numbered { it.number } else { 0 };
+        let number = match (is_numbered, it.operations.is_empty()) {
+            (true, _) => it.number,
+            (false, true) => -it.number,
+            (false, false) => 0,
+        };
         let (lane, batch) = (number_of(it.lane), Batch::of(&it.operations));
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![
             &it.epoch,
@@ -251,7 +258,7 @@ impl Speaker<'_> {
             "stored" => Ok(RowsAnswer::Stored),
             "gap" => Ok(RowsAnswer::Gap),
             "lost" => Ok(RowsAnswer::Lost),
-            "rejected" => Ok(RowsAnswer::Rejected(format!("run {} is not known", part.run))),
+            "rejected" => Ok(part.rejected()),
             other => Err(misunderstood(other)),
         });
         answers.collect()

@@ -123,6 +123,8 @@ pub async fn list(store: &mut PostgresStore, fetcher: &str, started: i64, keys: 
             run: run.clone(),
             rows: rows.to_vec(),
             skipped: 0,
+            from: None,
+            by_range: false,
             position: Position::default(),
             complete: true,
             reading: Reading::Onward,

@@ -1,18 +1,19 @@
 //! What is left of a daemon that is forgotten: nothing but the jobs that it had out.
 
 use shiftboss_actors::store::{
-    AcceptEntries, AddTask, Added, CountInFlight, EntryId, FetcherRecord, Leases, NoteFetcher,
-    RejectFile, Runs, SpoolEntry, Store,
+    AcceptEntries, AddTask, Added, CountInFlight, EntryId, FetcherRecord, JoinRelay, Lane, Leases,
+    LoseRelay, NoteFetcher, Operation, Reader, RegisterRun, RejectFile, Relayed, Runs, SpoolEntry,
+    Store,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
-use shiftboss_protocol::model::{Key, Row};
+use shiftboss_protocol::model::{Key, Row, Run};
 use tokio_postgres::Client;
 
 use super::concurrency::list;
 use super::daemons::{again, ask, daemon, lease};
 use super::support::Database;
 use crate::stores::Left;
-use crate::stores::postgres::{Forgotten, forget};
+use crate::stores::postgres::{Forgotten, PostgresReader, PostgresStore, forget};
 
 fn task(key: &str) -> Row {
     Row { key: Key::new(key).unwrap(), payload: String::new() }
@@ -108,6 +109,43 @@ fn the_last_daemon_is_forgotten() {
         let mut new = daemon(&database.server, 0).await;
         assert_eq!(ask(&mut new, CountInFlight).await, Ok(0));
         assert_eq!(lease(&mut new).await.unwrap().1, task("a").key);
+    });
+}
+
+/// A relay is forgotten by its own name, once it is gone; which one was stopped is known.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_relay_is_forgotten() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        let join = async |store: &mut PostgresStore, process: &str| {
+            let (name, process) = ("r".into(), process.into());
+            let join = JoinRelay { name, process, installation: None };
+            ask(store, join).await.unwrap().epoch
+        };
+        let epoch = join(&mut store, "p").await;
+        let relays = async || {
+            let reader = PostgresReader::new(database.server.clone());
+            let status = tokio::task::spawn_blocking(move || reader.status(0)).await;
+            let relays = status.unwrap().unwrap().relays;
+            relays.iter().map(|relay| (relay.gone, relay.silent)).collect::<Vec<_>>()
+        };
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: false }).await, Ok(Some(0)));
+        assert_eq!(relays().await, [(true, true)]);
+        let epoch = join(&mut store, "q").await;
+        let registered = RegisterRun(Run { fetcher: "f".into(), started: 1 });
+        let operations = vec![Operation::RegisterRun(registered)];
+        let batch = Relayed { epoch, lane: Lane::Lists, number: 1, operations };
+        ask(&mut store, batch).await.unwrap();
+        assert_eq!(relays().await, [(false, false)]);
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: true }).await, Ok(Some(0)));
+        assert_eq!(relays().await, [(true, false)]);
+        let forgotten = forget(&database.server, "r").await.unwrap();
+        let expected = Left { lists: 1, fetchers: 1, jobs: 0 };
+        assert!(matches!(forgotten, Forgotten::Gone(left) if left == expected));
+        assert_eq!(relays().await, []);
+        assert!(matches!(forget(&database.server, "r").await.unwrap(), Forgotten::Unknown));
     });
 }
 

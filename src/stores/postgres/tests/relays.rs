@@ -6,9 +6,9 @@ use std::time::Duration;
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     Ack, AddRelayedRows, AddRows, CompleteAttempt, Dispatch, Dispatched, Heartbeat, Installation,
-    JoinRelay, JoinedRelay, Lane, LeaseHolder, Leases, LoseRelay, Operation, Outcome, Reader,
-    Reading, RegisterRun, Registered, RejectFile, RelayAnswer, Relayed, RelayedRows, Relays,
-    RowBatch, RowsAnswer, Runs, StoreResult,
+    JoinRelay, JoinedRelay, Lane, LeaseHolder, Leases, LoseRelay, Operation, Outcome, REJECTED_MAX,
+    Reader, Reading, RegisterRun, Registered, RejectFile, RelayAnswer, Relayed, RelayedRows,
+    Relays, RowBatch, RowsAnswer, Runs, StoreResult,
 };
 use shiftboss_actors::testing::one_by_one::wait_for;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
@@ -138,6 +138,62 @@ fn rows_of_a_range_have_no_gaps_whoever_takes_them() {
     });
 }
 
+/// Rows that were rejected are so when they come again, whoever takes them, though their run is known by now; and a relay that was
+/// answered what the queue has not is lost.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rejected_rows_stay_so_and_a_relay_ahead_is_lost() {
+    let database = Database::new();
+    wait_for(async {
+        let (mut one, mut other) =
+            (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
+        let epoch = join(&mut one, "p").await;
+        let rejected = add(&mut one, epoch, 0, 1, &["alpha"]).await;
+        assert!(matches!(rejected, RowsAnswer::Rejected(_)), "{rejected:?}");
+        let register = Operation::RegisterRun(RegisterRun(run()));
+        send(&mut one, (epoch, Lane::Lists, 1), register).await;
+        assert_eq!(add(&mut other, epoch, 0, 2, &["bravo"]).await, RowsAnswer::Stored);
+        assert_eq!(add(&mut other, epoch, 0, 1, &["alpha"]).await, rejected);
+        assert_eq!(add(&mut other, epoch, 0, 2, &["bravo"]).await, RowsAnswer::Stored);
+        for number in 3..=2 + i64::try_from(REJECTED_MAX).unwrap() {
+            assert_eq!(add(&mut one, epoch, 0, number, &[]).await, rejected);
+        }
+        assert_eq!(add(&mut one, epoch, 0, 1, &["alpha"]).await, RowsAnswer::Lost);
+        let mut beat = async |number| {
+            let beat = Relayed { epoch, lane: Lane::Lists, number, operations: vec![] };
+            ask(&mut one, beat).await.unwrap() == RelayAnswer::Lost
+        };
+        assert!(!beat(0).await && !beat(1).await && beat(2).await);
+    });
+}
+
+/// Rows are read on from the position that is stored, or were stored already: nothing between is left out.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn rows_go_on_from_the_position() {
+    let database = Database::new();
+    wait_for(async {
+        let mut store = daemon(&database.server, 0).await;
+        ask(&mut store, RegisterRun(run())).await.unwrap();
+        for (from, to, reading, is_taken) in [
+            (5, 10, Reading::Onward, false),
+            (0, 10, Reading::Onward, true),
+            (0, 10, Reading::Onward, true),
+            (20, 30, Reading::Onward, false),
+            (10, 30, Reading::Onward, true),
+            (0, 10, Reading::Anew, true),
+        ] {
+            let position = Position { offset: to, ..Position::default() };
+            let (run, rows, skipped, from) = (run(), Vec::new(), 0, Some(from));
+            let (by_range, complete) = (false, false);
+            let batch =
+                RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
+            let added = ask(&mut store, AddRows(batch)).await;
+            assert_eq!(added.is_ok(), is_taken, "{from:?} {to}");
+        }
+    });
+}
+
 /// Rows that the position is not behind yet may not be in the file when it is read next.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
@@ -163,6 +219,8 @@ fn rows_before_their_position_make_a_run_stale() {
             run: run(),
             rows: Vec::new(),
             skipped: 0,
+            from: None,
+            by_range: false,
             position: Position { offset: 6, ..Position::default() },
             complete: true,
             reading: Reading::Onward,
@@ -225,8 +283,8 @@ fn a_stopped_relay_leaves_its_jobs() {
         let epoch = joined.epoch;
         list(&mut store, epoch, &["alpha"]).await;
         let leased = attempt(&send(&mut store, (epoch, Lane::Jobs, 1), claim()).await);
-        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(Some(1)));
-        assert_eq!(ask(&mut store, LoseRelay { epoch }).await, Ok(None));
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: false }).await, Ok(Some(1)));
+        assert_eq!(ask(&mut store, LoseRelay { epoch, is_stopped: false }).await, Ok(None));
         assert_eq!(ask(&mut store, Leases).await.unwrap(), [(leased, 600)]);
         assert!(try_join(&mut store, "p", Some("another".into())).await.is_err());
     });

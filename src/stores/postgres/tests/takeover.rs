@@ -23,6 +23,8 @@ pub fn rows(started: i64, keys: &[&str]) -> RowBatch {
         run: run(started),
         rows: keys.iter().map(row).collect(),
         skipped: 0,
+        from: None,
+        by_range: false,
         position: Default::default(),
         complete: true,
         reading: Reading::Onward,

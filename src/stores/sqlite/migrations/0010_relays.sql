@@ -2,8 +2,8 @@
 -- names is the daemon's own.
 
 -- process: which one it is, so that it is known again. epoch: no other joining of any relay has the same. number: of the
--- last batch that was carried out; answer: what that was answered, as JSON, for its relay may ask again. lost: it was taken
--- for dead. lost_since, lost_reason: of its input directory.
+-- last batch that was carried out; answer: what that was answered, as JSON, for its relay may ask again. lost: 1: it was taken
+-- for dead; 2: it was stopped. lost_since, lost_reason: of its input directory.
 CREATE TABLE shiftboss_relays (
     relay           INTEGER PRIMARY KEY,
     name            TEXT NOT NULL UNIQUE,

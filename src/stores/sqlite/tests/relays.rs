@@ -13,6 +13,9 @@ use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 use super::support::{FAIR, Site, batch, holder, options, run};
+use crate::exit::ExitCode;
+use crate::stores::Left;
+use crate::stores::sqlite::forget_relay;
 
 pub const NOW: i64 = 1_000_000;
 
@@ -251,7 +254,7 @@ fn a_lost_relay_s_leases_are_the_daemon_s() {
     assert_eq!(leases(&mut site), []);
     let done = CompleteAttempt { attempt: ended, exit_code: 0 };
     assert_eq!(relay.ask(&mut site, done), Ok(Ack::Recorded));
-    let lose = LoseRelay { epoch: relay.epoch };
+    let lose = LoseRelay { epoch: relay.epoch, is_stopped: false };
     assert_eq!(site.store.ask(NOW, lose.clone()), Ok(Some(1)));
     assert_eq!(site.store.ask(NOW, lose), Ok(None));
     assert_eq!(leases(&mut site), [kept]);
@@ -330,7 +333,38 @@ fn the_status_has_relays() {
         (found.in_flight, found.rejected_files, &*found.fetchers),
         (1, 1, &["g".to_owned()][..])
     );
-    site.store.ask(NOW, LoseRelay { epoch: relay.epoch }).unwrap();
+    site.store.ask(NOW, LoseRelay { epoch: relay.epoch, is_stopped: false }).unwrap();
     let found = &site.ask(NOW, |reader, now| reader.status(now)).unwrap().relays[0];
     assert_eq!((found.in_flight, found.gone), (0, true));
+}
+
+/// Beside the daemon a relay is forgotten that is gone, with all that it has, however long its lists are; one that may live is not.
+#[test]
+fn a_relay_is_forgotten() {
+    let mut site = site(&["alpha"]);
+    let mut relay = Sender::join(&mut site, "r");
+    relay.register(&mut site, &run("g", 1));
+    let keys: Vec<String> = (0..600).map(|key| format!("key-{key}")).collect();
+    let rows: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
+    relay.send_rows(&mut site, (0, 1), 1, &rows);
+    let leased = relay.lease(&mut site);
+    relay.ask(&mut site, RejectFile { name: "x".into(), reason: "y".into() }).unwrap();
+    let refused = forget_relay(&site.path(), "r").unwrap_err();
+    assert_eq!(refused.code(), ExitCode::AlreadyRunning);
+    site.store.ask(NOW, LoseRelay { epoch: relay.epoch, is_stopped: false }).unwrap();
+    let left = forget_relay(&site.path(), "r").unwrap();
+    assert_eq!(left, Left { lists: 1, fetchers: 1, jobs: 0 });
+    assert_eq!(forget_relay(&site.path(), "r").unwrap_err().code(), ExitCode::BadData);
+    assert_eq!(site.rows("SELECT attr_path FROM queue"), ["alpha"]);
+    for table in ["shiftboss_relays", "shiftboss_relay_fetchers", "shiftboss_relay_lanes"] {
+        assert_eq!(site.rows(&format!("SELECT count(*) FROM {table}")), ["0"], "{table}");
+    }
+    assert_eq!(relay.send(&mut site, &[Operation::Runs(Runs)]), RelayAnswer::Lost);
+    let done = CompleteAttempt { attempt: leased, exit_code: 0 };
+    assert_eq!(site.store.ask(NOW, done), Ok(Ack::Recorded));
+    assert!(matches!(
+        Sender::join(&mut site, "s").register(&mut site, &run("g", 2)),
+        Registered::Run(_)
+    ));
+    site.check_kept();
 }

@@ -95,6 +95,8 @@ pub fn batch(run: &Run, rows: &[(&str, &str)], complete: bool) -> RowBatch {
         run: run.clone(),
         rows: rows.collect(),
         skipped: 0,
+        from: None,
+        by_range: false,
         position,
         complete,
         reading: Reading::Onward,

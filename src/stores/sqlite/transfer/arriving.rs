@@ -68,7 +68,7 @@ fn inserts(table: Table) -> &'static [&'static str] {
                 offset, lines, device, inode, checksum, content, modified, changed)
             VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             "INSERT INTO shiftboss_relays (name, process, epoch, lost, joined)
-            SELECT ?15, '', (SELECT coalesce(max(epoch), 0) + 1 FROM shiftboss_relays), 1, 0
+            SELECT ?15, '', (SELECT coalesce(max(epoch), 0) + 1 FROM shiftboss_relays), 2, 0
             WHERE ?15 IS NOT NULL ON CONFLICT (name) DO NOTHING",
             "INSERT OR IGNORE INTO shiftboss_relay_fetchers (name, relay)
             SELECT fetchers.name, relay FROM fetchers JOIN shiftboss_relays ON shiftboss_relays.name = ?15

@@ -6,15 +6,15 @@ use shiftboss_actors::store::answers::RelayStatus;
 use crate::stores::sqlite::query::{Query, columns};
 
 columns!(RelayStatus {
-    name, joined_since, gone, directory_lost_since, directory_lost_reason, rejected_files, in_flight;
+    name, joined_since, gone, silent, directory_lost_since, directory_lost_reason, rejected_files, in_flight;
     fetchers: Vec::new()
 });
 
-/// With their leased jobs; attempts that have ended may still be theirs.
+/// With their leased jobs; lost: 1 were taken for dead, 2 were stopped. Attempts that have ended may still be theirs.
 pub(super) const RELAYS: &str = "WITH held AS (
         SELECT relay, count(*) AS jobs FROM shiftboss_relay_leases
         JOIN shiftboss_deliveries USING (attempt) WHERE lease IS NOT NULL GROUP BY relay)
-    SELECT name, joined, lost, lost_since, lost_reason,
+    SELECT name, joined, lost <> 0, lost = 1, lost_since, lost_reason,
         (SELECT count(*) FROM shiftboss_relay_rejected_files AS rejected
             WHERE rejected.relay = known.relay),
         coalesce(jobs, 0)

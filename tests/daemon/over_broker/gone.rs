@@ -1,0 +1,73 @@
+//! Relays that are gone: told by `status --check` and metrics, and forgotten with one command.
+
+use super::{Installation, Relay, attempt, worker};
+use crate::common::{Site, wait_until, wait_within};
+
+/// A relay that is silent is taken for dead after six seconds.
+const DEAD: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// The exit code, and what was said.
+fn said(site: &Site, arguments: &[&str]) -> (i32, String) {
+    let output = site.run(arguments);
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+}
+
+/// An installation whose relay has a list, and a job that is out.
+fn at_work() -> (Installation, Relay) {
+    let installation = Installation::start();
+    let relay = installation.relay("r");
+    relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
+    installation.site.wait_count(2);
+    let mut worker = worker(&relay.site, 60);
+    attempt(&worker.ask("READY"));
+    (installation, relay)
+}
+
+/// One that was killed is trouble until it is forgotten: then its lists are gone, and its fetchers are free, while the daemon goes
+/// on with the job.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_killed_relay_is_told_and_forgotten() {
+    let (installation, relay) = at_work();
+    let site = &installation.site;
+    let metrics = || said(site, &["metrics", "state.db"]).1;
+    assert!(metrics().contains("shiftboss_broker_connected 1.0"), "{}", metrics());
+    assert!(metrics().contains("shiftboss_relays{state=\"joined\"} 1.0"), "{}", metrics());
+    assert_eq!(said(site, &["forget-daemon", "state.db", "r"]).0, 75);
+    relay.daemon.kill();
+    let check = || said(site, &["status", "--check", "state.db"]);
+    wait_within(DEAD, "it is told", || check().0 == 1);
+    assert!(check().1.contains("relay r: it is silent, and was not stopped"), "{:?}", check());
+    assert!(metrics().contains("shiftboss_relays{state=\"silent\"} 1.0"), "{}", metrics());
+    let (code, forgotten) = said(site, &["forget-daemon", "state.db", "r"]);
+    assert!(code == 0 && forgotten.contains("queue: 1. Fetchers that are free: 1."), "{forgotten}");
+    assert_eq!((check().0, said(site, &["forget-daemon", "state.db", "r"]).0), (0, 65));
+    assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
+    assert_eq!(site.number("SELECT count(*) FROM shiftboss_deliveries"), 1);
+    let other = installation.relay("s");
+    other.site.write("f.2.txt", "charlie 1\n");
+    site.wait_sql("SELECT attr_path FROM queue", &["charlie"]);
+    // Should it come back, it begins anew.
+    drop(installation.start_relay(&relay.site, &super::broker(), "r").ready());
+    assert_eq!(site.integrity(), ["ok"]);
+}
+
+/// One that was stopped is not missed; it may be forgotten, with the daemon or without.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_stopped_relay_is_not_missed() {
+    let (installation, relay) = at_work();
+    relay.daemon.stop();
+    let Installation { daemon, site, .. } = installation;
+    let gone = "SELECT count(*) FROM shiftboss_relays WHERE lost = 2";
+    wait_until("it is gone", || site.number(gone) == 1);
+    assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
+    let (_, shown) = said(&site, &["status", "state.db"]);
+    assert!(shown.contains("r is gone for good? `shiftboss forget-daemon "), "{shown}");
+    daemon.stop();
+    assert_eq!(said(&site, &["forget-daemon", "state.db", "r"]).0, 0);
+    assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
+    let _daemon = site.start();
+    assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
+}
