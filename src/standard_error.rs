@@ -15,6 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tracing::warn;
 
 /// What waits to be written, beside what is being written.
@@ -118,7 +120,7 @@ impl Queue {
     }
 
     fn write_for_ever(&self) {
-        let mut told = 0;
+        let (mut told, mut is_taken) = (0, true);
         loop {
             let mut state = self.lock();
             while state.waiting.is_empty() {
@@ -127,19 +129,40 @@ impl Queue {
             let (text, dropped) = (take(&mut state.waiting), state.dropped);
             state.is_writing = true;
             drop(state);
-            if dropped > told {
+            if dropped > told && is_taken {
                 // There is room now: it stands where those lines would.
                 warn!(lines = dropped - told, "Lines of the log were dropped: nobody read it.");
                 told = dropped;
             }
             // Each line is one write, so that others who write there leave it whole.
+            let mut lost = 0;
             for line in text.split_inclusive(|byte| *byte == b'\n') {
-                let _ = io::stderr().write_all(line);
+                is_taken = write_whole(line).is_ok();
+                lost += u64::from(!is_taken);
             }
-            self.lock().is_writing = false;
+            let mut state = self.lock();
+            state.is_writing = false;
+            state.dropped += lost;
+            drop(state);
             self.changed.notify_all();
         }
     }
+}
+
+/// Waits for room as long as it takes, also where somebody who has the same pipe or terminal made it one that does not wait.
+fn write_whole(mut line: &[u8]) -> Result<(), Errno> {
+    let stderr = io::stderr();
+    while !line.is_empty() {
+        match rustix::io::write(&stderr, line) {
+            Ok(count) => line = line.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Standard error, for what draws on a terminal.

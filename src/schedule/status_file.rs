@@ -195,7 +195,7 @@ impl NameFiles {
         Ok(inotify)
     }
 
-    /// Whether anything was missing.
+    /// Whether something was missing, and all is there by now. A status that cannot be written is left to the next one.
     fn make_again(&self) -> Result<bool, Failure> {
         let last = self.last.borrow();
         let is_locked = self.has_its_lock();
@@ -209,8 +209,7 @@ impl NameFiles {
             *self.lock.borrow_mut() = directory.lock(&self.name)?;
             info!(directory = %directory.0.display(), "The files of this on-change were removed; they are made again.");
         }
-        noted.into_iter().for_each(|report| write(&self.status(), report));
-        Ok(true)
+        Ok(noted.is_none_or(|report| write(&self.status(), report)))
     }
 
     /// Whether the lock file that has its name is the one that is locked.
@@ -226,11 +225,13 @@ impl NameFiles {
     }
 }
 
-fn write(path: &Path, report: &Report) {
+/// Whether it is there.
+fn write(path: &Path, report: &Report) -> bool {
     let written = safe_file::replace(path, |out| Ok(serde_json::to_writer(out, report)?));
-    if let Err(error) = written {
+    if let Err(error) = &written {
         warn!(path = %path.display(), %error, "The status cannot be written; runs go on.");
     }
+    written.is_ok()
 }
 
 impl Drop for NameFiles {

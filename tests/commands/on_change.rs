@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::left::wait_ended;
 use crate::common::wait::{SetOnDrop, pause, pause_before_second_signal};
 use crate::common::{Daemon, Site, wait_equal, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 /// Short times, so that tests are.
 const QUICK: [&str; 4] = ["--debounce", "100ms", "--cooldown", "100ms"];
@@ -702,6 +702,18 @@ fn a_cleaner_removes_its_files() {
         assert_eq!(scene.site.refused(scene.shell(&name, "true")).0, 75);
     }
     scene.causes_a_run(|| scene.write("tree/file"));
+    running.stop();
+}
+
+/// A status that was removed and cannot be made again, for lack of room, keeps nobody from ending it.
+#[test]
+fn a_status_that_cannot_be_made_again() {
+    let scene = Scene::new();
+    let running = scene.spawn(scene.watch(&["--name", "n"], "tree"));
+    scene.wait_idle(1);
+    let no_byte = Rlimit { current: Some(0), maximum: Some(0) };
+    prlimit(Some(running.pid()), Resource::Fsize, no_byte).unwrap();
+    fs::remove_file(scene.path("runtime/shiftboss/n.status")).unwrap();
     running.stop();
 }
 

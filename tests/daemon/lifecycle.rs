@@ -204,7 +204,7 @@ fn the_input_directory_at_the_start() {
     let daemon = site.start();
     assert!(site.input().is_dir());
     daemon.stop();
-    fs::remove_dir(site.input()).unwrap();
+    fs::remove_dir_all(site.input()).unwrap();
     fs::write(site.input(), "a file").unwrap();
     let (code, log) = site.refused(site.serve(&[]));
     assert!(code > 0 && log.contains("input"), "{code}: {log}");

@@ -52,7 +52,7 @@ fn what_does_not_fit_is_refused() {
         (&["serve", "--no-migrate", "a.db", "input", "socket"], 64, "no_migrate"),
         (&["serve", "--daemon-name", "", url, "input", "socket"], 64, "daemon-name"),
         (&["migrate", "a.db"], 64, "`serve` makes"),
-        (&["forget-daemon", "a.db", "b"], 64, "a file, which has one daemon"),
+        (&["forget-daemon", "a.db", "b"], 69, "there is no database"),
         (&["forget-daemon", url], 64, "NAME is missing"),
         (&["pause", url], 64, "ask one of its daemons: `shiftboss pause SOCKET`"),
         (&["fetch", url, "f", "--", "true"], 64, "is a database: give the input directory"),

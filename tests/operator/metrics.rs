@@ -8,6 +8,8 @@ use crate::common::{Client, Site, wait_until};
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 /// Those of fetchers that the daemon runs itself.
 const MANAGED: &str = "fetcher_last_run_";
+/// Those of what not every queue has: several daemons, relays, a broker.
+const OTHERS: [&str; 3] = ["daemons|", "relays|", "broker_"];
 /// A queue on a server has no files of its own.
 const FILES: [&str; 2] = ["database_bytes|gauge|bytes", "wal_bytes|gauge|bytes"];
 
@@ -55,6 +57,7 @@ fn documented(site: &Site, of_database_alone: bool) -> BTreeSet<String> {
     let has_files = site.server().is_none();
     rows.filter_map(row)
         .filter(|family| !family.starts_with(MANAGED))
+        .filter(|family| !OTHERS.iter().any(|other| family.starts_with(other)))
         .filter(|family| has_files || !FILES.contains(&&**family))
         .collect()
 }

@@ -15,6 +15,7 @@ use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::store::{AddRelayedRows, RANGES, RelayedRows, RowsAnswer, StoreError};
 use shiftboss_protocol::backoff::{Backoff, shortened};
+use shiftboss_protocol::model::Run;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tracing::warn;
@@ -45,7 +46,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Of rows that are not fit the number counts all the same: those behind them are to be added.
+    /// Of rows that are not fit the number counts all the same: those behind them are to be added. They are rejected, as those of a
+    /// run that nobody registered.
     fn new(delivery: Delivery) -> Self {
         let read = decode::<RelayedRows>(version(&delivery.properties), &delivery.data);
         let range = Topology::range_of_key(delivery.routing_key.as_str());
@@ -54,7 +56,8 @@ impl Taken {
             Ok(rows) => match check_rows(&rows, range) {
                 Ok(()) => (Some(rows), None),
                 Err(unfit) if rows.range == range => {
-                    (Some(RelayedRows { rows: Vec::new(), ..rows }), Some(unfit))
+                    let run = Run { fetcher: "".into(), started: 0 };
+                    (Some(RelayedRows { run, rows: Vec::new(), ..rows }), Some(unfit))
                 }
                 Err(unfit) => (None, Some(unfit)),
             },

@@ -35,6 +35,13 @@ const NOTES: [&str; 5] = [
 /// # Errors
 /// When there is no such relay, or it may live; and when the database is no queue of this version, or cannot be written.
 pub(in crate::stores) fn forget_relay(path: &Path, name: &str) -> Result<Left, Failure> {
+    if matches!(path.try_exists(), Ok(false)) {
+        let text = format!(
+            "there is no database {}: give the one that `shiftboss serve` was given",
+            path.display()
+        );
+        return Err(Failure::new(ExitCode::Unavailable, text));
+    }
     file::look(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;

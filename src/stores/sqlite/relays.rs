@@ -207,7 +207,7 @@ impl Session<'_> {
         self.relay = Some(relay);
         let added = self.add_further_rows(&it.run, &it.rows);
         self.relay = None;
-        let is_stored = added? && !it.rows.is_empty();
+        let is_stored = added?;
         let rejected =
             if is_stored { rejected } else { Some(with(it.number, rejected.as_deref())) };
         self.set_last_in_lane(relay, lane, it.number, rejected.as_deref())?;

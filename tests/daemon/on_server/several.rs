@@ -194,10 +194,7 @@ fn a_daemon_is_forgotten() {
     let (code, said) = forget("second");
     assert!(code == 75 && said.contains("the daemon second lives (process "), "{code} {said}");
     let (code, said) = forget("third");
-    assert!(
-        code == 65 && said.contains("no daemon third: `shiftboss status postgres://"),
-        "{said}"
-    );
+    assert!(code == 65 && said.contains("no relay third: `shiftboss status postgres://"), "{said}");
     second.kill();
     let shown = two.run(&["status", "socket"]).stdout;
     let shown = String::from_utf8(shown).unwrap();

@@ -281,6 +281,9 @@ fn a_broker_takes_small_messages() {
     relay.site.write("f.1.txt", lines);
     installation.site.wait_count(600);
     wait_within(PATIENCE, "it is named", || relay.daemon.warnings(&["huge"]).len() == 1);
+    wait_within(PATIENCE, "the list is complete", || {
+        installation.site.sql("SELECT is_complete FROM fetcher_runs") == ["1"]
+    });
     let mut far: Vec<_> = (0..30).map(|_| worker(&relay.site, 60)).collect();
     far.iter_mut().for_each(|worker| worker.write(b"READY 20\n"));
     for worker in &mut far {

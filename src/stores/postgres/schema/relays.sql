@@ -143,7 +143,7 @@ BEGIN
             RETURN NEXT 'gap';
         ELSE
             v_run := run_of(v_relay, p_fetcher[i], p_started[i]);
-            v_is_rejected := v_run.run IS NULL OR v_run.deleting OR p_rows[i] = coalesce(p_rows[i - 1], 0);
+            v_is_rejected := v_run.run IS NULL OR v_run.deleting;
             IF v_is_rejected AND jsonb_array_length(v_last.answer) = v_rejected_max THEN
                 v_last.answer := v_last.answer - 0;
             END IF;
