@@ -8,8 +8,10 @@ use crate::common::{Client, Site, wait_until};
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 /// Those of fetchers that the daemon runs itself.
 const MANAGED: &str = "fetcher_last_run_";
-/// Those of what not every queue has: several daemons, relays, a broker.
-const OTHERS: [&str; 3] = ["daemons|", "relays|", "broker_"];
+/// Those of what not every queue has: relays, a broker.
+const OTHERS: [&str; 2] = ["relays|", "broker_"];
+/// A queue in a file has one daemon.
+const DAEMONS: &str = "daemons|gauge|";
 /// A queue on a server has no files of its own.
 const FILES: [&str; 2] = ["database_bytes|gauge|bytes", "wal_bytes|gauge|bytes"];
 
@@ -58,6 +60,7 @@ fn documented(site: &Site, of_database_alone: bool) -> BTreeSet<String> {
     rows.filter_map(row)
         .filter(|family| !family.starts_with(MANAGED))
         .filter(|family| !OTHERS.iter().any(|other| family.starts_with(other)))
+        .filter(|family| !has_files || family != DAEMONS)
         .filter(|family| has_files || !FILES.contains(&&**family))
         .collect()
 }

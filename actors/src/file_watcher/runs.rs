@@ -24,10 +24,14 @@ const STEP_PAUSE: Duration = Duration::from_millis(1);
 const STEP_RETRY: Duration = Duration::from_secs(1);
 
 impl FileWatcherActor {
-    /// Takes what the store knows, to be compared with the directory. Deletions that an earlier daemon began go on.
+    /// Takes what the store knows, to be compared with the directory. Deletions that an earlier daemon began go on; what is being
+    /// deleted already is, once: it may have been made anew when a second end of its deletion came.
     pub(super) fn adopt(&mut self, known: &[StoredRun], ctx: &mut Context<Self>) {
         for stored in known.iter().cloned() {
             let run = stored.run.clone();
+            if self.deleting.contains(&run) {
+                continue;
+            }
             let phase = if stored.deleting { Phase::Deleting } else { Phase::Stored(stored) };
             if matches!(phase, Phase::Deleting) {
                 self.marked(run.clone(), ctx);

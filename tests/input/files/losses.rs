@@ -208,7 +208,7 @@ fn loss_10_the_input_directory_made_again() {
     site.wait_count(1);
     for round in 2..4 {
         site.remove(format!("f.{}.txt", round - 1));
-        fs::remove_dir(site.input()).unwrap();
+        fs::remove_dir_all(site.input()).unwrap();
         wait_until("the loss is told", || daemon.log().matches("is lost").count() == round - 1);
         site.wait_count(0);
         assert_eq!(site.ask("READY"), "NOJOBS\n");
