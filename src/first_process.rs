@@ -38,7 +38,9 @@ async fn attend() -> io::Result<u8> {
     let kind = |signal: Signal| SignalKind::from_raw(signal.as_raw());
     let heard = PASSED_ON.map(|signal| Ok((signal, Listener::new(kind(signal))?)));
     let heard: Vec<(Signal, Listener)> = heard.into_iter().collect::<io::Result<_>>()?;
-    let mut command = Command::new(OUR_PROGRAM);
+    // By its own path where that is there still: a process has its name of that.
+    let path = env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(path.unwrap_or_else(|| OUR_PROGRAM.into()));
     command.arg0("shiftboss").args(env::args_os().skip(1));
     let is_ours = |name: &&&str| env::var_os(name).is_some_and(|pid| pid == "1");
     FOR_PROCESS.iter().filter(is_ours).for_each(|name| _ = command.env_remove(name));

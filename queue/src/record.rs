@@ -81,6 +81,31 @@ pub struct Flight {
     pub before: Before,
 }
 
+impl Flight {
+    /// How the attempt is kept, which ends now.
+    pub(crate) fn ended(
+        &self,
+        record: &Record,
+        outcome: Outcome,
+        exit_code: Option<i64>,
+        now: Millis,
+    ) -> EndedAttempt {
+        let started = self.started.div_euclid(1_000);
+        EndedAttempt {
+            attempt: self.attempt,
+            key: record.key.clone(),
+            task: self.task,
+            worker: self.holder.as_ref().map(|holder| holder.worker.clone()),
+            started: self.started,
+            ended: now,
+            outcome,
+            exit_code,
+            previous: record.last_attempt,
+            revisit: self.before.last.map(|last| started.saturating_sub(last.started).max(0)),
+        }
+    }
+}
+
 /// How a record was before its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {

@@ -3,9 +3,9 @@
 
 use shiftboss_protocol::model::Attempt;
 
-use super::{bumps, dispatch, forget_task, holds, retries, singles};
+use super::{bumps, forget_task, holds, retries, singles};
 use crate::context::Context;
-use crate::record::{EndedAttempt, Flight, LastRun, Outcome, Record, SingleStatus, Task};
+use crate::record::{EndedAttempt, LastRun, Outcome, Record, SingleStatus, Task};
 
 /// A worker's word about an attempt, as the protocol answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<
     let started = record.last.map_or(flight.started.div_euclid(1_000), |last| last.started);
     let finished = Some(context.seconds());
     record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
-    let attempt = ended(record, &flight, Outcome::of(exit_code), Some(exit_code), context);
+    let attempt = flight.ended(record, Outcome::of(exit_code), Some(exit_code), context.now);
     record.last_attempt = flight.attempt;
     settle(record, flight.task, exit_code, context);
     Some(attempt)
@@ -92,28 +92,6 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     // It was bumped meanwhile: it runs once more.
     if record.extras.bump.is_some() {
         bumps::arm(record, None, context);
-    }
-}
-
-/// How an attempt is kept.
-pub(super) fn ended(
-    record: &Record,
-    flight: &Flight,
-    outcome: Outcome,
-    exit_code: Option<i64>,
-    context: &Context,
-) -> EndedAttempt {
-    EndedAttempt {
-        attempt: flight.attempt,
-        key: record.key.clone(),
-        task: flight.task,
-        worker: flight.holder.as_ref().map(|holder| holder.worker.clone()),
-        started: flight.started,
-        ended: context.now,
-        outcome,
-        exit_code,
-        previous: record.last_attempt,
-        revisit: dispatch::revisit(flight),
     }
 }
 

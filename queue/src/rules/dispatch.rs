@@ -5,7 +5,6 @@ use shiftboss_protocol::model::{Attempt, LeaseHolder};
 use super::singles;
 use crate::context::Context;
 use crate::record::{Before, EndedAttempt, FetcherId, Flight, LastRun, Outcome, Record, Task};
-use crate::rules::completion::ended;
 
 /// Which fetchers' tasks a worker takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub fn dispatch(
 /// The attempt that is out is given back: order, turns and lane are as they were before it.
 pub fn take_back(record: &mut Record, outcome: Outcome, context: &Context) -> Option<EndedAttempt> {
     let flight = record.flight.take()?;
-    let attempt = ended(record, &flight, outcome, None, context);
+    let attempt = flight.ended(record, outcome, None, context.now);
     restore(record, &flight);
     // A hand-out that never arrived is none: a result of the attempt before it may count still.
     if outcome != Outcome::Undone {
@@ -89,10 +88,4 @@ pub(super) fn restore(record: &mut Record, flight: &Flight) {
     if let Task::Single { number } = *task {
         singles::comes_back(record, number);
     }
-}
-
-/// From the start before to its own, in seconds.
-pub(super) fn revisit(flight: &Flight) -> Option<i64> {
-    let before = flight.before.last?.started;
-    Some(flight.started.div_euclid(1_000).saturating_sub(before).max(0))
 }

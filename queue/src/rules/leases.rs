@@ -19,7 +19,7 @@ pub struct Expired {
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     let flight = record.flight.take()?;
     let task = flight.task;
-    let attempt = completion::ended(record, &flight, Outcome::Expired, None, context);
+    let attempt = flight.ended(record, Outcome::Expired, None, context.now);
     let count = completion::expired_leases(record, task).saturating_add(1);
     let is_dead_letter = count >= context.settings.max_expired_leases;
     let last = record.last;
