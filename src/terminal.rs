@@ -7,7 +7,6 @@ use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use rustix::fs::fstat;
-use rustix::termios::tcgetwinsize;
 
 use crate::standard_error;
 
@@ -39,8 +38,9 @@ pub fn progress_line() -> ProgressBar {
 }
 
 /// Columns and rows of the terminal at standard output, if it is one and tells.
+#[cfg(feature = "top")]
 pub fn size() -> Option<(u16, u16)> {
-    let size = tcgetwinsize(io::stdout()).ok()?;
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
 }
 
