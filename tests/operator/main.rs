@@ -27,4 +27,5 @@ mod top;
 mod views;
 #[cfg(feature = "web")]
 mod web;
+#[cfg(feature = "web")]
 mod web_limits;

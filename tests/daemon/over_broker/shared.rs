@@ -116,7 +116,7 @@ fn a_copy_of_the_queue_waits() {
     assert!(restored.status.success(), "{restored:?}");
     let site = Site::bare();
     let third = site.spawn(copy.command(&site, "third")).ready();
-    wait_until("it is named", || third.log().contains("so this is a copy of it"));
+    wait_until("it is named", || third.log().contains("so this queue is a copy"));
     one.daemon.stop();
     relay.site.write("f.1.txt", "alpha 1\n");
     queue.wait_rows(1);
