@@ -67,7 +67,7 @@ impl Found {
         let on = typed.day.as_ref().map(|day| format!(" on {day}")).unwrap_or_default();
         let directory = typed.log_dir.display();
         let text = format!(
-            "there is no output of {of}{} in {directory}{on}: `--list` shows what there is",
+            "there is no output of {of}{} in {directory}{on}: `--all-keys` shows what there is of others",
             shown(key)
         );
         Err(Failure::new(ExitCode::Unavailable, text))

@@ -89,8 +89,8 @@ fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Resul
         let bug = "a bug in shiftboss ended a job's task; please report the message above";
         (ExitCode::Internal, bug.to_owned())
     } else if let Some(GaveUp { error, .. }) = ended.errors.last() {
-        let hint = "is `shiftboss serve` running with this socket, and may this user use it?";
-        let message = format!("no daemon answered on {socket} for 30 s: {error}; {hint}");
+        // It says what to look at.
+        let message = format!("no daemon answered on {socket} for 30 s: {error}");
         (ExitCode::Unavailable, message)
     } else if let Some(why) = &pool.no_start {
         (ExitCode::CannotCreate, format!("no job can be started: {why}"))

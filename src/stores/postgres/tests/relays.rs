@@ -156,7 +156,10 @@ fn rejected_rows_stay_so_and_a_relay_ahead_is_lost() {
         assert_eq!(add(&mut other, epoch, 0, 1, &["alpha"]).await, rejected);
         assert_eq!(add(&mut other, epoch, 0, 2, &["bravo"]).await, RowsAnswer::Stored);
         for number in 3..=2 + i64::try_from(REJECTED_MAX).unwrap() {
-            assert_eq!(add(&mut one, epoch, 0, number, &[]).await, rejected);
+            let (run, rows) = (Run { started: 9, ..run() }, Vec::new());
+            let unknown = RelayedRows { epoch, range: 0, number, run, rows };
+            let answer = ask(&mut one, AddRelayedRows(vec![unknown])).await.unwrap().remove(0);
+            assert!(matches!(answer, RowsAnswer::Rejected(_)), "{answer:?}");
         }
         assert_eq!(add(&mut one, epoch, 0, 1, &["alpha"]).await, RowsAnswer::Lost);
         let mut beat = async |number| {
