@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::{Attempt, Key};
 
+use crate::attempt::EndedAttempt;
 use crate::place::Place;
-use crate::record::{EndedAttempt, FetcherId, Record, SingleEdit, SingleStatus, Task};
+use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use thiserror::Error;
 
-use crate::record::{Hold, LastRun, Outcome, Task};
+use crate::attempt::Outcome;
+use crate::record::{Hold, LastRun, Task};
 use crate::records::RunState;
 use crate::rules::bumps::Bumped;
 use crate::rules::completion::Ack;

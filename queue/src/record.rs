@@ -56,7 +56,7 @@ pub struct Record {
     pub served: BTreeMap<FetcherId, Attempt>,
     pub singles: Singles,
     pub extras: Extras,
-    /// The last attempt that ended and was no [`Outcome::Undone`]; 0: none.
+    /// The last attempt that ended and was no [undone one](crate::attempt::Outcome::Undone); 0: none.
     pub last_attempt: Attempt,
 }
 
@@ -79,31 +79,6 @@ pub struct Flight {
     pub started: Millis,
     /// What a hand-out that is taken back restores.
     pub before: Before,
-}
-
-impl Flight {
-    /// How the attempt is kept, which ends now.
-    pub(crate) fn ended(
-        &self,
-        record: &Record,
-        outcome: Outcome,
-        exit_code: Option<i64>,
-        now: Millis,
-    ) -> EndedAttempt {
-        let started = self.started.div_euclid(1_000);
-        EndedAttempt {
-            attempt: self.attempt,
-            key: record.key.clone(),
-            task: self.task,
-            worker: self.holder.as_ref().map(|holder| holder.worker.clone()),
-            started: self.started,
-            ended: now,
-            outcome,
-            exit_code,
-            previous: record.last_attempt,
-            revisit: self.before.last.map(|last| started.saturating_sub(last.started).max(0)),
-        }
-    }
 }
 
 /// How a record was before its attempt.
@@ -264,53 +239,6 @@ pub struct Retry {
     pub due: Option<Due>,
     /// Its place in the lane, then.
     pub lane: i64,
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Success,
-    /// Exit code 124.
-    Timeout,
-    Failure,
-    /// Given back by its worker, or an operator.
-    Released,
-    /// The hand-out never arrived.
-    Undone,
-    Expired,
-    /// Its command was ended on somebody's word.
-    Cancelled,
-}
-
-impl Outcome {
-    pub fn of(exit_code: i64) -> Self {
-        match exit_code {
-            0 => Self::Success,
-            TIMEOUT_CODE => Self::Timeout,
-            _ => Self::Failure,
-        }
-    }
-}
-
-/// What `timeout(1)`, and `shiftboss work` with a time limit, end with.
-pub const TIMEOUT_CODE: i64 = 124;
-
-/// An attempt that ended, as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedAttempt {
-    pub attempt: Attempt,
-    pub key: Key,
-    pub task: Task,
-    pub worker: Option<Arc<str>>,
-    pub started: Millis,
-    pub ended: Millis,
-    pub outcome: Outcome,
-    pub exit_code: Option<i64>,
-    /// The key's [last attempt](Record::last_attempt) before it.
-    pub previous: Attempt,
-    /// From its key's start before to its own, in seconds.
-    pub revisit: Option<i64>,
 }
 
 impl Record {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, Key};
 use thiserror::Error;
 
+use crate::attempt::EndedAttempt;
 use crate::counts::Tally;
 use crate::credit::CREDIT_FIRST;
 use crate::place::{Place, Turn};
-use crate::record::{EndedAttempt, FetcherId, Millis, Record, SingleStatus, Task};
+use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.

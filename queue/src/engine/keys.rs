@@ -3,8 +3,9 @@
 use shiftboss_protocol::model::{Attempt, Key};
 
 use super::{Batch, Carried};
+use crate::attempt::{EndedAttempt, Outcome};
 use crate::operation::{Added, Answer, Operation, Rejected};
-use crate::record::{EndedAttempt, Outcome, SingleStatus, Task};
+use crate::record::{SingleStatus, Task};
 use crate::records::{Name, Records, StoreResult};
 use crate::rules::completion::{self, Ack};
 use crate::rules::lists::Forgotten;

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::Attempt;
 
+use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::operation::{Answer, Operation, Rejected};
 use crate::place::Turn;
-use crate::record::{EndedAttempt, FetcherId, Millis};
+use crate::record::{FetcherId, Millis};
 use crate::records::{Changes, From, Header, Name, Records, StoreResult};
 use crate::rules;
 use crate::rules::dispatch::Scope;

@@ -4,8 +4,9 @@
 use shiftboss_protocol::model::Attempt;
 
 use super::{bumps, forget_task, holds, retries, singles};
+use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{EndedAttempt, LastRun, Outcome, Record, SingleStatus, Task};
+use crate::record::{LastRun, Record, SingleStatus, Task};
 
 /// A worker's word about an attempt, as the protocol answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use shiftboss_protocol::model::{Attempt, LeaseHolder};
 
 use super::singles;
+use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{Before, EndedAttempt, FetcherId, Flight, LastRun, Outcome, Record, Task};
+use crate::record::{Before, FetcherId, Flight, LastRun, Record, Task};
 
 /// Which fetchers' tasks a worker takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

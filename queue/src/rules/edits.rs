@@ -3,8 +3,9 @@
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::completion;
+use crate::attempt::EndedAttempt;
 use crate::context::Context;
-use crate::record::{EndedAttempt, LastRun, Record};
+use crate::record::{LastRun, Record};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
 pub const TIMES: std::ops::RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;

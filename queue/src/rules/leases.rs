@@ -3,8 +3,9 @@
 use shiftboss_protocol::model::Attempt;
 
 use super::{completion, dispatch, singles};
+use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{EndedAttempt, ListRow, Outcome, Record, SingleStatus, Task};
+use crate::record::{ListRow, Record, SingleStatus, Task};
 
 /// What an expired lease comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
