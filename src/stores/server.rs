@@ -55,7 +55,6 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
     if known.is_ok_and(|known| known.trim_end() == url.to_string()) {
         server.note_let_in();
-        postgres::note_rights();
     }
     let Joining { name, takeover, polls, .. } = joining.clone();
     let identity = Identity { owner: owner(joining), name, takeover, polls };
@@ -65,7 +64,6 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
         }
         PostgresStore::open(server, identity, options.clone()).await
     })?;
-    postgres::note_rights();
     // Where it cannot be written, a login that is refused at the next start is an error of settings.
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::error::Error as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use shiftboss_actors::store::StoreError;
 use tokio_postgres::Error;
@@ -22,21 +21,6 @@ const ELSEWHERE: &str = "SB002";
 
 /// Where the password comes from.
 const PASSWORD: &str = "it is taken from the URL, else from PGPASSWORD, else from the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
-
-/// A daemon of this input directory had the rights that it needs: where they are refused now, somebody is at work on them.
-static HAD_ITS_RIGHTS: AtomicBool = AtomicBool::new(false);
-
-pub(crate) fn note_rights() {
-    HAD_ITS_RIGHTS.store(true, Ordering::Relaxed);
-}
-
-/// A right that this process lacks: an error of settings, or an outage.
-pub(super) fn lacking(text: String) -> StoreError {
-    match HAD_ITS_RIGHTS.load(Ordering::Relaxed) {
-        true => StoreError::Busy(text),
-        false => StoreError::Fatal(text),
-    }
-}
 
 /// Classifies an error: one batch's, or the end of the store.
 pub(super) fn classify(error: Error) -> StoreError {
@@ -64,7 +48,6 @@ fn answered(state: &SqlState, text: String) -> StoreError {
         code if ["08", "25", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Busy(text + &remedy(code))
         }
-        code if *state == SqlState::INSUFFICIENT_PRIVILEGE => lacking(text + &remedy(code)),
         code => StoreError::Fatal(text + &remedy(code)),
     }
 }

@@ -26,7 +26,6 @@ mod tls;
 pub(super) mod transfer;
 
 pub(crate) use connection::Server;
-pub(crate) use error::note_rights;
 pub(crate) use forget::{Forgotten, forget};
 pub(crate) use membership::Identity;
 pub(crate) use reader::PostgresReader;

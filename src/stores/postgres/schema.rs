@@ -12,7 +12,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::connection::{CALL_MAX, unanswered};
-use super::error::{classify, lacking};
+use super::error::classify;
 
 /// What each version adds to the tables, from the first one on.
 pub(super) const VERSIONS: &[&[&str]] = &[
@@ -212,7 +212,7 @@ pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     };
     if !row.get::<_, bool>(1) {
         let owner: String = row.get(2);
-        return Err(lacking(format!(
+        return Err(refused(&format!(
             "this role may not use the schema shiftboss: connect as {owner}, who has it"
         )));
     }

@@ -77,28 +77,6 @@ fn a_refused_login_is_an_outage() {
     }
 }
 
-/// Somebody takes a right away for a while: the daemon that had it waits, and so does one that is started again.
-#[test]
-#[ignore = "needs a server: make test-postgres"]
-fn a_right_that_is_revoked_is_an_outage() {
-    let (site, server) = (Site::new(), server(&[], None));
-    let change = |how| server.query("queue", how).unwrap();
-    let (revoke, grant) =
-        ("REVOKE ALL ON SCHEMA shiftboss FROM plain", "GRANT ALL ON SCHEMA shiftboss TO plain");
-    let mut daemon = serve(&site, &server).ready();
-    change(revoke);
-    wait_told(&site, "schema shiftboss");
-    assert!(daemon.is_running());
-    change(grant);
-    wait_until("it goes on", || site.ask("READY") == "NOJOBS\n");
-    change(revoke);
-    daemon.kill();
-    let mut started = serve(&site, &server);
-    assert_eq!(started.exit().code(), Some(69), "{}", started.log());
-    change(grant);
-    serve(&site, &server).ready().stop();
-}
-
 /// A password is changed, first at the server and then in the file that has it: the daemon reads it anew.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
