@@ -23,7 +23,7 @@ use rustix::process::{Resource, getrlimit};
 use tracing::{debug, warn};
 
 /// Connections that are open at once, where the limit on open files leaves room for them.
-pub(super) const CONNECTIONS_MAX: usize = 1_024;
+const CONNECTIONS_MAX: usize = 1_024;
 /// Descriptors of each: the server's, and the one by which it is closed here.
 const DESCRIPTORS_EACH: usize = 2;
 /// Descriptors for all else: the database, the daemon's socket, outputs, connections that are about to be closed.
@@ -81,12 +81,18 @@ impl Drop for Noted {
 }
 
 impl Connections {
-    /// As many as the limit on open files allows.
-    pub(super) fn allowed() -> Self {
+    /// As many as the limit on open files allows, though each of the server's `threads` had as many of which most are closed already.
+    pub(super) fn allowed(threads: usize) -> Self {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let room = descriptors.saturating_sub(DESCRIPTORS_ELSE) / DESCRIPTORS_EACH;
+        let room = descriptors.saturating_sub(DESCRIPTORS_ELSE) / DESCRIPTORS_EACH / threads;
         Self { open: Arc::default(), max: room.clamp(1, CONNECTIONS_MAX) }
+    }
+
+    /// What each of the server's threads may have. Beyond it the server accepts none until one has ended; without a descriptor for
+    /// the next one it would accept none for half a second. All that are open may be with one thread, and one more takes a place.
+    pub(super) fn max_each(&self) -> usize {
+        self.max + 1
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

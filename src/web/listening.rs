@@ -12,6 +12,9 @@ use crate::text::shown;
 /// Who may connect to a socket that it makes: its user and group, as a reverse proxy may be.
 const SOCKET_MODE: u32 = 0o660;
 
+/// Connections that wait to be accepted: as many as the system allows.
+const PENDING_MAX: i32 = i32::MAX;
+
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
@@ -66,10 +69,18 @@ fn inherited() -> io::Result<Vec<Listener>> {
 fn bind(listen: Listen) -> Result<Listener, Failure> {
     match listen {
         Listen::Unix(path) => listen_at(&path, SOCKET_MODE).map(Listener::Unix),
-        Listen::Address(address) => TcpListener::bind(address)
-            .map(Listener::Tcp)
-            .map_err(|error| cannot(&address.to_string(), &error)),
+        Listen::Address(address) => {
+            bind_tcp(address).map_err(|error| cannot(&address.to_string(), &error))
+        }
     }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let tcp = TcpListener::bind(address)?;
+    // The standard library's 128 that wait to be accepted are full at once where many come: whoever is behind them tries again after
+    // a second, two, four.
+    rustix::net::listen(&tcp, PENDING_MAX)?;
+    Ok(Listener::Tcp(tcp))
 }
 
 pub(super) fn cannot(place: &str, error: &io::Error) -> Failure {

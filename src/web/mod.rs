@@ -143,8 +143,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     actix_rt::System::new().block_on(async move {
         let signals = Signals::new().map_err(Failure::of(ExitCode::Unavailable))?;
-        let connections = Connections::allowed();
+        let connections = Connections::allowed(WORKERS);
         actix_rt::spawn(connections.clone().close_stalled());
+        let max_each = connections.max_each();
         let server = HttpServer::new(move || {
             let (named, known) = (Arc::clone(&page), Arc::clone(&page));
             App::new()
@@ -163,7 +164,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             connections.note(stream, extensions);
         })
         .workers(WORKERS)
-        .max_connections(connections::CONNECTIONS_MAX)
+        .max_connections(max_each)
         .client_request_timeout(REQUEST_TIMEOUT)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS);
