@@ -24,6 +24,17 @@ pub enum Outcome {
     Cancelled,
 }
 
+/// Each outcome, and what it is called by users and in stores.
+const WORDS: [(Outcome, &str); 7] = [
+    (Outcome::Success, "success"),
+    (Outcome::Timeout, "timeout"),
+    (Outcome::Failure, "failure"),
+    (Outcome::Released, "released"),
+    (Outcome::Undone, "undone"),
+    (Outcome::Expired, "expired"),
+    (Outcome::Cancelled, "cancelled"),
+];
+
 impl Outcome {
     pub fn of(exit_code: i64) -> Self {
         match exit_code {
@@ -31,6 +42,14 @@ impl Outcome {
             TIMEOUT_CODE => Self::Timeout,
             _ => Self::Failure,
         }
+    }
+
+    pub fn word(self) -> &'static str {
+        WORDS.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, word)| word)
+    }
+
+    pub fn of_word(word: &str) -> Option<Self> {
+        WORDS.iter().find(|(_, known)| *known == word).map(|(outcome, _)| *outcome)
     }
 }
 

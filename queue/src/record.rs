@@ -163,6 +163,26 @@ pub enum SingleStatus {
     Cancelled,
 }
 
+/// Each status, and what it is called in stores.
+const WORDS: [(SingleStatus, &str); 6] = [
+    (SingleStatus::Waiting, "waiting"),
+    (SingleStatus::InFlight, "in_flight"),
+    (SingleStatus::Done, "done"),
+    (SingleStatus::Failed, "failed"),
+    (SingleStatus::DeadLetter, "dead_letter"),
+    (SingleStatus::Cancelled, "cancelled"),
+];
+
+impl SingleStatus {
+    pub fn word(self) -> &'static str {
+        WORDS.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
+    }
+
+    pub fn of_word(word: &str) -> Option<Self> {
+        WORDS.iter().find(|(_, known)| *known == word).map(|(status, _)| *status)
+    }
+}
+
 /// What only few keys have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extras {

@@ -117,8 +117,8 @@ pub struct Changes {
 /// What became of one key.
 #[derive(Debug)]
 pub struct Change {
-    /// `None`: the key is new.
-    pub id: Option<KeyId>,
+    /// As the store has it. `None`: the key is new.
+    pub before: Option<Stored>,
     pub key: Key,
     pub now: Option<(Record, Place)>,
 }

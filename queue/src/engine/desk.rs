@@ -20,7 +20,7 @@ pub(super) fn rank(record: &Record, turn: Turn) -> Rank {
 #[derive(Debug)]
 struct Slot {
     /// As the store has it; `None`: the key is new.
-    stored: Option<(KeyId, Record)>,
+    stored: Option<Stored>,
     record: Record,
     place: Place,
     is_changed: bool,
@@ -51,10 +51,12 @@ impl Desk {
 
     /// Has a record before the batch; one that it has already stays as it is.
     pub(super) fn put(&mut self, stored: Stored) -> usize {
-        let Stored { id, record, place } = stored;
-        match self.slot_of(&record.key) {
+        match self.slot_of(&stored.record.key) {
             Some(slot) => slot,
-            None => self.push(Some((id, record.clone())), record, place),
+            None => {
+                let (record, place) = (stored.record.clone(), stored.place);
+                self.push(Some(stored), record, place)
+            }
         }
     }
 
@@ -63,7 +65,7 @@ impl Desk {
         self.push(None, Record::new(key), Place::default())
     }
 
-    fn push(&mut self, stored: Option<(KeyId, Record)>, record: Record, place: Place) -> usize {
+    fn push(&mut self, stored: Option<Stored>, record: Record, place: Place) -> usize {
         let at = self.slots.len();
         self.by_key.insert(record.key.clone(), at);
         if let Some(flight) = &record.flight {
@@ -79,7 +81,7 @@ impl Desk {
     }
 
     pub(super) fn id(&self, slot: usize) -> Option<KeyId> {
-        self.slots[slot].stored.as_ref().map(|(id, _)| *id)
+        self.slots[slot].stored.as_ref().map(|it| it.id)
     }
 
     pub(super) fn record(&self, slot: usize) -> &Record {
@@ -155,7 +157,7 @@ impl Desk {
         let mut tally = Tally::default();
         for Slot { stored, record, .. } in self.slots.iter().filter(|slot| slot.is_changed) {
             let new = Record::new(record.key.clone());
-            tally.change(stored.as_ref().map_or(&new, |(_, record)| record), record);
+            tally.change(stored.as_ref().map_or(&new, |it| &it.record), record);
         }
         tally
     }
@@ -164,7 +166,7 @@ impl Desk {
     pub(super) fn clear(&mut self) -> Vec<Change> {
         let slots = std::mem::take(self).slots.into_iter().filter(|slot| slot.is_changed);
         let change = |slot: Slot| Change {
-            id: slot.stored.map(|(id, _)| id),
+            before: slot.stored,
             key: slot.record.key.clone(),
             now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
         };

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Key, Row, Run, jitter};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::Memory;
 use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 
+use crate::subject;
 use crate::words::{answer, ready};
 
 /// fetcher, run, key, payload, dispatched
@@ -88,7 +88,7 @@ proptest! {
     #[test]
     fn classic_is_the_references(steps in steps()) {
         let settings = Settings { is_fair: false, ..Settings::default() };
-        let mut engine = Engine::new(Memory::default(), settings);
+        let mut engine = Engine::new(subject::new(), settings);
         let (mut reference, mut now) = (Reference::default(), 1_700_000_000_i64);
         let run = |fetcher: usize, started| Run { fetcher: ["f", "g"][fetcher].into(), started };
         // Fetchers have their numbers from the first run on; which comes first is not what this is about.
@@ -126,11 +126,6 @@ proptest! {
             let answers = ready(engine.apply(now * 1_000, batch)).unwrap();
             prop_assert_eq!(answer(answers.last().unwrap()), right);
         }
-        let records = engine.store().kept().keys.values();
-        let log = records.filter_map(|(record, _)| {
-            let last = record.last?;
-            Some((record.key.to_string(), (last.started, last.finished, last.exit_code)))
-        });
-        prop_assert_eq!(log.collect::<BTreeMap<_, _>>(), reference.log);
+        prop_assert_eq!(subject::log(engine.store()), reference.log);
     }
 }

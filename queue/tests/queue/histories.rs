@@ -1,17 +1,16 @@
-//! Random histories of the engine over the store in memory, against a naive model that knows only the specification.
+//! Random histories of the engine over a store, against a naive model that knows only the specification.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::Memory;
 use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
+use crate::subject;
 use crate::words::{answer, ready};
 
 fn retries() -> Retries {
@@ -119,21 +118,9 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// What the engine counts, as the model does.
-fn counts(memory: &Memory) -> BTreeMap<(i64, i64), [i64; 3]> {
-    let counts = memory.kept().header.counts.0.iter();
-    counts.map(|((id, run), it)| ((id.0, *run), [it.rows, it.waiting, it.in_flight])).collect()
-}
-
-fn log(memory: &Memory) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
-    let records = memory.kept().keys.values();
-    let last = records.filter_map(|(record, _)| Some((record.key.to_string(), record.last?)));
-    last.map(|(key, last)| (key, (last.started, last.finished, last.exit_code))).collect()
-}
-
 fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
     let mut model = Model::started(retries(), backoff());
-    let mut engine = Engine::new(Memory::default(), settings());
+    let mut engine = Engine::new(subject::new(), settings());
     model.now = 1_700_000_000;
     for step in history {
         match step {
@@ -149,8 +136,8 @@ fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
                         "{operation:?}: {given}, right: {right}"
                     );
                 }
-                prop_assert_eq!(counts(engine.store()), model.counts());
-                prop_assert_eq!(&log(engine.store()), model.log());
+                prop_assert_eq!(subject::counts(engine.store()), model.counts());
+                prop_assert_eq!(&subject::log(engine.store()), model.log());
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The queue by itself: its statements, and random histories, over the store in memory.
+//! The queue by itself: its statements, and random histories, over a store: here in memory.
 #![allow(clippy::unwrap_used)]
 
 mod classic;
 mod histories;
 mod model;
 mod statements;
+mod subject;
 mod words;

@@ -6,18 +6,19 @@ use std::task::{Context, Poll, Waker};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::Memory;
 use shiftboss_queue::operation::{Added, Answer, Operation as Op, Reading, Rejected, Rows};
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
 use shiftboss_queue::rules::retries::Retried;
 
-/// A store in memory is never waited for.
+use crate::subject::{self, Store};
+
+/// A store on the same thread is never waited for.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(it) => it,
-        Poll::Pending => panic!("a store in memory waits"),
+        Poll::Pending => panic!("it waits"),
     }
 }
 
@@ -59,7 +60,7 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
 
 /// An engine that is asked in words.
 pub struct Script {
-    pub engine: Engine<Memory>,
+    pub engine: Engine<Store>,
     settings: Settings,
     now: i64,
 }
@@ -69,7 +70,7 @@ pub const NOW: i64 = 1_700_000_000;
 
 impl Script {
     pub fn new(settings: Settings) -> Self {
-        Self { engine: Engine::new(Memory::default(), settings.clone()), settings, now: NOW }
+        Self { engine: Engine::new(subject::new(), settings.clone()), settings, now: NOW }
     }
 
     /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
@@ -94,8 +95,9 @@ impl Script {
                 String::new()
             }
             ["restart"] => {
-                let memory = self.engine.store().clone().reopened();
-                self.engine = Engine::new(memory, self.settings.clone());
+                let other = Engine::new(subject::new(), self.settings.clone());
+                let store = std::mem::replace(&mut self.engine, other).into_store();
+                self.engine = Engine::new(store.reopened(), self.settings.clone());
                 String::new()
             }
             ["jobs"] => {

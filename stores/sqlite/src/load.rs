@@ -1,0 +1,235 @@
+//! Records, as they are read: by key, by attempt, by a task's ID, by run, and the next ones in order.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, Row};
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
+use shiftboss_queue::place::Place;
+use shiftboss_queue::record::{
+    Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles,
+};
+use shiftboss_queue::records::{From, KeyId, Name, Stored};
+
+use crate::code;
+
+/// What is read of a record, in the order in which [`Loader::fixed`] takes it.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
+             last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra
+             FROM keys ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = select!("WHERE id = ?1");
+const BY_KEY: &str = select!("WHERE key = ?1");
+const BY_FLIGHT: &str = select!("WHERE attempt = ?1");
+const IN_ORDER: &str = select!(
+    "INDEXED BY ready WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+);
+const CLASSIC_HELD: &str = select!(
+    "INDEXED BY classic_held WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+);
+
+/// Reads records on one connection; its statements are prepared once for all that are asked together.
+pub(crate) struct Loader<'c> {
+    connection: &'c Connection,
+    rows: CachedStatement<'c>,
+}
+
+struct Served(BTreeMap<FetcherId, Attempt>);
+
+impl FromSql for Served {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        code::served_of(value.as_str()?).map(Self)
+    }
+}
+
+impl<'c> Loader<'c> {
+    pub(crate) fn new(connection: &'c Connection) -> Result<Self> {
+        let rows = connection
+            .prepare_cached("SELECT fetcher, run, armed, reading FROM rows WHERE key = ?1")?;
+        Ok(Self { connection, rows })
+    }
+
+    /// The record of a name, if there is any.
+    pub(crate) fn named(&mut self, name: &Name) -> Result<Option<Stored>> {
+        match name {
+            Name::Key(key) => self.one(BY_KEY, [key.as_str()]),
+            Name::Attempt(attempt) => match self.one(BY_FLIGHT, [attempt.0])? {
+                None => {
+                    let sql = "SELECT key FROM attempts WHERE attempt = ?1";
+                    self.of_id_in(sql, [attempt.0])
+                }
+                out => Ok(out),
+            },
+            Name::TaskId(id) => self.of_id_in("SELECT key FROM tasks WHERE name = ?1", [&**id]),
+        }
+    }
+
+    /// The record whose id a query says.
+    fn of_id_in(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
+        let mut query = self.connection.prepare_cached(sql)?;
+        let id: Option<i64> = query.query_row(params, |row| row.get(0)).optional()?;
+        id.map_or(Ok(None), |id| self.one(BY_ID, [id]))
+    }
+
+    /// Those whose ids a query says, in its order.
+    fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
+        let mut query = self.connection.prepare_cached(sql)?;
+        let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
+        let records = ids.into_iter().map(|id| self.one(BY_ID, [id]));
+        records.filter_map(Result::transpose).collect()
+    }
+
+    fn one(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
+        let mut query = self.connection.prepare_cached(sql)?;
+        let mut found = query.query(params)?;
+        found.next()?.map(|row| self.stored(row)).transpose()
+    }
+
+    /// The next ones behind a place, of a kind.
+    pub(crate) fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> Result<Vec<Stored>> {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let id = behind.map_or(i64::MIN, |it| it.id.0);
+        let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+        match from {
+            From::Order => self.all(IN_ORDER, (turn, id, count)),
+            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count)),
+            From::Later(bound) => {
+                let bound = (code::turn(bound), i64::MAX);
+                let (turn, id) = bound.max((turn, id));
+                self.all(IN_ORDER, (turn, id, count))
+            }
+            From::Lane => {
+                let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
+                let sql = "SELECT key FROM extras WHERE lane > ?1 ORDER BY lane LIMIT ?2";
+                self.of_ids(sql, (lane, count))
+            }
+            From::Due(until) => {
+                let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
+                let sql = "SELECT key FROM extras WHERE due <= ?1 AND (due, key) > (?2, ?3)
+                    ORDER BY due, key LIMIT ?4";
+                self.of_ids(sql, (until, due, id, count))
+            }
+        }
+    }
+
+    /// Keys of a run, behind a key.
+    pub(crate) fn of_run(
+        &mut self,
+        (fetcher, run): (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> Result<Vec<Stored>> {
+        let sql = "SELECT key FROM rows INDEXED BY rows_by_run
+            WHERE fetcher = ?1 AND run = ?2 AND key > ?3 ORDER BY key LIMIT ?4";
+        let behind = behind.map_or(i64::MIN, |id| id.0);
+        self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
+    }
+
+    fn all(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
+        let mut query = self.connection.prepare_cached(sql)?;
+        let mut found = query.query(params)?;
+        let mut all = Vec::new();
+        while let Some(row) = found.next()? {
+            all.push(self.stored(row)?);
+        }
+        Ok(all)
+    }
+
+    fn stored(&mut self, row: &Row<'_>) -> Result<Stored> {
+        let id: i64 = row.get(0)?;
+        let started: Option<i64> = row.get(3)?;
+        let turn: Option<i64> = row.get(19)?;
+        let mut place = Place {
+            order: turn.map(code::turn_of),
+            classic_held: row.get(20)?,
+            ..Place::default()
+        };
+        let waiting: i64 = row.get(8)?;
+        let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        let mut record = Record {
+            since: row.get(2)?,
+            last: match started {
+                Some(started) => {
+                    Some(LastRun { started, finished: row.get(4)?, exit_code: row.get(5)? })
+                }
+                None => None,
+            },
+            is_claimed: row.get(6)?,
+            flight: flight(row)?,
+            rows: self.rows(id)?,
+            served: row.get::<_, Served>(7)?.0,
+            singles: Singles {
+                waiting: waiting.unsigned_abs(),
+                failed: number(9)?,
+                dead: number(10)?,
+                first: if waiting > 0 { self.first_single(id)? } else { None },
+                edits: Vec::new(),
+            },
+            last_attempt: Attempt(row.get(11)?),
+            ..Record::new(Key::stored(row.get_ref(1)?.as_str()?))
+        };
+        if row.get(21)? {
+            (record.extras, place.lane, place.due) = self.extras(id)?;
+        }
+        Ok(Stored { id: KeyId(id), record, place })
+    }
+
+    fn rows(&mut self, id: i64) -> Result<Vec<ListRow>> {
+        let mut found = self.rows.query([id])?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            rows.push(ListRow {
+                fetcher: FetcherId(row.get(0)?),
+                run: row.get(1)?,
+                armed: Attempt(row.get(2)?),
+                reading: row.get(3)?,
+                payload: None,
+            });
+        }
+        Ok(rows)
+    }
+
+    fn first_single(&self, id: i64) -> Result<Option<i64>> {
+        let sql = "SELECT min(number) FROM tasks WHERE key = ?1 AND status = 'waiting'";
+        self.connection.prepare_cached(sql)?.query_row([id], |row| row.get(0))
+    }
+
+    fn extras(&self, id: i64) -> Result<(Extras, Option<i64>, Option<Millis>)> {
+        let sql = "SELECT extras, lane, due FROM extras WHERE key = ?1";
+        let mut query = self.connection.prepare_cached(sql)?;
+        query.query_row([id], |row| Ok((code::json_of(row.get_ref(0)?)?, row.get(1)?, row.get(2)?)))
+    }
+}
+
+fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
+    let Some(attempt) = row.get(12)? else {
+        return Ok(None);
+    };
+    let worker: Option<String> = row.get(15)?;
+    let lease: Option<u32> = row.get(16)?;
+    let holder = match (worker, lease) {
+        (Some(worker), Some(lease_seconds)) => {
+            Some(LeaseHolder { worker: worker.into(), lease_seconds })
+        }
+        _ => None,
+    };
+    Ok(Some(Flight {
+        attempt: Attempt(attempt),
+        task: code::task_of((row.get(13)?, row.get(14)?)),
+        holder,
+        started: row.get(17)?,
+        before: code::json_of(row.get_ref(18)?)?,
+    }))
+}

@@ -1,0 +1,280 @@
+//! The port: a batch's transaction on one connection. Records in flight stay in memory, for their ends come next.
+//!
+//! Everything here is done before it returns; the futures are ready at once.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Result};
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::{Attempt, Key};
+use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use shiftboss_queue::rules::dispatch::Scope;
+
+use crate::code;
+use crate::error::classify;
+use crate::header::{self, Kept};
+use crate::load::Loader;
+use crate::save::Saver;
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// Statements that are kept prepared.
+const STATEMENTS_MAX: usize = 64;
+/// Records in flight that stay in memory.
+const FLIGHTS_MAX: usize = 4_096;
+
+/// See the module.
+#[derive(Debug)]
+pub struct SqliteRecords {
+    connection: Connection,
+    /// As the database has it, with what this transaction wrote. `None`: to be read.
+    kept: Option<Kept>,
+    /// How often others wrote, as SQLite counts it.
+    version: Option<i64>,
+    /// Records in flight, as the database has them.
+    flights: HashMap<Attempt, Stored>,
+}
+
+impl SqliteRecords {
+    /// A queue on a connection; its tables are made if there are none.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn new(connection: Connection) -> StoreResult<Self> {
+        let begin = |connection: &Connection| {
+            connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+            if !connection.table_exists(None, "keys")? {
+                connection.execute_batch(SCHEMA)?;
+            }
+            Ok(())
+        };
+        begin(&connection).map_err(classify)?;
+        Ok(Self { connection, kept: None, version: None, flights: HashMap::new() })
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// As the next daemon finds it.
+    #[must_use]
+    pub fn reopened(self) -> Self {
+        Self { kept: None, version: None, flights: HashMap::new(), ..self }
+    }
+
+    fn begin_now(&mut self) -> Result<Option<Header>> {
+        self.run("BEGIN IMMEDIATE")?;
+        let version = self
+            .connection
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))?;
+        if self.kept.is_some() && self.version == Some(version) {
+            return Ok(None);
+        }
+        self.flights.clear();
+        let kept = header::load(&self.connection)?;
+        let header = kept.header.clone();
+        (self.kept, self.version) = (Some(kept), Some(version));
+        Ok(Some(header))
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
+        let mut loader = Loader::new(&self.connection)?;
+        let flights = &mut self.flights;
+        let mut one = |name: &Name| match name {
+            Name::Attempt(attempt) => match flights.remove(attempt) {
+                None => loader.named(name),
+                known => Ok(known),
+            },
+            _ => loader.named(name),
+        };
+        names.iter().map(&mut one).collect()
+    }
+
+    fn next_now(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> Result<Vec<Stored>> {
+        let mut loader = Loader::new(&self.connection)?;
+        let mut next = loader.next(from, behind, count)?;
+        if *scope == Scope::All {
+            return Ok(next);
+        }
+        let mut found = Vec::new();
+        loop {
+            let (is_last, last) = (next.len() < count, next.last().cloned());
+            let has_task =
+                |it: &Stored| it.record.waiting_fetchers().any(|fetcher| scope.has(fetcher));
+            found.extend(next.into_iter().filter(has_task));
+            if is_last || found.len() >= count {
+                found.truncate(count);
+                return Ok(found);
+            }
+            next = loader.next(from, last.as_ref(), count)?;
+        }
+    }
+
+    fn payload_now(&self, id: KeyId, task: Task) -> Result<Option<String>> {
+        match task {
+            Task::Single { number } => {
+                let sql = "SELECT payload FROM tasks WHERE number = ?1";
+                self.connection
+                    .prepare_cached(sql)?
+                    .query_row([number], |row| row.get(0))
+                    .optional()
+            }
+            Task::Row { fetcher, run } => {
+                let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+                let mut query = self.connection.prepare_cached(sql)?;
+                query.query_row((id.0, fetcher.0, run), |row| row.get(0)).optional()
+            }
+        }
+    }
+
+    fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
+        let sql = "SELECT status FROM tasks WHERE number = ?1";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let word: Option<String> = query.query_row([number], |row| row.get(0)).optional()?;
+        Ok(word.and_then(|word| SingleStatus::of_word(&word)))
+    }
+
+    fn has_single_now(&self, id: KeyId, payload: &str) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM tasks
+            WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
+        let checksum = checksum(payload.as_bytes()).cast_signed();
+        self.connection.prepare_cached(sql)?.query_row((id.0, checksum, payload), |row| row.get(0))
+    }
+
+    fn ended_now(&self, attempt: Attempt) -> Result<Option<EndedAttempt>> {
+        let sql = "SELECT keys.key, attempts.fetcher, attempts.run, attempts.worker, attempts.started_ms, ended_ms, outcome,
+             attempts.exit_code, previous, revisit
+             FROM attempts JOIN keys ON keys.id = attempts.key WHERE attempts.attempt = ?1";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let ended = query.query_row([attempt.0], |row| {
+            let worker: Option<String> = row.get(3)?;
+            let word: String = row.get(6)?;
+            Ok(EndedAttempt {
+                attempt,
+                key: Key::stored(row.get_ref(0)?.as_str()?),
+                task: code::task_of((row.get(1)?, row.get(2)?)),
+                worker: worker.map(Into::into),
+                started: row.get(4)?,
+                ended: row.get(5)?,
+                outcome: Outcome::of_word(&word)
+                    .ok_or(rusqlite::types::FromSqlError::InvalidType)?,
+                exit_code: row.get(7)?,
+                previous: Attempt(row.get(8)?),
+                revisit: row.get(9)?,
+            })
+        });
+        ended.optional()
+    }
+
+    fn save_now(&mut self, changes: Changes) -> Result<()> {
+        let mut kept = self.kept.take().unwrap_or_default();
+        let before = std::mem::replace(&mut kept.header, changes.header);
+        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends)?;
+        let mut ids = HashMap::with_capacity(changes.ended.len());
+        for change in changes.records {
+            let out = change
+                .before
+                .as_ref()
+                .and_then(|it| it.record.flight.as_ref())
+                .map(|it| it.attempt);
+            if let Some(attempt) = out {
+                self.flights.remove(&attempt);
+            }
+            let Some(stored) = saver.change(change)? else { continue };
+            if !changes.ended.is_empty() {
+                ids.insert(stored.record.key.clone(), stored.id);
+            }
+            if let Some(flight) = &stored.record.flight
+                && self.flights.len() < FLIGHTS_MAX
+                && stored.record.is_whole()
+            {
+                self.flights.insert(flight.attempt, stored);
+            }
+        }
+        saver.ended(&changes.ended, |key| ids.get(key).copied())?;
+        drop(saver);
+        header::save(&self.connection, &before, &kept)?;
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    fn roll_back_now(&mut self) {
+        self.kept = None;
+        self.flights.clear();
+        if !self.connection.is_autocommit() {
+            // One that cannot be rolled back is by the end of the connection.
+            let _ = self.run("ROLLBACK");
+        }
+    }
+}
+
+impl Records for SqliteRecords {
+    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+        self.begin_now().map_err(classify)
+    }
+
+    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        self.load_now(names).map_err(classify)
+    }
+
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        self.next_now(from, behind, scope, count).map_err(classify)
+    }
+
+    async fn of_run(
+        &mut self,
+        run: (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        Loader::new(&self.connection)
+            .and_then(|mut it| it.of_run(run, behind, count))
+            .map_err(classify)
+    }
+
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+        self.payload_now(id, task).map_err(classify)
+    }
+
+    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
+        self.single_now(number).map_err(classify)
+    }
+
+    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
+        self.has_single_now(id, payload).map_err(classify)
+    }
+
+    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
+        self.ended_now(attempt).map_err(classify)
+    }
+
+    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+        self.save_now(changes).map_err(classify)
+    }
+
+    async fn commit(&mut self) -> StoreResult<()> {
+        self.run("COMMIT").map_err(classify)
+    }
+
+    async fn roll_back(&mut self) {
+        self.roll_back_now();
+    }
+}

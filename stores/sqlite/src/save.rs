@@ -1,0 +1,291 @@
+//! Records, as they are written: the fixed part whole, rows and extras where they changed.
+
+use rusqlite::{CachedStatement, Connection, Result, params};
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::attempt::EndedAttempt;
+use shiftboss_queue::place::Place;
+use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
+use shiftboss_queue::records::{Change, KeyId, Stored};
+
+use crate::code;
+
+/// Bits of an id below the jitter, so that keys of equal jitter have room.
+const SEQUENCE_BITS: u32 = 31;
+/// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
+const TRIES_MAX: u32 = 1_000;
+/// Attempts that are kept.
+const ATTEMPTS_KEPT: i64 = 100_000;
+
+const INSERT: &str = "INSERT OR IGNORE INTO keys (key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
+    last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra, id)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+const UPDATE: &str = "UPDATE keys SET key = ?1, since = ?2, started = ?3, finished = ?4, exit_code = ?5, claimed = ?6, served = ?7,
+    waiting = ?8, failed = ?9, dead = ?10, last_attempt = ?11, attempt = ?12, fetcher = ?13, run = ?14, worker = ?15,
+    lease = ?16, started_ms = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22";
+
+/// Writes records on one connection; its statements are prepared once for all that are saved together.
+pub(crate) struct Saver<'c> {
+    connection: &'c Connection,
+    update: CachedStatement<'c>,
+    row: CachedStatement<'c>,
+    /// Keys that were ever given an id.
+    ids: &'c mut i64,
+    /// The last number of an end.
+    ends: &'c mut i64,
+}
+
+impl<'c> Saver<'c> {
+    pub(crate) fn new(
+        connection: &'c Connection,
+        ids: &'c mut i64,
+        ends: &'c mut i64,
+    ) -> Result<Self> {
+        let update = connection.prepare_cached(UPDATE)?;
+        let row = connection.prepare_cached(
+            "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload",
+        )?;
+        Ok(Self { connection, update, row, ids, ends })
+    }
+
+    /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
+    pub(crate) fn change(&mut self, change: Change) -> Result<Option<Stored>> {
+        let Change { before, key, now } = change;
+        match (before, now) {
+            (None, None) => Ok(None),
+            (Some(before), None) => self.forget(before.id).map(|()| None),
+            (before, Some((record, place))) => {
+                let has_extras =
+                    !record.extras.is_empty() || place.lane.is_some() || place.due.is_some();
+                let id = match &before {
+                    None => self.insert(&key, &record, place, has_extras)?,
+                    Some(known) => {
+                        write(&mut self.update, known.id.0, &record, place, has_extras)?;
+                        known.id
+                    }
+                };
+                self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
+                self.extras(id, before.as_ref(), &record, place, has_extras)?;
+                record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
+                Ok(Some(Stored { id, record: record.as_kept(), place }))
+            }
+        }
+    }
+
+    fn insert(
+        &mut self,
+        key: &Key,
+        record: &Record,
+        place: Place,
+        has_extras: bool,
+    ) -> Result<KeyId> {
+        let mut insert = self.connection.prepare_cached(INSERT)?;
+        for _ in 0..TRIES_MAX {
+            *self.ids = self.ids.wrapping_add(1);
+            let id = id(key.jitter(), *self.ids);
+            if write(&mut insert, id, record, place, has_extras)? == 1 {
+                return Ok(KeyId(id));
+            }
+        }
+        Err(rusqlite::Error::StatementChangedRows(0))
+    }
+
+    fn rows(&mut self, id: KeyId, before: &[ListRow], now: &[ListRow]) -> Result<()> {
+        for gone in before.iter().filter(|row| !now.iter().any(|it| it.task() == row.task())) {
+            let sql = "DELETE FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+            self.connection.prepare_cached(sql)?.execute((id.0, gone.fetcher.0, gone.run))?;
+        }
+        for row in now {
+            let ListRow { fetcher, run, armed, reading, payload } = row;
+            match payload {
+                Some(payload) => {
+                    self.row.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
+                }
+                None if !before.contains(row) => {
+                    let sql = "UPDATE rows SET armed = ?4, reading = ?5 WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+                    let mut query = self.connection.prepare_cached(sql)?;
+                    query.execute((id.0, fetcher.0, run, armed.0, reading))?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn extras(
+        &self,
+        id: KeyId,
+        before: Option<&Stored>,
+        record: &Record,
+        place: Place,
+        has_extras: bool,
+    ) -> Result<()> {
+        let of = |place: Place| (place.lane, place.due);
+        let known = before.map(|it| (&it.record.extras, of(it.place)));
+        if known == Some((&record.extras, of(place))) || known.is_none() && !has_extras {
+            return Ok(());
+        }
+        if !has_extras {
+            let sql = "DELETE FROM extras WHERE key = ?1";
+            return self.connection.prepare_cached(sql)?.execute([id.0]).map(drop);
+        }
+        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due) VALUES (?1, ?2, ?3, ?4)";
+        let extras = code::json(&record.extras)?;
+        self.connection
+            .prepare_cached(sql)?
+            .execute((id.0, extras, place.lane, place.due))
+            .map(drop)
+    }
+
+    fn edit(&self, key: KeyId, edit: &SingleEdit) -> Result<()> {
+        let run = |sql, params: &[&dyn rusqlite::ToSql]| {
+            self.connection.prepare_cached(sql)?.execute(params).map(drop)
+        };
+        match edit {
+            SingleEdit::Add { number, payload, id } => {
+                let sql = "INSERT INTO tasks (number, key, status, checksum, name, payload)
+                    VALUES (?1, ?2, 'waiting', ?3, ?4, ?5)";
+                let checksum = checksum(payload.as_bytes()).cast_signed();
+                run(sql, params![number, key.0, checksum, id.as_deref(), payload])
+            }
+            SingleEdit::Set { number, status } => {
+                let is_over = matches!(status, SingleStatus::Done | SingleStatus::Cancelled);
+                if is_over {
+                    run("DELETE FROM tasks WHERE number = ?1 AND name IS NULL", params![number])?;
+                }
+                let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
+                run(sql, params![number, status.word()])
+            }
+            SingleEdit::RetryAll => {
+                let sql = "UPDATE tasks SET status = 'waiting'
+                    WHERE key = ?1 AND status IN ('failed', 'dead_letter')";
+                run(sql, params![key.0])
+            }
+            SingleEdit::CancelAll { but } => {
+                let others = params![key.0, but];
+                run(
+                    "DELETE FROM tasks WHERE key = ?1 AND number IS NOT ?2 AND name IS NULL",
+                    others,
+                )?;
+                let sql = "UPDATE tasks SET status = 'cancelled'
+                    WHERE key = ?1 AND number IS NOT ?2 AND status <> 'done'";
+                run(sql, others)
+            }
+        }
+    }
+
+    /// All that is known of a key goes.
+    fn forget(&self, id: KeyId) -> Result<()> {
+        for sql in [
+            "WITH RECURSIVE chain (attempt) AS (
+                SELECT last_attempt FROM keys WHERE id = ?1
+                UNION SELECT previous FROM chain JOIN attempts USING (attempt) WHERE key = ?1)
+             DELETE FROM attempts WHERE attempt IN chain",
+            "DELETE FROM rows WHERE key = ?1",
+            "DELETE FROM extras WHERE key = ?1",
+            "DELETE FROM tasks WHERE key = ?1",
+            "DELETE FROM keys WHERE id = ?1",
+        ] {
+            self.connection.prepare_cached(sql)?.execute([id.0])?;
+        }
+        Ok(())
+    }
+
+    /// Attempts that ended; a late result takes the place of what was known of its attempt.
+    pub(crate) fn ended(
+        &mut self,
+        ended: &[EndedAttempt],
+        id: impl Fn(&Key) -> Option<KeyId>,
+    ) -> Result<()> {
+        let mut earlier =
+            self.connection.prepare_cached("DELETE FROM attempts WHERE attempt = ?1")?;
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
+             previous, revisit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?;
+        for it in ended {
+            let Some(key) = id(&it.key) else { continue };
+            earlier.execute([it.attempt.0])?;
+            *self.ends += 1;
+            let (fetcher, run) = code::task(it.task);
+            let worker = it.worker.as_deref();
+            insert.execute(params![
+                *self.ends,
+                it.attempt.0,
+                key.0,
+                fetcher,
+                run,
+                worker,
+                it.started,
+                it.ended,
+                it.outcome.word(),
+                it.exit_code,
+                it.previous.0,
+                it.revisit
+            ])?;
+        }
+        if !ended.is_empty() && *self.ends > ATTEMPTS_KEPT {
+            let sql = "DELETE FROM attempts WHERE ended <= ?1";
+            self.connection.prepare_cached(sql)?.execute([*self.ends - ATTEMPTS_KEPT])?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a key lies in the file, by its jitter and the number of keys so far.
+fn id(jitter: i32, sequence: i64) -> i64 {
+    let in_order = i64::from(jitter) - i64::from(i32::MIN);
+    (in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1))
+}
+
+fn write(
+    statement: &mut CachedStatement<'_>,
+    id: i64,
+    record: &Record,
+    place: Place,
+    has_extras: bool,
+) -> Result<usize> {
+    let last = record.last.as_ref();
+    let flight = record.flight.as_ref();
+    let task = flight.map(|it| code::task(it.task));
+    let holder = flight.and_then(|it| it.holder.as_ref());
+    let singles = &record.singles;
+    statement.execute(params![
+        record.key.as_str(),
+        record.since,
+        last.map(|it| it.started),
+        last.and_then(|it| it.finished),
+        last.and_then(|it| it.exit_code),
+        record.is_claimed,
+        code::served(&record.served),
+        singles.waiting.cast_signed(),
+        singles.failed.cast_signed(),
+        singles.dead.cast_signed(),
+        record.last_attempt.0,
+        flight.map(|it| it.attempt.0),
+        task.map(|it| it.0),
+        task.map(|it| it.1),
+        holder.map(|it| &*it.worker),
+        holder.map(|it| it.lease_seconds),
+        flight.map(|it| it.started),
+        flight.map(|it| code::json(&it.before)).transpose()?,
+        place.order.map(code::turn),
+        place.classic_held,
+        has_extras,
+        id,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids follow the jitter, are positive, and fit.
+    #[test]
+    fn ids_are_in_the_order_of_jitter() {
+        let ids: Vec<i64> =
+            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| id(jitter, (1 << 31) - 1)).to_vec();
+        assert!(ids.is_sorted() && ids[0] >= 0, "{ids:?}");
+    }
+}

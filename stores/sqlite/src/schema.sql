@@ -1,0 +1,158 @@
+-- Where records are kept. What a record is, and what may be in it, is in queue/src/record.rs; nothing here decides.
+
+-- The fixed part of each record. id: in the order of jitter, so that keys that run one after the other share pages.
+-- since: in microseconds. claimed: somebody else started it. served: the attempts with which its fetchers were served last, as
+-- `fetcher:attempt fetcher:attempt`. waiting, failed, dead: its single tasks, but for the one that is out.
+-- attempt to before: the attempt that is out; of a single task fetcher is 0, and run the task's number; started_ms: in milliseconds;
+-- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs). extra: it has a row in extras.
+CREATE TABLE keys (
+    id           INTEGER PRIMARY KEY,
+    key          TEXT NOT NULL,
+    since        INTEGER,
+    started      INTEGER,
+    finished     INTEGER,
+    exit_code    INTEGER,
+    claimed      INTEGER NOT NULL,
+    served       TEXT NOT NULL,
+    waiting      INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
+    dead         INTEGER NOT NULL,
+    last_attempt INTEGER NOT NULL,
+    attempt      INTEGER,
+    fetcher      INTEGER,
+    run          INTEGER,
+    worker       TEXT,
+    lease        INTEGER,
+    started_ms   INTEGER,
+    before       TEXT,
+    turn         INTEGER,
+    held         INTEGER NOT NULL,
+    extra        INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX keys_by_key ON keys (key);
+-- The order of dispatch.
+CREATE INDEX ready ON keys (turn, id) WHERE turn IS NOT NULL AND held = 0;
+-- Only with --classic: keys that somebody has.
+CREATE INDEX classic_held ON keys (turn, id) WHERE turn IS NOT NULL AND held = 1;
+CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
+-- Keys whose last attempt failed, the one that ended last at the end.
+CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0;
+
+-- Lines of lists that have a key. armed: the last attempt of the queue when the row was put there. reading: of its file, in which
+-- it was seen last.
+CREATE TABLE rows (
+    key     INTEGER NOT NULL,
+    fetcher INTEGER NOT NULL,
+    run     INTEGER NOT NULL,
+    armed   INTEGER NOT NULL,
+    reading INTEGER NOT NULL,
+    payload TEXT NOT NULL,
+    PRIMARY KEY (key, fetcher, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX rows_by_run ON rows (fetcher, run, key);
+
+-- What few keys have. extras: as JSON. lane, due: their places.
+CREATE TABLE extras (
+    key    INTEGER PRIMARY KEY,
+    extras TEXT NOT NULL,
+    lane   INTEGER,
+    due    INTEGER
+) STRICT;
+CREATE INDEX lane ON extras (lane) WHERE lane IS NOT NULL;
+CREATE INDEX due ON extras (due) WHERE due IS NOT NULL;
+
+-- Single tasks. name: the ID that it was added with, for which it is kept when it is done. checksum: of the payload.
+CREATE TABLE tasks (
+    number   INTEGER PRIMARY KEY,
+    key      INTEGER NOT NULL,
+    status   TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    name     TEXT UNIQUE,
+    payload  TEXT NOT NULL
+) STRICT;
+CREATE INDEX tasks_of_key ON tasks (key, status, number);
+CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
+
+-- Attempts that ended, by the number of the end, which ascends: a late result is a new end of its attempt. previous: the key's attempt
+-- before, so that a key's history is a chain that begins at keys.last_attempt.
+CREATE TABLE attempts (
+    ended     INTEGER PRIMARY KEY,
+    attempt   INTEGER NOT NULL,
+    key       INTEGER NOT NULL,
+    fetcher   INTEGER NOT NULL,
+    run       INTEGER NOT NULL,
+    worker    TEXT,
+    started_ms INTEGER NOT NULL,
+    ended_ms  INTEGER NOT NULL,
+    outcome   TEXT NOT NULL,
+    exit_code INTEGER,
+    previous  INTEGER NOT NULL,
+    revisit   INTEGER
+) STRICT;
+CREATE INDEX attempts_by_number ON attempts (attempt);
+
+-- Sums of attempts that ended, by hour (unix time / 3600); and jobs that were done, by minute (unix time / 60).
+CREATE TABLE hours (
+    hour            INTEGER NOT NULL,
+    fetcher         INTEGER NOT NULL,
+    outcome         TEXT NOT NULL,
+    jobs            INTEGER NOT NULL,
+    took_ms         INTEGER NOT NULL,
+    revisits        INTEGER NOT NULL,
+    revisit_seconds INTEGER NOT NULL,
+    PRIMARY KEY (hour, fetcher, outcome)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE minutes (
+    minute    INTEGER NOT NULL,
+    exit_code INTEGER NOT NULL,
+    jobs      INTEGER NOT NULL,
+    PRIMARY KEY (minute, exit_code)
+) STRICT, WITHOUT ROWID;
+
+-- Fetchers by the numbers that their names have for ever.
+CREATE TABLE names (
+    fetcher INTEGER PRIMARY KEY,
+    name    TEXT NOT NULL UNIQUE
+) STRICT;
+-- Runs of lists. position: as the daemon that reads it writes that.
+CREATE TABLE runs (
+    fetcher  INTEGER NOT NULL,
+    run      INTEGER NOT NULL,
+    since    INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    deleting INTEGER NOT NULL,
+    listing  INTEGER,
+    reading  INTEGER NOT NULL,
+    position TEXT,
+    skipped  INTEGER NOT NULL,
+    PRIMARY KEY (fetcher, run)
+) STRICT, WITHOUT ROWID;
+-- Sums of what each run has, also of one that is gone while a job of it is out; of single tasks there is one, 0 of fetcher 0.
+CREATE TABLE counts (
+    fetcher   INTEGER NOT NULL,
+    run       INTEGER NOT NULL,
+    rows      INTEGER NOT NULL,
+    waiting   INTEGER NOT NULL,
+    in_flight INTEGER NOT NULL,
+    delayed   INTEGER NOT NULL,
+    PRIMARY KEY (fetcher, run)
+) STRICT, WITHOUT ROWID;
+
+-- The header's numbers. ids: keys that were ever given an id. ends: the last number of an end.
+CREATE TABLE header (
+    one          INTEGER PRIMARY KEY CHECK (one = 1),
+    last_attempt INTEGER NOT NULL,
+    last_bump    INTEGER NOT NULL,
+    last_single  INTEGER NOT NULL,
+    last_since   INTEGER NOT NULL,
+    credit       INTEGER NOT NULL,
+    paused       INTEGER NOT NULL,
+    ids          INTEGER NOT NULL,
+    ends         INTEGER NOT NULL
+) STRICT;
+
+-- What is not the queue's business: a daemon's and its relays' own notes, each as JSON.
+CREATE TABLE documents (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
