@@ -17,12 +17,15 @@ const TRIES_MAX: u32 = 1_000;
 /// Attempts that are kept.
 const ATTEMPTS_KEPT: i64 = 100_000;
 
-const INSERT: &str = "INSERT OR IGNORE INTO keys (key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
-    last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra, id)
+/// The key is the last one, for it is not written again: its index would be, too.
+const INSERT: &str =
+    "INSERT OR IGNORE INTO keys (since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
+    fetcher, run, worker, lease, started_ms, before, turn, held, extra, id, key)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
-const UPDATE: &str = "UPDATE keys SET key = ?1, since = ?2, started = ?3, finished = ?4, exit_code = ?5, claimed = ?6, served = ?7,
-    waiting = ?8, failed = ?9, dead = ?10, last_attempt = ?11, attempt = ?12, fetcher = ?13, run = ?14, worker = ?15,
-    lease = ?16, started_ms = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22";
+const UPDATE: &str =
+    "UPDATE keys SET since = ?1, started = ?2, finished = ?3, exit_code = ?4, claimed = ?5, served = ?6, waiting = ?7, failed = ?8,
+    dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
+    before = ?17, turn = ?18, held = ?19, extra = ?20 WHERE id = ?21 AND key = ?22";
 
 /// Writes records on one connection; its statements are prepared once for all that are saved together.
 pub(crate) struct Saver<'c> {
@@ -252,7 +255,6 @@ fn write(
     let holder = flight.and_then(|it| it.holder.as_ref());
     let singles = &record.singles;
     statement.execute(params![
-        record.key.as_str(),
         record.since,
         last.map(|it| it.started),
         last.and_then(|it| it.finished),
@@ -274,6 +276,7 @@ fn write(
         place.classic_held,
         has_extras,
         id,
+        record.key.as_str(),
     ])
 }
 
