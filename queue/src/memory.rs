@@ -59,7 +59,7 @@ impl Memory {
         let first = self.kept.singles.iter().find(|(_, single)| waiting(single));
         record.singles.first = first.map(|(number, _)| *number);
         // Nobody looks at a number: keys are found by their names.
-        Stored { id: KeyId(self.rank(&record.key)), record, place: *place }
+        Stored { id: KeyId(self.rank(&record.key)), record, place: *place, payload: None }
     }
 
     fn rank(&self, key: &Key) -> i64 {

@@ -122,9 +122,10 @@ impl<'a, S: Records> Batch<'a, S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
         let names: Vec<Name> = batch.iter().flat_map(names).collect();
+        self.ahead = Ahead::of(&batch);
+        self.desk.reserve(names.len() + self.ahead.count);
         self.bring(&names).await?;
         let mut answers = Vec::with_capacity(batch.len());
-        self.ahead = Ahead::of(&batch);
         for operation in batch {
             answers.push(self.one(operation).await?);
         }

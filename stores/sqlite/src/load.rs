@@ -35,6 +35,9 @@ const CLASSIC_HELD: &str = select!(
     "INDEXED BY classic_held WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
 
+/// So many records have room in memory at once, before there is known to be one.
+const ROOM_MAX: usize = 1_024;
+
 /// Reads records on one connection; its statements are prepared once for all that are asked together.
 pub(crate) struct Loader<'c> {
     connection: &'c Connection,
@@ -51,8 +54,9 @@ impl FromSql for Served {
 
 impl<'c> Loader<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Result<Self> {
-        let rows = connection
-            .prepare_cached("SELECT fetcher, run, armed, reading FROM rows WHERE key = ?1")?;
+        let rows = connection.prepare_cached(
+            "SELECT fetcher, run, armed, reading, payload FROM rows WHERE key = ?1",
+        )?;
         Ok(Self { connection, rows })
     }
 
@@ -99,16 +103,17 @@ impl<'c> Loader<'c> {
         behind: Option<&Stored>,
         count: usize,
     ) -> Result<Vec<Stored>> {
+        let room = count.min(ROOM_MAX);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         match from {
-            From::Order => self.all(IN_ORDER, (turn, id, count)),
-            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count)),
+            From::Order => self.all(IN_ORDER, (turn, id, count), room),
+            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count), room),
             From::Later(bound) => {
                 let bound = (code::turn(bound), i64::MAX);
                 let (turn, id) = bound.max((turn, id));
-                self.all(IN_ORDER, (turn, id, count))
+                self.all(IN_ORDER, (turn, id, count), room)
             }
             From::Lane => {
                 let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
@@ -137,10 +142,10 @@ impl<'c> Loader<'c> {
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
-    fn all(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
+    fn all(&mut self, sql: &str, params: impl Params, room: usize) -> Result<Vec<Stored>> {
         let mut query = self.connection.prepare_cached(sql)?;
         let mut found = query.query(params)?;
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(room);
         while let Some(row) = found.next()? {
             all.push(self.stored(row)?);
         }
@@ -158,6 +163,7 @@ impl<'c> Loader<'c> {
         };
         let waiting: i64 = row.get(8)?;
         let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        let (rows, payload) = self.rows(id)?;
         let mut record = Record {
             since: row.get(2)?,
             last: match started {
@@ -168,7 +174,7 @@ impl<'c> Loader<'c> {
             },
             is_claimed: row.get(6)?,
             flight: flight(row)?,
-            rows: self.rows(id)?,
+            rows,
             served: row.get::<_, Served>(7)?.0,
             singles: Singles {
                 waiting: waiting.unsigned_abs(),
@@ -183,12 +189,13 @@ impl<'c> Loader<'c> {
         if row.get(21)? {
             (record.extras, place.lane, place.due) = self.extras(id)?;
         }
-        Ok(Stored { id: KeyId(id), record, place })
+        Ok(Stored { id: KeyId(id), record, place, payload })
     }
 
-    fn rows(&mut self, id: i64) -> Result<Vec<ListRow>> {
+    /// Its rows, and the payload if it is one: that is read again for a dispatch else.
+    fn rows(&mut self, id: i64) -> Result<(Vec<ListRow>, Option<String>)> {
         let mut found = self.rows.query([id])?;
-        let mut rows = Vec::new();
+        let (mut rows, mut payload) = (Vec::new(), None);
         while let Some(row) = found.next()? {
             rows.push(ListRow {
                 fetcher: FetcherId(row.get(0)?),
@@ -197,8 +204,13 @@ impl<'c> Loader<'c> {
                 reading: row.get(3)?,
                 payload: None,
             });
+            // One that cannot be read is met when it is asked for.
+            payload = match rows.len() {
+                1 => row.get_ref(4)?.as_str().ok().map(str::to_owned),
+                _ => None,
+            };
         }
-        Ok(rows)
+        Ok((rows, payload))
     }
 
     fn first_single(&self, id: i64) -> Result<Option<i64>> {

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
@@ -44,6 +45,8 @@ impl SqliteRecords {
     pub fn new(connection: Connection) -> StoreResult<Self> {
         let begin = |connection: &Connection| {
             connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+            // Else a statement with a range is planned anew for each other bound.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             if !connection.table_exists(None, "keys")? {
                 connection.execute_batch(SCHEMA)?;
             }

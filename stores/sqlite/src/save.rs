@@ -71,7 +71,7 @@ impl<'c> Saver<'c> {
                 self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
                 self.extras(id, before.as_ref(), &record, place, has_extras)?;
                 record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
-                Ok(Some(Stored { id, record: record.as_kept(), place }))
+                Ok(Some(Stored { id, record: record.as_kept(), place, payload: None }))
             }
         }
     }
@@ -201,15 +201,12 @@ impl<'c> Saver<'c> {
         ended: &[EndedAttempt],
         id: impl Fn(&Key) -> Option<KeyId>,
     ) -> Result<()> {
-        let mut earlier =
-            self.connection.prepare_cached("DELETE FROM attempts WHERE attempt = ?1")?;
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
+            "INSERT OR REPLACE INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
              previous, revisit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
-            earlier.execute([it.attempt.0])?;
             *self.ends += 1;
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();

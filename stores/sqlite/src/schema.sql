@@ -89,7 +89,7 @@ CREATE TABLE attempts (
     previous  INTEGER NOT NULL,
     revisit   INTEGER
 ) STRICT;
-CREATE INDEX attempts_by_number ON attempts (attempt);
+CREATE UNIQUE INDEX attempts_by_number ON attempts (attempt);
 
 -- Sums of attempts that ended, by hour (unix time / 3600); and jobs that were done, by minute (unix time / 60).
 CREATE TABLE hours (
