@@ -21,7 +21,7 @@ use super::membership::Membership;
 use super::notices::CHANNEL;
 use super::peers::{Peer, Peers};
 use super::schema;
-use crate::boot_time::boot_time;
+use shiftboss_actors::clock::boot_time;
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
