@@ -87,7 +87,7 @@ impl SqliteRecords {
     }
 
     fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
-        let mut loader = Loader::new(&self.connection)?;
+        let mut loader = Loader::new(&self.connection);
         let flights = &mut self.flights;
         let mut one = |name: &Name| match name {
             Name::Attempt(attempt) => match flights.remove(attempt) {
@@ -106,7 +106,7 @@ impl SqliteRecords {
         scope: &Scope,
         count: usize,
     ) -> Result<Vec<Stored>> {
-        let mut loader = Loader::new(&self.connection)?;
+        let mut loader = Loader::new(&self.connection);
         let mut next = loader.next(from, behind, count)?;
         if *scope == Scope::All {
             return Ok(next);
@@ -184,7 +184,7 @@ impl SqliteRecords {
     fn save_now(&mut self, changes: Changes) -> Result<()> {
         let mut kept = self.kept.take().unwrap_or_default();
         let before = std::mem::replace(&mut kept.header, changes.header);
-        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends)?;
+        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends);
         let mut ids = HashMap::with_capacity(changes.ended.len());
         for change in changes.records {
             let out = change
@@ -248,9 +248,7 @@ impl Records for SqliteRecords {
         behind: Option<KeyId>,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        Loader::new(&self.connection)
-            .and_then(|mut it| it.of_run(run, behind, count))
-            .map_err(classify)
+        Loader::new(&self.connection).of_run(run, behind, count).map_err(classify)
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {

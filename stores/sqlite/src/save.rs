@@ -9,6 +9,7 @@ use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 
 use crate::code;
+use crate::prepared::Prepared;
 
 /// Bits of an id below the jitter, so that keys of equal jitter have room.
 const SEQUENCE_BITS: u32 = 31;
@@ -27,11 +28,16 @@ const UPDATE: &str =
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
     before = ?17, turn = ?18, held = ?19, extra = ?20 WHERE id = ?21 AND key = ?22";
 
+const PUT_ROW: &str =
+    "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
+
 /// Writes records on one connection; its statements are prepared once for all that are saved together.
 pub(crate) struct Saver<'c> {
     connection: &'c Connection,
-    update: CachedStatement<'c>,
-    row: CachedStatement<'c>,
+    update: Prepared<'c>,
+    insert: Prepared<'c>,
+    row: Prepared<'c>,
     /// Keys that were ever given an id.
     ids: &'c mut i64,
     /// The last number of an end.
@@ -39,17 +45,10 @@ pub(crate) struct Saver<'c> {
 }
 
 impl<'c> Saver<'c> {
-    pub(crate) fn new(
-        connection: &'c Connection,
-        ids: &'c mut i64,
-        ends: &'c mut i64,
-    ) -> Result<Self> {
-        let update = connection.prepare_cached(UPDATE)?;
-        let row = connection.prepare_cached(
-            "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload",
-        )?;
-        Ok(Self { connection, update, row, ids, ends })
+    pub(crate) fn new(connection: &'c Connection, ids: &'c mut i64, ends: &'c mut i64) -> Self {
+        let prepared = |sql| Prepared::new(connection, sql);
+        let (update, insert, row) = (prepared(UPDATE), prepared(INSERT), prepared(PUT_ROW));
+        Self { connection, update, insert, row, ids, ends }
     }
 
     /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
@@ -64,7 +63,7 @@ impl<'c> Saver<'c> {
                 let id = match &before {
                     None => self.insert(&key, &record, place, has_extras)?,
                     Some(known) => {
-                        write(&mut self.update, known.id.0, &record, place, has_extras)?;
+                        write(self.update.get()?, known.id.0, &record, place, has_extras)?;
                         known.id
                     }
                 };
@@ -83,11 +82,11 @@ impl<'c> Saver<'c> {
         place: Place,
         has_extras: bool,
     ) -> Result<KeyId> {
-        let mut insert = self.connection.prepare_cached(INSERT)?;
+        let insert = self.insert.get()?;
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
             let id = id(key.jitter(), *self.ids);
-            if write(&mut insert, id, record, place, has_extras)? == 1 {
+            if write(insert, id, record, place, has_extras)? == 1 {
                 return Ok(KeyId(id));
             }
         }
@@ -103,7 +102,7 @@ impl<'c> Saver<'c> {
             let ListRow { fetcher, run, armed, reading, payload } = row;
             match payload {
                 Some(payload) => {
-                    self.row.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
+                    self.row.get()?.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
                 }
                 None if !before.contains(row) => {
                     let sql = "UPDATE rows SET armed = ?4, reading = ?5 WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
