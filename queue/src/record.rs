@@ -312,10 +312,10 @@ impl Record {
         }
     }
 
-    /// A row waits no longer: its fetcher was served with this attempt.
-    pub(crate) fn disarm(&mut self, task: Task, served: Attempt) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
-            row.armed = row.armed.min(Attempt(served.0 - 1));
+    /// The rows that are meant wait no longer: their fetcher was served with this attempt.
+    pub(crate) fn disarm(&mut self, served: Attempt, is_meant: impl Fn(&ListRow) -> bool) {
+        for row in self.rows.iter_mut().filter(|row| is_meant(row)) {
+            row.armed = row.armed.min(Attempt(served.0.saturating_sub(1)));
         }
     }
 

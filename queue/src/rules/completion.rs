@@ -69,7 +69,10 @@ pub fn finish_late(
     record.served.insert(late.task.fetcher(), late.attempt);
     match late.task {
         Task::Single { .. } => singles::leaves(record, single),
-        Task::Row { .. } => record.disarm(late.task, late.attempt),
+        // Those of older runs were out with it.
+        Task::Row { fetcher, run } => {
+            record.disarm(late.attempt, |row| row.fetcher == fetcher && row.run <= run);
+        }
     }
     (late.outcome, late.exit_code) = (Outcome::of(exit_code), Some(exit_code));
     late.ended = context.now;

@@ -1,7 +1,5 @@
 //! The lease of a job expires: its task waits again, or is a dead letter after too many.
 
-use shiftboss_protocol::model::Attempt;
-
 use super::{completion, dispatch, singles};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
@@ -22,7 +20,8 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     let task = flight.task;
     let attempt = flight.ended(record, Outcome::Expired, None, context.now);
     let count = completion::expired_leases(record, task).saturating_add(1);
-    let is_dead_letter = count >= context.settings.max_expired_leases;
+    let is_gone = matches!(task, Task::Row { fetcher, run } if record.row(fetcher, run).is_none());
+    let is_dead_letter = count >= context.settings.max_expired_leases && !is_gone;
     let last = record.last;
     dispatch::restore(record, &flight);
     if flight.holder.is_none() {
@@ -38,18 +37,17 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
         record.extras.expired.push((task, count));
     }
     if is_dead_letter {
-        bury(record, task, flight.attempt);
+        bury(record, task);
     }
     Some(Expired { attempt, is_dead_letter })
 }
 
-/// It waits no longer: for its fetcher's newer list, or an operator's `retry`.
-fn bury(record: &mut Record, task: Task, attempt: Attempt) {
+/// It waits no longer: for its fetcher's newer list, or an operator's `retry`. Its fetcher has the turn that it had.
+fn bury(record: &mut Record, task: Task) {
     record.extras.retries.retain(|it| it.task != task);
     match task {
         Task::Row { fetcher, .. } => {
-            record.served.insert(fetcher, attempt);
-            record.disarm(task, attempt);
+            record.disarm(record.served(fetcher), |row| row.task() == task);
         }
         Task::Single { number } => singles::set(record, number, SingleStatus::DeadLetter),
     }

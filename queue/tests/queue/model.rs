@@ -303,11 +303,12 @@ impl Model {
                     Some(("done", _)) => "recorded".into(),
                     Some(("expired", out)) if self.counts_late(&out) => {
                         self.turns.insert((out.key.clone(), out.fetcher), out.attempt);
-                        let older = |it: &Task| it.run <= out.run || it.fetcher != 0;
+                        // Those of older runs were out with it.
+                        let is_its =
+                            |it: &Task| it.run == out.run || it.fetcher != 0 && it.run < out.run;
                         for it in &mut self.tasks {
-                            if it.key == out.key && it.fetcher == out.fetcher && older(it) {
-                                it.waits &= !out.waited.contains(&it.run);
-                            }
+                            it.waits &=
+                                it.key != out.key || it.fetcher != out.fetcher || !is_its(it);
                         }
                         self.end(out, *exit_code);
                         "recorded".into()

@@ -206,6 +206,31 @@ fn leases() {
             lease -> job 3 a p",
             ),
             (
+                "a dead letter leaves its fetcher its turn",
+                "
+            list g.1 a=g
+            add a=1
+            lease -> job 1 a 1
+            done 1 0
+            lease -> job 2 a g
+            expire 2
+            lease -> job 3 a g
+            expire 3 -> expired a true
+            list g.2 a=new
+            add a=2
+            lease -> job 4 a new",
+            ),
+            (
+                "a task whose list is gone makes no dead letter",
+                "
+            list f.1 a
+            lease
+            expire 1
+            lease
+            delete f.1
+            expire 2 -> expired a false",
+            ),
+            (
                 "the result of an attempt that expired counts, as long as its key was not handed out",
                 "
             list f.1 a
@@ -220,6 +245,17 @@ fn leases() {
             done 2 0 -> stale
             done 3 0 -> recorded
             done 9 0 -> unknown",
+            ),
+            (
+                "a late result is that of older runs' rows, too",
+                "
+            list f.2 a
+            list f.1 a
+            ready -> job 1 a p
+            expire 1
+            delete f.2
+            done 1 0 -> recorded
+            ready -> nothing",
             ),
             (
                 "a hand-out that was undone in between is none",
