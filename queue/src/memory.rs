@@ -10,6 +10,7 @@ use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
+use crate::sums::Sums;
 
 /// A single task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub struct Kept {
     pub singles: BTreeMap<i64, Single>,
     pub ended: BTreeMap<i64, EndedAttempt>,
     pub header: Header,
+    pub sums: Sums,
 }
 
 /// See the module.
@@ -234,6 +236,10 @@ impl Records for Memory {
         let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
         self.kept.ended.extend(ended);
         self.kept.header = changes.header;
+        self.kept.sums.merge(&changes.sums);
+        if let Some(oldest) = changes.oldest {
+            self.kept.sums.drop_older(oldest);
+        }
         Ok(())
     }
 

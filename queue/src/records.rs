@@ -15,6 +15,7 @@ use crate::credit::CREDIT_FIRST;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
+use crate::sums::{Oldest, Sums};
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,6 +113,10 @@ pub struct Changes {
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
     pub header: Header,
+    /// By what the sums change.
+    pub sums: Sums,
+    /// What is older goes; said now and then.
+    pub oldest: Option<Oldest>,
 }
 
 /// What became of one key.

@@ -23,8 +23,12 @@ impl<S: Records> Batch<'_, S> {
             Op::AddTask { task, id } => self.add_task(task, id).await,
             Op::Complete { key, exit_code } => {
                 let slot = self.slot(key).await?;
-                let ended =
-                    completion::finish_key(self.desk.record_mut(slot), exit_code, &self.context);
+                let record = self.desk.record_mut(slot);
+                let before = record.last;
+                let ended = completion::finish_key(record, exit_code, &self.context);
+                if ended.is_none() {
+                    self.sums.by_hand(before, record.last);
+                }
                 self.end(slot, ended);
                 Ok(Ok(Answer::Done))
             }
@@ -77,13 +81,15 @@ impl<S: Records> Batch<'_, S> {
                 edits::edit_rows(record, is_dequeued, &self.context);
                 Answer::Done
             }
-            Op::EditLog { last, .. } => match edits::edit_log(record, last, &self.context) {
-                Ok(ended) => {
-                    self.ended.extend(ended);
-                    Answer::Done
+            Op::EditLog { last, .. } => {
+                let before = record.last;
+                match edits::edit_log(record, last, &self.context) {
+                    Ok(ended) => self.ended.extend(ended),
+                    Err(error) => return Ok(Err(Rejected(error.to_string()))),
                 }
-                Err(error) => return Ok(Err(Rejected(error.to_string()))),
-            },
+                self.sums.by_hand(before, record.last);
+                Answer::Done
+            }
             _ => return Ok(Ok(Answer::Forgotten(self.forget(slot)))),
         };
         self.changed(slot);
@@ -135,7 +141,10 @@ impl<S: Records> Batch<'_, S> {
 
     /// An attempt of the key ended, or none did.
     fn end(&mut self, slot: usize, ended: Option<EndedAttempt>) {
-        self.ended.extend(ended);
+        if let Some(ended) = ended {
+            self.sums.end(&ended);
+            self.ended.push(ended);
+        }
         self.changed(slot);
     }
 
@@ -172,6 +181,7 @@ impl<S: Records> Batch<'_, S> {
         };
         let single = single.filter(is_left);
         let slot = self.slot(late.key.clone()).await?;
+        self.sums.takes_back(&late);
         let record = self.desk.record_mut(slot);
         completion::finish_late(record, &mut late, single, exit_code, &self.context);
         self.end(slot, Some(late));

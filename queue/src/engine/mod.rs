@@ -21,6 +21,7 @@ use crate::record::{FetcherId, Millis};
 use crate::records::{Changes, From, Header, Name, Records, StoreResult};
 use crate::rules;
 use crate::rules::dispatch::Scope;
+use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
 
@@ -36,11 +37,20 @@ pub struct Engine<S> {
     store: S,
     settings: Arc<Settings>,
     header: Header,
+    memo: Memo,
+}
+
+/// What is remembered from batch to batch, and may be forgotten.
+#[derive(Debug, Default)]
+struct Memo {
+    /// The minute in which the store was last told what is too old.
+    swept: Option<i64>,
 }
 
 impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
-        Self { store, settings: Arc::new(settings), header: Header::default() }
+        let (settings, header) = (Arc::new(settings), Header::default());
+        Self { store, settings, header, memo: Memo::default() }
     }
 
     pub fn store(&self) -> &S {
@@ -64,13 +74,12 @@ impl<S: Records> Engine<S> {
             self.header = header;
         }
         let before = self.header.clone();
-        let mut work = Batch::new(&mut self.store, &mut self.header, &self.settings, now);
-        let outcome = work.carry_out(batch).await;
+        let outcome = Batch::new(self, now).carry_out(batch).await;
         match outcome {
             Ok(answers) => Ok(answers),
             Err(error) => {
                 self.store.roll_back().await;
-                self.header = before;
+                (self.header, self.memo) = (before, Memo::default());
                 Err(error)
             }
         }
@@ -81,22 +90,20 @@ impl<S: Records> Engine<S> {
 struct Batch<'a, S> {
     store: &'a mut S,
     header: &'a mut Header,
+    memo: &'a mut Memo,
     context: Context,
     desk: Desk,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
+    sums: Sums,
     /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
 
 impl<'a, S: Records> Batch<'a, S> {
-    fn new(
-        store: &'a mut S,
-        header: &'a mut Header,
-        settings: &Arc<Settings>,
-        now: Millis,
-    ) -> Self {
+    fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
+        let Engine { store, settings, header, memo } = engine;
         let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
         let context = Context {
             now,
@@ -109,10 +116,12 @@ impl<'a, S: Records> Batch<'a, S> {
         Self {
             store,
             header,
+            memo,
             context,
             desk: Desk::default(),
             ahead: Ahead::default(),
             ended: Vec::new(),
+            sums: Sums::default(),
             in_vain: 0,
         }
     }
@@ -167,7 +176,13 @@ impl<'a, S: Records> Batch<'a, S> {
         self.header.counts.merge(&self.desk.tally());
         self.ahead.clear();
         let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
-        self.store.save(Changes { records, ended, header: self.header.clone() }).await
+        let mut sums = std::mem::take(&mut self.sums);
+        sums.tidy(self.context.now);
+        let minute = self.context.now.div_euclid(60_000);
+        let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
+        let oldest = is_due.then(|| Oldest::at(self.context.now));
+        let header = self.header.clone();
+        self.store.save(Changes { records, ended, header, sums, oldest }).await
     }
 
     /// The records of these keys lie before the batch, as far as there are any.

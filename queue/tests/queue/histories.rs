@@ -113,6 +113,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
         12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
         4 => (0..30_i64).prop_map(Step::Passes),
+        1 => prop::sample::select(vec![600, 3_600, 91 * 86_400]).prop_map(Step::Passes),
         1 => Just(Step::Restart),
     ];
     prop::collection::vec(step, 1..40)
@@ -138,6 +139,13 @@ fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
                 }
                 prop_assert_eq!(subject::counts(engine.store()), model.counts());
                 prop_assert_eq!(&subject::log(engine.store()), model.log());
+                // What is too old goes with the next change.
+                let mut hours = subject::hours(engine.store());
+                hours.retain(|(hour, ..), _| *hour >= model.now.div_euclid(3_600) - 90 * 24);
+                prop_assert_eq!(hours, model.hours());
+                let mut minutes = subject::minutes(engine.store());
+                minutes.retain(|(minute, _), _| *minute >= model.now.div_euclid(60) - 60);
+                prop_assert_eq!(minutes, model.minutes());
             }
         }
     }

@@ -58,6 +58,9 @@ pub struct Model {
     out: Vec<Out>,
     /// Of attempts: how they ended, and the key's and task's of those that expired.
     ends: BTreeMap<i64, (&'static str, Out)>,
+    /// Of attempts: when they ended and how, as it is summed up.
+    summed: BTreeMap<i64, (i64, &'static str, Out)>,
+    minutes: BTreeMap<(i64, i64), i64>,
     holds: BTreeMap<String, Option<i64>>,
     failures: BTreeMap<String, (u32, Option<i64>)>,
     bumps: BTreeMap<String, i64>,
@@ -193,7 +196,20 @@ impl Model {
         }
     }
 
+    fn sum_up(&mut self, out: &Out, outcome: &'static str) {
+        self.summed.insert(out.attempt, (self.now, outcome, out.clone()));
+    }
+
     fn end(&mut self, out: Out, code: i64) {
+        self.sum_up(
+            &out,
+            match code {
+                0 => "success",
+                124 => "timeout",
+                _ => "failure",
+            },
+        );
+        *self.minutes.entry((self.now.div_euclid(60), code)).or_default() += 1;
         self.last.insert(out.key.clone(), (out.started, Some(self.now), Some(code)));
         let task = self
             .tasks
@@ -287,6 +303,13 @@ impl Model {
                     Some(out) => self.end(out, *exit_code),
                     None => {
                         if let Some(last) = self.last.get_mut(key.as_str()) {
+                            let minutes = &mut self.minutes;
+                            if let (_, Some(finished), code) = *last {
+                                let minute = (finished.div_euclid(60), code.unwrap());
+                                *minutes.entry(minute).or_default() -= 1;
+                            }
+                            let minute = (self.now.div_euclid(60), *exit_code);
+                            *minutes.entry(minute).or_default() += 1;
                             (last.1, last.2) = (Some(self.now), Some(*exit_code));
                         }
                     }
@@ -319,6 +342,7 @@ impl Model {
             Op::Release(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
+                    self.sum_up(&out, "released");
                     self.ends.insert(out.attempt, ("released", out));
                     "recorded".into()
                 }
@@ -331,6 +355,7 @@ impl Model {
             Op::Undo(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
+                    self.sum_up(&out, "undone");
                     self.ends.insert(out.attempt, ("undone", out));
                     "true".into()
                 }
@@ -340,6 +365,7 @@ impl Model {
                 Some(out) => {
                     self.restore(&out);
                     let attempt = out.attempt;
+                    self.sum_up(&out, "released");
                     self.ends.insert(attempt, ("released", out));
                     format!("requeued {attempt}")
                 }
@@ -380,6 +406,7 @@ impl Model {
             }
         }
         let answer = format!("expired {} {is_dead}", out.key);
+        self.sum_up(&out, "expired");
         self.ends.insert(out.attempt, ("expired", out));
         answer
     }
@@ -547,6 +574,28 @@ impl Model {
             counts.entry(run(out.fetcher, out.run)).or_default()[2] += 1;
         }
         counts
+    }
+
+    /// Sums of attempts that ended, by hour, fetcher and outcome, of 90 days.
+    pub fn hours(&self) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+        let mut hours = BTreeMap::<_, [i64; 4]>::new();
+        for (ended, outcome, out) in self.summed.values() {
+            let took = if *outcome == "undone" { 0 } else { (ended - out.started).max(0) };
+            let revisit = out.last.map(|last| (out.started - last.0).max(0));
+            let hour = ended.div_euclid(3_600);
+            let sums = hours.entry((hour, out.fetcher, (*outcome).to_owned())).or_default();
+            let more = [1, took * 1_000, i64::from(revisit.is_some()), revisit.unwrap_or(0)];
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        hours.retain(|(hour, ..), _| *hour >= self.now.div_euclid(3_600) - 90 * 24);
+        hours
+    }
+
+    /// Jobs by minute and exit code, of an hour.
+    pub fn minutes(&self) -> BTreeMap<(i64, i64), i64> {
+        let first = self.now.div_euclid(60) - 60;
+        let kept = self.minutes.iter().filter(|((at, _), jobs)| *at >= first && **jobs != 0);
+        kept.map(|(at, jobs)| (*at, *jobs)).collect()
     }
 
     /// What the log says.

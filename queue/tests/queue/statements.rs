@@ -518,6 +518,84 @@ fn levers() {
     );
 }
 
+/// Scripts begin 20 seconds after a full minute, and 800 after a full hour.
+#[test]
+fn sums() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "attempts that ended, by hour, fetcher and outcome, and jobs by minute and code",
+                "
+            list f.1 a b
+            ready
+            at 10
+            finish a 0
+            lease
+            at 12
+            done 2 7
+            list f.2 a b
+            lease
+            at 20
+            release 3
+            lease
+            undo 4
+            hours -> 0:1:failure 1 2000 0 0, 0:1:released 1 8000 1 12, 0:1:success 1 10000 0 0, 0:1:undone 1 0 1 20
+            minutes -> 0:0 1, 0:7 1",
+            ),
+            (
+                "a late result takes the place of the expired lease",
+                "
+            list f.1 a
+            lease
+            at 60
+            expire 1
+            hours -> 0:1:expired 1 60000 0 0
+            at 3600
+            done 1 0
+            hours -> 1:1:success 1 3600000 0 0
+            minutes -> 60:0 1",
+            ),
+            (
+                "an end that somebody wrote counts as a job of its minute, and so does a last word",
+                "
+            list f.1 a b
+            ready
+            ready
+            log b 1700000000 1700000001 3
+            minutes -> 0:3 1
+            hours -> none
+            finish a 0
+            at 60
+            finish a 5
+            minutes -> 0:3 1, 1:5 1
+            log c 1699999000 1699999001 0
+            log b 1700000000
+            minutes -> 0:3 1, 1:5 1",
+            ),
+            (
+                "hours are kept for 90 days, minutes for 60",
+                "
+            list f.1 a b c
+            ready
+            finish a 0
+            at 3639
+            ready
+            finish c 0
+            minutes -> 0:0 1, 60:0 1
+            at 3640
+            ready
+            finish b 0
+            minutes -> 60:0 1, 61:0 1
+            at 7779999
+            hold a
+            minutes -> none
+            hours -> 1:1:success 2 0 0 0",
+            ),
+        ],
+    );
+}
+
 #[test]
 fn failures() {
     let [first, most] = [60, 600].map(Duration::from_secs);

@@ -100,6 +100,22 @@ impl Script {
                 self.engine = Engine::new(store.reopened(), self.settings.clone());
                 String::new()
             }
+            ["hours"] => {
+                let of = |((hour, fetcher, outcome), sums): (&(i64, i64, String), &[i64; 4])| {
+                    let [jobs, took_ms, revisits, seconds] = sums;
+                    let hour = hour - NOW / 3_600;
+                    format!("{hour}:{fetcher}:{outcome} {jobs} {took_ms} {revisits} {seconds}")
+                };
+                let hours = subject::hours(self.engine.store());
+                listed(hours.iter().map(of))
+            }
+            ["minutes"] => {
+                let minutes = subject::minutes(self.engine.store());
+                let of = |((minute, code), jobs): (&(i64, i64), &i64)| {
+                    format!("{}:{code} {jobs}", minute - NOW / 60)
+                };
+                listed(minutes.iter().map(of))
+            }
             ["jobs"] => {
                 let jobs =
                     std::iter::from_fn(|| self.say("ready").strip_prefix("job ").map(key_of));
@@ -116,6 +132,11 @@ impl Script {
     fn ask(&mut self, operation: Op) -> String {
         answer(&ready(self.engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
     }
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
 /// The key of `attempt key payload`.

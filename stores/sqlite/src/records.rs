@@ -17,6 +17,7 @@ use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
+use crate::sums;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// Statements that are kept prepared.
@@ -205,6 +206,10 @@ impl SqliteRecords {
         }
         saver.ended(&changes.ended, |key| ids.get(key).copied())?;
         drop(saver);
+        sums::add(&self.connection, &changes.sums)?;
+        if let Some(oldest) = changes.oldest {
+            sums::drop_older(&self.connection, oldest)?;
+        }
         header::save(&self.connection, &before, &kept)?;
         self.kept = Some(kept);
         Ok(())

@@ -19,6 +19,25 @@ pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; 3]> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
+/// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.
+pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+    let sql = "SELECT * FROM hours WHERE jobs <> 0";
+    let mut query = store.connection().prepare(sql).unwrap();
+    let rows = query.query_map([], |row| {
+        let sums = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?];
+        Ok(((row.get(0)?, row.get(1)?, row.get(2)?), sums))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Jobs by minute and exit code.
+pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
+    let sql = "SELECT minute, exit_code, jobs FROM minutes WHERE jobs <> 0";
+    let mut query = store.connection().prepare(sql).unwrap();
+    let rows = query.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)));
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
 /// The last start of each key that ran, its end, and the exit code.
 pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
     let sql = "SELECT key, started, finished, exit_code FROM keys WHERE started IS NOT NULL";
