@@ -193,6 +193,19 @@ pub struct Extras {
     pub retries: Vec<Retry>,
     /// Expired leases of tasks since they were last done.
     pub expired: Vec<(Task, u32)>,
+    /// Rows that are dead letters, and single tasks that are for another reason than their leases.
+    #[serde(default)]
+    pub dead: Vec<(Task, DeadBecause)>,
+}
+
+/// Why a task is a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadBecause {
+    /// Too many of its leases expired.
+    Leases,
+    /// What its worker is to be given cannot be read.
+    Payload,
 }
 
 impl Extras {

@@ -3,7 +3,7 @@
 use super::{completion, dispatch, singles};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{ListRow, Record, SingleStatus, Task};
+use crate::record::{DeadBecause, ListRow, Record, SingleStatus, Task};
 
 /// What an expired lease comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,9 @@ fn bury(record: &mut Record, task: Task) {
     match task {
         Task::Row { fetcher, .. } => {
             record.disarm(record.served(fetcher), |row| row.task() == task);
+            if record.has(task) {
+                record.extras.dead.push((task, DeadBecause::Leases));
+            }
         }
         Task::Single { number } => singles::set(record, number, SingleStatus::DeadLetter),
     }

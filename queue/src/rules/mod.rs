@@ -23,6 +23,8 @@ pub fn tidy(record: &mut Record) {
     let goes_on = |it: &Retry| is_out(it.task) || it.due.is_some() || record.waits(it.task);
     extras.retries.retain(|it| has(it.task) && goes_on(it));
     extras.expired.retain(|it| has(it.0));
+    let is_over = |task| matches!(task, Task::Row { .. }) && record.waits(task);
+    extras.dead.retain(|it| record.has(it.0) && !is_over(it.0));
     if !record.is_listed() {
         extras.bump = None;
     }
@@ -33,6 +35,7 @@ pub fn tidy(record: &mut Record) {
 fn forget_task(record: &mut Record, task: Task) {
     record.extras.retries.retain(|it| it.task != task);
     record.extras.expired.retain(|it| it.0 != task);
+    record.extras.dead.retain(|it| it.0 != task);
 }
 
 /// Counts of single tasks follow their statuses.

@@ -35,6 +35,7 @@ pub fn cancel(record: &mut Record) -> Cancelled {
     let is_gone = |task| matches!(task, Task::Single { number } if Some(number) != out);
     record.extras.retries.retain(|it| !is_gone(it.task));
     record.extras.expired.retain(|it| !is_gone(it.0));
+    record.extras.dead.retain(|it| !is_gone(it.0));
     Cancelled { deleted, in_flight: out.is_some() }
 }
 
@@ -49,6 +50,7 @@ pub fn retry_all(record: &mut Record) -> u64 {
         let out = out(record);
         let is_back = |task| matches!(task, Task::Single { number } if Some(number) != out);
         record.extras.expired.retain(|it| !is_back(it.0));
+        record.extras.dead.retain(|it| !is_back(it.0));
     }
     back
 }

@@ -27,6 +27,7 @@ struct Task {
     retried: u32,
     due: Option<i64>,
     lane: Option<i64>,
+    dead: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -37,11 +38,19 @@ struct Out {
     run: i64,
     started: i64,
     leased: bool,
+    /// Its lease expired before.
+    again: bool,
     /// Which rows waited before, and all else that a hand-out changes.
     waited: Vec<i64>,
     last: Option<Last>,
     turn: Option<i64>,
     bump: Option<i64>,
+}
+
+impl Out {
+    fn is_of(&self, task: &Task) -> bool {
+        (self.fetcher, self.run, &self.key) == (task.fetcher, task.run, &task.key)
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -148,7 +157,7 @@ impl Model {
         let turn = |it: &&Task| {
             (self.turns.get(&(it.key.clone(), it.fetcher)).copied().unwrap_or(0), it.fetcher)
         };
-        let Task { fetcher, run, payload, .. } =
+        let Task { fetcher, run, payload, expired, .. } =
             self.candidates(&key).into_iter().min_by_key(turn).unwrap().clone();
         self.attempts += 1;
         self.credit = (self.credit + SHARE - if is_lane { 1_000 } else { 0 }).min(1_000 + SHARE);
@@ -162,6 +171,7 @@ impl Model {
             run,
             started: self.now,
             leased,
+            again: expired > 0,
             waited: waited.collect(),
             last: self.last.get(&key).copied(),
             turn: self.turns.insert((key.clone(), fetcher), self.attempts),
@@ -220,6 +230,7 @@ impl Model {
             let it = &mut self.tasks[at];
             retried = it.retried;
             (it.expired, it.retried, it.due, it.lane) = (0, 0, None, None);
+            it.dead = false;
         }
         let mut is_delayed = false;
         if let (Some(at), Some(rule)) = (task, &self.retries)
@@ -264,6 +275,7 @@ impl Model {
                 }
                 if !it.waits && !is_out(it) {
                     (it.waits, it.expired, it.retried, it.lane) = (true, 0, 0, None);
+                    it.dead = false;
                     back += 1;
                 }
             }
@@ -284,6 +296,7 @@ impl Model {
         for (it, is_newest) in self.tasks.iter_mut().zip(newest) {
             if !is_newest && !out.contains(&(it.fetcher, it.run, it.key.clone())) {
                 (it.expired, it.retried, it.due, it.lane) = (0, 0, None, None);
+                it.dead = false;
             }
         }
     }
@@ -401,7 +414,7 @@ impl Model {
             it.expired += 1;
             is_dead = it.expired >= MAX_EXPIRED;
             if is_dead {
-                it.waits = false;
+                (it.waits, it.dead) = (false, true);
                 (it.retried, it.due, it.lane) = (0, None, None);
             }
         }
@@ -511,8 +524,19 @@ impl Model {
         }
         self.since.entry(key.to_owned()).or_insert(since);
         let (key, payload) = (key.to_owned(), payload.to_owned());
-        let (waits, expired, retried, due, lane) = (true, 0, 0, None, None);
-        self.tasks.push(Task { fetcher, run, key, payload, waits, expired, retried, due, lane });
+        let (waits, expired, retried, due, lane, dead) = (true, 0, 0, None, None, false);
+        self.tasks.push(Task {
+            fetcher,
+            run,
+            key,
+            payload,
+            waits,
+            expired,
+            retried,
+            due,
+            lane,
+            dead,
+        });
     }
 
     fn add_task(&mut self, key: &str, payload: &str) -> String {
@@ -561,17 +585,31 @@ impl Model {
         }
     }
 
-    /// Rows, those that wait, and jobs that are out, by fetcher and run.
-    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 3]> {
-        let mut counts = BTreeMap::<_, [i64; 3]>::new();
+    /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again, delayed
+    /// tasks, dead letters, failed single tasks; and of keys, as run -1 of none: held, backed off, bumped.
+    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 11]> {
+        let mut counts = BTreeMap::<_, [i64; 11]>::new();
         let run = |fetcher, run| (fetcher, if fetcher == 0 { 0 } else { run });
         for it in &self.tasks {
             let counts = counts.entry(run(it.fetcher, it.run)).or_default();
+            let is_out = self.out.iter().any(|out| out.key == it.key && out.is_of(it));
+            let has_failed = it.fetcher == 0 && !it.waits && !it.dead && it.due.is_none();
             counts[0] += 1;
             counts[1] += i64::from(it.waits && self.is_newest(it));
+            counts[5] += i64::from(it.due.is_some());
+            counts[6] += i64::from(it.dead);
+            counts[7] += i64::from(has_failed && !is_out);
         }
         for out in &self.out {
-            counts.entry(run(out.fetcher, out.run)).or_default()[2] += 1;
+            let counts = counts.entry(run(out.fetcher, out.run)).or_default();
+            counts[2] += 1;
+            counts[3] += i64::from(out.leased);
+            counts[4] += i64::from(out.again);
+        }
+        let backed_off = self.failures.values().filter(|it| it.1.is_some()).count();
+        let keys = [self.holds.len(), backed_off, self.bumps.len()].map(|count| count as i64);
+        if keys != [0; 3] {
+            counts.entry((0, -1)).or_default()[8..].copy_from_slice(&keys);
         }
         counts
     }

@@ -518,6 +518,70 @@ fn levers() {
     );
 }
 
+#[test]
+fn counts() {
+    let delays = Delays::new(Duration::from_secs(60), 1.0, Duration::from_secs(60));
+    let single = Some(Retries { on: CountedEnds::timeout(), most: 1, delays });
+    let retries = RetryRules { single, ..RetryRules::default() };
+    hold(
+        &Settings { max_expired_leases: 2, retries, ..Settings::default() },
+        &[
+            (
+                "what status shows is counted",
+                "
+            list f.1 d e
+            lease
+            ready
+            counts -> rows 2, in_flight 2, leased 1
+            expire 1
+            lease -> job 3 d p
+            counts -> rows 2, in_flight 2, leased 1, redelivered 1
+            expire 3 -> expired d true
+            counts -> rows 2, in_flight 1, dead 1
+            retry d -> back 1
+            hold d
+            counts -> rows 2, waiting 1, in_flight 1, held 1
+            unhold d
+            bump d
+            counts -> rows 2, waiting 1, in_flight 1, bumped 1
+            delete f.1
+            counts -> in_flight 1
+            finish e 0
+            counts -> none",
+            ),
+            (
+                "of a dead letter that a newer list names nothing is left",
+                "
+            list f.1 a
+            lease
+            expire 1
+            lease
+            expire 2
+            counts -> rows 1, dead 1
+            list f.2 a
+            counts -> rows 2, waiting 1",
+            ),
+            (
+                "single tasks that failed, and those that are due by themselves",
+                "
+            add a=1
+            add a=2
+            add b=1
+            lease
+            finish a 1
+            lease
+            finish b 124
+            counts -> rows 3, waiting 1, delayed 1, failed 1
+            at 70
+            wake
+            counts -> rows 3, waiting 2, failed 1
+            cancel a
+            counts -> rows 1, waiting 1",
+            ),
+        ],
+    );
+}
+
 /// Scripts begin 20 seconds after a full minute, and 800 after a full hour.
 #[test]
 fn sums() {

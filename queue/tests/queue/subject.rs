@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
 use shiftboss_queue::sums::Hour;
 
@@ -9,10 +10,10 @@ pub fn new() -> Store {
     Store::default()
 }
 
-/// Rows, waiting ones and those in flight, by fetcher and run.
-pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; 3]> {
+/// What is counted, by fetcher and run.
+pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     let counts = store.kept().header.counts.0.iter();
-    counts.map(|((id, run), it)| ((id.0, *run), [it.rows, it.waiting, it.in_flight])).collect()
+    counts.map(|((id, run), it)| ((id.0, *run), it.values())).collect()
 }
 
 /// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.

@@ -100,6 +100,25 @@ impl Script {
                 self.engine = Engine::new(store.reopened(), self.settings.clone());
                 String::new()
             }
+            ["counts"] => {
+                let names = [
+                    "rows",
+                    "waiting",
+                    "in_flight",
+                    "leased",
+                    "redelivered",
+                    "delayed",
+                    "dead",
+                    "failed",
+                    "held",
+                    "backed_off",
+                    "bumped",
+                ];
+                let counts = subject::counts(self.engine.store());
+                let sum = |at: usize| counts.values().map(|it| it[at]).sum::<i64>();
+                let sums = names.iter().enumerate().map(|(at, name)| (name, sum(at)));
+                listed(sums.filter(|it| it.1 != 0).map(|(name, sum)| format!("{name} {sum}")))
+            }
             ["hours"] => {
                 let of = |((hour, fetcher, outcome), sums): (&(i64, i64, String), &[i64; 4])| {
                     let [jobs, took_ms, revisits, seconds] = sums;
