@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{FetcherId, Millis, Task};
@@ -67,7 +67,10 @@ impl Context {
     }
 
     pub fn fetcher(&self, id: FetcherId) -> &str {
-        self.fetchers.get(&id).map_or("", |name| name)
+        match id {
+            FetcherId::TASKS => TASKS_FETCHER,
+            id => self.fetchers.get(&id).map_or("", |name| name),
+        }
     }
 
     /// A place in the lane, behind all that were given before.
