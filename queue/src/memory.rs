@@ -8,7 +8,9 @@ use shiftboss_protocol::model::{Attempt, Key};
 use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
-use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use crate::records::{
+    Change, Changes, From, Header, InFlight, KeyId, Name, Records, StoreResult, Stored,
+};
 use crate::rules::dispatch::Scope;
 use crate::sums::Sums;
 
@@ -188,6 +190,19 @@ impl Records for Memory {
         }
         let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));
         Ok(next.into_iter().skip(at.map_or(0, |at| at + 1)).take(count).collect())
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        let flights = self.kept.keys.values().filter_map(|(record, _)| record.flight.as_ref());
+        let mut flights: Vec<InFlight> = flights
+            .map(|it| InFlight {
+                attempt: it.attempt,
+                started: it.started,
+                lease_seconds: it.holder.as_ref().map(|holder| holder.lease_seconds),
+            })
+            .collect();
+        flights.sort_by_key(|it| it.attempt);
+        Ok(flights)
     }
 
     async fn of_run(

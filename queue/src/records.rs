@@ -70,6 +70,15 @@ pub struct RunState {
     pub skipped: u64,
 }
 
+/// A job that is out, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    pub attempt: Attempt,
+    pub started: Millis,
+    /// `None`: a classic one.
+    pub lease_seconds: Option<u32>,
+}
+
 /// What is not any key's. Loaded at the begin of a batch, and saved with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -160,6 +169,9 @@ pub trait Records {
         scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>>;
+
+    /// All that is out, by attempt.
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
     /// Keys of a run, behind a key, at most `count`.
     async fn of_run(

@@ -15,7 +15,7 @@ use shiftboss_protocol::model::Attempt;
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
-use crate::operation::{Answer, Operation, Rejected};
+use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
 use crate::records::{Changes, From, Header, Name, Records, StoreResult};
@@ -130,7 +130,8 @@ impl<'a, S: Records> Batch<'a, S> {
         &mut self,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let names: Vec<Name> = batch.iter().flat_map(names).collect();
+        let mut names = Vec::with_capacity(batch.len());
+        batch.iter().for_each(|operation| operation.name(&mut names));
         self.bring(&names).await?;
         let mut answers = Vec::with_capacity(batch.len());
         self.ahead = Ahead::of(&batch);
@@ -154,11 +155,16 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::DeleteRuns { runs, limit } => self.delete_runs(&runs, limit).await,
             Op::Wake => self.wake().await,
             Op::NextDue => self.next_due().await,
+            Op::Leases => self.leases().await,
             Op::SetPaused(paused) => {
                 self.header.paused = paused;
                 Ok(Ok(Answer::Count(self.in_flight())))
             }
-            on_key => self.on_key(on_key).await,
+            on_key => match (on_key.attempt(), on_key.key().cloned()) {
+                (Some(attempt), _) => self.on_attempt(attempt, on_key).await,
+                (None, Some(key)) => self.on_key(key, on_key).await,
+                (None, None) => Ok(Err(Rejected(format!("{on_key:?} is about no key")))),
+            },
         }
     }
 
@@ -220,6 +226,19 @@ impl<'a, S: Records> Batch<'a, S> {
         Ok(Ok(Answer::Due(due.first().and_then(|stored| stored.place.due))))
     }
 
+    async fn leases(&mut self) -> Carried {
+        self.flush().await?;
+        let Settings { is_fair, lease_seconds, .. } = *self.context.settings;
+        let flights = self.store.flights().await?.into_iter();
+        let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| Lease {
+            attempt: it.attempt,
+            started: it.started,
+            is_classic: it.lease_seconds.is_none(),
+            seconds: it.lease_seconds.map_or(lease_seconds, i64::from),
+        });
+        Ok(Ok(Answer::Leases(leases.collect())))
+    }
+
     /// A rule changed the record.
     fn changed(&mut self, slot: usize) {
         rules::tidy(self.desk.record_mut(slot));
@@ -232,33 +251,5 @@ impl<'a, S: Records> Batch<'a, S> {
             return Some(FetcherId::TASKS);
         }
         self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
-    }
-}
-
-/// The records that an operation is about, as far as it can tell.
-fn names(operation: &Operation) -> Vec<Name> {
-    use Operation as Op;
-    match operation {
-        Op::Complete { key, .. }
-        | Op::Requeue(key)
-        | Op::Retry { key, .. }
-        | Op::Hold { key, .. }
-        | Op::Unhold(key)
-        | Op::Bump { key, .. }
-        | Op::Forget(key)
-        | Op::CancelTasks(key)
-        | Op::EditLog { key, .. }
-        | Op::EditRows { key, .. } => vec![Name::Key(key.clone())],
-        Op::CompleteAttempt { attempt, .. }
-        | Op::Release(attempt)
-        | Op::Heartbeat(attempt)
-        | Op::Expire(attempt)
-        | Op::Undo(attempt) => vec![Name::Attempt(*attempt)],
-        Op::AddTask { task, id } => {
-            let id = id.iter().cloned().map(Name::TaskId);
-            std::iter::once(Name::Key(task.key.clone())).chain(id).collect()
-        }
-        Op::AddRows(rows) => rows.rows.iter().map(|row| Name::Key(row.key.clone())).collect(),
-        _ => Vec::new(),
     }
 }

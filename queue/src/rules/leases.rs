@@ -13,6 +13,12 @@ pub struct Expired {
     pub is_dead_letter: bool,
 }
 
+/// Under `--classic` the end of a classic job's lease is no event (spec 2).
+pub fn may_expire(record: &Record, context: &Context) -> bool {
+    let is_classic = record.flight.as_ref().is_some_and(|it| it.holder.is_none());
+    context.settings.is_fair || !is_classic
+}
+
 /// The job that is out is taken from its worker. A leased one goes back to its old place; a classic one keeps its start, and
 /// goes behind its key's other rows (spec 5).
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {

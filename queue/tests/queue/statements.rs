@@ -281,6 +281,21 @@ fn leases() {
             ready -> job 3 a f",
             ),
             (
+                "what is out is listed, and from when on for how long",
+                "
+            list f.1 a b
+            leases -> none
+            ready
+            at 5
+            lease
+            restart
+            at 60
+            leases -> 1 0+43200, 2 5+60
+            expire 1 -> expired a false
+            done 2 0
+            leases -> none",
+            ),
+            (
                 "leases outlive a restart",
                 "
             list f.1 a
@@ -313,6 +328,21 @@ fn leases() {
             jobs -> a",
             ),
         ],
+    );
+}
+
+#[test]
+fn classic() {
+    hold(
+        &Settings { is_fair: false, ..Settings::default() },
+        &[(
+            "the end of its lease is no event",
+            "
+            list f.1 a
+            ready -> job 1 a p
+            leases -> none
+            expire 1 -> nothing",
+        )],
     );
 }
 

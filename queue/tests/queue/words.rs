@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Added, Answer, Operation as Op, Reading, Rejected, Rows};
+use shiftboss_queue::operation::{Added, Answer, Lease, Operation as Op, Reading, Rejected, Rows};
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
@@ -54,6 +54,13 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
             Answer::Added(Added::Full) => "full".into(),
             Answer::Cancelled(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
             Answer::Due(it) => format!("due {it:?}"),
+            Answer::Leases(leases) => {
+                let of = |it: &Lease| {
+                    let since = it.started / 1_000 - NOW;
+                    format!("{} {since}+{}", it.attempt.0, it.seconds)
+                };
+                listed(leases.iter().map(of))
+            }
         },
     }
 }
@@ -222,6 +229,7 @@ fn operation(words: &[&str]) -> Op {
         ["pause"] => Op::SetPaused(true),
         ["resume"] => Op::SetPaused(false),
         ["due"] => Op::NextDue,
+        ["leases"] => Op::Leases,
         ["log", it, started] => Op::EditLog {
             key: key(it),
             last: LastRun { started: number(started), finished: None, exit_code: None },

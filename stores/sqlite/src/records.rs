@@ -9,7 +9,9 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
-use shiftboss_queue::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use shiftboss_queue::records::{
+    Changes, From, Header, InFlight, KeyId, Name, Records, StoreResult, Stored,
+};
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::code;
@@ -121,6 +123,17 @@ impl SqliteRecords {
             }
             next = loader.next(from, last.as_ref(), count)?;
         }
+    }
+
+    fn flights_now(&self) -> Result<Vec<InFlight>> {
+        let sql = "SELECT attempt, started_ms, lease FROM keys INDEXED BY in_flight
+            WHERE attempt IS NOT NULL ORDER BY attempt";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let flights = query.query_map([], |row| {
+            let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
+            Ok(InFlight { attempt, started, lease_seconds: row.get(2)? })
+        });
+        flights?.collect()
     }
 
     fn payload_now(&self, id: KeyId, task: Task) -> Result<Option<String>> {
@@ -242,6 +255,10 @@ impl Records for SqliteRecords {
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
         self.next_now(from, behind, scope, count).map_err(classify)
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        self.flights_now().map_err(classify)
     }
 
     async fn of_run(
