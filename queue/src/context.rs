@@ -43,6 +43,8 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub now: Millis,
+    /// By how much the clock was [set](crate::records::Header::clock) so far.
+    pub clock: Millis,
     pub settings: Arc<Settings>,
     /// The last attempt of the queue: what is armed now waits for the next one.
     pub last_attempt: Attempt,

@@ -179,6 +179,7 @@ impl Records for Memory {
             From::Later(now) => {
                 stored.filter(|it| it.place.order.is_some_and(|turn| turn > now)).collect()
             }
+            From::Dues => stored.filter(|it| it.place.due.is_some()).collect(),
             From::Due(now) => {
                 stored.filter(|it| it.place.due.is_some_and(|due| due <= now)).collect()
             }
@@ -186,6 +187,7 @@ impl Records for Memory {
         match from {
             From::Lane => next.sort_by_key(|it| it.place.lane),
             From::Due(_) => next.sort_by_key(|it| it.place.due),
+            From::Dues => next.sort_by_key(|it| it.id),
             _ => next.sort_by_key(|it| it.place.order),
         }
         let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));

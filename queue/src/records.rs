@@ -48,6 +48,8 @@ pub enum From {
     Lane,
     /// What is due up to this time.
     Due(Millis),
+    /// Whatever has something due, by their ids.
+    Dues,
     /// Turns that lie in the future: of a clock that was ahead.
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
@@ -91,6 +93,8 @@ pub struct Header {
     /// The lane's, in thousandths.
     pub credit: i64,
     pub paused: bool,
+    /// By how much the wall clock was set so far, all in all; what is due [follows](crate::rules::clocks).
+    pub clock: Millis,
     pub fetchers: BTreeMap<FetcherId, Arc<str>>,
     pub runs: BTreeMap<(FetcherId, i64), RunState>,
     /// Sums by run.
@@ -107,6 +111,7 @@ impl Default for Header {
             last_since: 0,
             credit: CREDIT_FIRST,
             paused: false,
+            clock: 0,
             fetchers: BTreeMap::new(),
             runs: BTreeMap::new(),
             counts: Tally::default(),

@@ -88,11 +88,11 @@ impl Sums {
         *sum = sum.saturating_add(jobs);
     }
 
-    /// Leaves out what is too old to be kept, what nobody's clock shows yet, and what comes to nothing.
-    pub(crate) fn tidy(&mut self, now: Millis) {
-        let (oldest, this) = (Oldest::at(now), now.div_euclid(60_000));
-        self.minutes.retain(|(at, _), jobs| (oldest.minute..=this).contains(at) && *jobs != 0);
-        self.hours.retain(|(at, ..), hour| *at >= oldest.hour && *hour != Hour::default());
+    /// Leaves out what is too old to be kept, and what comes to nothing.
+    pub(crate) fn tidy(&mut self, oldest: Oldest) {
+        self.drop_older(oldest);
+        self.minutes.retain(|_, jobs| *jobs != 0);
+        self.hours.retain(|_, hour| *hour != Hour::default());
     }
 
     /// Sums of earlier hours and minutes go.

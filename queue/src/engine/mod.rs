@@ -18,7 +18,7 @@ use crate::context::{Context, Settings};
 use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, Name, Records, StoreResult};
+use crate::records::{Changes, From, Header, Name, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
@@ -45,6 +45,8 @@ pub struct Engine<S> {
 struct Memo {
     /// The minute in which the store was last told what is too old.
     swept: Option<i64>,
+    /// The last key that has followed the clock, if others have not.
+    followed: Option<Stored>,
 }
 
 impl<S: Records> Engine<S> {
@@ -107,6 +109,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
         let context = Context {
             now,
+            clock: header.clock,
             settings: settings.clone(),
             last_attempt: Attempt(header.last_attempt),
             last_bump: header.last_bump,
@@ -154,6 +157,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::BeginDeletion(run) => Ok(Ok(self.begin_deletion(&run))),
             Op::DeleteRuns { runs, limit } => self.delete_runs(&runs, limit).await,
             Op::Wake => self.wake().await,
+            Op::FollowClock { by } => self.follow_clock(by).await,
             Op::NextDue => self.next_due().await,
             Op::Leases => self.leases().await,
             Op::SetPaused(paused) => {
@@ -183,10 +187,11 @@ impl<'a, S: Records> Batch<'a, S> {
         self.ahead.clear();
         let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
         let mut sums = std::mem::take(&mut self.sums);
-        sums.tidy(self.context.now);
+        let oldest = Oldest::at(self.context.now);
+        sums.tidy(oldest);
         let minute = self.context.now.div_euclid(60_000);
         let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
-        let oldest = is_due.then(|| Oldest::at(self.context.now));
+        let oldest = is_due.then_some(oldest);
         let header = self.header.clone();
         self.store.save(Changes { records, ended, header, sums, oldest }).await
     }
@@ -209,19 +214,47 @@ impl<'a, S: Records> Batch<'a, S> {
         self.flush().await?;
         let due =
             self.store.next(From::Due(self.context.now), None, &Scope::All, STEP_KEYS).await?;
-        let now = Turn::Started(self.context.seconds());
-        let later = self.store.next(From::Later(now), None, &Scope::All, STEP_KEYS).await?;
-        let woken = due.len() as u64;
-        for stored in due.into_iter().chain(later) {
+        let ahead = self.ahead_of_now(STEP_KEYS).await?;
+        let woken = due.len() + ahead.len();
+        for stored in due.into_iter().chain(ahead) {
             let slot = self.desk.put(stored);
             rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
             self.changed(slot);
         }
-        Ok(Ok(Answer::Count(woken)))
+        Ok(Ok(Answer::Count(woken as u64)))
+    }
+
+    /// Keys whose turns lie in the future: a clock was ahead. Under `--classic` that is their place.
+    async fn ahead_of_now(&mut self, count: usize) -> StoreResult<Vec<Stored>> {
+        if !self.context.settings.is_fair {
+            return Ok(Vec::new());
+        }
+        let now = Turn::Started(self.context.seconds());
+        self.store.next(From::Later(now), None, &Scope::All, count).await
+    }
+
+    async fn follow_clock(&mut self, by: Millis) -> Carried {
+        self.header.clock = self.header.clock.saturating_add(by);
+        self.context.clock = self.header.clock;
+        self.flush().await?;
+        // Those that have followed are left as they are, so it may begin anew.
+        let behind = self.memo.followed.take().filter(|_| by == 0);
+        let next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
+        let is_more = next.len() == STEP_KEYS;
+        self.memo.followed = next.last().filter(|_| is_more).cloned();
+        for stored in next {
+            let slot = self.desk.put(stored);
+            rules::clocks::follow(self.desk.record_mut(slot), &self.context);
+            self.changed(slot);
+        }
+        Ok(Ok(Answer::Is(is_more)))
     }
 
     async fn next_due(&mut self) -> Carried {
         self.flush().await?;
+        if !self.ahead_of_now(1).await?.is_empty() {
+            return Ok(Ok(Answer::Due(Some(self.context.now))));
+        }
         let due = self.store.next(From::Due(Millis::MAX), None, &Scope::All, 1).await?;
         Ok(Ok(Answer::Due(due.first().and_then(|stored| stored.place.due))))
     }
@@ -241,7 +274,9 @@ impl<'a, S: Records> Batch<'a, S> {
 
     /// A rule changed the record.
     fn changed(&mut self, slot: usize) {
-        rules::tidy(self.desk.record_mut(slot));
+        let record = self.desk.record_mut(slot);
+        rules::tidy(record);
+        rules::clocks::look(record, &self.context);
         self.desk.changed(slot, &self.context);
     }
 

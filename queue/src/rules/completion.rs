@@ -65,7 +65,7 @@ pub fn finish_late(
 ) {
     let started = late.started.div_euclid(1_000);
     let finished = Some(context.seconds());
-    record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
+    record.set_last(LastRun { started, finished, exit_code: Some(exit_code) });
     record.served.insert(late.task.fetcher(), late.attempt);
     match late.task {
         Task::Single { .. } => singles::leaves(record, single),

@@ -48,11 +48,12 @@ pub fn dispatch(
         last: record.last,
         served: record.served.insert(task.fetcher(), attempt),
         bump: record.extras.bump.take(),
+        ahead: record.extras.ahead.take(),
     };
     if let Task::Single { number } = task {
         singles::goes_out(record, number);
     }
-    record.last = Some(LastRun { started: context.seconds(), finished: None, exit_code: None });
+    record.set_last(LastRun { started: context.seconds(), finished: None, exit_code: None });
     record.is_claimed = false;
     record.flight = Some(Flight { attempt, task, holder, started: context.now, before });
     Some(task)
@@ -77,7 +78,7 @@ pub(super) fn restore(record: &mut Record, flight: &Flight) {
         last.finished.is_none() && last.started == flight.started.div_euclid(1_000)
     });
     if is_its {
-        record.last = before.last;
+        (record.last, record.extras.ahead) = (before.last, before.ahead);
     }
     match before.served {
         Some(served) => record.served.insert(task.fetcher(), served),

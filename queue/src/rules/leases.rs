@@ -31,7 +31,7 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     let last = record.last;
     dispatch::restore(record, &flight);
     if flight.holder.is_none() {
-        record.last = last;
+        (record.last, record.extras.ahead) = (last, None);
         let is_back = |row: &&ListRow| row.fetcher == task.fetcher() && record.is_armed(row);
         let back: Vec<Task> = record.rows.iter().filter(is_back).map(ListRow::task).collect();
         record.served.insert(task.fetcher(), flight.attempt);

@@ -4,6 +4,7 @@
 //! what changed; a rule sees no store, no clock and no other key.
 
 pub mod bumps;
+pub mod clocks;
 pub mod completion;
 pub mod dispatch;
 pub mod edits;

@@ -13,6 +13,8 @@ pub const MAX_SINGLES: usize = 6;
 pub const SHARE: i64 = 300;
 
 type Last = (i64, Option<i64>, Option<i64>);
+/// When, and how long it was to take.
+type Due = (i64, i64);
 
 /// A row of a list (run > 0), or a single task (fetcher 0, its number for a run).
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +27,7 @@ struct Task {
     expired: u32,
     /// Number of retries, and when it is due; in the lane since, once it was.
     retried: u32,
-    due: Option<i64>,
+    due: Option<Due>,
     lane: Option<i64>,
     dead: bool,
 }
@@ -45,6 +47,7 @@ struct Out {
     last: Option<Last>,
     turn: Option<i64>,
     bump: Option<i64>,
+    ahead: Option<i64>,
 }
 
 impl Out {
@@ -56,6 +59,8 @@ impl Out {
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub now: i64,
+    /// What is too old is so by the latest time that was ever seen.
+    pub latest: i64,
     retries: Option<Retries>,
     backoff: Option<Backoff>,
     fetchers: Vec<String>,
@@ -70,8 +75,10 @@ pub struct Model {
     /// Of attempts: when they ended and how, as it is summed up.
     summed: BTreeMap<i64, (i64, &'static str, Out)>,
     minutes: BTreeMap<(i64, i64), i64>,
-    holds: BTreeMap<String, Option<i64>>,
-    failures: BTreeMap<String, (u32, Option<i64>)>,
+    holds: BTreeMap<String, Option<Due>>,
+    failures: BTreeMap<String, (u32, Option<Due>)>,
+    /// Where keys stand whose last start lay in the future when they were seen first.
+    ahead: BTreeMap<String, i64>,
     bumps: BTreeMap<String, i64>,
     credit: i64,
     attempts: i64,
@@ -126,11 +133,24 @@ impl Model {
                 && !self.candidates(key).is_empty()
         });
         keys.sort_by_key(|key| {
-            let last = self.last.get(*key).map(|last| last.0.min(self.now));
+            let last = self.stands_at(key);
             let turn = last.unwrap_or_else(|| self.since.get(*key).copied().unwrap_or(0));
             (last.is_some(), turn, jitter(key), (*key).clone())
         });
         keys.into_iter().cloned().collect()
+    }
+
+    fn stands_at(&self, key: &str) -> Option<i64> {
+        self.last.get(key).map(|last| self.ahead.get(key).copied().unwrap_or(last.0))
+    }
+
+    /// Keys whose turns lie in the future have them now.
+    fn look(&mut self) {
+        for key in self.order() {
+            if self.stands_at(&key).is_some_and(|at| at > self.now) {
+                self.ahead.insert(key, self.now);
+            }
+        }
     }
 
     /// What goes before the order: bumped keys, then those of tasks that are tried again.
@@ -176,6 +196,7 @@ impl Model {
             last: self.last.get(&key).copied(),
             turn: self.turns.insert((key.clone(), fetcher), self.attempts),
             bump: self.bumps.remove(&key),
+            ahead: self.ahead.remove(&key),
         });
         self.tasks.iter_mut().filter(|it| is_served(it)).for_each(|it| it.waits = false);
         self.last.insert(key.clone(), (self.now, None, None));
@@ -201,6 +222,9 @@ impl Model {
             Some(turn) => self.turns.insert((out.key.clone(), out.fetcher), turn),
             None => self.turns.remove(&(out.key.clone(), out.fetcher)),
         };
+        if let Some(ahead) = out.ahead {
+            self.ahead.insert(out.key.clone(), ahead);
+        }
         if let Some(bump) = out.bump {
             self.bumps.entry(out.key.clone()).or_insert(bump);
         }
@@ -239,7 +263,7 @@ impl Model {
             && !self.tasks[at].waits
         {
             let it = &mut self.tasks[at];
-            (it.retried, it.due, is_delayed) = (retried + 1, Some(self.now + delay), true);
+            (it.retried, it.due, is_delayed) = (retried + 1, Some((self.now + delay, delay)), true);
         }
         if out.fetcher == 0 && code == 0 {
             self.tasks.retain(|it| (it.fetcher, it.run) != (0, out.run));
@@ -247,7 +271,8 @@ impl Model {
         if let Some(rule) = self.backoff.as_ref().filter(|_| !is_delayed) {
             if rule.on.counts(code) {
                 let failures = self.failures.get(&out.key).map_or(0, |it| it.0) + 1;
-                let until = rule.delay(&out.key, failures.into()).map(|delay| self.now + delay);
+                let until =
+                    rule.delay(&out.key, failures.into()).map(|delay| (self.now + delay, delay));
                 self.failures.insert(out.key.clone(), (failures, until));
             } else {
                 self.failures.remove(&out.key);
@@ -305,6 +330,7 @@ impl Model {
     pub fn perform(&mut self, op: &Op) -> String {
         let answer = self.on_attempt(op).unwrap_or_else(|| self.on_key(op));
         self.tidy();
+        self.look();
         answer
     }
 
@@ -338,6 +364,7 @@ impl Model {
                     None => "unknown".into(),
                     Some(("done", _)) => "recorded".into(),
                     Some(("expired", out)) if self.counts_late(&out) => {
+                        self.ahead.remove(&out.key);
                         self.turns.insert((out.key.clone(), out.fetcher), out.attempt);
                         // Those of older runs were out with it.
                         let is_its =
@@ -405,6 +432,7 @@ impl Model {
         self.restore(&out);
         if !out.leased {
             self.last.insert(out.key.clone(), last.unwrap());
+            self.ahead.remove(&out.key);
             self.turns.insert((out.key.clone(), out.fetcher), turn);
         }
         let mut is_dead = false;
@@ -483,7 +511,8 @@ impl Model {
                 }
             }
             Op::Hold { key, seconds, .. } => {
-                let until = seconds.map(|seconds| self.now + i64::from(seconds));
+                let delay = seconds.map(i64::from);
+                let until = delay.map(|delay| (self.now + delay, delay));
                 format!("held {}", self.holds.insert(key.to_string(), until).is_some())
             }
             Op::Unhold(key) => {
@@ -506,6 +535,36 @@ impl Model {
             Op::Wake => {
                 self.wake();
                 "woken".into()
+            }
+            Op::FollowClock { by } => {
+                let holds = self.holds.values_mut().flatten();
+                let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
+                let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
+                for (at, delay) in holds.chain(failures).chain(tasks) {
+                    *at = (*at + by / 1_000).min(self.now + *delay);
+                }
+                "false".into()
+            }
+            Op::EditLog { key, last } => {
+                let (key, now) = (key.to_string(), (last.started, last.finished, last.exit_code));
+                if let (Some(before), Some(finished)) = (self.last.get(&key), last.finished) {
+                    if let (_, Some(finished), code) = *before {
+                        let minute = (finished.div_euclid(60), code.unwrap());
+                        *self.minutes.entry(minute).or_default() -= 1;
+                    }
+                    let minute = (finished.div_euclid(60), last.exit_code.unwrap());
+                    *self.minutes.entry(minute).or_default() += 1;
+                }
+                if let Some(out) = self.take(|out| out.key == key) {
+                    let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
+                    self.end(out, last.exit_code.unwrap());
+                    // No attempt of ours ended.
+                    *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
+                    self.summed.remove(&attempt);
+                }
+                self.ahead.remove(&key);
+                self.last.insert(key, now);
+                "done".into()
             }
             Op::SetPaused(paused) => {
                 self.paused = *paused;
@@ -555,27 +614,30 @@ impl Model {
 
     fn wake(&mut self) {
         let now = self.now;
-        let holds = self.holds.iter().filter_map(|(key, until)| Some((key.clone(), (*until)?)));
-        let backoffs = self.failures.iter().filter_map(|(key, it)| Some((key.clone(), it.1?)));
+        let holds =
+            self.holds.iter().filter_map(|(key, until)| Some((key.clone(), until.as_ref()?.0)));
+        let backoffs = self.failures.iter().filter_map(|(key, it)| Some((key.clone(), it.1?.0)));
         let mut over = BTreeMap::<String, i64>::new();
         for (key, until) in holds.chain(backoffs) {
             let first = over.entry(key).or_insert(until);
             *first = until.min(*first);
         }
-        self.holds.retain(|_, until| until.is_none_or(|until| until > now));
+        self.holds.retain(|_, until| until.is_none_or(|until| until.0 > now));
         for (_, until) in self.failures.values_mut() {
-            *until = until.filter(|until| *until > now);
+            *until = until.filter(|until| until.0 > now);
         }
         let mut due: Vec<usize> = (0..self.tasks.len())
-            .filter(|at| self.tasks[*at].due.is_some_and(|due| due <= now))
+            .filter(|at| self.tasks[*at].due.is_some_and(|due| due.0 <= now))
             .collect();
         // One key after the other, by when the first thing of it is due.
         due.sort_by_key(|at| {
             let it = &self.tasks[*at];
             let of_key = self.tasks.iter().filter(|other| other.key == it.key);
-            let first =
-                of_key.filter_map(|other| other.due).chain(over.get(&it.key).copied()).min();
-            (first, jitter(&it.key), it.due, it.fetcher == 0, it.fetcher, it.run)
+            let first = of_key
+                .filter_map(|other| Some(other.due?.0))
+                .chain(over.get(&it.key).copied())
+                .min();
+            (first, jitter(&it.key), it.due.map(|due| due.0), it.fetcher == 0, it.fetcher, it.run)
         });
         for at in due {
             self.lanes += 1;
@@ -625,13 +687,13 @@ impl Model {
             let more = [1, took * 1_000, i64::from(revisit.is_some()), revisit.unwrap_or(0)];
             sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        hours.retain(|(hour, ..), _| *hour >= self.now.div_euclid(3_600) - 90 * 24);
+        hours.retain(|(hour, ..), _| *hour >= self.latest.div_euclid(3_600) - 90 * 24);
         hours
     }
 
     /// Jobs by minute and exit code, of an hour.
     pub fn minutes(&self) -> BTreeMap<(i64, i64), i64> {
-        let first = self.now.div_euclid(60) - 60;
+        let first = self.latest.div_euclid(60) - 60;
         let kept = self.minutes.iter().filter(|((at, _), jobs)| *at >= first && **jobs != 0);
         kept.map(|(at, jobs)| (*at, *jobs)).collect()
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::STEP_KEYS;
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 
 use crate::words::Script;
@@ -526,6 +527,52 @@ fn levers() {
             jobs -> c a",
             ),
             (
+                "a start of a clock that was ahead stands where it is seen first, and the log keeps it",
+                "
+            list f.1 a
+            at 34560000
+            jobs -> a
+            finish a 0
+            at 10
+            list f.2 a
+            at 20
+            list f.3 c
+            ready -> job 2 c p
+            finish c 0
+            at 30
+            more f.2 a
+            hold a
+            unhold a
+            list f.4 c
+            ran a -> 34560000 Some(0)
+            ready -> job 3 a p
+            undo 3
+            ran a -> 34560000 Some(0)
+            jobs -> a c
+            ran a -> 30 None",
+            ),
+            (
+                "keys that waited when the clock was set back take their turns",
+                "
+            list f.1 a
+            list g.1 a
+            at 34560000
+            ready
+            finish a 0
+            at 10
+            due -> due Some(1700000010000)
+            wake -> count 1
+            due -> due None
+            list f.2 c
+            at 20
+            ready -> job 2 c p
+            finish c 0
+            list f.3 c
+            at 30
+            wake -> count 0
+            jobs -> a c",
+            ),
+            (
                 "edits of the log are honoured, and times that are none are rejected",
                 "
             list f.1 a b
@@ -609,6 +656,93 @@ fn counts() {
             counts -> rows 1, waiting 1",
             ),
         ],
+    );
+}
+
+#[test]
+fn clocks() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "a hold keeps its length when the clock is set forward",
+                "
+            list f.1 a
+            hold a 60
+            at 10
+            clock 3600 -> false
+            at 3659
+            wake
+            ready -> nothing
+            at 3660
+            wake
+            jobs -> a",
+            ),
+            (
+                "and when it is set back",
+                "
+            list f.1 a
+            hold a 60
+            at 10
+            clock -1000
+            at -941
+            wake
+            ready -> nothing
+            at -940
+            wake
+            jobs -> a",
+            ),
+            (
+                "however the clock was set while nothing ran, nothing takes longer than it was said to",
+                "
+            list f.1 a
+            hold a 60
+            restart
+            at -100000
+            follow -> false
+            at -99941
+            wake
+            ready -> nothing
+            at -99940
+            wake
+            jobs -> a",
+            ),
+            (
+                "a start of a clock that was ahead, of a job that somebody else has, counts for a classic lease from now on",
+                "
+            list f.1 a
+            log a 1800000000
+            at 43200
+            wake
+            ready -> nothing
+            at 43201
+            wake
+            ran a -> 100000000 None
+            jobs -> a",
+            ),
+        ],
+    );
+}
+
+/// A hold that begins while others follow the clock is none of theirs, and each follows once.
+#[test]
+fn many_follow_the_clock_in_steps() {
+    let mut script = Script::new(Settings::default());
+    let keys = 2 * STEP_KEYS + 100;
+    (0..keys).for_each(|key| script.run(&format!("hold k{key} 60")));
+    script.run(
+        "clock -3600 -> true
+        hold z 60
+        restart
+        follow -> true
+        follow -> true
+        follow -> false
+        at -3541
+        wake -> count 0
+        at -3540
+        wake -> count 250
+        wake -> count 250
+        wake -> count 101",
     );
 }
 

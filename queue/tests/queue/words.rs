@@ -101,6 +101,16 @@ impl Script {
                 self.now = NOW + seconds.parse::<i64>().unwrap();
                 String::new()
             }
+            // Somebody sets the clock.
+            ["clock", seconds] => {
+                let by = seconds.parse::<i64>().unwrap();
+                self.now += by;
+                self.ask(Op::FollowClock { by: by * 1_000 })
+            }
+            ["ran", key] => {
+                let log = subject::log(self.engine.store());
+                log.get(*key).map_or("never".into(), |it| format!("{} {:?}", it.0 - NOW, it.2))
+            }
             ["restart"] => {
                 let other = Engine::new(subject::new(), self.settings.clone());
                 let store = std::mem::replace(&mut self.engine, other).into_store();
@@ -226,6 +236,7 @@ fn operation(words: &[&str]) -> Op {
         ["bump", it] => Op::Bump { key: key(it), by: "o".into() },
         ["forget", it] => Op::Forget(key(it)),
         ["wake"] => Op::Wake,
+        ["follow"] => Op::FollowClock { by: 0 },
         ["pause"] => Op::SetPaused(true),
         ["resume"] => Op::SetPaused(false),
         ["due"] => Op::NextDue,

@@ -20,7 +20,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     let mut kept = Kept::default();
     let header = &mut kept.header;
     let mut query = connection.prepare_cached(
-        "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, ids, ends FROM header",
+        "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header",
     )?;
     let mut rows = query.query([])?;
     if let Some(row) = rows.next()? {
@@ -30,8 +30,9 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
         header.last_since = row.get(3)?;
         header.credit = row.get(4)?;
         header.paused = row.get(5)?;
-        kept.ids = row.get(6)?;
-        kept.ends = row.get(7)?;
+        header.clock = row.get(6)?;
+        kept.ids = row.get(7)?;
+        kept.ends = row.get(8)?;
     }
     let mut query = connection.prepare_cached("SELECT fetcher, name FROM names")?;
     let mut rows = query.query([])?;
@@ -74,8 +75,8 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
 pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Result<()> {
     let header = &now.header;
     let sql = "INSERT OR REPLACE INTO header
-        (one, last_attempt, last_bump, last_single, last_since, credit, paused, ids, ends)
-        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        (one, last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends)
+        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     connection.prepare_cached(sql)?.execute((
         header.last_attempt,
         header.last_bump,
@@ -83,6 +84,7 @@ pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Resu
         header.last_since,
         header.credit,
         header.paused,
+        header.clock,
         now.ids,
         now.ends,
     ))?;

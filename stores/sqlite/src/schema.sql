@@ -146,7 +146,7 @@ CREATE TABLE counts (
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
 
--- The header's numbers. ids: keys that were ever given an id. ends: the last number of an end.
+-- The header's numbers. clock: by how much the wall clock was set so far, in milliseconds. ids: keys that were ever given an id. ends: the last number of an end.
 CREATE TABLE header (
     one          INTEGER PRIMARY KEY CHECK (one = 1),
     last_attempt INTEGER NOT NULL,
@@ -155,6 +155,7 @@ CREATE TABLE header (
     last_since   INTEGER NOT NULL,
     credit       INTEGER NOT NULL,
     paused       INTEGER NOT NULL,
+    clock        INTEGER NOT NULL,
     ids          INTEGER NOT NULL,
     ends         INTEGER NOT NULL
 ) STRICT;
