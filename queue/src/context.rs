@@ -77,7 +77,7 @@ impl Context {
 
     /// A place in the lane, behind all that were given before.
     pub fn next_bump(&mut self) -> i64 {
-        self.last_bump += 1;
+        self.last_bump = self.last_bump.saturating_add(1);
         self.last_bump
     }
 }

@@ -66,7 +66,7 @@ impl Record {
         let bumped = self.extras.bump.as_ref().map(|Bump { number, .. }| *number);
         let retries = self.extras.retries.iter();
         let retried = retries.filter(|it| it.due.is_none() && self.waits(it.task));
-        bumped.or_else(|| retried.map(|it| RETRIES_LANE + it.lane).min())
+        bumped.or_else(|| retried.map(|it| RETRIES_LANE.saturating_add(it.lane)).min())
     }
 
     /// Whether an operator or a backoff holds it. A time that is over is taken away by [a rule](crate::rules::holds::wake).

@@ -384,7 +384,7 @@ impl Record {
     pub fn is_listed(&self) -> bool {
         let Singles { waiting, failed, dead, .. } = &self.singles;
         let is_out = matches!(&self.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
-        !self.rows.is_empty() || waiting + failed + dead > 0 || is_out
+        !self.rows.is_empty() || [waiting, failed, dead] != [&0; 3] || is_out
     }
 
     /// Whether it is to be saved and loaded again before another rule sees it: which single task is its first is not known.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
 
 use super::desk::{Rank, rank};
-use super::{Batch, Carried, STEP_KEYS};
+use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
 use crate::operation::{Answer, Job, Operation};
 use crate::record::{Record, Task};
@@ -43,7 +43,9 @@ impl<S: Records> Batch<'_, S> {
                 Choice::Later => return Ok(Ok(Answer::Later)),
             };
             let slot = self.whole(slot).await?;
-            let attempt = Attempt(self.context.last_attempt.0 + 1);
+            let Some(attempt) = self.context.last_attempt.0.checked_add(1).map(Attempt) else {
+                return Ok(Err(used_up("attempts")));
+            };
             let record = self.desk.record_mut(slot);
             // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
             let Some(task) =

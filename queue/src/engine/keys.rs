@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::{Attempt, Key};
 
-use super::{Batch, Carried};
+use super::{Batch, Carried, used_up};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::operation::{Added, Answer, Operation, Rejected};
 use crate::record::{SingleStatus, Task};
@@ -266,8 +266,10 @@ impl<S: Records> Batch<'_, S> {
         if self.singles() >= self.context.settings.max_single_tasks {
             return Ok(Ok(Answer::Added(Added::Full)));
         }
-        self.header.last_single += 1;
-        let number = self.header.last_single;
+        let Some(number) = self.header.last_single.checked_add(1) else {
+            return Ok(Err(used_up("single tasks")));
+        };
+        self.header.last_single = number;
         let micros = self.context.now.saturating_mul(1_000);
         self.header.last_since = micros.max(self.header.last_since.saturating_add(1));
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };

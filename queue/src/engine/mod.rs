@@ -151,7 +151,7 @@ impl<'a, S: Records> Batch<'a, S> {
         match operation {
             Op::Dispatch { holder, fetchers } => self.dispatch(holder, fetchers).await,
             Op::HasWork => self.has_work().await,
-            Op::RegisterRun(run) => Ok(Ok(self.register(run))),
+            Op::RegisterRun(run) => Ok(self.register(run)),
             Op::AddRows(rows) => self.add_rows(rows).await,
             Op::Prune { run, limit } => self.prune(&run, limit).await,
             Op::BeginDeletion(run) => Ok(Ok(self.begin_deletion(&run))),
@@ -176,7 +176,8 @@ impl<'a, S: Records> Batch<'a, S> {
     fn in_flight(&self) -> u64 {
         let mut counts = self.header.counts.clone();
         counts.merge(&self.desk.tally());
-        counts.0.values().map(|it| u64::try_from(it.in_flight).unwrap_or(0)).sum()
+        let jobs = counts.0.values().map(|it| u64::try_from(it.in_flight).unwrap_or(0));
+        jobs.fold(0, u64::saturating_add)
     }
 
     /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
@@ -287,4 +288,11 @@ impl<'a, S: Records> Batch<'a, S> {
         }
         self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
+}
+
+/// Numbers ascend for ever, and somebody wrote one that has none behind it.
+fn used_up(what: &str) -> Rejected {
+    Rejected(format!(
+        "the database has no number left for {what}: one of the last numbers was written by hand"
+    ))
 }

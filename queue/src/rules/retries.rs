@@ -45,7 +45,7 @@ pub(super) fn delay(
         return false;
     };
     let due = Some(Due::after(seconds, context));
-    record.extras.retries.push(Retry { task, number: retried + 1, due, lane: 0 });
+    record.extras.retries.push(Retry { task, number: retried.saturating_add(1), due, lane: 0 });
     true
 }
 

@@ -219,6 +219,7 @@ fn operation(words: &[&str]) -> Op {
         ["expire", it] => Op::Expire(attempt(it)),
         ["beat", it] => Op::Heartbeat(attempt(it)),
         ["requeue", it] => Op::Requeue(key(it)),
+        ["register", it] => Op::RegisterRun(run(it)),
         ["more", run, rows @ ..] => rows_of(run, rows),
         ["go", it] => Op::BeginDeletion(run(it)),
         ["delete", it] => Op::DeleteRuns { runs: vec![run(it)], limit: 1_000 },

@@ -210,7 +210,7 @@ impl<'c> Saver<'c> {
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
             earlier.execute([it.attempt.0])?;
-            *self.ends += 1;
+            *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();
             insert.execute(params![
