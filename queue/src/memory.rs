@@ -9,7 +9,7 @@ use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{
-    Change, Changes, From, Header, InFlight, KeyId, Name, Records, StoreResult, Stored,
+    Change, Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
 };
 use crate::rules::dispatch::Scope;
 use crate::sums::Sums;
@@ -220,16 +220,17 @@ impl Records for Memory {
         Ok(stored.filter(is_meant).take(count).collect())
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         let Some(key) = self.named(id) else {
-            return Ok(None);
+            return Ok(Payload::Missing);
         };
-        Ok(match task {
+        let known = match task {
             Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
             Task::Row { fetcher, run } => {
                 self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
             }
-        })
+        };
+        Ok(known.map_or(Payload::Missing, Payload::Text))
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {

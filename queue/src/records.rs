@@ -72,6 +72,16 @@ pub struct RunState {
     pub skipped: u64,
 }
 
+/// What a task's worker is given, as a store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    Text(String),
+    /// The task is not there.
+    Missing,
+    /// It is no UTF-8 any more.
+    Damaged,
+}
+
 /// A job that is out, in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlight {
@@ -187,7 +197,7 @@ pub trait Records {
     ) -> StoreResult<Vec<Stored>>;
 
     /// What a task's worker is given.
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>>;
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload>;
 
     /// How a single task is, if it is kept.
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>>;

@@ -35,15 +35,14 @@ pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Ta
     record.waiting().filter(may).min_by_key(turn)
 }
 
-/// Hands the key out under `attempt`; which of its tasks. All its fetcher's rows are served with it.
+/// Hands a task of the key out under `attempt`. All its fetcher's rows are served with it.
 pub fn dispatch(
     record: &mut Record,
+    task: Task,
     attempt: Attempt,
     holder: Option<LeaseHolder>,
-    scope: &Scope,
     context: &Context,
-) -> Option<Task> {
-    let task = next_task(record, scope, context)?;
+) {
     let before = Before {
         last: record.last,
         served: record.served.insert(task.fetcher(), attempt),
@@ -56,7 +55,6 @@ pub fn dispatch(
     record.set_last(LastRun { started: context.seconds(), finished: None, exit_code: None });
     record.is_claimed = false;
     record.flight = Some(Flight { attempt, task, holder, started: context.now, before });
-    Some(task)
 }
 
 /// The attempt that is out is given back: order, turns and lane are as they were before it.

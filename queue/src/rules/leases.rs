@@ -43,21 +43,32 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
         record.extras.expired.push((task, count));
     }
     if is_dead_letter {
-        bury(record, task);
+        bury(record, task, DeadBecause::Leases);
     }
     Some(Expired { attempt, is_dead_letter })
 }
 
+/// What its worker would be given cannot be read: it is a dead letter, and nobody had it.
+pub fn set_aside(record: &mut Record, task: Task) {
+    bury(record, task, DeadBecause::Payload);
+}
+
 /// It waits no longer: for its fetcher's newer list, or an operator's `retry`. Its fetcher has the turn that it had.
-fn bury(record: &mut Record, task: Task) {
+fn bury(record: &mut Record, task: Task, because: DeadBecause) {
     record.extras.retries.retain(|it| it.task != task);
     match task {
         Task::Row { fetcher, .. } => {
             record.disarm(record.served(fetcher), |row| row.task() == task);
             if record.has(task) {
-                record.extras.dead.push((task, DeadBecause::Leases));
+                record.extras.dead.push((task, because));
             }
         }
-        Task::Single { number } => singles::set(record, number, SingleStatus::DeadLetter),
+        Task::Single { number } => {
+            singles::set(record, number, SingleStatus::DeadLetter);
+            // The count of its leases says the other.
+            if because == DeadBecause::Payload {
+                record.extras.dead.push((task, because));
+            }
+        }
     }
 }

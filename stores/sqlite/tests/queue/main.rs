@@ -3,6 +3,7 @@
 
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
+mod damage;
 #[path = "../../../../queue/tests/queue/extremes.rs"]
 mod extremes;
 #[path = "../../../../queue/tests/queue/histories.rs"]
