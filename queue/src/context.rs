@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{FetcherId, Millis, Task};
@@ -43,6 +43,8 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub now: Millis,
+    /// By how much the clock was [set](crate::records::Header::clock) so far.
+    pub clock: Millis,
     pub settings: Arc<Settings>,
     /// The last attempt of the queue: what is armed now waits for the next one.
     pub last_attempt: Attempt,
@@ -67,12 +69,15 @@ impl Context {
     }
 
     pub fn fetcher(&self, id: FetcherId) -> &str {
-        self.fetchers.get(&id).map_or("", |name| name)
+        match id {
+            FetcherId::TASKS => TASKS_FETCHER,
+            id => self.fetchers.get(&id).map_or("", |name| name),
+        }
     }
 
     /// A place in the lane, behind all that were given before.
     pub fn next_bump(&mut self) -> i64 {
-        self.last_bump += 1;
+        self.last_bump = self.last_bump.saturating_add(1);
         self.last_bump
     }
 }

@@ -8,8 +8,11 @@ use shiftboss_protocol::model::{Attempt, Key};
 use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
-use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use crate::records::{
+    Change, Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+};
 use crate::rules::dispatch::Scope;
+use crate::sums::Sums;
 
 /// A single task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub struct Kept {
     pub singles: BTreeMap<i64, Single>,
     pub ended: BTreeMap<i64, EndedAttempt>,
     pub header: Header,
+    pub sums: Sums,
 }
 
 /// See the module.
@@ -175,6 +179,7 @@ impl Records for Memory {
             From::Later(now) => {
                 stored.filter(|it| it.place.order.is_some_and(|turn| turn > now)).collect()
             }
+            From::Dues => stored.filter(|it| it.place.due.is_some()).collect(),
             From::Due(now) => {
                 stored.filter(|it| it.place.due.is_some_and(|due| due <= now)).collect()
             }
@@ -182,10 +187,24 @@ impl Records for Memory {
         match from {
             From::Lane => next.sort_by_key(|it| it.place.lane),
             From::Due(_) => next.sort_by_key(|it| it.place.due),
+            From::Dues => next.sort_by_key(|it| it.id),
             _ => next.sort_by_key(|it| it.place.order),
         }
         let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));
         Ok(next.into_iter().skip(at.map_or(0, |at| at + 1)).take(count).collect())
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        let flights = self.kept.keys.values().filter_map(|(record, _)| record.flight.as_ref());
+        let mut flights: Vec<InFlight> = flights
+            .map(|it| InFlight {
+                attempt: it.attempt,
+                started: it.started,
+                lease_seconds: it.holder.as_ref().map(|holder| holder.lease_seconds),
+            })
+            .collect();
+        flights.sort_by_key(|it| it.attempt);
+        Ok(flights)
     }
 
     async fn of_run(
@@ -201,16 +220,17 @@ impl Records for Memory {
         Ok(stored.filter(is_meant).take(count).collect())
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         let Some(key) = self.named(id) else {
-            return Ok(None);
+            return Ok(Payload::Missing);
         };
-        Ok(match task {
+        let known = match task {
             Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
             Task::Row { fetcher, run } => {
                 self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
             }
-        })
+        };
+        Ok(known.map_or(Payload::Missing, Payload::Text))
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
@@ -234,6 +254,10 @@ impl Records for Memory {
         let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
         self.kept.ended.extend(ended);
         self.kept.header = changes.header;
+        self.kept.sums.merge(&changes.sums);
+        if let Some(oldest) = changes.oldest {
+            self.kept.sums.drop_older(oldest);
+        }
         Ok(())
     }
 

@@ -44,8 +44,8 @@ pub(super) fn delay(
     let Some(seconds) = seconds.filter(|_| has_failed(record, task)) else {
         return false;
     };
-    let due = Some(Due::after(context.now, seconds));
-    record.extras.retries.push(Retry { task, number: retried + 1, due, lane: 0 });
+    let due = Some(Due::after(seconds, context));
+    record.extras.retries.push(Retry { task, number: retried.saturating_add(1), due, lane: 0 });
     true
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod classic;
+mod extremes;
 mod histories;
 mod model;
 mod statements;

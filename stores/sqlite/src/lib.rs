@@ -10,5 +10,6 @@ mod load;
 mod prepared;
 mod records;
 mod save;
+mod sums;
 
 pub use records::SqliteRecords;

@@ -206,7 +206,7 @@ impl<'c> Saver<'c> {
         )?;
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
-            *self.ends += 1;
+            *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();
             insert.execute(params![

@@ -3,6 +3,9 @@
 
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
+mod damage;
+#[path = "../../../../queue/tests/queue/extremes.rs"]
+mod extremes;
 #[path = "../../../../queue/tests/queue/histories.rs"]
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
