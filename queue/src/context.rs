@@ -44,7 +44,7 @@ impl Default for Settings {
 pub struct Context {
     pub now: Millis,
     pub settings: Arc<Settings>,
-    /// The last attempt of the queue: what is armed now waits for the next one.
+    /// The last attempt that this engine gave a number.
     pub last_attempt: Attempt,
     /// The last place that was given in the lane.
     pub last_bump: i64,
