@@ -8,7 +8,9 @@ use shiftboss_protocol::model::{Attempt, Key};
 use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
-use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use crate::records::{
+    Change, Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+};
 use crate::rules::dispatch::Scope;
 
 /// A single task.
@@ -143,7 +145,7 @@ impl Memory {
 }
 
 impl Records for Memory {
-    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
         self.before = Some(Box::new(self.kept.clone()));
         let is_known = std::mem::replace(&mut self.is_known, true);
         Ok((!is_known).then(|| self.kept.header.clone()))

@@ -9,9 +9,9 @@ use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS};
 use crate::credit::Credit;
-use crate::operation::{Answer, Job, Operation};
+use crate::operation::{Answer, Job};
 use crate::record::{Record, Task};
-use crate::records::{From, Records, StoreResult, Stored};
+use crate::records::{From, Outset, Records, StoreResult, Stored};
 use crate::rules::dispatch::{self, Scope};
 
 /// What there is for a worker.
@@ -43,7 +43,7 @@ impl<S: Records> Batch<'_, S> {
                 Choice::Later => return Ok(Ok(Answer::Later)),
             };
             let slot = self.whole(slot).await?;
-            let attempt = Attempt(self.context.last_attempt.0 + 1);
+            let attempt = self.store.number(self.context.last_attempt).await?;
             let record = self.desk.record_mut(slot);
             // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
             let Some(task) =
@@ -215,9 +215,8 @@ struct Look {
 
 impl Ahead {
     /// As many as the batch may hand out.
-    pub(super) fn of(batch: &[Operation]) -> Self {
-        let dispatches = batch.iter().filter(|it| matches!(it, Operation::Dispatch { .. }));
-        Self { looks: Vec::new(), count: dispatches.count().max(1) }
+    pub(super) fn of(outset: &Outset) -> Self {
+        Self { looks: Vec::new(), count: outset.next.max(1) }
     }
 
     pub(super) fn clear(&mut self) {

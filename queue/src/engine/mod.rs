@@ -18,7 +18,7 @@ use crate::context::{Context, Settings};
 use crate::operation::{Answer, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, Name, Records, StoreResult};
+use crate::records::{Changes, From, Header, Name, Outset, Records, StoreResult};
 use crate::rules;
 use crate::rules::dispatch::Scope;
 use desk::Desk;
@@ -60,12 +60,13 @@ impl<S: Records> Engine<S> {
         now: Millis,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        if let Some(header) = self.store.begin().await? {
+        let outset = outset(&batch);
+        if let Some(header) = self.store.begin(&outset).await? {
             self.header = header;
         }
         let before = self.header.clone();
         let mut work = Batch::new(&mut self.store, &mut self.header, &self.settings, now);
-        let outcome = work.carry_out(batch).await;
+        let outcome = work.carry_out(batch, &outset).await;
         match outcome {
             Ok(answers) => Ok(answers),
             Err(error) => {
@@ -120,11 +121,11 @@ impl<'a, S: Records> Batch<'a, S> {
     async fn carry_out(
         &mut self,
         batch: Vec<Operation>,
+        outset: &Outset,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let names: Vec<Name> = batch.iter().flat_map(names).collect();
-        self.bring(&names).await?;
+        self.bring(&outset.names).await?;
         let mut answers = Vec::with_capacity(batch.len());
-        self.ahead = Ahead::of(&batch);
+        self.ahead = Ahead::of(outset);
         for operation in batch {
             answers.push(self.one(operation).await?);
         }
@@ -217,6 +218,26 @@ impl<'a, S: Records> Batch<'a, S> {
             return Some(FetcherId::TASKS);
         }
         self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
+    }
+}
+
+fn outset(batch: &[Operation]) -> Outset {
+    use Operation as Op;
+    let is_of_a_job = |it: &Operation| {
+        matches!(
+            it,
+            Op::Dispatch { .. }
+                | Op::CompleteAttempt { .. }
+                | Op::Release(_)
+                | Op::Heartbeat(_)
+                | Op::Expire(_)
+                | Op::Undo(_)
+        )
+    };
+    Outset {
+        names: batch.iter().flat_map(names).collect(),
+        next: batch.iter().filter(|it| matches!(it, Op::Dispatch { .. })).count(),
+        is_alone: !batch.iter().all(is_of_a_job),
     }
 }
 

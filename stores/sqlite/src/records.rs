@@ -9,7 +9,9 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
-use shiftboss_queue::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use shiftboss_queue::records::{
+    Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+};
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::code;
@@ -221,7 +223,7 @@ impl SqliteRecords {
 }
 
 impl Records for SqliteRecords {
-    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
         self.begin_now().map_err(classify)
     }
 
