@@ -10,8 +10,8 @@ use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
-use crate::subject;
-use crate::words::{answer, ready};
+use crate::subject::{self, ready};
+use crate::words::answer;
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);

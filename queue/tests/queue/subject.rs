@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 pub use shiftboss_queue::memory::Memory as Store;
 
+pub use crate::words::at_once as ready;
+
 pub fn new() -> Store {
     Store::default()
 }

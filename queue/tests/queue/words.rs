@@ -12,10 +12,11 @@ use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
 use shiftboss_queue::rules::retries::Retried;
 
-use crate::subject::{self, Store};
+use crate::subject::{self, Store, ready};
 
 /// A store on the same thread is never waited for.
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+#[allow(dead_code, reason = "one on a server is")]
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(it) => it,
         Poll::Pending => panic!("it waits"),
@@ -60,7 +61,7 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
 
 /// An engine that is asked in words.
 pub struct Script {
-    pub engine: Engine<Store>,
+    engine: Option<Engine<Store>>,
     settings: Settings,
     now: i64,
 }
@@ -70,7 +71,8 @@ pub const NOW: i64 = 1_700_000_000;
 
 impl Script {
     pub fn new(settings: Settings) -> Self {
-        Self { engine: Engine::new(subject::new(), settings.clone()), settings, now: NOW }
+        let engine = Some(Engine::new(subject::new(), settings.clone()));
+        Self { engine, settings, now: NOW }
     }
 
     /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
@@ -95,9 +97,8 @@ impl Script {
                 String::new()
             }
             ["restart"] => {
-                let other = Engine::new(subject::new(), self.settings.clone());
-                let store = std::mem::replace(&mut self.engine, other).into_store();
-                self.engine = Engine::new(store.reopened(), self.settings.clone());
+                let engine = self.engine.take().map(Engine::into_store);
+                self.engine = engine.map(|it| Engine::new(it.reopened(), self.settings.clone()));
                 String::new()
             }
             ["jobs"] => {
@@ -114,7 +115,8 @@ impl Script {
     }
 
     fn ask(&mut self, operation: Op) -> String {
-        answer(&ready(self.engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
+        let engine = self.engine.as_mut().unwrap();
+        answer(&ready(engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
     }
 }
 

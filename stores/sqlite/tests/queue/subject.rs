@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 pub use shiftboss_sqlite::SqliteRecords as Store;
 
+pub use crate::words::at_once as ready;
+
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }
