@@ -3,6 +3,7 @@
 
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
+mod daemons;
 #[path = "../../../../queue/tests/queue/histories.rs"]
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]

@@ -35,17 +35,25 @@ pub fn schema() -> String {
 
 /// In place of this thread's last one.
 pub fn new() -> Store {
+    several(1).remove(0)
+}
+
+/// Stores of so many daemons of one queue.
+pub fn several(daemons: i64) -> Vec<Store> {
     thread_local! {
         static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
     }
     let schema = schema();
     let last = LAST.with(|last| last.replace(Some(schema.clone())));
     ready(async {
-        let client = connect().await;
         if let Some(last) = last {
-            client.batch_execute(&format!("DROP SCHEMA {last} CASCADE")).await.unwrap();
+            connect().await.batch_execute(&format!("DROP SCHEMA {last} CASCADE")).await.unwrap();
         }
-        Store::new(client, &schema, 1).await.unwrap()
+        let mut stores = Vec::new();
+        for daemon in 1..=daemons {
+            stores.push(Store::new(connect().await, &schema, daemon).await.unwrap());
+        }
+        stores
     })
 }
 
