@@ -1,9 +1,10 @@
 //! Several daemons on one queue: their batches in turn, against the model; and at once, with a ledger.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
@@ -12,13 +13,14 @@ use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
 use shiftboss_queue::rules::completion::Ack;
 
 use crate::histories::{self, history};
-use crate::subject::{self, Store, connect, ready};
+use crate::subject::{self, connect, ready};
 
 proptest! {
     /// Two daemons that are asked in turn answer as one does.
     #[test]
     fn two_daemons_are_the_models(history in history()) {
-        histories::check(history, subject::several(2))?;
+        let schema = subject::schema();
+        histories::check(history, vec![subject::store(&schema, 1), subject::store(&schema, 2)])?;
     }
 }
 
@@ -53,84 +55,71 @@ struct Ledger {
     out: BTreeMap<Key, Attempt>,
     /// The last attempt of each.
     last: BTreeMap<Key, Attempt>,
+    /// How often each was.
     done: BTreeMap<Key, u32>,
 }
 
-const KEYS: usize = 400;
+const DAEMONS: usize = 4;
+const KEYS: usize = 800;
+/// Lines that are loaded at once.
+const STEP: usize = 10;
 
 /// Daemons that work at once: no key is out twice, attempts of a key ascend, each line is done once, and sums are true.
 #[test]
 fn daemons_at_once() {
-    let engines = subject::several(4).into_iter().map(|it| Engine::new(it, Settings::default()));
-    let ledger = std::cell::RefCell::new(Ledger::default());
-    let engines =
-        ready(join_all(engines.enumerate().map(|(daemon, engine)| work(daemon, engine, &ledger))));
-    let ledger = ledger.into_inner();
-    assert!(ledger.out.is_empty() && ledger.done.len() == KEYS, "{}", ledger.done.len());
-    assert!(ledger.done.values().all(|times| *times == 1), "{:?}", ledger.done);
-    let counts = subject::counts(engines[0].store());
+    let (schema, ledger) = (subject::schema(), Mutex::new(Ledger::default()));
+    thread::scope(|threads| {
+        for daemon in 0..DAEMONS {
+            let (schema, ledger) = (&schema, &ledger);
+            threads.spawn(move || work(daemon, schema, ledger));
+        }
+    });
+    let Ledger { out, done, .. } = ledger.into_inner().unwrap();
+    assert!(out.is_empty() && done.len() == KEYS, "{out:?} {}", done.len());
+    assert!(done.values().all(|times| *times == 1), "{done:?}");
+    let counts = subject::counts(&subject::store(&schema, 9));
     assert_eq!(counts, BTreeMap::from([((1, 1), [KEYS as i64, 0, 0])]));
 }
 
-/// Loads its part of the list, and works till all is done: some jobs are given back, some are said to be done twice.
-async fn work(
-    daemon: usize,
-    mut engine: Engine<Store>,
-    ledger: &std::cell::RefCell<Ledger>,
-) -> Engine<Store> {
-    let mut loads = (0..KEYS / 40).map(|step| step * 40 + daemon * 10);
+/// Loads its part of the list, and works till all is done: some jobs are given back.
+fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
+    let mut engine = Engine::new(subject::store(schema, daemon as i64), Settings::default());
+    let mut loads = (0..KEYS / (DAEMONS * STEP)).map(|step| (step * DAEMONS + daemon) * STEP);
     let (mut hand, mut round): (Vec<Job>, usize) = (Vec::new(), 0);
-    loop {
+    while !hand.is_empty() || ledger.lock().unwrap().done.values().sum::<u32>() < KEYS as u32 {
         round += 1;
         if let Some(first) = loads.next() {
-            engine.apply(NOW, list(1, first..first + 10)).await.unwrap();
+            ready(engine.apply(NOW, list(1, first..first + STEP))).unwrap();
         }
-        let mut batch = Vec::new();
-        let mut gone = Vec::new();
-        for (at, job) in hand.drain(..).enumerate() {
-            ledger.borrow_mut().out.remove(&job.row.key);
-            let is_back = (at + round) % 7 == 0;
-            let attempt = job.attempt;
-            batch.push(if is_back {
-                Op::Release(attempt)
-            } else {
-                Op::CompleteAttempt { attempt, exit_code: 0 }
-            });
-            gone.push((job.row.key, is_back));
+        let is_back = |at: usize| (at + round).is_multiple_of(7);
+        let ends = hand.iter().enumerate().map(|(at, job)| match is_back(at) {
+            true => Op::Release(job.attempt),
+            false => Op::CompleteAttempt { attempt: job.attempt, exit_code: 0 },
+        });
+        let batch: Vec<Op> = ends.chain((0..1 + round % 5).map(|_| dispatch())).collect();
+        hand.iter().for_each(|job| drop(ledger.lock().unwrap().out.remove(&job.row.key)));
+        let mut answers = ready(engine.apply(NOW, batch)).unwrap();
+        let given = jobs(answers.split_off(hand.len()));
+        let mut ledger = ledger.lock().unwrap();
+        for (at, (answer, job)) in answers.iter().zip(&hand).enumerate() {
+            assert_eq!(*answer, Ok(Answer::Ack(Ack::Recorded)), "{}", job.row.key);
+            *ledger.done.entry(job.row.key.clone()).or_default() += u32::from(!is_back(at));
         }
-        let ends = batch.len();
-        batch.extend((0..1 + round % 5).map(|_| dispatch()));
-        let mut answers = engine.apply(NOW, batch).await.unwrap();
-        let given = jobs(answers.split_off(ends));
-        let mut ledger = ledger.borrow_mut();
-        for (answer, (key, is_back)) in answers.into_iter().zip(gone) {
-            assert_eq!(answer, Ok(Answer::Ack(Ack::Recorded)), "{key}");
-            *ledger.done.entry(key).or_default() += u32::from(!is_back);
-        }
-        for job in &given {
-            let Job { attempt, row, .. } = job;
+        for Job { attempt, row, .. } in &given {
             let other = ledger.out.insert(row.key.clone(), *attempt);
             assert_eq!(other, None, "{} is out twice", row.key);
             let last = ledger.last.insert(row.key.clone(), *attempt);
             assert!(last.is_none_or(|last| last < *attempt), "{}: {last:?}, {attempt:?}", row.key);
         }
         hand = given;
-        let is_done = ledger.done.values().sum::<u32>() as usize >= KEYS;
-        drop(ledger);
-        if is_done && hand.is_empty() {
-            return engine;
-        }
     }
 }
 
 /// What another daemon wrote to a key while its lock was waited for is seen, in other tables, too.
 #[test]
 fn a_record_that_changes_while_its_lock_is_waited_for() {
-    let mut stores = subject::several(1);
-    let store = stores.remove(0);
-    let path = ready(store.client().query_one("SHOW search_path", &[])).unwrap();
-    let path: String = path.get(0);
-    let mut engine = Engine::new(store, Settings::default());
+    let schema = subject::schema();
+    let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
     ready(engine.apply(NOW, list(1, 0..1))).unwrap();
     let job = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).remove(0);
     let attempt = job.attempt;
@@ -139,7 +128,7 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
         let change = "BEGIN; UPDATE keys SET since = since;
             INSERT INTO runs SELECT fetcher, 2, since, complete, deleting, listing, reading, position, skipped FROM runs;
             INSERT INTO rows SELECT key, fetcher, 2, 1000000, reading, payload FROM rows";
-        other.batch_execute(&format!("SET search_path = {path}; {change}")).await.unwrap();
+        other.batch_execute(&format!("SET search_path = {schema}; {change}")).await.unwrap();
         let done = engine.apply(NOW, vec![Op::CompleteAttempt { attempt, exit_code: 0 }]);
         let commit = async {
             let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted

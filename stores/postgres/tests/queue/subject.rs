@@ -27,34 +27,28 @@ pub async fn connect() -> Client {
     client
 }
 
-/// The name of a schema that nobody has.
+/// The name of a schema that nobody has, in place of this thread's last one.
 pub fn schema() -> String {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    format!("queue_{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
-}
-
-/// In place of this thread's last one.
-pub fn new() -> Store {
-    several(1).remove(0)
-}
-
-/// Stores of so many daemons of one queue.
-pub fn several(daemons: i64) -> Vec<Store> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
         static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
     }
-    let schema = schema();
-    let last = LAST.with(|last| last.replace(Some(schema.clone())));
-    ready(async {
-        if let Some(last) = last {
-            connect().await.batch_execute(&format!("DROP SCHEMA {last} CASCADE")).await.unwrap();
-        }
-        let mut stores = Vec::new();
-        for daemon in 1..=daemons {
-            stores.push(Store::new(connect().await, &schema, daemon).await.unwrap());
-        }
-        stores
-    })
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let schema = format!("queue_{}_{count}", std::process::id());
+    if let Some(last) = LAST.with(|last| last.replace(Some(schema.clone()))) {
+        let drop = format!("DROP SCHEMA {last} CASCADE");
+        ready(async { connect().await.batch_execute(&drop).await }).unwrap();
+    }
+    schema
+}
+
+/// The store of one daemon.
+pub fn store(schema: &str, daemon: i64) -> Store {
+    ready(async { Store::new(connect().await, schema, daemon).await.unwrap() })
+}
+
+pub fn new() -> Store {
+    store(&schema(), 1)
 }
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {
