@@ -64,6 +64,7 @@ lint: ## Check format, lints and documentation; a warning is an error
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p shiftboss --no-default-features --all-targets -- -D warnings
+	cargo clippy --locked -p shiftboss-postgres --features server --all-targets -- -D warnings
 	cargo fmt --manifest-path browser/Cargo.toml --check
 	cargo clippy --locked --manifest-path browser/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/browser \
 		--all-targets -- -D warnings

@@ -46,7 +46,7 @@ pub struct Context {
     /// By how much the clock was [set](crate::records::Header::clock) so far.
     pub clock: Millis,
     pub settings: Arc<Settings>,
-    /// The last attempt of the queue: what is armed now waits for the next one.
+    /// The last attempt that this engine gave a number.
     pub last_attempt: Attempt,
     /// The last place that was given in the lane.
     pub last_bump: i64,

@@ -4,6 +4,7 @@
 //! No actor, no SQL, no socket, no clock: `now` is an argument. Stores implement the port and decide nothing.
 
 pub mod attempt;
+pub mod code;
 pub mod context;
 pub mod counts;
 pub mod credit;

@@ -9,7 +9,8 @@ use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{
-    Change, Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+    Change, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
+    Stored,
 };
 use crate::rules::dispatch::Scope;
 use crate::sums::Sums;
@@ -147,7 +148,7 @@ impl Memory {
 }
 
 impl Records for Memory {
-    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
         self.before = Some(Box::new(self.kept.clone()));
         let is_known = std::mem::replace(&mut self.is_known, true);
         Ok((!is_known).then(|| self.kept.header.clone()))

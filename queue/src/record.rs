@@ -99,7 +99,7 @@ pub struct Before {
 pub struct ListRow {
     pub fetcher: FetcherId,
     pub run: i64,
-    /// The last attempt of the queue when it was added, or put back: it waits if its fetcher was not served later.
+    /// The key's [highest attempt](Record::highest) when it was added, or put back: it waits if its fetcher was not served later.
     pub armed: Attempt,
     /// The reading of its file that it was last seen in.
     pub reading: i64,
@@ -344,8 +344,15 @@ impl Record {
         row.armed >= self.served(row.fetcher)
     }
 
-    /// A row waits, from the queue's last attempt on.
-    pub(crate) fn arm(&mut self, task: Task, last: Attempt) {
+    /// The highest attempt of the key that serves a fetcher, or may yet by a late result; 0: none. What is armed with it waits for the
+    /// key's next attempt. It is the key's own, not the queue's: daemons that share a queue know no last attempt of all of it.
+    pub fn highest(&self) -> Attempt {
+        self.served.values().copied().max().unwrap_or(Attempt(0)).max(self.last_attempt)
+    }
+
+    /// A row waits, from the key's last attempt on.
+    pub(crate) fn arm(&mut self, task: Task) {
+        let last = self.highest();
         if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
             row.armed = last;
         }

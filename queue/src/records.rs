@@ -154,6 +154,17 @@ pub struct Change {
     pub now: Option<(Record, Place)>,
 }
 
+/// What a batch is going to ask for. A store on a server finds and locks that at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outset {
+    pub names: Vec<Name>,
+    /// So many of the next keys may be handed out.
+    pub next: usize,
+    /// It changes what is no key's, or puts new keys into the queue, or says whether there is work: no other daemon's batch goes on
+    /// beside it.
+    pub is_alone: bool,
+}
+
 /// Why a batch was not carried out. Sorted by consequence: the first two may pass.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -173,7 +184,13 @@ pub type StoreResult<T> = Result<T, StoreError>;
 #[allow(async_fn_in_trait)]
 pub trait Records {
     /// Opens the transaction of a batch. `None`: the header is still what this engine saved last.
-    async fn begin(&mut self) -> StoreResult<Option<Header>>;
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>>;
+
+    /// The number of the attempt that is handed out now; `last` is the last one that this engine had. It is higher than all that
+    /// the batch's keys have. `None`: there is none any more.
+    async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
+        Ok(last.0.checked_add(1).map(Attempt))
+    }
 
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;

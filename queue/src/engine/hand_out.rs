@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
+use shiftboss_protocol::model::{LeaseHolder, Row};
 
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
-use crate::operation::{Answer, Job, Operation};
+use crate::operation::{Answer, Job};
 use crate::record::{Record, Task};
-use crate::records::{From, Payload, Records, StoreResult};
+use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
 
@@ -55,7 +55,7 @@ impl<S: Records> Batch<'_, S> {
                 self.pass(slot);
                 continue;
             };
-            let Some(attempt) = self.context.last_attempt.0.checked_add(1).map(Attempt) else {
+            let Some(attempt) = self.store.number(self.context.last_attempt).await? else {
                 return Ok(Err(used_up("attempts")));
             };
             let record = self.desk.record_mut(slot);
@@ -233,9 +233,8 @@ struct Look {
 
 impl Ahead {
     /// As many as the batch may hand out.
-    pub(super) fn of(batch: &[Operation]) -> Self {
-        let dispatches = batch.iter().filter(|it| matches!(it, Operation::Dispatch { .. }));
-        Self { looks: Vec::new(), count: dispatches.count().max(1) }
+    pub(super) fn of(outset: &Outset) -> Self {
+        Self { looks: Vec::new(), count: outset.next.max(1) }
     }
 
     pub(super) fn clear(&mut self) {

@@ -55,15 +55,13 @@ impl<S: Records> Batch<'_, S> {
         use Operation as Op;
         let record = self.desk.record_mut(slot);
         let answer = match operation {
-            Op::Retry { fetcher: None, .. } => {
-                Answer::Retried(retries::retry(record, None, &self.context))
-            }
+            Op::Retry { fetcher: None, .. } => Answer::Retried(retries::retry(record, None)),
             Op::Retry { fetcher: Some(name), .. } => {
                 let id = self.fetcher(&name);
                 let record = self.desk.record_mut(slot);
                 // A fetcher that is not known has no task.
                 let id = id.unwrap_or(crate::record::FetcherId(i64::MIN));
-                Answer::Retried(retries::retry(record, Some(id), &self.context))
+                Answer::Retried(retries::retry(record, Some(id)))
             }
             Op::Hold { seconds, reason, by, .. } => {
                 Answer::Held(holds::hold(record, seconds, reason, by, &self.context))
@@ -72,7 +70,7 @@ impl<S: Records> Batch<'_, S> {
             Op::Bump { by, .. } => Answer::Bumped(bumps::bump(record, by, &mut self.context)),
             Op::CancelTasks(_) => Answer::Cancelled(singles::cancel(record)),
             Op::EditRows { is_dequeued, .. } => {
-                edits::edit_rows(record, is_dequeued, &self.context);
+                edits::edit_rows(record, is_dequeued);
                 Answer::Done
             }
             Op::EditLog { last, .. } => {

@@ -18,7 +18,7 @@ use crate::context::{Context, Settings};
 use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, Name, Records, StoreResult, Stored};
+use crate::records::{Changes, From, Header, Name, Outset, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
@@ -72,11 +72,12 @@ impl<S: Records> Engine<S> {
         now: Millis,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        if let Some(header) = self.store.begin().await? {
+        let outset = outset(&batch);
+        if let Some(header) = self.store.begin(&outset).await? {
             self.header = header;
         }
         let before = self.header.clone();
-        let outcome = Batch::new(self, now).carry_out(batch).await;
+        let outcome = Batch::new(self, now).carry_out(batch, &outset).await;
         match outcome {
             Ok(answers) => Ok(answers),
             Err(error) => {
@@ -132,12 +133,11 @@ impl<'a, S: Records> Batch<'a, S> {
     async fn carry_out(
         &mut self,
         batch: Vec<Operation>,
+        outset: &Outset,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let mut names = Vec::with_capacity(batch.len());
-        batch.iter().for_each(|operation| operation.name(&mut names));
-        self.ahead = Ahead::of(&batch);
-        self.desk.reserve(names.len() + self.ahead.count);
-        self.bring(&names).await?;
+        self.ahead = Ahead::of(outset);
+        self.desk.reserve(outset.names.len() + self.ahead.count);
+        self.bring(&outset.names).await?;
         let mut answers = Vec::with_capacity(batch.len());
         for operation in batch {
             answers.push(self.one(operation).await?);
@@ -304,4 +304,26 @@ fn used_up(what: &str) -> Rejected {
     Rejected(format!(
         "the database has no number left for {what}: one of the last numbers was written by hand"
     ))
+}
+
+fn outset(batch: &[Operation]) -> Outset {
+    use Operation as Op;
+    let is_of_a_job = |it: &Operation| {
+        matches!(
+            it,
+            Op::Dispatch { .. }
+                | Op::CompleteAttempt { .. }
+                | Op::Release(_)
+                | Op::Heartbeat(_)
+                | Op::Expire(_)
+                | Op::Undo(_)
+        )
+    };
+    let mut names = Vec::with_capacity(batch.len());
+    batch.iter().for_each(|operation| operation.name(&mut names));
+    Outset {
+        names,
+        next: batch.iter().filter(|it| matches!(it, Op::Dispatch { .. })).count(),
+        is_alone: !batch.iter().all(is_of_a_job),
+    }
 }

@@ -54,7 +54,7 @@ impl<S: Records> Batch<'_, S> {
         for row in rows.rows {
             let slot = self.slot(row.key).await?;
             let record = self.desk.record_mut(slot);
-            lists::add_row(record, run, reading, since, row.payload, &self.context);
+            lists::add_row(record, run, reading, since, row.payload);
             self.changed(slot);
         }
         Ok(Ok(Answer::Done))

@@ -26,7 +26,7 @@ pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> Bumped 
     if record.is_on_hold() {
         return Bumped::Held;
     }
-    arm(record, None, context);
+    arm(record, None);
     let bump = record.extras.bump.get_or_insert_with(|| {
         let (number, since) = (context.next_bump(), context.seconds());
         Bump { number, since, by }
@@ -35,7 +35,7 @@ pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> Bumped 
 }
 
 /// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many.
-pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, context: &Context) -> u64 {
+pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>) -> u64 {
     let is_meant = |of: FetcherId| fetcher.is_none_or(|only| only == of);
     let out = record.flight.as_ref().map(|it| it.task.fetcher());
     let ended = record
@@ -44,7 +44,7 @@ pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, context: &Con
     let ended: Vec<_> = ended.map(ListRow::task).collect();
     record.extras.retries.retain(|it| it.due.is_none() || !is_meant(it.task.fetcher()));
     for task in &ended {
-        record.arm(*task, context.last_attempt);
+        record.arm(*task);
         forget_task(record, *task);
     }
     let singles = if is_meant(FetcherId::TASKS) { singles::retry_all(record) } else { 0 };

@@ -95,7 +95,7 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     }
     // It was bumped meanwhile: it runs once more.
     if record.extras.bump.is_some() {
-        bumps::arm(record, None, context);
+        bumps::arm(record, None);
     }
 }
 

@@ -38,16 +38,17 @@ pub fn edit_log(
 }
 
 /// `queue.is_dequeued` says so of the key's rows.
-pub fn edit_rows(record: &mut Record, is_dequeued: bool, context: &Context) {
+pub fn edit_rows(record: &mut Record, is_dequeued: bool) {
+    let last = record.highest();
     for at in 0..record.rows.len() {
         let served = record.served(record.rows[at].fetcher);
         record.rows[at].armed = match is_dequeued {
             // Of a fetcher that was never served the row has no number before: it is served by nobody.
             true => {
-                record.served.entry(record.rows[at].fetcher).or_insert(context.last_attempt);
+                record.served.entry(record.rows[at].fetcher).or_insert(last);
                 Attempt(served.0.saturating_sub(1))
             }
-            false => context.last_attempt,
+            false => last,
         };
     }
 }

@@ -35,7 +35,7 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
         let is_back = |row: &&ListRow| row.fetcher == task.fetcher() && record.is_armed(row);
         let back: Vec<Task> = record.rows.iter().filter(is_back).map(ListRow::task).collect();
         record.served.insert(task.fetcher(), flight.attempt);
-        back.into_iter().for_each(|task| record.arm(task, context.last_attempt));
+        back.into_iter().for_each(|task| record.arm(task));
     }
     record.last_attempt = flight.attempt;
     if record.has(task) {

@@ -1,6 +1,5 @@
 //! Lines of lists: a run names a key, or names it no longer (spec 2, 4).
 
-use crate::context::Context;
 use crate::record::{FetcherId, ListRow, Record};
 
 /// A line of a run, which waits since then if the key is new. One that is there keeps its state, and takes the new payload; a run that is new to the key arms it.
@@ -10,7 +9,6 @@ pub fn add_row(
     reading: i64,
     since: i64,
     payload: String,
-    context: &Context,
 ) {
     record.since.get_or_insert(since);
     let at = record.rows.binary_search_by_key(&(fetcher, run), |row| (row.fetcher, row.run));
@@ -20,7 +18,7 @@ pub fn add_row(
             (row.reading, row.payload) = (reading, Some(payload));
         }
         Err(at) => {
-            let armed = context.last_attempt;
+            let armed = record.highest();
             let row = ListRow { fetcher, run, armed, reading, payload: Some(payload) };
             record.rows.insert(at, row);
         }

@@ -16,18 +16,14 @@ pub enum Retried {
 }
 
 /// An operator's word: of one fetcher's task, or of all.
-pub fn retry(
-    record: &mut Record,
-    fetcher: Option<crate::record::FetcherId>,
-    context: &Context,
-) -> Retried {
+pub fn retry(record: &mut Record, fetcher: Option<crate::record::FetcherId>) -> Retried {
     if !record.is_listed() {
         return Retried::Unknown;
     }
     if record.is_on_hold() {
         return Retried::Held;
     }
-    Retried::Back(bumps::arm(record, fetcher, context))
+    Retried::Back(bumps::arm(record, fetcher))
 }
 
 /// A task ended so, after so many retries: whether it is tried again by itself, and so is delayed.
@@ -66,7 +62,7 @@ pub(super) fn wake(record: &mut Record, context: &mut Context) {
     for it in retries.iter_mut().filter(|it| it.due.is_some_and(|due| due.is_over(now))) {
         (it.due, it.lane) = (None, context.next_bump());
         match it.task {
-            Task::Row { .. } => record.arm(it.task, context.last_attempt),
+            Task::Row { .. } => record.arm(it.task),
             Task::Single { number } => singles::retry(record, number),
         }
     }

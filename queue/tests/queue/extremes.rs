@@ -9,7 +9,8 @@ use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::record::LastRun;
 
 use crate::subject;
-use crate::words::{NOW, Script, answer, ready};
+use crate::subject::ready;
+use crate::words::{NOW, Script, answer};
 
 fn number() -> impl Strategy<Value = i64> {
     let year = 31_556_952;

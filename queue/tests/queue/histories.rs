@@ -1,5 +1,6 @@
 //! Random histories of the engine over a store, against a naive model that knows only the specification.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -11,8 +12,8 @@ use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules}
 use shiftboss_queue::record::LastRun;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
-use crate::subject;
-use crate::words::{NOW, answer, ready};
+use crate::subject::{self, Store, ready};
+use crate::words::{NOW, answer};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -42,7 +43,7 @@ fn settings() -> Settings {
 
 /// One step of a history.
 #[derive(Debug, Clone)]
-enum Step {
+pub enum Step {
     Batch(Vec<Op>),
     Passes(i64),
     Restart,
@@ -119,7 +120,7 @@ fn operation() -> impl Strategy<Value = Op> {
     prop_oneof![6 => lists, 12 => jobs, 6 => levers, 1 => pause]
 }
 
-fn history() -> impl Strategy<Value = Vec<Step>> {
+pub fn history() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
@@ -132,31 +133,98 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
+/// Numbers of attempts as the model has them, and as the stores have: where several daemons draw them there are gaps.
+#[derive(Default)]
+struct Numbers(BTreeMap<i64, i64>);
+
+impl Numbers {
+    fn said(&self, operation: &Op) -> Op {
+        let it = |attempt: &Attempt| Attempt(self.0.get(&attempt.0).copied().unwrap_or(NOBODYS));
+        match operation {
+            Op::CompleteAttempt { attempt, exit_code } => {
+                Op::CompleteAttempt { attempt: it(attempt), exit_code: *exit_code }
+            }
+            Op::Release(attempt) => Op::Release(it(attempt)),
+            Op::Expire(attempt) => Op::Expire(it(attempt)),
+            Op::Undo(attempt) => Op::Undo(it(attempt)),
+            other => other.clone(),
+        }
+    }
+
+    /// What the store answered, in the model's numbers. A job's is taken from what is right: the store's ascend as the model's do.
+    fn heard(&mut self, given: &str, right: &str) -> String {
+        let words = |text: &str| {
+            text.split_once(' ').map(|(word, rest)| (word.to_owned(), rest.to_owned()))
+        };
+        let number = |rest: &str| rest.split(' ').next().and_then(|it| it.parse::<i64>().ok());
+        let Some((word, rest)) =
+            words(given).filter(|(word, _)| word == "job" || word == "requeued")
+        else {
+            return given.to_owned();
+        };
+        let Some(theirs) = number(&rest) else { return given.to_owned() };
+        if word == "job"
+            && let Some(ours) = words(right).and_then(|(_, rest)| number(&rest))
+        {
+            assert!(self.0.values().all(|it| *it < theirs), "{theirs} is not the highest");
+            self.0.insert(ours, theirs);
+        }
+        let ours = self.0.iter().find(|(_, it)| **it == theirs).map_or(0, |(ours, _)| *ours);
+        given.replacen(&theirs.to_string(), &ours.to_string(), 1)
+    }
+}
+
+/// An attempt that nobody has.
+const NOBODYS: i64 = 1 << 40;
+
+/// Daemons of one queue are asked in turn, each with its store.
+pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError> {
     let mut model = Model::started(retries(), backoff());
-    let mut engine = Engine::new(subject::new(), settings());
+    let mut engines: Vec<_> =
+        stores.into_iter().map(|store| Some(Engine::new(store, settings()))).collect();
+    let mut numbers = (engines.len() > 1).then(Numbers::default);
     model.now = NOW;
-    for step in history {
+    for (turn, step) in history.into_iter().enumerate() {
+        model.daemon = turn % engines.len();
+        let engine = &mut engines[model.daemon];
+        let mut restart = || {
+            let store = engine.take().map(|it| it.into_store().reopened());
+            *engine = store.map(|it| Engine::new(it, settings()));
+        };
         let step = match step {
             Step::Set { by, runs } => {
                 model.now += by;
                 if !runs {
-                    engine = Engine::new(engine.into_store().reopened(), settings());
+                    restart();
                 }
                 let by = if runs { by * 1_000 } else { 0 };
                 Step::Batch(vec![Op::FollowClock { by }, Op::Wake])
             }
+            Step::Restart => {
+                restart();
+                continue;
+            }
             step => step,
         };
         match step {
-            Step::Set { .. } => {}
+            Step::Set { .. } | Step::Restart => {}
             Step::Passes(seconds) => model.now += seconds,
-            Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
             Step::Batch(batch) => {
                 model.latest = model.latest.max(model.now);
-                let answers = ready(engine.apply(model.now * 1_000, batch.clone())).unwrap();
-                for (operation, given) in batch.iter().zip(&answers) {
-                    let (given, right) = (answer(given), model.perform(operation));
+                let engine = engine.as_mut().unwrap();
+                let said = match &numbers {
+                    None => batch.clone(),
+                    Some(numbers) => batch.iter().map(|it| numbers.said(it)).collect(),
+                };
+                let answers = ready(engine.apply(model.now * 1_000, said.clone())).unwrap();
+                for ((operation, said), given) in batch.iter().zip(&said).zip(&answers) {
+                    // Of a job that is handed out in this batch its worker does not know yet.
+                    let is_known = numbers.is_none() || !is_nobodys(said);
+                    let right = model.perform(if is_known { operation } else { said });
+                    let mut given = answer(given);
+                    if let Some(numbers) = &mut numbers {
+                        given = numbers.heard(&given, &right);
+                    }
                     let is_wake = *operation == Op::Wake;
                     prop_assert!(
                         given == right || is_wake,
@@ -178,10 +246,20 @@ fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+fn is_nobodys(operation: &Op) -> bool {
+    matches!(
+        operation,
+        Op::CompleteAttempt { attempt: Attempt(NOBODYS), .. }
+            | Op::Release(Attempt(NOBODYS))
+            | Op::Expire(Attempt(NOBODYS))
+            | Op::Undo(Attempt(NOBODYS))
+    )
+}
+
 proptest! {
     /// Answers, counts and the log are the model's, whatever happens in whatever batches, over restarts.
     #[test]
     fn histories_are_the_models(history in history()) {
-        check(history)?;
+        check(history, vec![subject::new()])?;
     }
 }

@@ -80,7 +80,10 @@ pub struct Model {
     /// Where keys stand whose last start lay in the future when they were seen first.
     ahead: BTreeMap<String, i64>,
     bumps: BTreeMap<String, i64>,
-    credit: i64,
+    /// The lane's, of each daemon.
+    credits: [i64; 2],
+    /// The daemon that is asked.
+    pub daemon: usize,
     attempts: i64,
     lanes: i64,
     numbers: i64,
@@ -169,7 +172,7 @@ impl Model {
         if self.paused {
             return "nothing".into();
         }
-        let lane = self.lane().filter(|_| self.credit >= 1_000);
+        let lane = self.lane().filter(|_| self.credits[self.daemon] >= 1_000);
         let is_lane = lane.is_some();
         let Some(key) = lane.or_else(|| self.order().first().cloned()) else {
             return "nothing".into();
@@ -180,7 +183,8 @@ impl Model {
         let Task { fetcher, run, payload, expired, .. } =
             self.candidates(&key).into_iter().min_by_key(turn).unwrap().clone();
         self.attempts += 1;
-        self.credit = (self.credit + SHARE - if is_lane { 1_000 } else { 0 }).min(1_000 + SHARE);
+        let credit = &mut self.credits[self.daemon];
+        *credit = (*credit + SHARE - if is_lane { 1_000 } else { 0 }).min(1_000 + SHARE);
         let is_served =
             |it: &Task| it.key == key && it.fetcher == fetcher && (fetcher > 0 || it.run == run);
         let waited = self.tasks.iter().filter(|it| is_served(it) && it.waits).map(|it| it.run);
@@ -705,6 +709,6 @@ impl Model {
 
     pub fn started(retries: Retries, backoff: Backoff) -> Self {
         let (retries, backoff) = (Some(retries), Some(backoff));
-        Self { credit: 1_000, retries, backoff, ..Self::default() }
+        Self { credits: [1_000; 2], retries, backoff, ..Self::default() }
     }
 }

@@ -6,6 +6,8 @@ use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
 use shiftboss_queue::sums::Hour;
 
+pub use crate::words::at_once as ready;
+
 pub fn new() -> Store {
     Store::default()
 }

@@ -12,10 +12,11 @@ use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
 use shiftboss_queue::rules::retries::Retried;
 
-use crate::subject::{self, Store};
+use crate::subject::{self, Store, ready};
 
 /// A store on the same thread is never waited for.
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+#[allow(dead_code, reason = "one on a server is")]
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(it) => it,
         Poll::Pending => panic!("it waits"),
@@ -67,7 +68,7 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
 
 /// An engine that is asked in words.
 pub struct Script {
-    pub engine: Engine<Store>,
+    engine: Option<Engine<Store>>,
     settings: Settings,
     now: i64,
 }
@@ -77,7 +78,8 @@ pub const NOW: i64 = 1_700_000_000;
 
 impl Script {
     pub fn new(settings: Settings) -> Self {
-        Self { engine: Engine::new(subject::new(), settings.clone()), settings, now: NOW }
+        let engine = Some(Engine::new(subject::new(), settings.clone()));
+        Self { engine, settings, now: NOW }
     }
 
     /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
@@ -91,6 +93,10 @@ impl Script {
                 "{request}: {given}, right: {right}\n{script}"
             );
         }
+    }
+
+    pub fn store(&self) -> &Store {
+        self.engine.as_ref().unwrap().store()
     }
 
     fn say(&mut self, request: &str) -> String {
@@ -108,13 +114,12 @@ impl Script {
                 self.ask(Op::FollowClock { by: by * 1_000 })
             }
             ["ran", key] => {
-                let log = subject::log(self.engine.store());
+                let log = subject::log(self.store());
                 log.get(*key).map_or("never".into(), |it| format!("{} {:?}", it.0 - NOW, it.2))
             }
             ["restart"] => {
-                let other = Engine::new(subject::new(), self.settings.clone());
-                let store = std::mem::replace(&mut self.engine, other).into_store();
-                self.engine = Engine::new(store.reopened(), self.settings.clone());
+                let engine = self.engine.take().map(Engine::into_store);
+                self.engine = engine.map(|it| Engine::new(it.reopened(), self.settings.clone()));
                 String::new()
             }
             ["counts"] => {
@@ -131,7 +136,7 @@ impl Script {
                     "backed_off",
                     "bumped",
                 ];
-                let counts = subject::counts(self.engine.store());
+                let counts = subject::counts(self.store());
                 let sum = |at: usize| counts.values().map(|it| it[at]).sum::<i64>();
                 let sums = names.iter().enumerate().map(|(at, name)| (name, sum(at)));
                 listed(sums.filter(|it| it.1 != 0).map(|(name, sum)| format!("{name} {sum}")))
@@ -142,11 +147,11 @@ impl Script {
                     let hour = hour - NOW / 3_600;
                     format!("{hour}:{fetcher}:{outcome} {jobs} {took_ms} {revisits} {seconds}")
                 };
-                let hours = subject::hours(self.engine.store());
+                let hours = subject::hours(self.store());
                 listed(hours.iter().map(of))
             }
             ["minutes"] => {
-                let minutes = subject::minutes(self.engine.store());
+                let minutes = subject::minutes(self.store());
                 let of = |((minute, code), jobs): (&(i64, i64), &i64)| {
                     format!("{}:{code} {jobs}", minute - NOW / 60)
                 };
@@ -166,7 +171,8 @@ impl Script {
     }
 
     fn ask(&mut self, operation: Op) -> String {
-        answer(&ready(self.engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
+        let engine = self.engine.as_mut().unwrap();
+        answer(&ready(engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
     }
 }
 

@@ -12,7 +12,7 @@ use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+    Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
@@ -248,7 +248,7 @@ impl SqliteRecords {
 }
 
 impl Records for SqliteRecords {
-    async fn begin(&mut self) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
         self.begin_now().map_err(classify)
     }
 

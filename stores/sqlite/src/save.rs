@@ -11,8 +11,6 @@ use shiftboss_queue::records::{Change, KeyId, Stored};
 use crate::code;
 use crate::prepared::Prepared;
 
-/// Bits of an id below the jitter, so that keys of equal jitter have room.
-const SEQUENCE_BITS: u32 = 31;
 /// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;
 /// Attempts that are kept.
@@ -85,9 +83,9 @@ impl<'c> Saver<'c> {
         let insert = self.insert.get()?;
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
-            let id = id(key.jitter(), *self.ids);
-            if write(insert, id, record, place, has_extras)? == 1 {
-                return Ok(KeyId(id));
+            let id = code::id(key, *self.ids);
+            if write(insert, id.0, record, place, has_extras)? == 1 {
+                return Ok(id);
             }
         }
         Err(rusqlite::Error::StatementChangedRows(0))
@@ -232,12 +230,6 @@ impl<'c> Saver<'c> {
     }
 }
 
-/// Where a key lies in the file, by its jitter and the number of keys so far.
-fn id(jitter: i32, sequence: i64) -> i64 {
-    let in_order = i64::from(jitter) - i64::from(i32::MIN);
-    (in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1))
-}
-
 fn write(
     statement: &mut CachedStatement<'_>,
     id: i64,
@@ -274,17 +266,4 @@ fn write(
         id,
         record.key.as_str(),
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Ids follow the jitter, are positive, and fit.
-    #[test]
-    fn ids_are_in_the_order_of_jitter() {
-        let ids: Vec<i64> =
-            [i32::MIN, -1, 0, 1, i32::MAX].map(|jitter| id(jitter, (1 << 31) - 1)).to_vec();
-        assert!(ids.is_sorted() && ids[0] >= 0, "{ids:?}");
-    }
 }

@@ -36,8 +36,8 @@ CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Keys whose last attempt failed, the one that ended last at the end.
 CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0;
 
--- Lines of lists that have a key. armed: the last attempt of the queue when the row was put there. reading: of its file, in which
--- it was seen last.
+-- Lines of lists that have a key. armed: the key's highest attempt when the row was put there. reading: of its file, in which it was
+-- seen last.
 CREATE TABLE rows (
     key     INTEGER NOT NULL,
     fetcher INTEGER NOT NULL,

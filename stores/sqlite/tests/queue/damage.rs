@@ -5,7 +5,7 @@ use shiftboss_queue::context::Settings;
 use crate::words::Script;
 
 fn sql(script: &Script, sql: &str) {
-    script.engine.store().connection().execute_batch(sql).unwrap();
+    script.store().connection().execute_batch(sql).unwrap();
 }
 
 /// A payload that is no UTF-8 any more makes a dead letter of its task; the next key is handed out in the same batch.

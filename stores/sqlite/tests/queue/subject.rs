@@ -6,6 +6,8 @@ use rusqlite::Connection;
 use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_sqlite::SqliteRecords as Store;
 
+pub use crate::words::at_once as ready;
+
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }

@@ -1,0 +1,111 @@
+//! How stores write values: what is one integer or one word in a column and more than that in memory.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use shiftboss_protocol::model::{Attempt, Key};
+
+use crate::place::Turn;
+use crate::record::{FetcherId, Task};
+use crate::records::KeyId;
+
+/// Bits of a key's number below the jitter, so that keys of equal jitter have room.
+const SEQUENCE_BITS: u32 = 31;
+/// Turns of keys that never ran lie this far below those of the others.
+const NEVER: i64 = i64::MIN / 2;
+
+/// A turn as one number, in the same order. Times that no clock shows are as far away as one does.
+pub fn turn(turn: Turn) -> i64 {
+    match turn {
+        Turn::Never(since) => NEVER + since.clamp(0, -NEVER / 2),
+        Turn::Started(started) => started.clamp(NEVER / 4, -NEVER),
+    }
+}
+
+pub fn turn_of(number: i64) -> Turn {
+    if number < NEVER / 2 { Turn::Never(number - NEVER) } else { Turn::Started(number) }
+}
+
+/// A task as fetcher, and run or number.
+pub fn task(task: Task) -> (i64, i64) {
+    match task {
+        Task::Row { fetcher, run } => (fetcher.0, run),
+        Task::Single { number } => (FetcherId::TASKS.0, number),
+    }
+}
+
+pub fn task_of((fetcher, run): (i64, i64)) -> Task {
+    match FetcherId(fetcher) {
+        FetcherId::TASKS => Task::Single { number: run },
+        fetcher => Task::Row { fetcher, run },
+    }
+}
+
+pub fn served(served: &BTreeMap<FetcherId, Attempt>) -> String {
+    let mut text = String::new();
+    for (fetcher, attempt) in served {
+        let space = if text.is_empty() { "" } else { " " };
+        // A string takes all that is written.
+        let _ = write!(text, "{space}{}:{}", fetcher.0, attempt.0);
+    }
+    text
+}
+
+/// `None`: no build of this version wrote it.
+pub fn served_of(text: &str) -> Option<BTreeMap<FetcherId, Attempt>> {
+    let one = |pair: &str| {
+        let (fetcher, attempt) = pair.split_once(':')?;
+        Some((FetcherId(fetcher.parse().ok()?), Attempt(attempt.parse().ok()?)))
+    };
+    text.split_ascii_whitespace().map(one).collect()
+}
+
+/// The number of a new key, by its jitter and the number of keys so far: in the order of jitter, so that keys that are handed out one
+/// after the other lie side by side.
+pub fn id(key: &Key, sequence: i64) -> KeyId {
+    let in_order = i64::from(key.jitter()) - i64::from(i32::MIN);
+    KeyId((in_order << SEQUENCE_BITS) | (sequence & ((1 << SEQUENCE_BITS) - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers are in the order of the turns that they are read as again.
+    #[test]
+    fn turns_are_in_order() {
+        let turns = [
+            Turn::Never(0),
+            Turn::Never(1),
+            Turn::Never(253_402_300_800_000_000),
+            Turn::Started(-1),
+            Turn::Started(0),
+            Turn::Started(253_402_300_800),
+        ];
+        assert!(turns.is_sorted());
+        let numbers = turns.map(turn);
+        assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+        assert_eq!(numbers.map(turn_of), turns);
+        let last = turn(Turn::Never(i64::MAX));
+        assert!(last < turn(Turn::Started(i64::MIN)), "{last}");
+    }
+
+    #[test]
+    fn served_is_read_as_it_is_written() {
+        let map: BTreeMap<_, _> =
+            [(FetcherId(1), Attempt(7)), (FetcherId(20), Attempt(i64::MAX))].into();
+        assert_eq!(served(&map), format!("1:7 20:{}", i64::MAX));
+        assert_eq!(served_of(&served(&map)).unwrap(), map);
+        assert!(served_of("").unwrap().is_empty());
+        assert!(served_of("1:x").is_none());
+    }
+
+    /// Numbers of keys follow the jitter, are positive, and fit.
+    #[test]
+    fn keys_are_in_the_order_of_jitter() {
+        let mut keys: Vec<Key> = (0..100).map(|it| Key::new(&it.to_string()).unwrap()).collect();
+        keys.sort_by_key(Key::jitter);
+        let ids: Vec<KeyId> = keys.iter().map(|key| id(key, (1 << 31) - 1)).collect();
+        assert!(ids.is_sorted() && ids[0] >= KeyId(0), "{ids:?}");
+    }
+}

@@ -1,0 +1,191 @@
+//! The header of a queue, as it is read and written: only what changed since. What is a daemon's own is not in other ones' way.
+
+use std::collections::BTreeSet;
+
+use shiftboss_queue::counts::{Counts, Tally};
+use shiftboss_queue::credit::CREDIT_FIRST;
+use shiftboss_queue::record::FetcherId;
+use shiftboss_queue::records::{Header, RunState, StoreError, StoreResult};
+use tokio_postgres::{Error, Row};
+
+use crate::error::classify;
+use crate::wire::{Ask, Param, ask};
+
+/// $1: the daemon.
+pub(crate) const NUMBERS: &str =
+    "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
+    (SELECT credit FROM daemons WHERE daemon = $1), (SELECT last_value FROM numbers) FROM header";
+pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
+pub(crate) const RUNS: &str =
+    "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs";
+pub(crate) const COUNTS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
+    sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
+    sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
+
+const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
+    ids = $5, clock = $6";
+const SAVE_CREDIT: &str = "INSERT INTO daemons (daemon, credit) VALUES ($1, $2)
+    ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
+const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
+const SAVE_RUN: &str =
+    "INSERT INTO runs (fetcher, run, since, complete, deleting, listing, reading, position, skipped)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (fetcher, run) DO UPDATE SET since = excluded.since,
+    complete = excluded.complete, deleting = excluded.deleting, listing = excluded.listing, reading = excluded.reading,
+    position = excluded.position, skipped = excluded.skipped";
+const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
+const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
+        failed, held, backed_off, bumped)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
+    in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
+    redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed, dead = c.dead + excluded.dead,
+    failed = c.failed + excluded.failed, held = c.held + excluded.held, backed_off = c.backed_off + excluded.backed_off,
+    bumped = c.bumped + excluded.bumped";
+/// Of a run that is gone, and of which nothing is out.
+const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
+
+/// The header as the database has it, and what only this store counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept {
+    pub(crate) header: Header,
+    /// Another one after each change that others made.
+    pub(crate) version: i64,
+    /// Keys that were ever given an id.
+    pub(crate) ids: i64,
+}
+
+impl Kept {
+    /// What is one number each.
+    pub(crate) fn read_numbers(&mut self, row: &Row) -> StoreResult<()> {
+        self.numbers(row).map_err(classify)
+    }
+
+    fn numbers(&mut self, row: &Row) -> Result<(), Error> {
+        let header = &mut self.header;
+        self.version = row.try_get(0)?;
+        self.ids = row.try_get(1)?;
+        header.last_bump = row.try_get(2)?;
+        header.last_single = row.try_get(3)?;
+        header.last_since = row.try_get(4)?;
+        header.paused = row.try_get(5)?;
+        header.clock = row.try_get(6)?;
+        header.credit = row.try_get::<_, Option<i64>>(7)?.unwrap_or(CREDIT_FIRST);
+        header.last_attempt = row.try_get(8)?;
+        Ok(())
+    }
+
+    pub(crate) fn read_lists(&mut self, names: &[Row], runs: &[Row]) -> StoreResult<()> {
+        let names = names.iter().map(name).collect::<Result<_, _>>();
+        let runs = runs.iter().map(run).collect::<Result<_, _>>();
+        self.header.fetchers = names.map_err(classify)?;
+        self.header.runs = runs.map_err(classify)?;
+        Ok(())
+    }
+
+    pub(crate) fn read_counts(&mut self, rows: &[Row]) -> StoreResult<()> {
+        let counts = rows.iter().map(counts).collect::<Result<_, _>>();
+        self.header.counts = Tally(counts.map_err(classify)?);
+        self.header.counts.0.retain(|_, counts| *counts != Counts::default());
+        Ok(())
+    }
+
+    /// Has what `now` has, and asks for what is not in the database yet. Sums come last, in order.
+    pub(crate) fn save(
+        &mut self,
+        now: Header,
+        ids: i64,
+        daemon: i64,
+        is_alone: bool,
+    ) -> StoreResult<Vec<Ask>> {
+        let before = std::mem::replace(&mut self.header, now);
+        let now = &self.header;
+        let mut asks = Vec::new();
+        if now.credit != before.credit {
+            asks.push(ask!(SAVE_CREDIT, daemon, now.credit));
+        }
+        let numbers =
+            |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused, it.clock);
+        let is_same = numbers(now) == numbers(&before)
+            && ids == self.ids
+            && now.fetchers == before.fetchers
+            && now.runs == before.runs;
+        if !is_same {
+            if !is_alone {
+                let text = "a batch that is not alone changed what all daemons share";
+                return Err(StoreError::Fatal(text.to_owned()));
+            }
+            let (bump, single, since, paused, clock) = numbers(now);
+            asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, ids, clock));
+            (self.version, self.ids) = (self.version + 1, ids);
+            save_lists(&before, now, &mut asks);
+        }
+        asks.extend(add_counts(&before.counts, &now.counts, daemon));
+        let gone = before.runs.keys().filter(|run| !now.runs.contains_key(run));
+        let gone = gone.filter(|run| !now.counts.0.contains_key(run));
+        asks.extend(gone.map(|(fetcher, run)| ask!(DELETE_COUNTS, fetcher.0, *run)));
+        Ok(asks)
+    }
+}
+
+fn name(row: &Row) -> Result<(FetcherId, std::sync::Arc<str>), Error> {
+    Ok((FetcherId(row.try_get(0)?), row.try_get::<_, String>(1)?.into()))
+}
+
+fn run(row: &Row) -> Result<((FetcherId, i64), RunState), Error> {
+    let state = RunState {
+        since: row.try_get(2)?,
+        complete: row.try_get(3)?,
+        deleting: row.try_get(4)?,
+        listing: row.try_get(5)?,
+        reading: row.try_get(6)?,
+        position: row.try_get(7)?,
+        skipped: row.try_get::<_, i64>(8)?.cast_unsigned(),
+    };
+    Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), state))
+}
+
+fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
+    let mut counts = Counts::default();
+    for (at, value) in counts.values_mut().into_iter().enumerate() {
+        *value = row.try_get(at + 2)?;
+    }
+    Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), counts))
+}
+
+fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
+    for (fetcher, name) in &now.fetchers {
+        if !before.fetchers.contains_key(fetcher) {
+            asks.push(ask!(SAVE_NAME, fetcher.0, name.to_string()));
+        }
+    }
+    for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
+        asks.push(ask!(DELETE_RUN, fetcher.0, *run));
+    }
+    for ((fetcher, run), state) in &now.runs {
+        if before.runs.get(&(*fetcher, *run)) != Some(state) {
+            let RunState { since, complete, deleting, listing, reading, position, skipped } =
+                state.clone();
+            let skipped = skipped.cast_signed();
+            asks.push(ask!(
+                SAVE_RUN, fetcher.0, *run, since, complete, deleting, listing, reading, position,
+                skipped
+            ));
+        }
+    }
+}
+
+fn add_counts(before: &Tally, now: &Tally, daemon: i64) -> Vec<Ask> {
+    let runs: BTreeSet<_> = before.0.keys().chain(now.0.keys()).copied().collect();
+    let mut asks = Vec::new();
+    for run in runs {
+        let of = |tally: &Tally| tally.0.get(&run).copied().unwrap_or_default().values();
+        let (before, now) = (of(before), of(now));
+        if before != now {
+            let mut ask = ask!(ADD_COUNTS, run.0.0, run.1, daemon);
+            let changes = before.iter().zip(now).map(|(before, now)| now.saturating_sub(*before));
+            ask.params.extend(changes.map(|change| Box::new(change) as Param));
+            asks.push(ask);
+        }
+    }
+    asks
+}

@@ -1,0 +1,278 @@
+//! Records, as they are read: by key, by attempt, by run, and the next ones in order. Each is locked, for the batch to change it.
+//!
+//! `FOR UPDATE` waits for another daemon, and then renews the row of `keys` only: what the same statement reads of other tables is as
+//! old as the statement. Whoever changes those writes the row in `keys`, too, so a row that is not the one of the statement's begin says
+//! that the record is not [whole](Found::is_whole).
+
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
+use shiftboss_queue::code;
+use shiftboss_queue::place::Place;
+use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
+use shiftboss_queue::records::{From, KeyId, Name, StoreResult, Stored};
+use shiftboss_queue::rules::dispatch::Scope;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use crate::error::{classify, odd};
+use crate::wire::{Ask, ask};
+
+/// What is read of a record, in the order in which [`Reading`] takes it. Payloads are for those only that may be handed out.
+macro_rules! select {
+    ($payload:literal, $from:literal, $rest:expr) => {
+        concat!(
+            "SELECT k.id, k.key, k.since, k.started, k.finished, k.exit_code, k.claimed, k.served, k.waiting, k.failed, k.dead,
+                k.last_attempt, k.attempt, k.fetcher, k.run, k.worker, k.lease, k.started_ms, k.before, k.turn, k.held,
+                e.extras, e.lane, e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
+                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id)
+             FROM ", $from, "
+             LEFT JOIN extras e ON e.key = k.id
+             LEFT JOIN LATERAL (
+                SELECT array_agg(fetcher) AS fetchers, array_agg(run) AS runs, array_agg(armed) AS armed,
+                    array_agg(reading) AS readings, array_agg(", $payload, ") AS payloads
+                FROM (SELECT * FROM rows WHERE rows.key = k.id ORDER BY fetcher, run) o) r ON true
+             LEFT JOIN LATERAL (
+                SELECT number, ", $payload, " AS payload FROM tasks
+                WHERE k.waiting > 0 AND tasks.key = k.id AND tasks.status = 'waiting' ORDER BY number LIMIT 1) t ON true
+             ", $rest
+        )
+    };
+}
+/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's.
+macro_rules! next {
+    ($from:literal, $of:literal, $order:literal) => {
+        select!(
+            "payload",
+            $from,
+            concat!(
+                "WHERE ", $of, " AND ($1::int8[] IS NULL OR k.waiting > 0 AND 0 = ANY ($1)
+                    OR EXISTS (SELECT FROM rows WHERE rows.key = k.id AND rows.fetcher = ANY ($1)))
+                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k SKIP LOCKED"
+            )
+        )
+    };
+}
+
+/// $1: keys. $2: attempts that are out.
+const NAMED: &str = select!(
+    "NULL::bytea",
+    "keys k",
+    "WHERE k.id = ANY (ARRAY(
+        SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)
+        UNION SELECT p.key FROM places p WHERE p.kind = 3 AND p.at = ANY ($2::int8[])))
+     ORDER BY k.id FOR UPDATE OF k"
+);
+const BY_IDS: &str =
+    select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[]) ORDER BY k.id FOR UPDATE OF k");
+/// $1: attempts. $2: tasks' IDs. The keys of those.
+const OF_OTHERS: &str =
+    "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])
+    UNION ALL SELECT NULL, name, key FROM tasks WHERE name = ANY ($2::text[])";
+const OF_RUN: &str = select!(
+    "NULL::bytea",
+    "rows o JOIN keys k ON k.id = o.key",
+    "WHERE o.fetcher = $1 AND o.run = $2 AND o.key > $3 ORDER BY o.key LIMIT $4::int8 FOR UPDATE OF k"
+);
+
+/// $3: of the order, or those that somebody has. Behind the turn $4 of the key $5.
+const IN_ORDER: &str = next!(
+    "places p JOIN keys k ON k.id = p.key",
+    "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
+    "p.at, p.key"
+);
+const IN_LANE: &str = next!(
+    "extras x JOIN keys k ON k.id = x.key",
+    "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
+    "x.lane, x.key"
+);
+/// $3: until when.
+const DUE: &str = next!(
+    "extras x JOIN keys k ON k.id = x.key",
+    "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
+    "x.due, x.key"
+);
+
+const DUES: &str = next!(
+    "extras x JOIN keys k ON k.id = x.key",
+    "x.due IS NOT NULL AND x.key > $3::int8",
+    "x.key"
+);
+
+/// A record that was read.
+pub(crate) struct Found {
+    pub(crate) stored: Stored,
+    /// Nobody changed it while its lock was waited for.
+    pub(crate) is_whole: bool,
+    /// Of its tasks, where they were asked for.
+    pub(crate) payloads: Vec<(Task, String)>,
+}
+
+pub(crate) fn named(names: &[Name]) -> Ask {
+    let keys = names.iter().filter_map(|name| match name {
+        Name::Key(key) => Some(key.as_str().as_bytes().to_vec()),
+        _ => None,
+    });
+    let attempts = names.iter().filter_map(|name| match name {
+        Name::Attempt(attempt) => Some(attempt.0),
+        _ => None,
+    });
+    ask!(NAMED, keys.collect::<Vec<_>>(), attempts.collect::<Vec<_>>())
+}
+
+pub(crate) fn by_ids(ids: Vec<i64>) -> Ask {
+    ask!(BY_IDS, ids)
+}
+
+/// Asks whose attempts that ended, and whose tasks, these are.
+pub(crate) fn of_others(names: &[&Name]) -> Ask {
+    let attempts = names.iter().filter_map(|name| match name {
+        Name::Attempt(attempt) => Some(attempt.0),
+        _ => None,
+    });
+    let tasks = names.iter().filter_map(|name| match name {
+        Name::TaskId(id) => Some(id.to_string()),
+        _ => None,
+    });
+    ask!(OF_OTHERS, attempts.collect::<Vec<_>>(), tasks.collect::<Vec<_>>())
+}
+
+/// What [`of_others`] is answered.
+pub(crate) fn other(row: &Row) -> StoreResult<(Name, KeyId)> {
+    let id = KeyId(get(row, 2)?);
+    Ok(match get::<Option<i64>>(row, 0)? {
+        Some(attempt) => (Name::Attempt(Attempt(attempt)), id),
+        None => (Name::TaskId(get::<String>(row, 1)?.into()), id),
+    })
+}
+
+pub(crate) fn of_run((fetcher, run): (FetcherId, i64), behind: Option<KeyId>, count: i64) -> Ask {
+    ask!(OF_RUN, fetcher.0, run, behind.map_or(i64::MIN, |id| id.0), count)
+}
+
+/// The next ones behind a place, of a kind.
+pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i64) -> Ask {
+    let fetchers: Option<Vec<i64>> = match scope {
+        Scope::All => None,
+        Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
+    };
+    let id = behind.map_or(i64::MIN, |it| it.id.0);
+    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+    match from {
+        From::Order => ask!(IN_ORDER, fetchers, count, READY, turn, id),
+        From::ClassicHeld => ask!(IN_ORDER, fetchers, count, HELD, turn, id),
+        From::Later(bound) => {
+            let (turn, id) = (code::turn(bound), i64::MAX).max((turn, id));
+            ask!(IN_ORDER, fetchers, count, READY, turn, id)
+        }
+        From::Lane => {
+            let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
+            ask!(IN_LANE, fetchers, count, lane, id)
+        }
+        From::Dues => ask!(DUES, fetchers, count, id),
+        From::Due(until) => {
+            let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
+            ask!(DUE, fetchers, count, until, due, id)
+        }
+    }
+}
+
+/// Kinds of places.
+pub(crate) const READY: i16 = 1;
+pub(crate) const HELD: i16 = 2;
+pub(crate) const IN_FLIGHT: i16 = 3;
+pub(crate) const ENDED_BADLY: i16 = 4;
+
+fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {
+    row.try_get(at).map_err(classify)
+}
+
+/// Keys and payloads.
+pub(crate) fn text(bytes: &[u8]) -> StoreResult<&str> {
+    std::str::from_utf8(bytes).map_err(|error| odd(error.to_string()))
+}
+
+pub(crate) fn found(rows: &[Row]) -> StoreResult<Vec<Found>> {
+    rows.iter().map(one).collect()
+}
+
+fn one(row: &Row) -> StoreResult<Found> {
+    let number = |at: usize| get::<i64>(row, at).map(i64::cast_unsigned);
+    let last = match get(row, 3)? {
+        None => None,
+        Some(started) => Some(LastRun { started, finished: get(row, 4)?, exit_code: get(row, 5)? }),
+    };
+    let served = code::served_of(get(row, 7)?).ok_or_else(|| odd("keys.served"))?;
+    let first: Option<i64> = get(row, 29)?;
+    let record = Record {
+        since: get(row, 2)?,
+        last,
+        is_claimed: get(row, 6)?,
+        flight: flight(row)?,
+        rows: rows_of(row)?,
+        served,
+        singles: Singles {
+            waiting: number(8)?,
+            failed: number(9)?,
+            dead: number(10)?,
+            first,
+            edits: Vec::new(),
+        },
+        extras: get::<Option<&str>>(row, 21)?.map(json).transpose()?.unwrap_or_default(),
+        last_attempt: Attempt(get(row, 11)?),
+        ..Record::new(Key::stored(text(get(row, 1)?)?))
+    };
+    let place = Place {
+        order: get::<Option<i64>>(row, 19)?.map(code::turn_of),
+        classic_held: get(row, 20)?,
+        lane: get(row, 22)?,
+        due: get::<Option<Millis>>(row, 23)?,
+    };
+    let payloads = payloads(row, &record.rows, first)?;
+    let stored = Stored { id: KeyId(get(row, 0)?), record, place, payload: None };
+    Ok(Found { stored, is_whole: get(row, 31)?, payloads })
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: &str) -> StoreResult<T> {
+    serde_json::from_str(text).map_err(|error| odd(error.to_string()))
+}
+
+fn flight(row: &Row) -> StoreResult<Option<Flight>> {
+    let Some(attempt) = get(row, 12)? else {
+        return Ok(None);
+    };
+    let (worker, lease): (Option<String>, Option<i64>) = (get(row, 15)?, get(row, 16)?);
+    let holder = worker.zip(lease).map(|(worker, lease)| LeaseHolder {
+        worker: worker.into(),
+        lease_seconds: u32::try_from(lease).unwrap_or(u32::MAX),
+    });
+    Ok(Some(Flight {
+        attempt: Attempt(attempt),
+        task: code::task_of((get(row, 13)?, get(row, 14)?)),
+        holder,
+        started: get(row, 17)?,
+        before: json(get(row, 18)?)?,
+    }))
+}
+
+fn rows_of(row: &Row) -> StoreResult<Vec<ListRow>> {
+    let column = |at: usize| get::<Option<Vec<i64>>>(row, at).map(Option::unwrap_or_default);
+    let (fetchers, runs, armed, readings) = (column(24)?, column(25)?, column(26)?, column(27)?);
+    let rows = fetchers.into_iter().zip(runs).zip(armed.into_iter().zip(readings));
+    let row = |((fetcher, run), (armed, reading))| ListRow {
+        fetcher: FetcherId(fetcher),
+        run,
+        armed: Attempt(armed),
+        reading,
+        payload: None,
+    };
+    Ok(rows.map(row).collect())
+}
+
+fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<(Task, String)>> {
+    let of_rows: Option<Vec<Option<&[u8]>>> = get(row, 28)?;
+    let of_rows = rows.iter().map(ListRow::task).zip(of_rows.unwrap_or_default());
+    let of_single = first.map(|number| Task::Single { number }).zip(get(row, 30)?);
+    let all = of_rows.chain(of_single.map(|(task, payload)| (task, Some(payload))));
+    // One that cannot be read is met when it is asked for.
+    let known = all.filter_map(|(task, it)| Some((task, text(it?).ok()?.to_owned())));
+    Ok(known.collect())
+}

@@ -1,0 +1,516 @@
+//! The port: a batch's transaction on one connection, in two round trips. What a batch is going to ask for is locked and read with
+//! the begin; what it writes is sent with the commit.
+//!
+//! Daemons that share the queue hold one lock of it each: together, if their batches change nothing but keys that were in the queue
+//! before, or one alone (`Outset::is_alone`). So a header that one holds is true till its commit. Of keys each is locked: those that
+//! are named all at once, in the order of their ids, then the next ones, of which those are passed by that another daemon has.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::{Attempt, Key};
+use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_queue::code;
+use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::records::{
+    Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
+};
+use shiftboss_queue::rules::dispatch::Scope;
+use tokio_postgres::{Client, Row};
+
+use crate::error::{classify, odd};
+use crate::header::{self, Kept};
+use crate::load::{self, Found, IN_FLIGHT};
+use crate::numbers::Numbers;
+use crate::save::Saver;
+use crate::wire::{Ask, Wire, ask};
+
+const SCHEMA: &str = include_str!("schema.sql");
+/// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next statement
+/// must see what was written. Plans must not depend on how full the tables were when they were made, so the planner is given one way for
+/// each statement: along the indexes.
+const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
+    SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+    SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
+    SET client_min_messages = warning";
+const BEGIN: &str = "BEGIN";
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
+/// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
+const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
+const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
+/// The one who makes the tables has this lock, of all databases' first daemons.
+const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
+
+/// See the module.
+pub struct PostgresRecords {
+    wire: Wire,
+    daemon: i64,
+    /// As the database has it, with what this transaction wrote. `None`: to be read.
+    kept: Option<Kept>,
+    is_open: bool,
+    is_alone: bool,
+    ahead: Ahead,
+    /// What is to be sent before anything else.
+    writes: Vec<Ask>,
+    numbers: Numbers,
+    /// So many numbers are drawn at once.
+    wanted: usize,
+    /// Attempts that were written here.
+    ends: i64,
+}
+
+/// What was read with the begin of a batch, until something is written.
+#[derive(Default)]
+struct Ahead {
+    names: Option<(Vec<Name>, Vec<Found>)>,
+    /// The first ones of the order and of the lane.
+    next: Vec<(From, Vec<Found>)>,
+    /// As many as these were asked for.
+    count: usize,
+    payloads: HashMap<(KeyId, Task), String>,
+}
+
+impl fmt::Debug for PostgresRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresRecords").field("daemon", &self.daemon).finish_non_exhaustive()
+    }
+}
+
+impl PostgresRecords {
+    /// A queue in a schema of the connection's database; it is made if it is not there. `daemon`: the number of the one that asks,
+    /// which no other has at the same time.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn new(client: Client, schema: &str, daemon: i64) -> StoreResult<Self> {
+        let schema = format!("\"{}\"", schema.replace('"', "\"\""));
+        let make = async {
+            client.batch_execute(&format!("{SETTINGS}; SET search_path = {schema}")).await?;
+            client.batch_execute(&format!("BEGIN; {MAKING}")).await?;
+            let row = client.query_one("SELECT to_regclass('keys') IS NULL", &[]).await?;
+            if row.try_get(0)? {
+                let make = format!("CREATE SCHEMA IF NOT EXISTS {schema}; {SCHEMA}");
+                client.batch_execute(&make).await?;
+            }
+            client.batch_execute(COMMIT).await
+        };
+        make.await.map_err(classify)?;
+        Ok(Self {
+            wire: Wire::new(client),
+            daemon,
+            kept: None,
+            is_open: false,
+            is_alone: false,
+            ahead: Ahead::default(),
+            writes: Vec::new(),
+            numbers: Numbers::default(),
+            wanted: 1,
+            ends: 0,
+        })
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.wire.client
+    }
+
+    /// As the next daemon finds it.
+    #[must_use]
+    pub fn reopened(self) -> Self {
+        Self { kept: None, ahead: Ahead::default(), ..self }
+    }
+
+    /// Asks, behind all that is to be written.
+    async fn ask<const N: usize>(&mut self, asks: [Ask; N]) -> StoreResult<[Vec<Row>; N]> {
+        let mut all = std::mem::take(&mut self.writes);
+        all.extend(asks);
+        let mut answers = self.wire.send(all).await?;
+        let answers = answers.split_off(answers.len() - N);
+        answers.try_into().map_err(|_| odd("fewer answers than questions"))
+    }
+
+    async fn ask_one(&mut self, ask: Ask) -> StoreResult<Vec<Row>> {
+        self.ask([ask]).await.map(|[rows]| rows)
+    }
+
+    async fn begin_now(&mut self, outset: &Outset) -> StoreResult<Option<Header>> {
+        if self.is_open {
+            self.roll_back_now().await;
+        }
+        self.numbers.stale();
+        (self.is_open, self.is_alone) = (true, outset.is_alone);
+        let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
+        let mut asks = vec![
+            ask!(BEGIN),
+            ask!(if outset.is_alone { ALONE } else { TOGETHER }),
+            ask!(header::NUMBERS, self.daemon),
+        ];
+        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS)));
+        if !outset.names.is_empty() {
+            asks.push(load::named(&outset.names));
+        }
+        let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
+        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count)));
+        if outset.next > 0 {
+            self.wanted = outset.next;
+            asks.push(self.numbers.draw(self.wanted));
+        }
+        let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
+        let mut next = || answers.next().unwrap_or_default();
+        let numbers = next();
+        let counts = if outset.is_alone { next() } else { Vec::new() };
+        self.ahead = Ahead { count: outset.next, ..Ahead::default() };
+        if !outset.names.is_empty() {
+            self.ahead.names = Some((outset.names.clone(), load::found(&next())?));
+        }
+        for from in looks {
+            self.ahead.next.push((*from, load::found(&next())?));
+        }
+        if outset.next > 0 {
+            self.numbers.take(&next())?;
+        }
+        self.header(&numbers, &counts).await
+    }
+
+    /// The header, if it is not what this engine saved last.
+    async fn header(&mut self, numbers: &[Row], counts: &[Row]) -> StoreResult<Option<Header>> {
+        let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
+        let mut now = self.kept.clone().unwrap_or_default();
+        let known = self.kept.as_ref().map(|kept| kept.version);
+        now.read_numbers(numbers)?;
+        let drawn = now.header.last_attempt;
+        now.header.last_attempt = self.numbers.used().unwrap_or(drawn);
+        if self.is_alone {
+            now.read_counts(counts)?;
+        }
+        if known != Some(now.version) {
+            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS)];
+            let [names, runs, counts] = self.ask(asks).await?;
+            now.read_lists(&names, &runs)?;
+            now.read_counts(&counts)?;
+        } else if !self.is_alone {
+            return Ok(None);
+        }
+        let header = now.header.clone();
+        self.kept = Some(now);
+        Ok(Some(header))
+    }
+
+    /// Those of whole records; one that is not is read again, now that it is locked.
+    async fn whole(&mut self, found: Vec<Found>) -> StoreResult<Vec<Stored>> {
+        let torn = found.iter().filter(|it| !it.is_whole).map(|it| it.stored.id.0);
+        let torn: Vec<i64> = torn.collect();
+        let mut all: Vec<_> = found.into_iter().filter(|it| it.is_whole).collect();
+        if !torn.is_empty() {
+            let rows = self.ask_one(load::by_ids(torn)).await?;
+            all.extend(load::found(&rows)?);
+        }
+        Ok(all.into_iter().map(|it| it.stored).collect())
+    }
+
+    async fn load_now(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = match self.ahead.names.take() {
+            Some((asked, found)) if asked == names => found,
+            _ => {
+                self.numbers.stale();
+                load::found(&self.ask_one(load::named(names)).await?)?
+            }
+        };
+        let mut known = Known::of(self.whole(found).await?);
+        let others: Vec<&Name> =
+            names.iter().filter(|name| known.find(name).is_none() && is_other(name)).collect();
+        if !others.is_empty() {
+            self.numbers.stale();
+            let rows = self.ask_one(load::of_others(&others)).await?;
+            let others: Vec<_> = rows.iter().map(load::other).collect::<StoreResult<_>>()?;
+            let ids = others.iter().map(|(_, id)| id.0).collect();
+            let found = load::found(&self.ask_one(load::by_ids(ids)).await?)?;
+            let more = self.whole(found).await?;
+            known.add(more, others);
+        }
+        Ok(names.iter().map(|name| known.find(name).cloned()).collect())
+    }
+
+    async fn next_now(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        let is_ahead = behind.is_none() && *scope == Scope::All && self.ahead.count > 0;
+        let at = self.ahead.next.iter().position(|(it, _)| is_ahead && *it == from);
+        let mut ahead = at.map(|at| (self.ahead.next.swap_remove(at).1, self.ahead.count));
+        let (mut all, mut last) = (Vec::new(), behind.cloned());
+        loop {
+            let (found, asked) = match ahead.take() {
+                Some(ahead) => ahead,
+                None => {
+                    self.numbers.stale();
+                    let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
+                    let ask = load::next(from, last.as_ref(), scope, asked);
+                    (load::found(&self.ask_one(ask).await?)?, count - all.len())
+                }
+            };
+            let is_last = found.len() < asked;
+            last = found.last().map(|it| it.stored.clone()).or(last);
+            let has_task = |it: &Stored| {
+                *scope == Scope::All || it.record.waiting_fetchers().any(|it| scope.has(it))
+            };
+            // One that is not whole was taken by another daemon just now.
+            for it in found.into_iter().filter(|it| it.is_whole && has_task(&it.stored)) {
+                let id = it.stored.id;
+                let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
+                self.ahead.payloads.extend(payloads);
+                all.push(it.stored);
+            }
+            if is_last || all.len() >= count {
+                all.truncate(count);
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
+        if let Some(known) = self.ahead.payloads.remove(&(id, task)) {
+            return Ok(Payload::Text(known));
+        }
+        let single = "SELECT payload FROM tasks WHERE number = $1";
+        let row = "SELECT payload FROM rows WHERE key = $1 AND fetcher = $2 AND run = $3";
+        let rows = self.ask_one(match task {
+            Task::Single { number } => ask!(single, number),
+            Task::Row { fetcher, run } => ask!(row, id.0, fetcher.0, run),
+        });
+        let rows = rows.await?;
+        let Some(row) = rows.first() else {
+            return Ok(Payload::Missing);
+        };
+        let bytes: Vec<u8> = row.try_get(0).map_err(classify)?;
+        Ok(String::from_utf8(bytes).map_or(Payload::Damaged, Payload::Text))
+    }
+
+    async fn flights_now(&mut self) -> StoreResult<Vec<InFlight>> {
+        let sql =
+            "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
+            WHERE p.kind = $1 ORDER BY p.at";
+        let rows = self.ask_one(ask!(sql, IN_FLIGHT)).await?;
+        rows.iter().map(in_flight).collect()
+    }
+
+    async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
+        let sql = "SELECT k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code, a.previous, a.revisit
+            FROM attempts a JOIN keys k ON k.id = a.key WHERE a.attempt = $1";
+        let rows = self.ask_one(ask!(sql, attempt.0)).await?;
+        rows.first().map(|row| ended(row, attempt)).transpose()
+    }
+
+    fn save_now(&mut self, changes: Changes) -> StoreResult<()> {
+        let Changes { records, ended, header, sums, oldest } = changes;
+        // What it read before may be another thing now.
+        self.ahead = Ahead::default();
+        self.numbers.used_up_to(header.last_attempt);
+        let kept = self.kept.get_or_insert_default();
+        let mut ids = kept.ids;
+        let mut saver = Saver::default();
+        for change in records {
+            saver.change(change, |key| {
+                ids += 1;
+                code::id(key, ids)
+            });
+        }
+        saver.ended(ended);
+        let new = saver.ends();
+        self.writes.extend(saver.asks(self.ends));
+        self.ends += new;
+        self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone)?);
+        self.writes.extend(crate::sums::add(&sums, self.daemon));
+        self.writes.extend(oldest.map(crate::sums::drop_older).into_iter().flatten());
+        Ok(())
+    }
+
+    async fn roll_back_now(&mut self) {
+        let is_open = std::mem::take(&mut self.is_open);
+        self.kept = None;
+        self.ahead = Ahead::default();
+        self.writes.clear();
+        self.numbers = Numbers::default();
+        if is_open {
+            // One that cannot be rolled back is by the end of the connection.
+            let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
+        }
+    }
+}
+
+/// Records by what they are called.
+struct Known {
+    all: Vec<Stored>,
+    by_key: HashMap<Key, usize>,
+    by_flight: HashMap<Attempt, usize>,
+    by_id: HashMap<KeyId, usize>,
+    others: Vec<(Name, KeyId)>,
+}
+
+impl Known {
+    fn of(all: Vec<Stored>) -> Self {
+        let (by_key, by_flight, by_id) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut known = Self { all: Vec::new(), by_key, by_flight, by_id, others: Vec::new() };
+        known.add(all, Vec::new());
+        known
+    }
+
+    fn add(&mut self, more: Vec<Stored>, others: Vec<(Name, KeyId)>) {
+        for stored in more {
+            let at = self.all.len();
+            self.by_key.insert(stored.record.key.clone(), at);
+            self.by_id.insert(stored.id, at);
+            if let Some(flight) = &stored.record.flight {
+                self.by_flight.insert(flight.attempt, at);
+            }
+            self.all.push(stored);
+        }
+        self.others.extend(others);
+    }
+
+    fn find(&self, name: &Name) -> Option<&Stored> {
+        let other = || {
+            let id = self.others.iter().find(|(other, _)| other == name)?.1;
+            self.by_id.get(&id)
+        };
+        let at = match name {
+            Name::Key(key) => self.by_key.get(key),
+            Name::Attempt(attempt) => self.by_flight.get(attempt).or_else(other),
+            Name::TaskId(_) => other(),
+        };
+        at.map(|at| &self.all[*at])
+    }
+}
+
+/// It may be the name of an attempt that ended, or of a task.
+fn is_other(name: &Name) -> bool {
+    !matches!(name, Name::Key(_))
+}
+
+fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
+    let read = || -> Result<_, tokio_postgres::Error> {
+        let (key, worker): (&[u8], Option<String>) = (row.try_get(0)?, row.try_get(3)?);
+        let task = code::task_of((row.try_get(1)?, row.try_get(2)?));
+        let (started, ended) = (row.try_get(4)?, row.try_get(5)?);
+        let word: &str = row.try_get(6)?;
+        let (exit_code, previous) = (row.try_get(7)?, Attempt(row.try_get(8)?));
+        Ok((key, worker, task, started, ended, word, exit_code, previous, row.try_get(9)?))
+    };
+    let (key, worker, task, started, ended, word, exit_code, previous, revisit) =
+        read().map_err(classify)?;
+    let outcome = Outcome::of_word(word).ok_or_else(|| odd("attempts.outcome"))?;
+    let (key, worker) = (Key::stored(load::text(key)?), worker.map(Into::into));
+    Ok(EndedAttempt {
+        attempt,
+        key,
+        task,
+        worker,
+        started,
+        ended,
+        outcome,
+        exit_code,
+        previous,
+        revisit,
+    })
+}
+
+fn in_flight(row: &Row) -> StoreResult<InFlight> {
+    let lease: Option<i64> = row.try_get(2).map_err(classify)?;
+    Ok(InFlight {
+        attempt: Attempt(row.try_get(0).map_err(classify)?),
+        started: row.try_get(1).map_err(classify)?,
+        lease_seconds: lease.map(|lease| u32::try_from(lease).unwrap_or(u32::MAX)),
+    })
+}
+
+impl Records for PostgresRecords {
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>> {
+        self.begin_now(outset).await
+    }
+
+    async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
+        if let Some(next) = self.numbers.next(last) {
+            return Ok(Some(next));
+        }
+        let draw = self.numbers.draw(self.wanted);
+        let rows = self.ask_one(draw).await?;
+        self.numbers.take(&rows)?;
+        let next = self.numbers.next(last);
+        next.map(Some).ok_or_else(|| odd("the sequence of attempts was set back"))
+    }
+
+    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        self.load_now(names).await
+    }
+
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        self.next_now(from, behind, scope, count).await
+    }
+
+    async fn of_run(
+        &mut self,
+        run: (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = self.ask_one(load::of_run(run, behind, count)).await?;
+        Ok(load::found(&rows)?.into_iter().map(|it| it.stored).collect())
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        self.flights_now().await
+    }
+
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
+        self.payload_now(id, task).await
+    }
+
+    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
+        let sql = "SELECT status FROM tasks WHERE number = $1";
+        let rows = self.ask_one(ask!(sql, number)).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        Ok(SingleStatus::of_word(row.try_get(0).map_err(classify)?))
+    }
+
+    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
+        let sql = "SELECT 1 FROM tasks
+            WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
+        let bytes = payload.as_bytes();
+        let ask = ask!(sql, id.0, checksum(bytes).cast_signed(), bytes.to_vec());
+        Ok(!self.ask_one(ask).await?.is_empty())
+    }
+
+    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
+        self.ended_now(attempt).await
+    }
+
+    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+        self.save_now(changes)
+    }
+
+    async fn commit(&mut self) -> StoreResult<()> {
+        self.ask_one(ask!(COMMIT)).await?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    async fn roll_back(&mut self) {
+        self.roll_back_now().await;
+    }
+}

@@ -1,0 +1,339 @@
+//! Records, as they are written: columns of a few statements for all that a batch changed.
+
+use std::collections::HashMap;
+
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::attempt::EndedAttempt;
+use shiftboss_queue::code;
+use shiftboss_queue::place::Place;
+use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
+use shiftboss_queue::records::{Change, KeyId, Stored};
+
+use crate::load::{ENDED_BADLY, HELD, IN_FLIGHT, READY};
+use crate::wire::{Ask, ask, columns};
+
+/// The columns of a record's fixed part, in the order of [`Keys`].
+macro_rules! keys {
+    ($before:literal, $after:literal) => {
+        concat!(
+            $before,
+            "unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bool[], $8::text[], $9::int8[],
+                $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::text[], $17::int8[],
+                $18::int8[], $19::text[], $20::int8[], $21::bool[], $22::bool[])",
+            $after
+        )
+    };
+}
+const INSERT_KEYS: &str = keys!(
+    "INSERT INTO keys (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
+        fetcher, run, worker, lease, started_ms, before, turn, held, extra) SELECT * FROM ",
+    ""
+);
+const UPDATE_KEYS: &str = keys!(
+    "UPDATE keys k SET since = s.since, started = s.started, finished = s.finished, exit_code = s.exit_code, claimed = s.claimed,
+        served = s.served, waiting = s.waiting, failed = s.failed, dead = s.dead, last_attempt = s.last_attempt,
+        attempt = s.attempt, fetcher = s.fetcher, run = s.run, worker = s.worker, lease = s.lease,
+        started_ms = s.started_ms, before = s.before, turn = s.turn, held = s.held, extra = s.extra FROM ",
+    " AS s (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt, fetcher,
+        run, worker, lease, started_ms, before, turn, held, extra) WHERE k.id = s.id"
+);
+columns! { Keys {
+    id: i64, key: Vec<u8>, since: Option<i64>, started: Option<i64>, finished: Option<i64>, exit_code: Option<i64>,
+    claimed: bool, served: String, waiting: i64, failed: i64, dead: i64, last_attempt: i64, attempt: Option<i64>,
+    fetcher: Option<i64>, run: Option<i64>, worker: Option<String>, lease: Option<i64>, started_ms: Option<i64>,
+    before: Option<String>, turn: Option<i64>, held: bool, extra: bool,
+}}
+
+const INSERT_PLACES: &str = "INSERT INTO places (kind, at, key)
+    SELECT * FROM unnest($1::int2[], $2::int8[], $3::int8[])";
+const DELETE_PLACES: &str =
+    "DELETE FROM places p USING unnest($1::int2[], $2::int8[], $3::int8[]) AS s (kind, at, key)
+    WHERE p.kind = s.kind AND p.at = s.at AND p.key = s.key";
+columns! { Places { kind: i16, at: i64, key: i64 }}
+
+/// Those with a payload.
+const PUT_ROWS: &str = "INSERT INTO rows (key, fetcher, run, armed, reading, payload)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::bytea[])
+    ON CONFLICT (key, fetcher, run) DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
+columns! { Rows { key: i64, fetcher: i64, run: i64, armed: i64, reading: i64, payload: Vec<u8> }}
+const UPDATE_ROWS: &str = "UPDATE rows r SET armed = s.armed, reading = s.reading
+    FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[]) AS s (key, fetcher, run, armed, reading)
+    WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
+columns! { Marks { key: i64, fetcher: i64, run: i64, armed: i64, reading: i64 }}
+const DELETE_ROWS: &str =
+    "DELETE FROM rows r USING unnest($1::int8[], $2::int8[], $3::int8[]) AS s (key, fetcher, run)
+    WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
+columns! { Gone { key: i64, fetcher: i64, run: i64 }}
+
+const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due)
+    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[])
+    ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due";
+columns! { Extras { key: i64, extras: String, lane: Option<i64>, due: Option<i64> }}
+const DELETE_EXTRAS: &str = "DELETE FROM extras WHERE key = ANY ($1::int8[])";
+
+/// A late result takes the place of what was known of its attempt.
+const PUT_ATTEMPTS: &str = "INSERT INTO attempts (attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
+        previous, revisit)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::text[],
+        $9::int8[], $10::int8[], $11::int8[])
+    ON CONFLICT (attempt) DO UPDATE SET ended = excluded.ended, ended_ms = excluded.ended_ms, outcome = excluded.outcome,
+        exit_code = excluded.exit_code, previous = excluded.previous, revisit = excluded.revisit";
+columns! { Attempts {
+    attempt: i64, key: i64, fetcher: i64, run: i64, worker: Option<String>, started_ms: i64, ended_ms: i64, outcome: String,
+    exit_code: Option<i64>, previous: i64, revisit: Option<i64>,
+}}
+/// $1: so many are kept.
+const DELETE_ATTEMPTS: &str =
+    "DELETE FROM attempts WHERE ended <= (SELECT last_value FROM ends) - $1::int8";
+/// Attempts that are kept.
+const ATTEMPTS_KEPT: i64 = 100_000;
+/// Older ones go in steps of so many.
+const ATTEMPTS_STEP: i64 = 1_000;
+
+/// All that is known of keys goes.
+const FORGET: [&str; 5] = [
+    "WITH RECURSIVE chain (attempt) AS (
+        SELECT last_attempt FROM keys WHERE id = ANY ($1::int8[])
+        UNION SELECT previous FROM chain JOIN attempts USING (attempt) WHERE key = ANY ($1))
+     DELETE FROM attempts WHERE attempt IN (SELECT attempt FROM chain)",
+    "DELETE FROM rows WHERE key = ANY ($1::int8[])",
+    DELETE_EXTRAS,
+    "DELETE FROM tasks WHERE key = ANY ($1::int8[])",
+    "DELETE FROM keys WHERE id = ANY ($1::int8[])",
+];
+
+/// What a batch writes.
+#[derive(Default)]
+pub(crate) struct Saver {
+    forgotten: Vec<i64>,
+    inserted: Keys,
+    updated: Keys,
+    left: Places,
+    entered: Places,
+    rows: Rows,
+    marks: Marks,
+    gone: Gone,
+    extras: Extras,
+    without_extras: Vec<i64>,
+    edits: Vec<Ask>,
+    attempts: Attempts,
+    ids: HashMap<Key, KeyId>,
+}
+
+impl Saver {
+    /// What became of one key. `new`: the number that it has from now on, if it is new.
+    pub(crate) fn change(&mut self, change: Change, new: impl FnOnce(&Key) -> KeyId) {
+        let Change { before, key, now } = change;
+        if let Some(before) = &before {
+            let places = places(&before.record, before.place);
+            let now =
+                now.as_ref().map_or(Vec::new(), |(record, place)| self::places(record, *place));
+            self.left.all(before.id, places.iter().filter(|it| !now.contains(it)));
+            self.entered.all(before.id, now.iter().filter(|it| !places.contains(it)));
+        }
+        let Some((record, place)) = now else {
+            self.forgotten.extend(before.map(|it| it.id.0));
+            return;
+        };
+        let id = match &before {
+            Some(known) => {
+                self.updated.push(known.id, &record, place);
+                known.id
+            }
+            None => {
+                let id = new(&key);
+                self.inserted.push(id, &record, place);
+                self.entered.all(id, places(&record, place).iter());
+                id
+            }
+        };
+        self.rows_of(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows);
+        self.extras_of(id, before.as_ref(), &record, place);
+        self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it)));
+        self.ids.insert(key, id);
+    }
+
+    fn rows_of(&mut self, id: KeyId, before: &[ListRow], now: &[ListRow]) {
+        for row in before.iter().filter(|row| !now.iter().any(|it| it.task() == row.task())) {
+            self.gone.key.push(id.0);
+            self.gone.fetcher.push(row.fetcher.0);
+            self.gone.run.push(row.run);
+        }
+        for row in now {
+            match &row.payload {
+                Some(payload) => {
+                    self.rows.key.push(id.0);
+                    self.rows.fetcher.push(row.fetcher.0);
+                    self.rows.run.push(row.run);
+                    self.rows.armed.push(row.armed.0);
+                    self.rows.reading.push(row.reading);
+                    self.rows.payload.push(payload.as_bytes().to_vec());
+                }
+                None if !before.contains(row) => {
+                    self.marks.key.push(id.0);
+                    self.marks.fetcher.push(row.fetcher.0);
+                    self.marks.run.push(row.run);
+                    self.marks.armed.push(row.armed.0);
+                    self.marks.reading.push(row.reading);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn extras_of(&mut self, id: KeyId, before: Option<&Stored>, record: &Record, place: Place) {
+        let of = |place: Place| (place.lane, place.due);
+        let known = before.map(|it| (&it.record.extras, of(it.place)));
+        let has = has_extras(record, place);
+        if known == Some((&record.extras, of(place))) || known.is_none() && !has {
+            return;
+        }
+        if !has {
+            self.without_extras.push(id.0);
+            return;
+        }
+        self.extras.key.push(id.0);
+        // Plain data is always written.
+        self.extras.extras.push(serde_json::to_string(&record.extras).unwrap_or_default());
+        self.extras.lane.push(place.lane);
+        self.extras.due.push(place.due);
+    }
+
+    /// Attempts that ended.
+    pub(crate) fn ended(&mut self, ended: Vec<EndedAttempt>) {
+        for it in ended {
+            let Some(id) = self.ids.get(&it.key) else { continue };
+            let (fetcher, run) = code::task(it.task);
+            self.attempts.attempt.push(it.attempt.0);
+            self.attempts.key.push(id.0);
+            self.attempts.fetcher.push(fetcher);
+            self.attempts.run.push(run);
+            self.attempts.worker.push(it.worker.map(|worker| worker.to_string()));
+            self.attempts.started_ms.push(it.started);
+            self.attempts.ended_ms.push(it.ended);
+            self.attempts.outcome.push(it.outcome.word().to_owned());
+            self.attempts.exit_code.push(it.exit_code);
+            self.attempts.previous.push(it.previous.0);
+            self.attempts.revisit.push(it.revisit);
+        }
+    }
+
+    /// So many attempts ended.
+    pub(crate) fn ends(&self) -> i64 {
+        i64::try_from(self.attempts.attempt.len()).unwrap_or(i64::MAX)
+    }
+
+    /// `ends`: so many attempts were written here before.
+    pub(crate) fn asks(self, ends: i64) -> Vec<Ask> {
+        let new = self.ends();
+        let mut asks = Vec::new();
+        if !self.forgotten.is_empty() {
+            asks.extend(FORGET.map(|sql| ask!(sql, self.forgotten.clone())));
+        }
+        asks.extend(self.inserted.ask(INSERT_KEYS));
+        asks.extend(self.updated.ask(UPDATE_KEYS));
+        asks.extend(self.left.ask(DELETE_PLACES));
+        asks.extend(self.entered.ask(INSERT_PLACES));
+        asks.extend(self.gone.ask(DELETE_ROWS));
+        asks.extend(self.rows.ask(PUT_ROWS));
+        asks.extend(self.marks.ask(UPDATE_ROWS));
+        asks.extend(self.extras.ask(PUT_EXTRAS));
+        if !self.without_extras.is_empty() {
+            asks.push(ask!(DELETE_EXTRAS, self.without_extras));
+        }
+        asks.extend(self.edits);
+        asks.extend(self.attempts.ask(PUT_ATTEMPTS));
+        if (ends + new) / ATTEMPTS_STEP > ends / ATTEMPTS_STEP {
+            asks.push(ask!(DELETE_ATTEMPTS, ATTEMPTS_KEPT));
+        }
+        asks
+    }
+}
+
+impl Keys {
+    fn push(&mut self, id: KeyId, record: &Record, place: Place) {
+        let last = record.last.as_ref();
+        let flight = record.flight.as_ref();
+        let task = flight.map(|it| code::task(it.task));
+        let holder = flight.and_then(|it| it.holder.as_ref());
+        self.id.push(id.0);
+        self.key.push(record.key.as_str().as_bytes().to_vec());
+        self.since.push(record.since);
+        self.started.push(last.map(|it| it.started));
+        self.finished.push(last.and_then(|it| it.finished));
+        self.exit_code.push(last.and_then(|it| it.exit_code));
+        self.claimed.push(record.is_claimed);
+        self.served.push(code::served(&record.served));
+        self.waiting.push(record.singles.waiting.cast_signed());
+        self.failed.push(record.singles.failed.cast_signed());
+        self.dead.push(record.singles.dead.cast_signed());
+        self.last_attempt.push(record.last_attempt.0);
+        self.attempt.push(flight.map(|it| it.attempt.0));
+        self.fetcher.push(task.map(|it| it.0));
+        self.run.push(task.map(|it| it.1));
+        self.worker.push(holder.map(|it| it.worker.to_string()));
+        self.lease.push(holder.map(|it| it.lease_seconds.into()));
+        self.started_ms.push(flight.map(|it| it.started));
+        // Plain data is always written.
+        self.before.push(flight.map(|it| serde_json::to_string(&it.before).unwrap_or_default()));
+        self.turn.push(place.order.map(code::turn));
+        self.held.push(place.classic_held);
+        self.extra.push(has_extras(record, place));
+    }
+}
+
+impl Places {
+    fn all<'a>(&mut self, id: KeyId, places: impl Iterator<Item = &'a (i16, i64)>) {
+        for (kind, at) in places {
+            self.kind.push(*kind);
+            self.at.push(*at);
+            self.key.push(id.0);
+        }
+    }
+}
+
+fn has_extras(record: &Record, place: Place) -> bool {
+    !record.extras.is_empty() || place.lane.is_some() || place.due.is_some()
+}
+
+/// Where a key is looked for.
+fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
+    let kind = if place.classic_held { HELD } else { READY };
+    let turn = place.order.map(|turn| (kind, code::turn(turn)));
+    let flight = record.flight.as_ref().map(|it| (IN_FLIGHT, it.attempt.0));
+    let badly = record.last.filter(|it| it.exit_code.is_some_and(|code| code != 0));
+    let badly = badly.and_then(|it| Some((ENDED_BADLY, it.finished?)));
+    turn.into_iter().chain(flight).chain(badly).collect()
+}
+
+fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {
+    match edit {
+        SingleEdit::Add { number, payload, id } => {
+            let sql = "INSERT INTO tasks (number, key, status, checksum, name, payload)
+                VALUES ($1, $2, 'waiting', $3, $4, $5)";
+            let checksum = checksum(payload.as_bytes()).cast_signed();
+            let id = id.as_ref().map(|id| id.to_string());
+            vec![ask!(sql, *number, key.0, checksum, id, payload.as_bytes().to_vec())]
+        }
+        SingleEdit::Set { number, status } => {
+            let is_over = matches!(status, SingleStatus::Done | SingleStatus::Cancelled);
+            let gone = "DELETE FROM tasks WHERE number = $1 AND name IS NULL";
+            let kept = "UPDATE tasks SET status = $2 WHERE number = $1";
+            let gone = is_over.then(|| ask!(gone, *number));
+            gone.into_iter().chain([ask!(kept, *number, status.word())]).collect()
+        }
+        SingleEdit::RetryAll => {
+            let sql = "UPDATE tasks SET status = 'waiting'
+                WHERE key = $1 AND status IN ('failed', 'dead_letter')";
+            vec![ask!(sql, key.0)]
+        }
+        SingleEdit::CancelAll { but } => {
+            let gone = "DELETE FROM tasks
+                WHERE key = $1 AND number IS DISTINCT FROM $2 AND name IS NULL";
+            let kept = "UPDATE tasks SET status = 'cancelled'
+                WHERE key = $1 AND number IS DISTINCT FROM $2 AND status <> 'done'";
+            vec![ask!(gone, key.0, *but), ask!(kept, key.0, *but)]
+        }
+    }
+}

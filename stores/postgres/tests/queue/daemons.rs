@@ -1,0 +1,149 @@
+//! Several daemons on one queue: their batches in turn, against the model; and at once, with a ledger.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
+use shiftboss_queue::rules::completion::Ack;
+
+use crate::histories::{self, history};
+use crate::subject::{self, connect, ready};
+
+proptest! {
+    /// Two daemons that are asked in turn answer as one does.
+    #[test]
+    fn two_daemons_are_the_models(history in history()) {
+        let schema = subject::schema();
+        histories::check(history, vec![subject::store(&schema, 1), subject::store(&schema, 2)])?;
+    }
+}
+
+const NOW: i64 = 1_700_000_000_000;
+
+fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Op> {
+    let run = Run { fetcher: "f".into(), started: run };
+    let row = |key: usize| Row { key: Key::new(&format!("k{key}")).unwrap(), payload: "p".into() };
+    let (skipped, complete, position, reading) = (0, false, None, Reading::Onward);
+    let rows = keys.map(row).collect();
+    let rows = Rows { run: run.clone(), rows, skipped, complete, position, reading };
+    vec![Op::RegisterRun(run), Op::AddRows(rows)]
+}
+
+fn dispatch() -> Op {
+    let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 });
+    Op::Dispatch { holder, fetchers: None }
+}
+
+fn jobs(answers: Vec<Result<Answer, shiftboss_queue::operation::Rejected>>) -> Vec<Job> {
+    let job = |answer| match answer {
+        Ok(Answer::Job(job)) => Some(job),
+        _ => None,
+    };
+    answers.into_iter().filter_map(job).collect()
+}
+
+/// What all daemons of a test know together.
+#[derive(Default)]
+struct Ledger {
+    /// Who has the key.
+    out: BTreeMap<Key, Attempt>,
+    /// The last attempt of each.
+    last: BTreeMap<Key, Attempt>,
+    /// How often each was.
+    done: BTreeMap<Key, u32>,
+}
+
+const DAEMONS: usize = 4;
+const KEYS: usize = 800;
+/// Lines that are loaded at once.
+const STEP: usize = 10;
+
+/// Daemons that work at once: no key is out twice, attempts of a key ascend, each line is done once, and sums are true.
+#[test]
+fn daemons_at_once() {
+    let (schema, ledger) = (subject::schema(), Mutex::new(Ledger::default()));
+    thread::scope(|threads| {
+        for daemon in 0..DAEMONS {
+            let (schema, ledger) = (&schema, &ledger);
+            threads.spawn(move || work(daemon, schema, ledger));
+        }
+    });
+    let Ledger { out, done, .. } = ledger.into_inner().unwrap();
+    assert!(out.is_empty() && done.len() == KEYS, "{out:?} {}", done.len());
+    assert!(done.values().all(|times| *times == 1), "{done:?}");
+    let counts = subject::counts(&subject::store(&schema, 9));
+    let left: Vec<_> = counts.iter().map(|(run, it)| (*run, it.iter().sum::<i64>())).collect();
+    assert_eq!(left, [((1, 1), KEYS as i64)], "rows alone");
+}
+
+/// Loads its part of the list, and works till all is done: some jobs are given back.
+fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
+    let mut engine = Engine::new(subject::store(schema, daemon as i64), Settings::default());
+    let mut loads = (0..KEYS / (DAEMONS * STEP)).map(|step| (step * DAEMONS + daemon) * STEP);
+    let (mut hand, mut round): (Vec<Job>, usize) = (Vec::new(), 0);
+    while !hand.is_empty() || ledger.lock().unwrap().done.values().sum::<u32>() < KEYS as u32 {
+        round += 1;
+        if let Some(first) = loads.next() {
+            ready(engine.apply(NOW, list(1, first..first + STEP))).unwrap();
+        }
+        let is_back = |at: usize| (at + round).is_multiple_of(7);
+        let ends = hand.iter().enumerate().map(|(at, job)| match is_back(at) {
+            true => Op::Release(job.attempt),
+            false => Op::CompleteAttempt { attempt: job.attempt, exit_code: 0 },
+        });
+        let batch: Vec<Op> = ends.chain((0..1 + round % 5).map(|_| dispatch())).collect();
+        hand.iter().for_each(|job| {
+            ledger.lock().unwrap().out.remove(&job.row.key);
+        });
+        let mut answers = ready(engine.apply(NOW, batch)).unwrap();
+        let given = jobs(answers.split_off(hand.len()));
+        let mut ledger = ledger.lock().unwrap();
+        for (at, (answer, job)) in answers.iter().zip(&hand).enumerate() {
+            assert_eq!(*answer, Ok(Answer::Ack(Ack::Recorded)), "{}", job.row.key);
+            *ledger.done.entry(job.row.key.clone()).or_default() += u32::from(!is_back(at));
+        }
+        for Job { attempt, row, .. } in &given {
+            let other = ledger.out.insert(row.key.clone(), *attempt);
+            assert_eq!(other, None, "{} is out twice", row.key);
+            let last = ledger.last.insert(row.key.clone(), *attempt);
+            assert!(last.is_none_or(|last| last < *attempt), "{}: {last:?}, {attempt:?}", row.key);
+        }
+        hand = given;
+    }
+}
+
+/// What another daemon wrote to a key while its lock was waited for is seen, in other tables, too.
+#[test]
+fn a_record_that_changes_while_its_lock_is_waited_for() {
+    let schema = subject::schema();
+    let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
+    ready(engine.apply(NOW, list(1, 0..1))).unwrap();
+    let job = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).remove(0);
+    let attempt = job.attempt;
+    ready(async {
+        let other = connect().await;
+        let change = "BEGIN; UPDATE keys SET since = since;
+            INSERT INTO runs SELECT fetcher, 2, since, complete, deleting, listing, reading, position, skipped FROM runs;
+            INSERT INTO rows SELECT key, fetcher, 2, 1000000, reading, payload FROM rows";
+        other.batch_execute(&format!("SET search_path = {schema}; {change}")).await.unwrap();
+        let done = engine.apply(NOW, vec![Op::CompleteAttempt { attempt, exit_code: 0 }]);
+        let commit = async {
+            let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted
+                AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'keys'::regclass)";
+            while other.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let (answers, ()) = futures_util::future::join(done, commit).await;
+        assert_eq!(answers.unwrap()[0], Ok(Answer::Ack(Ack::Recorded)));
+    });
+    let again = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap());
+    assert_eq!(again.len(), 1, "the row of the second run waits");
+}
