@@ -276,7 +276,8 @@ impl PostgresStore {
     /// undone at the next one.
     async fn call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
         let answered = self.try_call(batch).await;
-        self.membership.note_away(matches!(answered, Err(StoreError::Busy(_))));
+        self.membership
+            .note_away(matches!(answered, Err(StoreError::Busy(_) | StoreError::Denied(_))));
         answered
     }
 
@@ -301,6 +302,7 @@ impl PostgresStore {
                 return Err(match classify(error) {
                     StoreError::Rejected(text) if text == FENCED => fenced(),
                     error => {
+                        let error = schema::looked_at(&joined.connection.client, error).await;
                         self.joined = Some(joined);
                         error
                     }
