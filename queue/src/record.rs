@@ -178,6 +178,11 @@ const WORDS: [(SingleStatus, &str); 6] = [
 ];
 
 impl SingleStatus {
+    /// It is kept for its ID alone.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled)
+    }
+
     pub fn word(self) -> &'static str {
         WORDS.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
     }

@@ -69,7 +69,7 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
             let (key, fetcher) = (self.desk.record(slot).key.clone(), task.fetcher());
-            let fetcher = self.context.fetcher(fetcher).into();
+            let fetcher = self.context.fetcher(fetcher);
             return Ok(Ok(Answer::Job(Job { attempt, row: Row { key, payload }, fetcher, task })));
         }
     }
@@ -190,6 +190,7 @@ impl<S: Records> Batch<'_, S> {
                     next: VecDeque::new(),
                     last: None,
                     is_all: false,
+                    count,
                 });
                 looks.len() - 1
             }
@@ -203,8 +204,10 @@ impl<S: Records> Batch<'_, S> {
             if !look.next.is_empty() || look.is_all {
                 return Ok(look.next.front().cloned());
             }
-            let next = self.store.next(from, look.last.as_ref(), scope, count).await?;
-            look.is_all = next.len() < count;
+            let next = self.store.next(from, look.last.as_ref(), scope, look.count).await?;
+            look.is_all = next.len() < look.count;
+            // There are some in vain: more at once.
+            look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
             look.last = next.last().cloned().or(look.last.take());
             look.next.extend(next);
         }
@@ -227,6 +230,8 @@ struct Look {
     last: Option<Stored>,
     /// There are no more.
     is_all: bool,
+    /// So many are looked up next.
+    count: usize,
 }
 
 impl Ahead {
