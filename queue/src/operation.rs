@@ -71,9 +71,10 @@ pub enum Operation {
     SetPaused(bool),
     RegisterRun(Run),
     AddRows(Rows),
-    /// Rows go that were not read since the run's listing began: a bounded number.
+    /// Rows go that were not read since the run's listing began; whether there is more to do.
     Prune {
         run: Run,
+        /// So many rows are looked at.
         limit: usize,
     },
     /// Nothing of the run is handed out any more.

@@ -112,18 +112,21 @@ impl Sums {
     }
 }
 
-/// The first hour and minute that are kept: sums of earlier ones go.
+/// The first hour and minute that are kept: sums of earlier ones go. And the first single task that is kept for its ID when it is
+/// done or cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oldest {
     pub hour: i64,
     pub minute: i64,
+    pub single: i64,
 }
 
 impl Oldest {
-    pub fn at(now: Millis) -> Self {
+    pub(crate) fn at(now: Millis, single: i64) -> Self {
         Self {
             hour: now.div_euclid(3_600_000) - HOURS_KEPT,
             minute: now.div_euclid(60_000) - MINUTES_KEPT,
+            single,
         }
     }
 }

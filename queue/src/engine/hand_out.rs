@@ -69,7 +69,7 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
             let (key, fetcher) = (self.desk.record(slot).key.clone(), task.fetcher());
-            let fetcher = self.context.fetcher(fetcher).into();
+            let fetcher = self.context.fetcher(fetcher);
             return Ok(Ok(Answer::Job(Job { attempt, row: Row { key, payload }, fetcher, task })));
         }
     }
@@ -190,6 +190,7 @@ impl<S: Records> Batch<'_, S> {
                     next: VecDeque::new(),
                     last: None,
                     is_all: false,
+                    count,
                 });
                 looks.len() - 1
             }
@@ -204,8 +205,10 @@ impl<S: Records> Batch<'_, S> {
                 return Ok(look.next.front().copied());
             }
             let behind = look.last.and_then(|slot| self.desk.stored(slot));
-            let next = self.store.next(from, behind, scope, count).await?;
-            look.is_all = next.len() < count;
+            let next = self.store.next(from, behind, scope, look.count).await?;
+            look.is_all = next.len() < look.count;
+            // There are some in vain: more at once.
+            look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
             look.next.extend(next.into_iter().map(|stored| self.desk.put(stored)));
             look.last = look.next.back().copied().or(look.last);
         }
@@ -229,6 +232,8 @@ struct Look {
     last: Option<usize>,
     /// There are no more.
     is_all: bool,
+    /// So many are looked up next.
+    count: usize,
 }
 
 impl Ahead {

@@ -9,16 +9,17 @@ mod hand_out;
 mod keys;
 mod runs;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER};
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, Name, Outset, Records, StoreResult, Stored};
+use crate::records::{Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
@@ -47,6 +48,8 @@ struct Memo {
     swept: Option<i64>,
     /// The last key that has followed the clock, if others have not.
     followed: Option<Stored>,
+    /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
+    pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
 }
 
 impl<S: Records> Engine<S> {
@@ -108,6 +111,8 @@ impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, header, memo } = engine;
         let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
+        let mut fetchers = header.fetchers.clone();
+        fetchers.insert(FetcherId::TASKS, TASKS_FETCHER.into());
         let context = Context {
             now,
             clock: header.clock,
@@ -115,7 +120,7 @@ impl<'a, S: Records> Batch<'a, S> {
             last_attempt: Attempt(header.last_attempt),
             last_bump: header.last_bump,
             going: going.collect(),
-            fetchers: header.fetchers.clone(),
+            fetchers,
         };
         Self {
             store,
@@ -189,7 +194,8 @@ impl<'a, S: Records> Batch<'a, S> {
         self.ahead.clear();
         let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
         let mut sums = std::mem::take(&mut self.sums);
-        let oldest = Oldest::at(self.context.now);
+        let kept = self.context.settings.singles_kept;
+        let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));
         sums.tidy(oldest);
         let minute = self.context.now.div_euclid(60_000);
         let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
@@ -292,9 +298,6 @@ impl<'a, S: Records> Batch<'a, S> {
 
     /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
-        if name == shiftboss_protocol::model::TASKS_FETCHER {
-            return Some(FetcherId::TASKS);
-        }
         self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 }

@@ -7,7 +7,7 @@ use shiftboss_protocol::model::{Key, Run, TASKS_FETCHER};
 use super::{Batch, Carried, used_up};
 use crate::operation::{Answer, Reading, Rejected, Rows};
 use crate::record::FetcherId;
-use crate::records::{KeyId, Records, RunState, StoreResult};
+use crate::records::{KeyId, Records, RunState, StoreResult, Stored};
 use crate::rules::lists;
 
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
@@ -89,31 +89,23 @@ impl<S: Records> Batch<'_, S> {
         let Some(listing) = self.header.runs.get(&run).and_then(|state| state.listing) else {
             return Ok(Ok(Answer::Is(false)));
         };
-        // Where the last step ended only the rows that are left know; a run that is pruned has few of them.
-        let mut behind = None;
-        let mut left = limit;
-        loop {
-            let keys = self.store.of_run(run, behind, limit.max(1)).await?;
-            let (is_last, last) = (keys.len() < limit.max(1), keys.last().map(|it| it.id));
-            for stored in keys {
-                let is_old =
-                    stored.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
-                if is_old {
-                    let slot = self.desk.put(stored);
-                    lists::remove_row(self.desk.record_mut(slot), run);
-                    self.changed(slot);
-                    left = left.saturating_sub(1);
-                }
-            }
-            if left == 0 {
-                return Ok(Ok(Answer::Is(true)));
-            }
-            if is_last {
-                self.header.runs.entry(run).or_default().listing = None;
-                return Ok(Ok(Answer::Is(false)));
-            }
-            behind = last;
+        let known = self.memo.pruned.remove(&run).filter(|known| known.0 == listing);
+        let limit = limit.max(1);
+        let keys = self.store.of_run(run, known.map(|it| it.1), limit).await?;
+        let (is_last, last) = (keys.len() < limit, keys.last().map(|it| it.id));
+        let is_old =
+            |it: &Stored| it.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
+        for stored in keys.into_iter().filter(is_old) {
+            let slot = self.desk.put(stored);
+            lists::remove_row(self.desk.record_mut(slot), run);
+            self.changed(slot);
         }
+        if is_last {
+            self.header.runs.entry(run).or_default().listing = None;
+        } else {
+            self.memo.pruned.extend(last.map(|last| (run, (listing, last))));
+        }
+        Ok(Ok(Answer::Is(!is_last)))
     }
 
     pub(super) fn begin_deletion(&mut self, run: &Run) -> Answer {

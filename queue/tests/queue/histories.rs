@@ -13,7 +13,7 @@ use shiftboss_queue::record::LastRun;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use crate::subject::{self, Store, ready};
-use crate::words::{NOW, answer};
+use crate::words::{NOW, Script, answer};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -257,6 +257,29 @@ fn is_nobodys(operation: &Op) -> bool {
 }
 
 proptest! {
+    /// However the clock is set, and though lists are read again all the time, each key is among the jobs of some turns.
+    #[test]
+    fn no_key_starves(steps in prop::collection::vec(prop_oneof![9 => Just(0), 1 => -100_000..100_000_i64], 16..50)) {
+        let keys = ["a", "b", "c", "d", "e"];
+        let mut script = Script::new(Settings::default());
+        script.run("list f.1 a b c d e");
+        let mut jobs = Vec::new();
+        for by in steps {
+            if by != 0 {
+                script.run(&format!("clock {by}\nwake"));
+            }
+            script.run("pass 1\nmore f.1 a b c d e");
+            let job = script.say("ready");
+            let key = job.split(' ').nth(2).unwrap().to_owned();
+            script.run(&format!("finish {key} 0\nretry {key} -> back 1"));
+            jobs.push(key);
+            if let Some(turns) = jobs.len().checked_sub(3 * keys.len()) {
+                let is_served = |key: &&str| jobs[turns..].iter().any(|it| it == key);
+                prop_assert!(keys.iter().all(is_served), "{:?}", jobs);
+            }
+        }
+    }
+
     /// Answers, counts and the log are the model's, whatever happens in whatever batches, over restarts.
     #[test]
     fn histories_are_the_models(history in history()) {

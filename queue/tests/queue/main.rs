@@ -1,6 +1,7 @@
 //! The queue by itself: its statements, and random histories, over a store: here in memory.
 #![allow(clippy::unwrap_used)]
 
+mod bounds;
 mod classic;
 mod extremes;
 mod histories;

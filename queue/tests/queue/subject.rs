@@ -33,6 +33,11 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     minutes.filter(|(_, jobs)| **jobs != 0).map(|(at, jobs)| (*at, *jobs)).collect()
 }
 
+/// So many keys have a turn.
+pub fn in_order(store: &Store) -> usize {
+    store.kept().keys.values().filter(|it| it.1.order.is_some()).count()
+}
+
 /// The last start of each key that ran, its end, and the exit code.
 pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
     let records = store.kept().keys.values();

@@ -99,12 +99,16 @@ impl Script {
         self.engine.as_ref().unwrap().store()
     }
 
-    fn say(&mut self, request: &str) -> String {
+    pub fn say(&mut self, request: &str) -> String {
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             [] => String::new(),
             ["at", seconds] => {
                 self.now = NOW + seconds.parse::<i64>().unwrap();
+                String::new()
+            }
+            ["pass", seconds] => {
+                self.now += seconds.parse::<i64>().unwrap();
                 String::new()
             }
             // Somebody sets the clock.

@@ -69,6 +69,8 @@ CREATE TABLE tasks (
     payload  TEXT NOT NULL
 ) STRICT;
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
+-- Those that are kept for their names.
+CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 
 -- Attempts that ended, by the number of the end, which ascends: a late result is a new end of its attempt. previous: the key's attempt

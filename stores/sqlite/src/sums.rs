@@ -34,5 +34,7 @@ pub(crate) fn add(connection: &Connection, sums: &Sums) -> Result<()> {
 pub(crate) fn drop_older(connection: &Connection, oldest: Oldest) -> Result<()> {
     connection.prepare_cached("DELETE FROM hours WHERE hour < ?1")?.execute([oldest.hour])?;
     let sql = "DELETE FROM minutes WHERE minute < ?1";
-    connection.prepare_cached(sql)?.execute([oldest.minute]).map(drop)
+    connection.prepare_cached(sql)?.execute([oldest.minute])?;
+    let sql = "DELETE FROM tasks WHERE number < ?1 AND status IN ('done', 'cancelled')";
+    connection.prepare_cached(sql)?.execute([oldest.single]).map(drop)
 }

@@ -1,6 +1,8 @@
 //! The queue's own tests, over the store on a server.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../queue/tests/queue/bounds.rs"]
+mod bounds;
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
 mod daemons;

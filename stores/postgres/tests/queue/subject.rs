@@ -90,6 +90,12 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
 }
 
+/// So many keys have a turn.
+pub fn in_order(store: &Store) -> usize {
+    let rows = query(store, "SELECT count(*) FROM places WHERE kind = 1");
+    usize::try_from(rows[0].get::<_, i64>(0)).unwrap()
+}
+
 /// The last start of each key that ran, its end, and the exit code.
 pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
     let sql = "SELECT convert_from(key, 'UTF8'), started, finished, exit_code FROM keys

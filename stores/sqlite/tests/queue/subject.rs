@@ -41,6 +41,13 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
+/// So many keys have a turn.
+pub fn in_order(store: &Store) -> usize {
+    let sql = "SELECT count(*) FROM keys WHERE turn IS NOT NULL";
+    let count: u32 = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
+    count as usize
+}
+
 /// The last start of each key that ran, its end, and the exit code.
 pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
     let sql = "SELECT key, started, finished, exit_code FROM keys WHERE started IS NOT NULL";
