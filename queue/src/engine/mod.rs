@@ -171,14 +171,20 @@ impl<'a, S: Records> Batch<'a, S> {
         self.store.save(Changes { records, ended, header: self.header.clone() }).await
     }
 
-    /// The records of these keys lie before the batch, as far as there are any.
+    /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.
     async fn bring(&mut self, names: &[Name]) -> StoreResult<()> {
         let stored = self.store.load(names).await?;
         for (name, stored) in names.iter().zip(stored) {
-            let Some(stored) = stored else { continue };
-            let slot = self.desk.put(stored);
-            if let Name::Attempt(attempt) = name {
-                self.desk.note_attempt(*attempt, slot);
+            match (name, stored) {
+                (Name::Attempt(attempt), Some(stored)) => {
+                    let slot = self.desk.put(stored);
+                    self.desk.note_attempt(*attempt, slot);
+                }
+                (_, Some(stored)) => drop(self.desk.put(stored)),
+                (Name::Key(key), None) if self.desk.slot_of(key).is_none() => {
+                    self.desk.put_new(key.clone());
+                }
+                (_, None) => {}
             }
         }
         Ok(())
