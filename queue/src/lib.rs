@@ -16,3 +16,4 @@ pub mod policy;
 pub mod record;
 pub mod records;
 pub mod rules;
+pub mod sums;

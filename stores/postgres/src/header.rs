@@ -2,26 +2,28 @@
 
 use std::collections::BTreeSet;
 
-use shiftboss_queue::counts::{Counts, Tally};
+use shiftboss_queue::counts::{COUNTS, Counts, Tally};
 use shiftboss_queue::credit::CREDIT_FIRST;
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Header, RunState, StoreError, StoreResult};
 use tokio_postgres::{Error, Row};
 
 use crate::error::classify;
-use crate::wire::{Ask, ask, columns};
+use crate::wire::{Ask, Param, ask};
 
 /// $1: the daemon.
-pub(crate) const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, paused,
+pub(crate) const NUMBERS: &str =
+    "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
     (SELECT credit FROM daemons WHERE daemon = $1), (SELECT last_value FROM numbers) FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str =
     "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs";
-pub(crate) const COUNTS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8, sum(delayed)::int8
-    FROM counts GROUP BY fetcher, run";
+pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
+    sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
+    sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
 
 const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
-    ids = $5";
+    clock = $5, ids = $6";
 const SAVE_CREDIT: &str = "INSERT INTO daemons (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
@@ -31,10 +33,15 @@ const SAVE_RUN: &str =
     complete = excluded.complete, deleting = excluded.deleting, listing = excluded.listing, reading = excluded.reading,
     position = excluded.position, skipped = excluded.skipped";
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
-const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, delayed)
-    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[])
+const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
+        failed, held, backed_off, bumped)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
+        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[])
     ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
-    in_flight = c.in_flight + excluded.in_flight, delayed = c.delayed + excluded.delayed";
+        in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
+        redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
+        dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
+        backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
 /// Of a run that is gone, and of which nothing is out.
 const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
 
@@ -47,10 +54,6 @@ pub(crate) struct Kept {
     /// Keys that were ever given an id.
     pub(crate) ids: i64,
 }
-
-columns! { Sums {
-    fetcher: i64, run: i64, daemon: i64, rows: i64, waiting: i64, in_flight: i64, delayed: i64,
-}}
 
 impl Kept {
     /// What is one number each.
@@ -66,8 +69,9 @@ impl Kept {
         header.last_single = row.try_get(3)?;
         header.last_since = row.try_get(4)?;
         header.paused = row.try_get(5)?;
-        header.credit = row.try_get::<_, Option<i64>>(6)?.unwrap_or(CREDIT_FIRST);
-        header.last_attempt = row.try_get(7)?;
+        header.clock = row.try_get(6)?;
+        header.credit = row.try_get::<_, Option<i64>>(7)?.unwrap_or(CREDIT_FIRST);
+        header.last_attempt = row.try_get(8)?;
         Ok(())
     }
 
@@ -100,7 +104,8 @@ impl Kept {
         if now.credit != before.credit {
             asks.push(ask!(SAVE_CREDIT, daemon, now.credit));
         }
-        let numbers = |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused);
+        let numbers =
+            |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused, it.clock);
         let is_same = numbers(now) == numbers(&before)
             && ids == self.ids
             && now.fetchers == before.fetchers
@@ -110,8 +115,8 @@ impl Kept {
                 let text = "a batch that is not alone changed what all daemons share";
                 return Err(StoreError::Fatal(text.to_owned()));
             }
-            let (bump, single, since, paused) = numbers(now);
-            asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, ids));
+            let (bump, single, since, paused, clock) = numbers(now);
+            asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, clock, ids));
             (self.version, self.ids) = (self.version + 1, ids);
             save_lists(&before, now, &mut asks);
         }
@@ -141,12 +146,10 @@ fn run(row: &Row) -> Result<((FetcherId, i64), RunState), Error> {
 }
 
 fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
-    let counts = Counts {
-        rows: row.try_get(2)?,
-        waiting: row.try_get(3)?,
-        in_flight: row.try_get(4)?,
-        delayed: row.try_get(5)?,
-    };
+    let mut counts = Counts::default();
+    for (at, value) in counts.values_mut().into_iter().enumerate() {
+        *value = row.try_get(2 + at)?;
+    }
     Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), counts))
 }
 
@@ -174,20 +177,19 @@ fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
 
 fn add_counts(before: &Tally, now: &Tally, daemon: i64) -> Option<Ask> {
     let runs: BTreeSet<_> = before.0.keys().chain(now.0.keys()).copied().collect();
-    let mut sums = Sums::default();
+    let mut columns: [Vec<i64>; 3 + COUNTS] = Default::default();
     for run in runs {
-        let of = |tally: &Tally| tally.0.get(&run).copied().unwrap_or_default();
+        let of = |tally: &Tally| tally.0.get(&run).copied().unwrap_or_default().values();
         let (before, now) = (of(before), of(now));
         if before == now {
             continue;
         }
-        sums.fetcher.push(run.0.0);
-        sums.run.push(run.1);
-        sums.daemon.push(daemon);
-        sums.rows.push(now.rows.saturating_sub(before.rows));
-        sums.waiting.push(now.waiting.saturating_sub(before.waiting));
-        sums.in_flight.push(now.in_flight.saturating_sub(before.in_flight));
-        sums.delayed.push(now.delayed.saturating_sub(before.delayed));
+        let more = now.into_iter().zip(before).map(|(now, before)| now.saturating_sub(before));
+        let values = [run.0.0, run.1, daemon].into_iter().chain(more);
+        columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
     }
-    sums.ask(ADD_COUNTS)
+    if columns[0].is_empty() {
+        return None;
+    }
+    Some(Ask { sql: ADD_COUNTS, params: columns.map(|it| Box::new(it) as Param).into() })
 }

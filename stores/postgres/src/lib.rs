@@ -10,6 +10,7 @@ mod load;
 mod numbers;
 mod records;
 mod save;
+mod sums;
 mod wire;
 
 pub use records::PostgresRecords;

@@ -14,7 +14,7 @@ use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+    Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 use tokio_postgres::{Client, Row};
@@ -24,6 +24,7 @@ use crate::header::{self, Kept};
 use crate::load::{self, Found};
 use crate::numbers::Numbers;
 use crate::save::Saver;
+use crate::sums;
 use crate::wire::{Ask, Wire, ask};
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -69,7 +70,7 @@ struct Ahead {
     next: Vec<(From, Vec<Found>)>,
     /// As many as these were asked for.
     count: usize,
-    payloads: HashMap<(KeyId, Task), String>,
+    payloads: HashMap<(KeyId, Task), Payload>,
 }
 
 impl fmt::Debug for PostgresRecords {
@@ -146,7 +147,7 @@ impl PostgresRecords {
             ask!(if outset.is_alone { ALONE } else { TOGETHER }),
             ask!(header::NUMBERS, self.daemon),
         ];
-        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS)));
+        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
         if !outset.names.is_empty() {
             asks.push(load::named(&outset.names));
         }
@@ -185,7 +186,7 @@ impl PostgresRecords {
             now.read_counts(counts)?;
         }
         if known != Some(now.version) {
-            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS)];
+            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
             let [names, runs, counts] = self.ask(asks).await?;
             now.read_lists(&names, &runs)?;
             now.read_counts(&counts)?;
@@ -275,9 +276,9 @@ impl PostgresRecords {
         }
     }
 
-    async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         if let Some(known) = self.ahead.payloads.remove(&(id, task)) {
-            return Ok(Some(known));
+            return Ok(known);
         }
         let single = "SELECT payload FROM tasks WHERE number = $1";
         let row = "SELECT payload FROM rows WHERE key = $1 AND fetcher = $2 AND run = $3";
@@ -286,11 +287,8 @@ impl PostgresRecords {
             Task::Row { fetcher, run } => ask!(row, id.0, fetcher.0, run),
         });
         let rows = rows.await?;
-        let Some(row) = rows.first() else {
-            return Ok(None);
-        };
-        let payload = load::text(row.try_get(0).map_err(classify)?)?;
-        Ok(Some(payload.to_owned()))
+        let bytes = rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
+        Ok(bytes.map_or(Payload::Missing, load::payload))
     }
 
     async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -301,7 +299,7 @@ impl PostgresRecords {
     }
 
     fn save_now(&mut self, changes: Changes) -> StoreResult<()> {
-        let Changes { records, ended, header } = changes;
+        let Changes { records, ended, header, sums, oldest } = changes;
         // What it read before may be another thing now.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
@@ -318,6 +316,8 @@ impl PostgresRecords {
         let new = saver.ends();
         self.writes.extend(saver.asks(self.ends));
         self.ends += new;
+        self.writes.extend(sums::add(&sums, self.daemon));
+        self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
         self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone)?);
         Ok(())
     }
@@ -416,14 +416,14 @@ impl Records for PostgresRecords {
         self.begin_now(outset).await
     }
 
-    async fn number(&mut self, last: Attempt) -> StoreResult<Attempt> {
+    async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
         if let Some(next) = self.numbers.next(last) {
-            return Ok(next);
+            return Ok(Some(next));
         }
         let draw = self.numbers.draw(self.wanted);
         let rows = self.ask_one(draw).await?;
         self.numbers.take(&rows)?;
-        self.numbers.next(last).ok_or_else(|| odd("the sequence of attempts was set back"))
+        Ok(self.numbers.next(last))
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
@@ -451,7 +451,12 @@ impl Records for PostgresRecords {
         Ok(load::found(&rows)?.into_iter().map(|it| it.stored).collect())
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        let rows = self.ask_one(load::flights()).await?;
+        rows.iter().map(load::in_flight).collect()
+    }
+
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         self.payload_now(id, task).await
     }
 

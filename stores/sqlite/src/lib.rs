@@ -9,5 +9,6 @@ mod header;
 mod load;
 mod records;
 mod save;
+mod sums;
 
 pub use records::SqliteRecords;

@@ -1,9 +1,13 @@
 //! The queue's own tests, over the store on a server.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../queue/tests/queue/bounds.rs"]
+mod bounds;
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
 mod daemons;
+#[path = "../../../../queue/tests/queue/extremes.rs"]
+mod extremes;
 #[path = "../../../../queue/tests/queue/histories.rs"]
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]

@@ -1,10 +1,11 @@
 //! The store that the tests here are about: PostgreSQL, each in a schema of its own on the server that `make test-postgres` started.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use shiftboss_postgres::PostgresRecords as Store;
+use shiftboss_queue::counts::COUNTS;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
 
@@ -13,7 +14,7 @@ thread_local! {
 }
 
 /// Waits for the server.
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
@@ -27,24 +28,31 @@ pub async fn connect() -> Client {
     client
 }
 
-/// The name of a schema that nobody has, in place of this thread's last one.
+/// Schemas that a thread has at a time: a test compares two stores at most.
+const SCHEMAS: usize = 2;
+
+/// The name of a schema that nobody has; an earlier one of this thread goes.
 pub fn schema() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
-        static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+        static OWN: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
     }
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let schema = format!("queue_{}_{count}", std::process::id());
-    if let Some(last) = LAST.with(|last| last.replace(Some(schema.clone()))) {
-        let drop = format!("DROP SCHEMA {last} CASCADE");
-        ready(async { connect().await.batch_execute(&drop).await }).unwrap();
+    let first = OWN.with_borrow_mut(|own| {
+        own.push_back(schema.clone());
+        if own.len() > SCHEMAS { own.pop_front() } else { None }
+    });
+    if let Some(first) = first {
+        let drop = format!("DROP SCHEMA IF EXISTS {first} CASCADE");
+        wait(async { connect().await.batch_execute(&drop).await }).unwrap();
     }
     schema
 }
 
 /// The store of one daemon.
 pub fn store(schema: &str, daemon: i64) -> Store {
-    ready(async { Store::new(connect().await, schema, daemon).await.unwrap() })
+    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() })
 }
 
 pub fn new() -> Store {
@@ -52,18 +60,44 @@ pub fn new() -> Store {
 }
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {
-    ready(store.client().query(sql, &[])).unwrap()
+    wait(store.client().query(sql, &[])).unwrap()
 }
 
-/// Rows, waiting ones and those in flight, by fetcher and run.
-pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; 3]> {
-    let sql = "SELECT * FROM (SELECT fetcher, run, sum(rows)::int8 AS rows, sum(waiting)::int8 AS waiting,
-            sum(in_flight)::int8 AS in_flight, sum(delayed)::int8 AS delayed FROM counts GROUP BY fetcher, run) sums
-        WHERE (rows, waiting, in_flight, delayed) <> (0, 0, 0, 0)";
-    let rows = query(store, sql);
-    rows.iter()
-        .map(|row| ((row.get(0), row.get(1)), [row.get(2), row.get(3), row.get(4)]))
-        .collect()
+/// What is counted, by fetcher and run.
+pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
+    let mut counts: BTreeMap<_, [i64; COUNTS]> = BTreeMap::new();
+    for row in query(store, "SELECT * FROM counts") {
+        let sums = counts.entry((row.get(0), row.get(1))).or_default();
+        sums.iter_mut().enumerate().for_each(|(at, sum)| *sum += row.get::<_, i64>(3 + at));
+    }
+    counts.retain(|_, sums| *sums != [0; COUNTS]);
+    counts
+}
+
+/// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.
+pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+    let mut hours: BTreeMap<_, [i64; 4]> = BTreeMap::new();
+    for row in query(store, "SELECT * FROM hours") {
+        let sums = hours.entry((row.get(0), row.get(1), row.get(2))).or_default();
+        sums.iter_mut().enumerate().for_each(|(at, sum)| *sum += row.get::<_, i64>(4 + at));
+    }
+    hours.retain(|_, sums| sums[0] != 0);
+    hours
+}
+
+/// Jobs by minute and exit code.
+pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
+    let mut minutes = BTreeMap::new();
+    for row in query(store, "SELECT * FROM minutes") {
+        *minutes.entry((row.get(0), row.get(1))).or_default() += row.get::<_, i64>(3);
+    }
+    minutes.retain(|_, jobs| *jobs != 0);
+    minutes
+}
+
+/// So many keys have a turn.
+pub fn ready(store: &Store) -> usize {
+    query(store, "SELECT FROM keys WHERE turn IS NOT NULL").len()
 }
 
 /// The last start of each key that ran, its end, and the exit code.
