@@ -187,7 +187,7 @@ pub trait Records {
     async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>>;
 
     /// The number of the attempt that is handed out now; `last` is the last one that this engine had. It is higher than all that
-    /// the batch's keys have. `None`: there is none any more.
+    /// the batch's keys have. `None`: there is none left.
     async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
         Ok(last.0.checked_add(1).map(Attempt))
     }

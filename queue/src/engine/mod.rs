@@ -204,7 +204,7 @@ impl<'a, S: Records> Batch<'a, S> {
         self.store.save(Changes { records, ended, header, sums, oldest }).await
     }
 
-    /// The records of these keys lie before the batch; of a key that nothing is known of an empty one.
+    /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.
     async fn bring(&mut self, names: &[Name]) -> StoreResult<()> {
         let stored = self.store.load(names).await?;
         for (name, stored) in names.iter().zip(stored) {
@@ -213,9 +213,7 @@ impl<'a, S: Records> Batch<'a, S> {
                     let slot = self.desk.put(stored);
                     self.desk.note_attempt(*attempt, slot);
                 }
-                (_, Some(stored)) => {
-                    self.desk.put(stored);
-                }
+                (_, Some(stored)) => drop(self.desk.put(stored)),
                 (Name::Key(key), None) if self.desk.slot_of(key).is_none() => {
                     self.desk.put_new(key.clone());
                 }
@@ -302,31 +300,19 @@ impl<'a, S: Records> Batch<'a, S> {
     }
 }
 
+/// What a batch is going to ask for.
+fn outset(batch: &[Operation]) -> Outset {
+    use Operation as Op;
+    let mut names = Vec::with_capacity(batch.len());
+    batch.iter().for_each(|operation| operation.name(&mut names));
+    let next = batch.iter().filter(|it| matches!(it, Op::Dispatch { .. })).count();
+    let is_of_a_job = |it: &Operation| matches!(it, Op::Dispatch { .. }) || it.attempt().is_some();
+    Outset { names, next, is_alone: !batch.iter().all(is_of_a_job) }
+}
+
 /// Numbers ascend for ever, and somebody wrote one that has none behind it.
 fn used_up(what: &str) -> Rejected {
     Rejected(format!(
         "the database has no number left for {what}: one of the last numbers was written by hand"
     ))
-}
-
-fn outset(batch: &[Operation]) -> Outset {
-    use Operation as Op;
-    let is_of_a_job = |it: &Operation| {
-        matches!(
-            it,
-            Op::Dispatch { .. }
-                | Op::CompleteAttempt { .. }
-                | Op::Release(_)
-                | Op::Heartbeat(_)
-                | Op::Expire(_)
-                | Op::Undo(_)
-        )
-    };
-    let mut names = Vec::with_capacity(batch.len());
-    batch.iter().for_each(|operation| operation.name(&mut names));
-    Outset {
-        names,
-        next: batch.iter().filter(|it| matches!(it, Op::Dispatch { .. })).count(),
-        is_alone: !batch.iter().all(is_of_a_job),
-    }
 }

@@ -6,8 +6,8 @@ use shiftboss_queue::counts::OF_SINGLES;
 use shiftboss_queue::engine::{Engine, STEP_KEYS};
 use shiftboss_queue::operation::{Answer, Operation as Op, Reading, Rows};
 
-use crate::subject::{self, Store, ready};
-use crate::words::{NOW, Script};
+use crate::subject::{self, Store};
+use crate::words::{NOW, Script, ready};
 
 fn run(fetcher: &str) -> Run {
     Run { fetcher: fetcher.into(), started: 1 }
@@ -43,7 +43,7 @@ fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
     ask(&mut engine, vec![Op::BeginDeletion(run("f"))]);
     let mut batches = 0;
     loop {
-        let before = subject::in_order(engine.store());
+        let before = subject::ready(engine.store());
         let dispatch = Op::Dispatch { holder: None, fetchers: None };
         let answers = ask(&mut engine, vec![dispatch.clone(), Op::HasWork, dispatch]);
         batches += 1;
@@ -52,7 +52,7 @@ fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
             break;
         }
         assert_eq!(answers, [Answer::Later, Answer::Is(true), Answer::Later]);
-        assert_eq!(before - subject::in_order(engine.store()), STEP_KEYS);
+        assert_eq!(before - subject::ready(engine.store()), STEP_KEYS);
     }
     assert_eq!(batches, KEYS / STEP_KEYS + 1);
     while count_rows(&engine) > 2 {

@@ -8,8 +8,8 @@ use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 
-use crate::subject::{self, ready};
-use crate::words::answer;
+use crate::subject;
+use crate::words::{answer, ready};
 
 /// fetcher, run, key, payload, dispatched
 type ReferenceRow = (i64, i64, String, String, bool);

@@ -9,8 +9,7 @@ use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::record::LastRun;
 
 use crate::subject;
-use crate::subject::ready;
-use crate::words::{NOW, Script, answer};
+use crate::words::{NOW, Script, answer, ready};
 
 fn number() -> impl Strategy<Value = i64> {
     let year = 31_556_952;

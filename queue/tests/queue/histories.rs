@@ -12,8 +12,8 @@ use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules}
 use shiftboss_queue::record::LastRun;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
-use crate::subject::{self, Store, ready};
-use crate::words::{NOW, Script, answer};
+use crate::subject::{self, Store};
+use crate::words::{NOW, Script, answer, ready};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -187,7 +187,7 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
     for (turn, step) in history.into_iter().enumerate() {
         model.daemon = turn % engines.len();
         let engine = &mut engines[model.daemon];
-        let mut restart = || {
+        let restart = |engine: &mut Option<Engine<Store>>| {
             let store = engine.take().map(|it| it.into_store().reopened());
             *engine = store.map(|it| Engine::new(it, settings()));
         };
@@ -195,20 +195,17 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
             Step::Set { by, runs } => {
                 model.now += by;
                 if !runs {
-                    restart();
+                    restart(engine);
                 }
                 let by = if runs { by * 1_000 } else { 0 };
                 Step::Batch(vec![Op::FollowClock { by }, Op::Wake])
             }
-            Step::Restart => {
-                restart();
-                continue;
-            }
             step => step,
         };
         match step {
-            Step::Set { .. } | Step::Restart => {}
+            Step::Set { .. } => {}
             Step::Passes(seconds) => model.now += seconds,
+            Step::Restart => restart(engine),
             Step::Batch(batch) => {
                 model.latest = model.latest.max(model.now);
                 let engine = engine.as_mut().unwrap();

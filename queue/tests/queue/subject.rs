@@ -6,7 +6,7 @@ use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
 use shiftboss_queue::sums::Hour;
 
-pub use crate::words::at_once as ready;
+pub use crate::words::at_once as wait;
 
 pub fn new() -> Store {
     Store::default()
@@ -34,7 +34,7 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
 }
 
 /// So many keys have a turn.
-pub fn in_order(store: &Store) -> usize {
+pub fn ready(store: &Store) -> usize {
     store.kept().keys.values().filter(|it| it.1.order.is_some()).count()
 }
 

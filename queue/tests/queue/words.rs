@@ -12,7 +12,12 @@ use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
 use shiftboss_queue::rules::retries::Retried;
 
-use crate::subject::{self, Store, ready};
+use crate::subject::{self, Store};
+
+/// What a store says, when it has said it.
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    subject::wait(future)
+}
 
 /// A store on the same thread is never waited for.
 #[allow(dead_code, reason = "one on a server is")]
@@ -82,6 +87,10 @@ impl Script {
         Self { engine, settings, now: NOW }
     }
 
+    pub fn store(&self) -> &Store {
+        self.engine.as_ref().unwrap().store()
+    }
+
     /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
     pub fn run(&mut self, script: &str) {
         for line in script.lines() {
@@ -93,10 +102,6 @@ impl Script {
                 "{request}: {given}, right: {right}\n{script}"
             );
         }
-    }
-
-    pub fn store(&self) -> &Store {
-        self.engine.as_ref().unwrap().store()
     }
 
     pub fn say(&mut self, request: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shiftboss_queue::counts::{Counts, Tally};
+use shiftboss_queue::counts::{COUNTS, Counts, Tally};
 use shiftboss_queue::credit::CREDIT_FIRST;
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Header, RunState, StoreError, StoreResult};
@@ -18,12 +18,12 @@ pub(crate) const NUMBERS: &str =
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str =
     "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs";
-pub(crate) const COUNTS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
+pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
     sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
     sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
 
 const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
-    ids = $5, clock = $6";
+    clock = $5, ids = $6";
 const SAVE_CREDIT: &str = "INSERT INTO daemons (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
@@ -35,12 +35,13 @@ const SAVE_RUN: &str =
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
 const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
         failed, held, backed_off, bumped)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
+        $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[])
     ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
-    in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
-    redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed, dead = c.dead + excluded.dead,
-    failed = c.failed + excluded.failed, held = c.held + excluded.held, backed_off = c.backed_off + excluded.backed_off,
-    bumped = c.bumped + excluded.bumped";
+        in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
+        redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
+        dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
+        backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
 /// Of a run that is gone, and of which nothing is out.
 const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
 
@@ -115,7 +116,7 @@ impl Kept {
                 return Err(StoreError::Fatal(text.to_owned()));
             }
             let (bump, single, since, paused, clock) = numbers(now);
-            asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, ids, clock));
+            asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, clock, ids));
             (self.version, self.ids) = (self.version + 1, ids);
             save_lists(&before, now, &mut asks);
         }
@@ -147,7 +148,7 @@ fn run(row: &Row) -> Result<((FetcherId, i64), RunState), Error> {
 fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
     let mut counts = Counts::default();
     for (at, value) in counts.values_mut().into_iter().enumerate() {
-        *value = row.try_get(at + 2)?;
+        *value = row.try_get(2 + at)?;
     }
     Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), counts))
 }
@@ -174,18 +175,21 @@ fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
     }
 }
 
-fn add_counts(before: &Tally, now: &Tally, daemon: i64) -> Vec<Ask> {
+fn add_counts(before: &Tally, now: &Tally, daemon: i64) -> Option<Ask> {
     let runs: BTreeSet<_> = before.0.keys().chain(now.0.keys()).copied().collect();
-    let mut asks = Vec::new();
+    let mut columns: [Vec<i64>; 3 + COUNTS] = Default::default();
     for run in runs {
         let of = |tally: &Tally| tally.0.get(&run).copied().unwrap_or_default().values();
         let (before, now) = (of(before), of(now));
-        if before != now {
-            let mut ask = ask!(ADD_COUNTS, run.0.0, run.1, daemon);
-            let changes = before.iter().zip(now).map(|(before, now)| now.saturating_sub(*before));
-            ask.params.extend(changes.map(|change| Box::new(change) as Param));
-            asks.push(ask);
+        if before == now {
+            continue;
         }
+        let more = now.into_iter().zip(before).map(|(now, before)| now.saturating_sub(before));
+        let values = [run.0.0, run.1, daemon].into_iter().chain(more);
+        columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
     }
-    asks
+    if columns[0].is_empty() {
+        return None;
+    }
+    Some(Ask { sql: ADD_COUNTS, params: columns.map(|it| Box::new(it) as Param).into() })
 }

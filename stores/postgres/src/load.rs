@@ -8,7 +8,7 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::code;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
-use shiftboss_queue::records::{From, KeyId, Name, StoreResult, Stored};
+use shiftboss_queue::records::{From, InFlight, KeyId, Name, Payload, StoreResult, Stored};
 use shiftboss_queue::rules::dispatch::Scope;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
@@ -90,12 +90,15 @@ const DUE: &str = next!(
     "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
     "x.due, x.key"
 );
-
+/// Whatever has something due, by their ids.
 const DUES: &str = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due IS NOT NULL AND x.key > $3::int8",
     "x.key"
 );
+const FLIGHTS: &str =
+    "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
+    WHERE p.kind = 3 ORDER BY p.at";
 
 /// A record that was read.
 pub(crate) struct Found {
@@ -103,7 +106,7 @@ pub(crate) struct Found {
     /// Nobody changed it while its lock was waited for.
     pub(crate) is_whole: bool,
     /// Of its tasks, where they were asked for.
-    pub(crate) payloads: Vec<(Task, String)>,
+    pub(crate) payloads: Vec<(Task, Payload)>,
 }
 
 pub(crate) fn named(names: &[Name]) -> Ask {
@@ -167,12 +170,26 @@ pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i6
             let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
             ask!(IN_LANE, fetchers, count, lane, id)
         }
-        From::Dues => ask!(DUES, fetchers, count, id),
         From::Due(until) => {
             let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
             ask!(DUE, fetchers, count, until, due, id)
         }
+        From::Dues => ask!(DUES, fetchers, count, id),
     }
+}
+
+pub(crate) fn flights() -> Ask {
+    ask!(FLIGHTS)
+}
+
+/// What [`flights`] is answered.
+pub(crate) fn in_flight(row: &Row) -> StoreResult<InFlight> {
+    let (attempt, started) = (Attempt(get(row, 0)?), get(row, 1)?);
+    Ok(InFlight { attempt, started, lease_seconds: get::<Option<i64>>(row, 2)?.map(seconds) })
+}
+
+fn seconds(lease: i64) -> u32 {
+    u32::try_from(lease).unwrap_or(u32::MAX)
 }
 
 /// Kinds of places.
@@ -185,7 +202,14 @@ fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {
     row.try_get(at).map_err(classify)
 }
 
-/// Keys and payloads.
+pub(crate) fn payload(bytes: &[u8]) -> Payload {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Payload::Text(text.to_owned()),
+        Err(_) => Payload::Damaged,
+    }
+}
+
+/// A key.
 pub(crate) fn text(bytes: &[u8]) -> StoreResult<&str> {
     std::str::from_utf8(bytes).map_err(|error| odd(error.to_string()))
 }
@@ -242,7 +266,7 @@ fn flight(row: &Row) -> StoreResult<Option<Flight>> {
     let (worker, lease): (Option<String>, Option<i64>) = (get(row, 15)?, get(row, 16)?);
     let holder = worker.zip(lease).map(|(worker, lease)| LeaseHolder {
         worker: worker.into(),
-        lease_seconds: u32::try_from(lease).unwrap_or(u32::MAX),
+        lease_seconds: seconds(lease),
     });
     Ok(Some(Flight {
         attempt: Attempt(attempt),
@@ -267,12 +291,10 @@ fn rows_of(row: &Row) -> StoreResult<Vec<ListRow>> {
     Ok(rows.map(row).collect())
 }
 
-fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<(Task, String)>> {
+fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<(Task, Payload)>> {
     let of_rows: Option<Vec<Option<&[u8]>>> = get(row, 28)?;
     let of_rows = rows.iter().map(ListRow::task).zip(of_rows.unwrap_or_default());
     let of_single = first.map(|number| Task::Single { number }).zip(get(row, 30)?);
     let all = of_rows.chain(of_single.map(|(task, payload)| (task, Some(payload))));
-    // One that cannot be read is met when it is asked for.
-    let known = all.filter_map(|(task, it)| Some((task, text(it?).ok()?.to_owned())));
-    Ok(known.collect())
+    Ok(all.filter_map(|(task, payload)| Some((task, self::payload(payload?)))).collect())
 }

@@ -21,9 +21,10 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
-use crate::load::{self, Found, IN_FLIGHT};
+use crate::load::{self, Found};
 use crate::numbers::Numbers;
 use crate::save::Saver;
+use crate::sums;
 use crate::wire::{Ask, Wire, ask};
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -69,7 +70,7 @@ struct Ahead {
     next: Vec<(From, Vec<Found>)>,
     /// As many as these were asked for.
     count: usize,
-    payloads: HashMap<(KeyId, Task), String>,
+    payloads: HashMap<(KeyId, Task), Payload>,
 }
 
 impl fmt::Debug for PostgresRecords {
@@ -146,7 +147,7 @@ impl PostgresRecords {
             ask!(if outset.is_alone { ALONE } else { TOGETHER }),
             ask!(header::NUMBERS, self.daemon),
         ];
-        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS)));
+        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
         if !outset.names.is_empty() {
             asks.push(load::named(&outset.names));
         }
@@ -185,7 +186,7 @@ impl PostgresRecords {
             now.read_counts(counts)?;
         }
         if known != Some(now.version) {
-            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS)];
+            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
             let [names, runs, counts] = self.ask(asks).await?;
             now.read_lists(&names, &runs)?;
             now.read_counts(&counts)?;
@@ -277,7 +278,7 @@ impl PostgresRecords {
 
     async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         if let Some(known) = self.ahead.payloads.remove(&(id, task)) {
-            return Ok(Payload::Text(known));
+            return Ok(known);
         }
         let single = "SELECT payload FROM tasks WHERE number = $1";
         let row = "SELECT payload FROM rows WHERE key = $1 AND fetcher = $2 AND run = $3";
@@ -286,19 +287,8 @@ impl PostgresRecords {
             Task::Row { fetcher, run } => ask!(row, id.0, fetcher.0, run),
         });
         let rows = rows.await?;
-        let Some(row) = rows.first() else {
-            return Ok(Payload::Missing);
-        };
-        let bytes: Vec<u8> = row.try_get(0).map_err(classify)?;
-        Ok(String::from_utf8(bytes).map_or(Payload::Damaged, Payload::Text))
-    }
-
-    async fn flights_now(&mut self) -> StoreResult<Vec<InFlight>> {
-        let sql =
-            "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
-            WHERE p.kind = $1 ORDER BY p.at";
-        let rows = self.ask_one(ask!(sql, IN_FLIGHT)).await?;
-        rows.iter().map(in_flight).collect()
+        let bytes = rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
+        Ok(bytes.map_or(Payload::Missing, load::payload))
     }
 
     async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -326,9 +316,9 @@ impl PostgresRecords {
         let new = saver.ends();
         self.writes.extend(saver.asks(self.ends));
         self.ends += new;
+        self.writes.extend(sums::add(&sums, self.daemon));
+        self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
         self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone)?);
-        self.writes.extend(crate::sums::add(&sums, self.daemon));
-        self.writes.extend(oldest.map(crate::sums::drop_older).into_iter().flatten());
         Ok(())
     }
 
@@ -421,15 +411,6 @@ fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
     })
 }
 
-fn in_flight(row: &Row) -> StoreResult<InFlight> {
-    let lease: Option<i64> = row.try_get(2).map_err(classify)?;
-    Ok(InFlight {
-        attempt: Attempt(row.try_get(0).map_err(classify)?),
-        started: row.try_get(1).map_err(classify)?,
-        lease_seconds: lease.map(|lease| u32::try_from(lease).unwrap_or(u32::MAX)),
-    })
-}
-
 impl Records for PostgresRecords {
     async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>> {
         self.begin_now(outset).await
@@ -442,8 +423,7 @@ impl Records for PostgresRecords {
         let draw = self.numbers.draw(self.wanted);
         let rows = self.ask_one(draw).await?;
         self.numbers.take(&rows)?;
-        let next = self.numbers.next(last);
-        next.map(Some).ok_or_else(|| odd("the sequence of attempts was set back"))
+        Ok(self.numbers.next(last))
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
@@ -472,7 +452,8 @@ impl Records for PostgresRecords {
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
-        self.flights_now().await
+        let rows = self.ask_one(load::flights()).await?;
+        rows.iter().map(load::in_flight).collect()
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {

@@ -7,7 +7,7 @@ use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
 use shiftboss_queue::place::Place;
-use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
+use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 
 use crate::load::{ENDED_BADLY, HELD, IN_FLIGHT, READY};
@@ -317,10 +317,9 @@ fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {
             vec![ask!(sql, *number, key.0, checksum, id, payload.as_bytes().to_vec())]
         }
         SingleEdit::Set { number, status } => {
-            let is_over = matches!(status, SingleStatus::Done | SingleStatus::Cancelled);
             let gone = "DELETE FROM tasks WHERE number = $1 AND name IS NULL";
             let kept = "UPDATE tasks SET status = $2 WHERE number = $1";
-            let gone = is_over.then(|| ask!(gone, *number));
+            let gone = status.is_over().then(|| ask!(gone, *number));
             gone.into_iter().chain([ask!(kept, *number, status.word())]).collect()
         }
         SingleEdit::RetryAll => {

@@ -72,6 +72,8 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
+-- Those that are kept for their names.
+CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
 
 -- Attempts that ended.
 CREATE SEQUENCE ends;
@@ -94,6 +96,27 @@ CREATE INDEX attempts_by_end ON attempts (ended);
 CREATE SEQUENCE numbers MINVALUE 0;
 SELECT nextval('numbers');
 
+-- Sums of attempts that ended, by hour (unix time / 3600); and jobs that were done, by minute (unix time / 60). Each daemon has its part
+-- of a sum, which may be less than nothing: daemons do not wait for each other's.
+CREATE TABLE hours (
+    hour            int8 NOT NULL,
+    fetcher         int8 NOT NULL,
+    outcome         text NOT NULL,
+    daemon          int8 NOT NULL,
+    jobs            int8 NOT NULL,
+    took_ms         int8 NOT NULL,
+    revisits        int8 NOT NULL,
+    revisit_seconds int8 NOT NULL,
+    PRIMARY KEY (hour, fetcher, outcome, daemon)
+) WITH (fillfactor = 50);
+CREATE TABLE minutes (
+    minute    int8 NOT NULL,
+    exit_code int8 NOT NULL,
+    daemon    int8 NOT NULL,
+    jobs      int8 NOT NULL,
+    PRIMARY KEY (minute, exit_code, daemon)
+) WITH (fillfactor = 50);
+
 -- Fetchers by the numbers that their names have for ever.
 CREATE TABLE names (
     fetcher int8 PRIMARY KEY,
@@ -111,8 +134,7 @@ CREATE TABLE runs (
     skipped  int8 NOT NULL,
     PRIMARY KEY (fetcher, run)
 );
--- Each daemon has its part of a sum, which may be less than nothing: daemons do not wait for each other's counts. Of fetcher 0, run 0
--- has those of all single tasks, and -1 what is counted of keys: held, backed_off, bumped.
+-- Sums of what each run has, as in a file; each daemon has its part.
 CREATE TABLE counts (
     fetcher     int8 NOT NULL,
     run         int8 NOT NULL,
@@ -131,26 +153,6 @@ CREATE TABLE counts (
     PRIMARY KEY (fetcher, run, daemon)
 ) WITH (fillfactor = 20);
 
--- Sums of attempts that ended, by hour (unix time / 3600); and jobs that were done, by minute (unix time / 60); each daemon's apart.
-CREATE TABLE hours (
-    hour            int8 NOT NULL,
-    fetcher         int8 NOT NULL,
-    outcome         text NOT NULL,
-    daemon          int8 NOT NULL,
-    jobs            int8 NOT NULL,
-    took_ms         int8 NOT NULL,
-    revisits        int8 NOT NULL,
-    revisit_seconds int8 NOT NULL,
-    PRIMARY KEY (hour, fetcher, outcome, daemon)
-);
-CREATE TABLE minutes (
-    minute    int8 NOT NULL,
-    exit_code int8 NOT NULL,
-    daemon    int8 NOT NULL,
-    jobs      int8 NOT NULL,
-    PRIMARY KEY (minute, exit_code, daemon)
-);
-
 -- The header's numbers. version: another one after each change of what stands here, in names or in runs.
 CREATE TABLE header (
     version     int8 NOT NULL,
@@ -158,8 +160,8 @@ CREATE TABLE header (
     last_single int8 NOT NULL,
     last_since  int8 NOT NULL,
     paused      boolean NOT NULL,
-    ids         int8 NOT NULL,
-    clock       int8 NOT NULL
+    clock       int8 NOT NULL,
+    ids         int8 NOT NULL
 );
 INSERT INTO header VALUES (0, 0, 0, 0, false, 0, 0);
 -- What of the header is a daemon's own: the credit of its lane.

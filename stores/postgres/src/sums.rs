@@ -1,54 +1,51 @@
-//! Sums of what ended, as they are written: changes are added up, each daemon's for itself.
+//! Sums of what ended, as they are written: changes are added up, to this daemon's part.
 
 use shiftboss_queue::sums::{Oldest, Sums};
 
-use crate::wire::{Ask, ask};
+use crate::wire::{Ask, ask, columns};
 
-/// A sum that does not fit is the largest that does, or the smallest.
-macro_rules! sum {
-    ($of:literal) => {
-        concat!(
-            $of,
-            " = least(greatest(s.",
-            $of,
-            "::numeric + excluded.",
-            $of,
-            ", -9223372036854775808), 9223372036854775807)::int8"
-        )
-    };
-}
-const ADD_HOUR: &str = concat!(
-    "INSERT INTO hours AS s (hour, fetcher, outcome, daemon, jobs, took_ms, revisits, revisit_seconds)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (hour, fetcher, outcome, daemon) DO UPDATE SET ",
-    sum!("jobs"),
-    ", ",
-    sum!("took_ms"),
-    ", ",
-    sum!("revisits"),
-    ", ",
-    sum!("revisit_seconds")
-);
-const ADD_MINUTE: &str = concat!(
-    "INSERT INTO minutes AS s (minute, exit_code, daemon, jobs) VALUES ($1, $2, $3, $4)
-    ON CONFLICT (minute, exit_code, daemon) DO UPDATE SET ",
-    sum!("jobs")
-);
+const ADD_HOURS: &str = "INSERT INTO hours AS h (hour, fetcher, outcome, daemon, jobs, took_ms, revisits, revisit_seconds)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[])
+    ON CONFLICT (hour, fetcher, outcome, daemon) DO UPDATE SET jobs = h.jobs + excluded.jobs,
+        took_ms = h.took_ms + excluded.took_ms, revisits = h.revisits + excluded.revisits,
+        revisit_seconds = h.revisit_seconds + excluded.revisit_seconds";
+columns! { Hours {
+    hour: i64, fetcher: i64, outcome: String, daemon: i64, jobs: i64, took_ms: i64, revisits: i64, revisit_seconds: i64,
+}}
+const ADD_MINUTES: &str = "INSERT INTO minutes AS m (minute, exit_code, daemon, jobs)
+    SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])
+    ON CONFLICT (minute, exit_code, daemon) DO UPDATE SET jobs = m.jobs + excluded.jobs";
+columns! { Minutes { minute: i64, exit_code: i64, daemon: i64, jobs: i64 }}
 
-pub(crate) fn add(sums: &Sums, daemon: i64) -> Vec<Ask> {
-    let hours = sums.hours.iter().map(|((hour, fetcher, outcome), it)| {
-        let word = outcome.word();
-        let (jobs, took) = (it.jobs, it.took_ms);
-        ask!(ADD_HOUR, *hour, fetcher.0, word, daemon, jobs, took, it.revisits, it.revisit_seconds)
-    });
-    let minutes = sums.minutes.iter();
-    let minutes =
-        minutes.map(|((minute, code), jobs)| ask!(ADD_MINUTE, *minute, *code, daemon, *jobs));
-    hours.chain(minutes).collect()
+pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {
+    let (mut hours, mut minutes) = (Hours::default(), Minutes::default());
+    for ((hour, fetcher, outcome), it) in &sums.hours {
+        hours.hour.push(*hour);
+        hours.fetcher.push(fetcher.0);
+        hours.outcome.push(outcome.word().to_owned());
+        hours.daemon.push(daemon);
+        hours.jobs.push(it.jobs);
+        hours.took_ms.push(it.took_ms);
+        hours.revisits.push(it.revisits);
+        hours.revisit_seconds.push(it.revisit_seconds);
+    }
+    for ((minute, exit_code), jobs) in &sums.minutes {
+        minutes.minute.push(*minute);
+        minutes.exit_code.push(*exit_code);
+        minutes.daemon.push(daemon);
+        minutes.jobs.push(*jobs);
+    }
+    hours.ask(ADD_HOURS).into_iter().chain(minutes.ask(ADD_MINUTES))
 }
 
-pub(crate) fn drop_older(oldest: Oldest) -> [Ask; 2] {
+/// Of the own part of sums, and single tasks that are over.
+pub(crate) fn drop_older(oldest: Oldest, daemon: i64) -> [Ask; 3] {
     [
-        ask!("DELETE FROM hours WHERE hour < $1", oldest.hour),
-        ask!("DELETE FROM minutes WHERE minute < $1", oldest.minute),
+        ask!("DELETE FROM hours WHERE hour < $1 AND daemon = $2", oldest.hour, daemon),
+        ask!("DELETE FROM minutes WHERE minute < $1 AND daemon = $2", oldest.minute, daemon),
+        ask!(
+            "DELETE FROM tasks WHERE number < $1 AND status IN ('done', 'cancelled')",
+            oldest.single
+        ),
     ]
 }

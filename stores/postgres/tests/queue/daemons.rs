@@ -13,7 +13,8 @@ use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
 use shiftboss_queue::rules::completion::Ack;
 
 use crate::histories::{self, history};
-use crate::subject::{self, connect, ready};
+use crate::subject::{self, connect};
+use crate::words::ready;
 
 proptest! {
     /// Two daemons that are asked in turn answer as one does.
@@ -78,8 +79,8 @@ fn daemons_at_once() {
     assert!(out.is_empty() && done.len() == KEYS, "{out:?} {}", done.len());
     assert!(done.values().all(|times| *times == 1), "{done:?}");
     let counts = subject::counts(&subject::store(&schema, 9));
-    let left: Vec<_> = counts.iter().map(|(run, it)| (*run, it.iter().sum::<i64>())).collect();
-    assert_eq!(left, [((1, 1), KEYS as i64)], "rows alone");
+    assert_eq!(counts.len(), 1);
+    assert_eq!(counts[&(1, 1)][..3], [KEYS as i64, 0, 0]);
 }
 
 /// Loads its part of the list, and works till all is done: some jobs are given back.
@@ -98,9 +99,9 @@ fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
             false => Op::CompleteAttempt { attempt: job.attempt, exit_code: 0 },
         });
         let batch: Vec<Op> = ends.chain((0..1 + round % 5).map(|_| dispatch())).collect();
-        hand.iter().for_each(|job| {
+        for job in &hand {
             ledger.lock().unwrap().out.remove(&job.row.key);
-        });
+        }
         let mut answers = ready(engine.apply(NOW, batch)).unwrap();
         let given = jobs(answers.split_off(hand.len()));
         let mut ledger = ledger.lock().unwrap();

@@ -1,7 +1,7 @@
 //! The store that the tests here are about: PostgreSQL, each in a schema of its own on the server that `make test-postgres` started.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use shiftboss_postgres::PostgresRecords as Store;
@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Waits for the server.
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
@@ -28,26 +28,31 @@ pub async fn connect() -> Client {
     client
 }
 
-/// The name of a schema that nobody has, in place of this thread's last but one.
+/// Schemas that a thread has at a time: a test compares two stores at most.
+const SCHEMAS: usize = 2;
+
+/// The name of a schema that nobody has; an earlier one of this thread goes.
 pub fn schema() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
-        static LAST: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        static OWN: RefCell<VecDeque<String>> = const { RefCell::new(VecDeque::new()) };
     }
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let schema = format!("queue_{}_{count}", std::process::id());
-    LAST.with_borrow_mut(|last| last.push(schema.clone()));
-    if count > 1 {
-        let last = LAST.with_borrow_mut(|last| last.remove(0));
-        let drop = format!("DROP SCHEMA {last} CASCADE");
-        ready(async { connect().await.batch_execute(&drop).await }).unwrap();
+    let first = OWN.with_borrow_mut(|own| {
+        own.push_back(schema.clone());
+        if own.len() > SCHEMAS { own.pop_front() } else { None }
+    });
+    if let Some(first) = first {
+        let drop = format!("DROP SCHEMA IF EXISTS {first} CASCADE");
+        wait(async { connect().await.batch_execute(&drop).await }).unwrap();
     }
     schema
 }
 
 /// The store of one daemon.
 pub fn store(schema: &str, daemon: i64) -> Store {
-    ready(async { Store::new(connect().await, schema, daemon).await.unwrap() })
+    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() })
 }
 
 pub fn new() -> Store {
@@ -55,45 +60,44 @@ pub fn new() -> Store {
 }
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {
-    ready(store.client().query(sql, &[])).unwrap()
+    wait(store.client().query(sql, &[])).unwrap()
 }
 
 /// What is counted, by fetcher and run.
 pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
-    let sql = "SELECT fetcher, run, ARRAY[sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed),
-            sum(dead), sum(failed), sum(held), sum(backed_off), sum(bumped)]::int8[]
-        FROM counts GROUP BY fetcher, run";
-    let rows = query(store, sql);
-    let sums = rows.iter().map(|row| {
-        let sums: Vec<i64> = row.get(2);
-        ((row.get(0), row.get(1)), sums.try_into().unwrap())
-    });
-    sums.filter(|(_, sums): &(_, [i64; COUNTS])| sums.iter().any(|it| *it != 0)).collect()
+    let mut counts: BTreeMap<_, [i64; COUNTS]> = BTreeMap::new();
+    for row in query(store, "SELECT * FROM counts") {
+        let sums = counts.entry((row.get(0), row.get(1))).or_default();
+        sums.iter_mut().enumerate().for_each(|(at, sum)| *sum += row.get::<_, i64>(3 + at));
+    }
+    counts.retain(|_, sums| *sums != [0; COUNTS]);
+    counts
 }
 
 /// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.
 pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
-    let sql =
-        "SELECT hour, fetcher, outcome, sum(jobs)::int8, sum(took_ms)::int8, sum(revisits)::int8,
-            sum(revisit_seconds)::int8
-        FROM hours GROUP BY hour, fetcher, outcome HAVING sum(jobs) <> 0";
-    let rows = query(store, sql);
-    let sums = |row: &Row| [row.get(3), row.get(4), row.get(5), row.get(6)];
-    rows.iter().map(|row| ((row.get(0), row.get(1), row.get(2)), sums(row))).collect()
+    let mut hours: BTreeMap<_, [i64; 4]> = BTreeMap::new();
+    for row in query(store, "SELECT * FROM hours") {
+        let sums = hours.entry((row.get(0), row.get(1), row.get(2))).or_default();
+        sums.iter_mut().enumerate().for_each(|(at, sum)| *sum += row.get::<_, i64>(4 + at));
+    }
+    hours.retain(|_, sums| sums[0] != 0);
+    hours
 }
 
 /// Jobs by minute and exit code.
 pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
-    let sql = "SELECT minute, exit_code, sum(jobs)::int8 FROM minutes GROUP BY minute, exit_code
-        HAVING sum(jobs) <> 0";
-    let rows = query(store, sql);
-    rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
+    let mut minutes = BTreeMap::new();
+    for row in query(store, "SELECT * FROM minutes") {
+        *minutes.entry((row.get(0), row.get(1))).or_default() += row.get::<_, i64>(3);
+    }
+    minutes.retain(|_, jobs| *jobs != 0);
+    minutes
 }
 
 /// So many keys have a turn.
-pub fn in_order(store: &Store) -> usize {
-    let rows = query(store, "SELECT count(*) FROM places WHERE kind = 1");
-    usize::try_from(rows[0].get::<_, i64>(0)).unwrap()
+pub fn ready(store: &Store) -> usize {
+    query(store, "SELECT FROM keys WHERE turn IS NOT NULL").len()
 }
 
 /// The last start of each key that ran, its end, and the exit code.

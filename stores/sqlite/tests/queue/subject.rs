@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_sqlite::SqliteRecords as Store;
 
-pub use crate::words::at_once as ready;
+pub use crate::words::at_once as wait;
 
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
@@ -42,7 +42,7 @@ pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
 }
 
 /// So many keys have a turn.
-pub fn in_order(store: &Store) -> usize {
+pub fn ready(store: &Store) -> usize {
     let sql = "SELECT count(*) FROM keys WHERE turn IS NOT NULL";
     let count: u32 = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
     count as usize
