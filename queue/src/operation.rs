@@ -90,9 +90,10 @@ pub enum Operation {
         key: Key,
         last: LastRun,
     },
-    /// Somebody edited `queue.is_dequeued` of a key.
-    EditRows {
+    /// Somebody edited `queue.is_dequeued` of a row.
+    EditRow {
         key: Key,
+        run: Run,
         is_dequeued: bool,
     },
     /// Whether a dispatch would find a job.

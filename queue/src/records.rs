@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::attempt::EndedAttempt;
 use crate::counts::Tally;
 use crate::credit::CREDIT_FIRST;
+use crate::operation::Operation;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
@@ -143,6 +144,12 @@ pub type StoreResult<T> = Result<T, StoreError>;
 pub trait Records {
     /// Opens the transaction of a batch. `None`: the header is still what this engine saved last.
     async fn begin(&mut self) -> StoreResult<Option<Header>>;
+
+    /// What other programs wrote into the store since, some `count` at a time, to be carried out in this transaction. None of
+    /// it comes again once that is committed.
+    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Operation>> {
+        Ok(Vec::new())
+    }
 
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;

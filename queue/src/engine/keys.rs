@@ -50,7 +50,7 @@ impl<S: Records> Batch<'_, S> {
         | Op::Forget(key)
         | Op::CancelTasks(key)
         | Op::EditLog { key, .. }
-        | Op::EditRows { key, .. }) = &operation
+        | Op::EditRow { key, .. }) = &operation
         else {
             return Ok(Err(Rejected(format!("{operation:?} is about no key"))));
         };
@@ -73,8 +73,13 @@ impl<S: Records> Batch<'_, S> {
             Op::Unhold(_) => Answer::Is(holds::unhold(record)),
             Op::Bump { by, .. } => Answer::Bumped(bumps::bump(record, by, &mut self.context)),
             Op::CancelTasks(_) => Answer::Cancelled(singles::cancel(record)),
-            Op::EditRows { is_dequeued, .. } => {
-                edits::edit_rows(record, is_dequeued, &self.context);
+            Op::EditRow { run, is_dequeued, .. } => {
+                let fetcher = self.fetcher(&run.fetcher);
+                let record = self.desk.record_mut(slot);
+                if let Some(fetcher) = fetcher {
+                    let run = (fetcher, run.started);
+                    edits::edit_row(record, run, is_dequeued, &self.context);
+                }
                 Answer::Done
             }
             Op::EditLog { last, .. } => match edits::edit_log(record, last, &self.context) {

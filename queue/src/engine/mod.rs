@@ -60,20 +60,40 @@ impl<S: Records> Engine<S> {
         now: Millis,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
+        // What others edited comes first, a step at a time, so that this batch sees all of it.
+        loop {
+            match self.begin().await {
+                Ok(edits) if edits.is_empty() => return self.carry_out(now, batch).await,
+                Ok(edits) => drop(self.carry_out(now, edits).await?),
+                Err(error) => {
+                    self.store.roll_back().await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn begin(&mut self) -> StoreResult<Vec<Operation>> {
         if let Some(header) = self.store.begin().await? {
             self.header = header;
         }
+        self.store.edits(STEP_KEYS).await
+    }
+
+    /// In the transaction that is open, which is committed or rolled back.
+    async fn carry_out(
+        &mut self,
+        now: Millis,
+        batch: Vec<Operation>,
+    ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
         let before = self.header.clone();
         let mut work = Batch::new(&mut self.store, &mut self.header, &self.settings, now);
         let outcome = work.carry_out(batch).await;
-        match outcome {
-            Ok(answers) => Ok(answers),
-            Err(error) => {
-                self.store.roll_back().await;
-                self.header = before;
-                Err(error)
-            }
+        if outcome.is_err() {
+            self.store.roll_back().await;
+            self.header = before;
         }
+        outcome
     }
 }
 
@@ -233,7 +253,7 @@ fn names(operation: &Operation) -> Vec<Name> {
         | Op::Forget(key)
         | Op::CancelTasks(key)
         | Op::EditLog { key, .. }
-        | Op::EditRows { key, .. } => vec![Name::Key(key.clone())],
+        | Op::EditRow { key, .. } => vec![Name::Key(key.clone())],
         Op::CompleteAttempt { attempt, .. }
         | Op::Release(attempt)
         | Op::Heartbeat(attempt)

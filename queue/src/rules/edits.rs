@@ -1,14 +1,17 @@
 //! What other programs write into the four public tables (spec 6), carried out on the record.
 
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use super::completion;
 use crate::attempt::EndedAttempt;
 use crate::context::Context;
-use crate::record::{LastRun, Record};
+use crate::record::{FetcherId, LastRun, Record};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
 pub const TIMES: std::ops::RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
+
+/// A row that was armed then waits for nobody, whether its fetcher was served or not.
+const NEVER: Attempt = Attempt(-1);
 
 /// Why an edit is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,17 +40,12 @@ pub fn edit_log(
     Ok(attempt)
 }
 
-/// `queue.is_dequeued` says so of the key's rows.
-pub fn edit_rows(record: &mut Record, is_dequeued: bool, context: &Context) {
-    for at in 0..record.rows.len() {
-        let served = record.served(record.rows[at].fetcher);
-        record.rows[at].armed = match is_dequeued {
-            // Of a fetcher that was never served the row has no number before: it is served by nobody.
-            true => {
-                record.served.entry(record.rows[at].fetcher).or_insert(context.last_attempt);
-                shiftboss_protocol::model::Attempt(served.0 - 1)
-            }
-            false => context.last_attempt,
-        };
+/// `queue.is_dequeued` says so of a row. One that says so already is left alone: a job that is out may be given back.
+pub fn edit_row(record: &mut Record, run: (FetcherId, i64), is_dequeued: bool, context: &Context) {
+    let at = record.rows.iter().position(|row| (row.fetcher, row.run) == run);
+    if let Some(at) = at
+        && record.is_armed(&record.rows[at]) == is_dequeued
+    {
+        record.rows[at].armed = if is_dequeued { NEVER } else { context.last_attempt };
     }
 }

@@ -470,12 +470,12 @@ fn levers() {
             log b 5 6 0
             list f.2 b
             jobs -> b
-            row b 0
+            row b f.2 0
             finish b 0
             jobs -> b
             list f.3 b
             finish b 0
-            row b 1
+            row b f.3 1
             ready -> nothing",
             ),
         ],

@@ -193,7 +193,9 @@ fn operation(words: &[&str]) -> Op {
                 last: LastRun { started: number(started), finished, exit_code },
             }
         }
-        ["row", it, value] => Op::EditRows { key: key(it), is_dequeued: *value == "1" },
+        ["row", it, run, value] => {
+            Op::EditRow { key: key(it), run: self::run(run), is_dequeued: *value == "1" }
+        }
         other => panic!("no request: {other:?}"),
     }
 }

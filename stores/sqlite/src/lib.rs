@@ -4,10 +4,13 @@
 //! and [`header`] for its parts; [`code`] says how values are written. No actor, no clock, no socket.
 
 mod code;
+mod edits;
 mod error;
 mod header;
 mod load;
 mod records;
 mod save;
+mod schema;
 
 pub use records::SqliteRecords;
+pub use schema::{Whose, whose};
