@@ -1,5 +1,7 @@
 //! What other programs write into the four public tables (spec 6), carried out on the record.
 
+use std::ops::RangeInclusive;
+
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use super::completion;
@@ -8,7 +10,7 @@ use crate::context::Context;
 use crate::record::{FetcherId, LastRun, Record};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
-pub const TIMES: std::ops::RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
+const TIMES: RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
 
 /// A row that was armed then waits for nobody, whether its fetcher was served or not.
 const NEVER: Attempt = Attempt(-1);
@@ -20,6 +22,11 @@ pub enum BadEdit {
     Time,
 }
 
+/// Whether a row of `log` has times that are some.
+pub fn is_time(last: LastRun) -> bool {
+    TIMES.contains(&last.started) && last.finished.is_none_or(|it| TIMES.contains(&it))
+}
+
 /// `log` says so of the key: a job that is out and was ended there is done.
 ///
 /// # Errors
@@ -29,7 +36,7 @@ pub fn edit_log(
     last: LastRun,
     context: &Context,
 ) -> Result<Option<EndedAttempt>, BadEdit> {
-    if !TIMES.contains(&last.started) || last.finished.is_some_and(|it| !TIMES.contains(&it)) {
+    if !is_time(last) {
         return Err(BadEdit::Time);
     }
     let ends = last.finished.is_some() && record.flight.is_some();

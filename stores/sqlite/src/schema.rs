@@ -6,6 +6,8 @@ use shiftboss_queue::records::StoreResult;
 use crate::error::classify;
 
 const TABLES: &str = include_str!("schema.sql");
+/// What outsiders wrote.
+const EDITS: &str = include_str!("edits.sql");
 /// What outsiders see.
 const REFERENCE: &str = include_str!("reference.sql");
 /// `application_id` of a database of ours ("SHFT"). The Python supervisor sets none; but it sets `user_version` without looking.
@@ -81,7 +83,8 @@ pub(crate) fn make(connection: &Connection) -> Result<()> {
 
 /// Makes the tables without their indexes, so that many rows are added sooner.
 pub(crate) fn make_tables(connection: &Connection) -> Result<()> {
-    statements().filter(|sql| !is_index(sql)).try_for_each(|sql| connection.execute_batch(sql))
+    statements().filter(|sql| !is_index(sql)).try_for_each(|sql| connection.execute_batch(sql))?;
+    connection.execute_batch(EDITS)
 }
 
 pub(crate) fn make_indexes(connection: &Connection) -> Result<()> {

@@ -8,5 +8,6 @@ mod sides;
 #[allow(dead_code)] // Its counts are of the tests beside.
 #[path = "../queue/subject.rs"]
 mod subject;
+mod take_over;
 #[path = "../../../../queue/tests/queue/words.rs"]
 mod words;

@@ -75,6 +75,13 @@ impl Supervisor {
         it
     }
 
+    /// One that is there.
+    pub fn again(path: &Path) -> Self {
+        let connection = Connection::open(path).unwrap();
+        connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = OFF").unwrap();
+        Self(connection)
+    }
+
     fn next(&self, now: i64) -> Option<(String, String)> {
         let sql = "SELECT name, attr_path, payload FROM queue JOIN fetchers USING (fetcher_id) LEFT JOIN log USING (attr_path)
             WHERE is_dequeued = 0
