@@ -77,8 +77,8 @@ impl<S: Records> Batch<'_, S> {
                 let fetcher = self.fetcher(&run.fetcher);
                 let record = self.desk.record_mut(slot);
                 if let Some(fetcher) = fetcher {
-                    let run = (fetcher, run.started);
-                    edits::edit_row(record, run, is_dequeued, &self.context);
+                    let row = Task::Row { fetcher, run: run.started };
+                    edits::edit_row(record, row, is_dequeued, &self.context);
                 }
                 Answer::Done
             }

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
-use super::completion;
+use super::{completion, forget_task};
 use crate::attempt::EndedAttempt;
 use crate::context::Context;
-use crate::record::{FetcherId, LastRun, Record};
+use crate::record::{LastRun, Record, Task};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
 const TIMES: RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
@@ -48,11 +48,13 @@ pub fn edit_log(
 }
 
 /// `queue.is_dequeued` says so of a row. One that says so already is left alone: a job that is out may be given back.
-pub fn edit_row(record: &mut Record, run: (FetcherId, i64), is_dequeued: bool, context: &Context) {
-    let at = record.rows.iter().position(|row| (row.fetcher, row.run) == run);
-    if let Some(at) = at
-        && record.is_armed(&record.rows[at]) == is_dequeued
-    {
-        record.rows[at].armed = if is_dequeued { NEVER } else { context.last_attempt };
+pub fn edit_row(record: &mut Record, task: Task, is_dequeued: bool, context: &Context) {
+    let at = record.rows.iter().position(|row| row.task() == task);
+    let Some(at) = at.filter(|at| record.is_armed(&record.rows[*at]) == is_dequeued) else {
+        return;
+    };
+    record.rows[at].armed = if is_dequeued { NEVER } else { context.last_attempt };
+    if !is_dequeued {
+        forget_task(record, task);
     }
 }

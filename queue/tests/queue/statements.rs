@@ -518,6 +518,20 @@ fn failures() {
             ready -> nothing",
             ),
             (
+                "one whose row is edited meanwhile begins anew",
+                "
+            list f.1 a
+            ready
+            finish a 1
+            row a f.1 1
+            row a f.1 0
+            ready -> job 2 a p
+            at 70
+            wake
+            finish a 0
+            ready -> nothing",
+            ),
+            (
                 "it goes with its list, and a newer list takes its place",
                 "
             list f.1 a

@@ -28,7 +28,7 @@ use crate::schema;
 /// So much space there must be, in halves of the file: for the new tables, what they are sorted in, and what undoes it all.
 const SPACE_HALVES: u64 = 7;
 /// SQLite's memory meanwhile, for pages and for sorting, in KiB each.
-const CACHE_KIB: i64 = 64 * 1024;
+const CACHE_KIB: i64 = 16 * 1024;
 /// Progress is told after so many rows.
 const PROGRESS_ROWS: u64 = 100_000;
 /// The attempt with which a fetcher was served whose row was dispatched. Rows that were not are armed by the last one.
