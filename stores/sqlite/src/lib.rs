@@ -14,9 +14,11 @@ mod load;
 mod records;
 mod save;
 mod schema;
+mod set_aside;
 mod take_over;
 
 pub use give_back::{GivenBack, give_back};
 pub use records::SqliteRecords;
 pub use schema::{Whose, whose};
+pub use set_aside::{SetAside, set_aside};
 pub use take_over::{Progress, TakenOver, take_over};

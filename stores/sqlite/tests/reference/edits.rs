@@ -4,8 +4,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rusqlite::Connection;
+use shiftboss_queue::engine::Engine;
+use shiftboss_sqlite::SqliteRecords;
 
-use crate::sides::{Ours, Step, Supervisor, edit, key, public, rows, step};
+use crate::sides::{Ours, Step, Supervisor, edit, key, open, public, rows, step};
+use crate::words::{self, Script, ready};
 
 /// A statement of an editor.
 fn statement() -> impl Strategy<Value = String> {
@@ -66,6 +69,56 @@ proptest! {
         ours.ask(Vec::new(), now);
         prop_assert_eq!(public(&ours.outside), public(&supervisor.0));
         prop_assert_eq!(rows(&ours.outside, "SELECT key FROM log_edits UNION ALL SELECT key FROM row_edits"), [""; 0]);
+    }
+}
+
+/// A request in words, of all that may happen to rows.
+fn request() -> impl Strategy<Value = String> {
+    let attempt = || 1..20_i64;
+    prop_oneof![
+        3 => prop::sample::select(vec!["ready", "lease", "wake", "restart", "at 100", "at 43300"]).prop_map(Into::into),
+        2 => (prop::sample::select(vec!["f", "g"]), 1..4_i64, prop::collection::vec(key(), 0..5))
+            .prop_map(|(fetcher, run, keys)| format!("list {fetcher}.{run} {}", keys.join(" "))),
+        1 => (prop::sample::select(vec!["f", "g"]), 1..4_i64).prop_map(|(fetcher, run)| format!("delete {fetcher}.{run}")),
+        1 => (attempt(), 0..2_i64).prop_map(|(attempt, code)| format!("done {attempt} {code}")),
+        1 => (key(), 0..2_i64).prop_map(|(key, code)| format!("finish {key} {code}")),
+        2 => (prop::sample::select(vec!["expire", "undo", "release"]), attempt()).prop_map(|(what, it)| format!("{what} {it}")),
+        2 => (prop::sample::select(vec!["requeue", "retry", "hold", "unhold"]), key()).prop_map(|(what, key)| format!("{what} {key}")),
+    ]
+}
+
+/// Tables of the supervisor that say what the views do.
+fn copy(path: &Path) -> Supervisor {
+    let it = Supervisor(crate::reference::version_2(Path::new(":memory:")));
+    it.0.execute("ATTACH ?1 AS ours", [path.to_str().unwrap()]).unwrap();
+    for table in ["fetchers", "fetcher_runs", "log", "queue"] {
+        it.0.execute_batch(&format!("INSERT INTO {table} SELECT * FROM ours.{table}")).unwrap();
+    }
+    it.0.execute_batch("DETACH ours").unwrap();
+    it
+}
+
+proptest! {
+    /// With leases, holds and retries, too, an edit means what it does in tables, before it is carried out and afterwards.
+    #[test]
+    fn edits_mean_so_whatever_went_before(
+        history in prop::collection::vec((prop::collection::vec(request(), 0..12), statement()), 1..8)
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        drop(Ours::new(&path));
+        let rules = shiftboss_queue::context::Settings { max_expired_leases: 2, ..Default::default() };
+        let mut script = Script::new(rules.clone());
+        script.engine = Engine::new(SqliteRecords::new(open(&path)).unwrap(), rules);
+        let outside = open(&path);
+        for (requests, edits) in history {
+            script.run(&requests.join("\n"));
+            let (tables, edits) = (copy(&path), [edits]);
+            prop_assert_eq!(edit(&outside, &edits), edit(&tables.0, &edits), "{}", &edits[0]);
+            prop_assert_eq!(public(&outside), public(&tables.0), "{}", &edits[0]);
+            ready(script.engine.apply(words::NOW * 1_000, Vec::new())).unwrap();
+            prop_assert_eq!(public(&outside), public(&tables.0), "carried out: {}", &edits[0]);
+        }
     }
 }
 
@@ -136,7 +189,7 @@ fn an_edit_that_is_no_text_is_set_aside() {
 fn single_tasks_are_seen() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
-    let mut script = crate::words::Script::new(shiftboss_queue::context::Settings::default());
+    let mut script = Script::new(shiftboss_queue::context::Settings::default());
     script.run("add a=1\nadd b=2\nadd b=3\nready\nfinish a 1\nready");
     let seen = script.engine.store().connection();
     seen.execute("VACUUM INTO ?1", [path.to_str().unwrap()]).unwrap();

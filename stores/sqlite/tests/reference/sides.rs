@@ -123,6 +123,13 @@ pub fn edit(connection: &Connection, edits: &[String]) -> String {
     edits.iter().map(|sql| if connection.execute_batch(sql).is_ok() { '+' } else { '-' }).collect()
 }
 
+/// A connection to a database of ours, which need not outlive the machine.
+pub fn open(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF").unwrap();
+    connection
+}
+
 /// Our side.
 pub struct Ours {
     engine: Engine<SqliteRecords>,
@@ -132,16 +139,9 @@ pub struct Ours {
 
 impl Ours {
     pub fn open(path: &Path) -> Self {
-        let open = || {
-            let connection = Connection::open(path).unwrap();
-            connection
-                .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
-                .unwrap();
-            connection
-        };
-        let store = SqliteRecords::new(open()).unwrap();
+        let store = SqliteRecords::new(open(path)).unwrap();
         let engine = Engine::new(store, Settings { is_fair: false, ..Settings::default() });
-        Self { engine, outside: open() }
+        Self { engine, outside: open(path) }
     }
 
     /// With the two fetchers.
