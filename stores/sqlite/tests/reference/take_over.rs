@@ -315,3 +315,33 @@ fn others_are_refused() {
     }
     assert_eq!(whose(&Connection::open_in_memory().unwrap()).unwrap(), Whose::Nobodys);
 }
+
+/// What is given back has the tables, indexes and triggers that the supervisor makes; what is there already is not touched.
+#[test]
+fn the_way_back_makes_the_supervisors_schema() {
+    let (directory, path, old) = site();
+    drop(in_use(&path));
+    taken(&path, true, words::NOW);
+    let given = given(&path, &old);
+    assert_eq!(given, GivenBack { rows: 5, keys: 2, single_tasks: 0 });
+    let (right, seen) =
+        (reference::version_2(Path::new(":memory:")), Connection::open(&old).unwrap());
+    for sql in [
+        "PRAGMA user_version",
+        "PRAGMA application_id",
+        "SELECT type, name, tbl_name FROM sqlite_schema ORDER BY 1, 2",
+        "SELECT m.name, c.name, upper(c.type), c.\"notnull\", c.dflt_value, c.pk FROM sqlite_schema m, pragma_table_info(m.name) c
+            WHERE m.type = 'table' ORDER BY 1, c.cid",
+        "SELECT m.name, i.seqno, i.name, i.desc FROM sqlite_schema m, pragma_index_xinfo(m.name) i WHERE m.type = 'index' ORDER BY 1, 2",
+        "SELECT m.name, f.* FROM sqlite_schema m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table' ORDER BY 1, 2, 3",
+        "SELECT m.name, l.strict, l.wr FROM sqlite_schema m JOIN pragma_table_list l USING (name) WHERE m.name NOT LIKE 'sqlite%' ORDER BY 1",
+    ] {
+        assert_eq!(rows(&seen, sql), rows(&right, sql), "{sql}");
+    }
+    let before = public(&seen);
+    drop(seen);
+    for (from, to) in [(&path, &old), (&old, &path), (&directory.path().join("none.db"), &old)] {
+        assert!(give_back(from, &mut Connection::open(to).unwrap()).is_err());
+    }
+    assert_eq!(public(&Connection::open(&old).unwrap()), before);
+}
