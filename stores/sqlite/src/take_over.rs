@@ -277,7 +277,8 @@ impl Writer<'_> {
 
     /// Writes the record whose rows have come.
     fn save(&mut self) -> Result<()> {
-        let Some(mut record) = self.record.take() else { return Ok(()) };
+        let is_something = |it: &Record| it.last.is_some() || !it.rows.is_empty();
+        let Some(mut record) = self.record.take().filter(is_something) else { return Ok(()) };
         if record.is_claimed {
             self.taken.in_flight += 1;
             let attempt = Attempt(SERVED.0 + self.taken.in_flight.cast_signed());
