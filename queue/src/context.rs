@@ -8,6 +8,9 @@ use shiftboss_protocol::model::{Attempt, UnixSeconds};
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{FetcherId, Millis, Task};
 
+/// As many others may be added until a single task that is done is known by its ID no longer.
+const SINGLES_KEPT: i64 = 100_000;
+
 /// What an operator decides. The same for a whole batch.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -18,6 +21,8 @@ pub struct Settings {
     /// So many expired leases make a dead letter of a task.
     pub max_expired_leases: u32,
     pub max_single_tasks: u64,
+    /// Single tasks that are done or cancelled are known by their IDs until so many others were added.
+    pub singles_kept: i64,
     /// What keys of the lane may have of the hand-outs, in thousandths.
     pub bump_share: u32,
     /// When keys are held whose jobs fail again and again.
@@ -32,6 +37,7 @@ impl Default for Settings {
             lease_seconds: 43_200,
             max_expired_leases: 5,
             max_single_tasks: 1_000_000,
+            singles_kept: SINGLES_KEPT,
             bump_share: 100,
             backoff: None,
             retries: RetryRules::default(),
@@ -43,6 +49,8 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub now: Millis,
+    /// By how much the clock was [set](crate::records::Header::clock) so far.
+    pub clock: Millis,
     pub settings: Arc<Settings>,
     /// The last attempt of the queue: what is armed now waits for the next one.
     pub last_attempt: Attempt,
@@ -50,6 +58,7 @@ pub struct Context {
     pub last_bump: i64,
     /// Runs that are being deleted.
     pub going: BTreeSet<(FetcherId, i64)>,
+    /// With single tasks, as [`TASKS_FETCHER`](shiftboss_protocol::model::TASKS_FETCHER).
     pub fetchers: BTreeMap<FetcherId, Arc<str>>,
 }
 
@@ -66,13 +75,14 @@ impl Context {
         }
     }
 
-    pub fn fetcher(&self, id: FetcherId) -> &str {
-        self.fetchers.get(&id).map_or("", |name| name)
+    /// The name of a fetcher; that of single tasks is among them.
+    pub fn fetcher(&self, id: FetcherId) -> Arc<str> {
+        self.fetchers.get(&id).cloned().unwrap_or_default()
     }
 
     /// A place in the lane, behind all that were given before.
     pub fn next_bump(&mut self) -> i64 {
-        self.last_bump += 1;
+        self.last_bump = self.last_bump.saturating_add(1);
         self.last_bump
     }
 }

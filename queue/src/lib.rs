@@ -15,3 +15,4 @@ pub mod policy;
 pub mod record;
 pub mod records;
 pub mod rules;
+pub mod sums;

@@ -42,7 +42,7 @@ pub fn edit_log(
     let ends = last.finished.is_some() && record.flight.is_some();
     let attempt =
         if ends { completion::finish(record, last.exit_code.unwrap_or(0), context) } else { None };
-    record.last = Some(last);
+    record.set_last(last);
     record.is_claimed = last.finished.is_none() && record.flight.is_none();
     Ok(attempt)
 }

@@ -15,6 +15,7 @@ mod records;
 mod save;
 mod schema;
 mod set_aside;
+mod sums;
 mod take_over;
 
 pub use give_back::{GivenBack, give_back};

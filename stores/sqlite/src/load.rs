@@ -115,6 +115,11 @@ impl<'c> Loader<'c> {
                 let sql = "SELECT key FROM extras WHERE lane > ?1 ORDER BY lane LIMIT ?2";
                 self.of_ids(sql, (lane, count))
             }
+            From::Dues => {
+                let sql = "SELECT key FROM extras NOT INDEXED WHERE due IS NOT NULL AND key > ?1
+                    ORDER BY key LIMIT ?2";
+                self.of_ids(sql, (id, count))
+            }
             From::Due(until) => {
                 let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
                 let sql = "SELECT key FROM extras WHERE due <= ?1 AND (due, key) > (?2, ?3)

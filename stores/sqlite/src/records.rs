@@ -4,20 +4,23 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Result};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
-use shiftboss_queue::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use shiftboss_queue::records::{
+    Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+};
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
-use crate::{code, edits, schema};
+use crate::{code, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
@@ -125,21 +128,37 @@ impl SqliteRecords {
         }
     }
 
-    fn payload_now(&self, id: KeyId, task: Task) -> Result<Option<String>> {
-        match task {
+    fn flights_now(&self) -> Result<Vec<InFlight>> {
+        let sql = "SELECT attempt, started_ms, lease FROM keys INDEXED BY in_flight
+            WHERE attempt IS NOT NULL ORDER BY attempt";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let flights = query.query_map([], |row| {
+            let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
+            Ok(InFlight { attempt, started, lease_seconds: row.get(2)? })
+        });
+        flights?.collect()
+    }
+
+    fn payload_now(&self, id: KeyId, task: Task) -> Result<Payload> {
+        let payload = |row: &Row<'_>| match row.get_ref(0)? {
+            ValueRef::Text(text) => Ok(match String::from_utf8(text.to_vec()) {
+                Ok(text) => Payload::Text(text),
+                Err(_) => Payload::Damaged,
+            }),
+            _ => Ok(Payload::Damaged),
+        };
+        let found = match task {
             Task::Single { number } => {
                 let sql = "SELECT payload FROM tasks WHERE number = ?1";
-                self.connection
-                    .prepare_cached(sql)?
-                    .query_row([number], |row| row.get(0))
-                    .optional()
+                self.connection.prepare_cached(sql)?.query_row([number], payload)
             }
             Task::Row { fetcher, run } => {
                 let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
                 let mut query = self.connection.prepare_cached(sql)?;
-                query.query_row((id.0, fetcher.0, run), |row| row.get(0)).optional()
+                query.query_row((id.0, fetcher.0, run), payload)
             }
-        }
+        };
+        Ok(found.optional()?.unwrap_or(Payload::Missing))
     }
 
     fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
@@ -208,6 +227,10 @@ impl SqliteRecords {
         }
         saver.ended(&changes.ended, |key| ids.get(key).copied())?;
         drop(saver);
+        sums::add(&self.connection, &changes.sums)?;
+        if let Some(oldest) = changes.oldest {
+            sums::drop_older(&self.connection, oldest)?;
+        }
         header::save(&self.connection, &before, &kept)?;
         self.kept = Some(kept);
         Ok(())
@@ -251,6 +274,10 @@ impl Records for SqliteRecords {
         self.next_now(from, behind, scope, count).map_err(classify)
     }
 
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        self.flights_now().map_err(classify)
+    }
+
     async fn of_run(
         &mut self,
         run: (FetcherId, i64),
@@ -262,7 +289,7 @@ impl Records for SqliteRecords {
             .map_err(classify)
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         self.payload_now(id, task).map_err(classify)
     }
 

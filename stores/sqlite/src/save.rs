@@ -5,7 +5,7 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::place::Place;
-use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
+use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 
 use crate::code;
@@ -153,8 +153,7 @@ impl<'c> Saver<'c> {
                 run(sql, params![number, key.0, checksum, id.as_deref(), payload])
             }
             SingleEdit::Set { number, status } => {
-                let is_over = matches!(status, SingleStatus::Done | SingleStatus::Cancelled);
-                if is_over {
+                if status.is_over() {
                     run("DELETE FROM tasks WHERE number = ?1 AND name IS NULL", params![number])?;
                 }
                 let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
@@ -210,7 +209,7 @@ impl<'c> Saver<'c> {
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
             earlier.execute([it.attempt.0])?;
-            *self.ends += 1;
+            *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();
             insert.execute(params![

@@ -18,7 +18,7 @@ use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::counts::Tally;
 use shiftboss_queue::record::{Before, FetcherId, Flight, LastRun, ListRow, Millis, Record};
 use shiftboss_queue::records::{Change, Header, RunState, StoreError, StoreResult};
-use shiftboss_queue::rules::edits;
+use shiftboss_queue::rules::{clocks, edits};
 
 use crate::error::classify;
 use crate::header::{self, Kept};
@@ -40,6 +40,8 @@ const SORTED: &str = "
     UNION ALL
     SELECT shiftboss_jitter(attr_path), attr_path, NULL, NULL, NULL, NULL, started, finished, exit_code FROM log
     ORDER BY 1, 2, 3, 4";
+const KEEP_PAYLOAD: &str =
+    "UPDATE rows SET payload = CAST(?4 AS TEXT) WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
 const SET_ASIDE: &str =
     "INSERT INTO set_aside (why, attr_path, fetcher_id, run, payload, started, finished, exit_code)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -61,7 +63,7 @@ pub struct TakenOver {
     pub rows: u64,
     /// Keys that the supervisor handed out, and that did not end.
     pub in_flight: u64,
-    /// Rows that cannot be read: they are in the table `set_aside`, each with its reason.
+    /// Rows that cannot be read, or not all of them: they are in the table `set_aside`, each with its reason.
     pub set_aside: u64,
 }
 
@@ -150,6 +152,7 @@ fn in_transaction(
         settings: Arc::new(settings.clone()),
         last_attempt: Attempt(kept.header.last_attempt),
         last_bump: 0,
+        clock: 0,
         going: BTreeSet::new(),
         fetchers: BTreeMap::new(),
     };
@@ -203,6 +206,8 @@ fn write_records(
         header,
         context,
         record: None,
+        damaged: Vec::new(),
+        keep_payload: connection.prepare(KEEP_PAYLOAD)?,
         taken: TakenOver::default(),
     };
     let mut query = connection.prepare(SORTED)?;
@@ -225,6 +230,9 @@ struct Writer<'a> {
     context: Context,
     /// Of the key whose rows come.
     record: Option<Record>,
+    /// Its rows whose payloads are no UTF-8, with these.
+    damaged: Vec<(FetcherId, i64, Vec<u8>)>,
+    keep_payload: Statement<'a>,
     taken: TakenOver,
 }
 
@@ -263,7 +271,8 @@ impl Writer<'_> {
         if !self.header.fetchers.contains_key(&fetcher) {
             return Err("it is of no known fetcher");
         }
-        let payload = row.get(5).map_err(|_| "its payload is no UTF-8")?;
+        let payload = row.get_ref(5).and_then(|it| Ok(it.as_bytes()?.to_owned()));
+        let payload = payload.map_err(|_| "its payload is no text")?;
         // One whose run is gone comes with a run, which the daemon deletes if there is no file of it.
         self.header.runs.entry((fetcher, run)).or_default();
         let Some(record) = &mut self.record else { return Ok(()) };
@@ -271,8 +280,14 @@ impl Writer<'_> {
         if is_served {
             record.served.insert(fetcher, SERVED);
         }
+        let (payload, damaged) = match String::from_utf8(payload) {
+            Ok(payload) => (payload, None),
+            Err(error) => (String::new(), Some(error.into_bytes())),
+        };
         record.rows.push(ListRow { fetcher, run, armed, reading: 0, payload: Some(payload) });
-        Ok(())
+        let Some(damaged) = damaged else { return Ok(()) };
+        self.damaged.push((fetcher, run, damaged));
+        Err("its payload is no UTF-8, so it is a dead letter when its turn comes")
     }
 
     /// Writes the record whose rows have come.
@@ -288,9 +303,15 @@ impl Writer<'_> {
         let mut counts = Tally::default();
         counts.change(&Record::new(record.key.clone()), &record);
         self.header.counts.merge(&counts);
+        clocks::look(&mut record, &self.context);
         let (key, place) = (record.key.clone(), record.place(&self.context));
         let change = Change { before: None, key, now: Some((record, place)) };
-        self.saver.change(change).map(drop)
+        let stored = self.saver.change(change)?;
+        for (fetcher, run, payload) in self.damaged.drain(..) {
+            let id = stored.as_ref().map(|it| it.id.0);
+            self.keep_payload.execute((id, fetcher.0, run, payload))?;
+        }
+        Ok(())
     }
 
     fn set_aside(&mut self, row: &Row<'_>, why: &str) -> Result<()> {
@@ -314,7 +335,7 @@ fn go_out(record: &mut Record, attempt: Attempt) {
     let out = record.newest_rows().filter(|row| !record.is_armed(row)).last();
     let Some(task) = out.map(ListRow::task) else { return };
     record.served.insert(task.fetcher(), attempt);
-    let before = Before { last: None, served: None, bump: None };
+    let before = Before { last: None, ahead: None, served: None, bump: None };
     let started = last.started.saturating_mul(1_000);
     record.flight = Some(Flight { attempt, task, holder: None, started, before });
     record.is_claimed = false;
