@@ -8,6 +8,7 @@ use shiftboss_queue::engine::Engine;
 use shiftboss_sqlite::SqliteRecords;
 
 use crate::sides::{Ours, Step, Supervisor, edit, key, open, public, rows, step};
+use crate::take_over::{given, taken};
 use crate::words::{self, Script, ready};
 
 /// A statement of an editor.
@@ -99,7 +100,8 @@ fn copy(path: &Path) -> Supervisor {
 }
 
 proptest! {
-    /// With leases, holds and retries, too, an edit means what it does in tables, before it is carried out and afterwards.
+    /// With leases, holds and retries, too, an edit means what it does in tables, before it is carried out and afterwards; and all of it
+    /// is there on the way back and forward again.
     #[test]
     fn edits_mean_so_whatever_went_before(
         history in prop::collection::vec((prop::collection::vec(request(), 0..12), statement()), 1..8)
@@ -119,6 +121,11 @@ proptest! {
             ready(script.engine.apply(words::NOW * 1_000, Vec::new())).unwrap();
             prop_assert_eq!(public(&outside), public(&tables.0), "carried out: {}", &edits[0]);
         }
+        let old = directory.path().join("old.db");
+        given(&path, &old);
+        prop_assert_eq!(public(&open(&old)), public(&outside));
+        taken(&old, true, words::NOW);
+        prop_assert_eq!(public(&open(&old)), public(&outside));
     }
 }
 

@@ -30,7 +30,7 @@ fn site() -> (TempDir, PathBuf, PathBuf) {
     (directory, one, other)
 }
 
-fn taken(path: &Path, is_fair: bool, now: i64) -> TakenOver {
+pub fn taken(path: &Path, is_fair: bool, now: i64) -> TakenOver {
     let mut connection = Connection::open(path).unwrap();
     connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
     assert_eq!(whose(&connection).unwrap(), Whose::Supervisors);
@@ -40,7 +40,7 @@ fn taken(path: &Path, is_fair: bool, now: i64) -> TakenOver {
     taken
 }
 
-fn given(from: &Path, to: &Path) -> GivenBack {
+pub fn given(from: &Path, to: &Path) -> GivenBack {
     let mut connection = Connection::open(to).unwrap();
     connection.execute_batch("PRAGMA synchronous = OFF").unwrap();
     give_back(from, &mut connection).unwrap()
