@@ -96,9 +96,10 @@ pub enum Operation {
         key: Key,
         last: LastRun,
     },
-    /// Somebody edited `queue.is_dequeued` of a key.
-    EditRows {
+    /// Somebody edited `queue.is_dequeued` of a row.
+    EditRow {
         key: Key,
+        run: Run,
         is_dequeued: bool,
     },
     /// Whether a dispatch would find a job.
@@ -122,7 +123,7 @@ impl Operation {
             | Self::Forget(key)
             | Self::CancelTasks(key)
             | Self::EditLog { key, .. }
-            | Self::EditRows { key, .. } => Some(key),
+            | Self::EditRow { key, .. } => Some(key),
             Self::AddTask { task, .. } => Some(&task.key),
             _ => None,
         }

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::attempt::EndedAttempt;
 use crate::counts::Tally;
 use crate::credit::CREDIT_FIRST;
+use crate::operation::Operation;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
@@ -190,6 +191,12 @@ pub trait Records {
     /// the batch's keys have. `None`: there is none left.
     async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
         Ok(last.0.checked_add(1).map(Attempt))
+    }
+
+    /// What other programs wrote into the store since, some `count` at a time, to be carried out in this transaction. None of
+    /// it comes again once that is committed.
+    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Operation>> {
+        Ok(Vec::new())
     }
 
     /// The records of keys, in one step; `None`: it has none.

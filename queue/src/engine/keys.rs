@@ -69,8 +69,13 @@ impl<S: Records> Batch<'_, S> {
             Op::Unhold(_) => Answer::Is(holds::unhold(record)),
             Op::Bump { by, .. } => Answer::Bumped(bumps::bump(record, by, &mut self.context)),
             Op::CancelTasks(_) => Answer::Cancelled(singles::cancel(record)),
-            Op::EditRows { is_dequeued, .. } => {
-                edits::edit_rows(record, is_dequeued);
+            Op::EditRow { run, is_dequeued, .. } => {
+                let fetcher = self.fetcher(&run.fetcher);
+                let record = self.desk.record_mut(slot);
+                if let Some(fetcher) = fetcher {
+                    let row = Task::Row { fetcher, run: run.started };
+                    edits::edit_row(record, row, is_dequeued);
+                }
                 Answer::Done
             }
             Op::EditLog { last, .. } => {
@@ -261,7 +266,8 @@ impl<S: Records> Batch<'_, S> {
                 return Ok(Ok(Answer::Added(Added::Known)));
             }
         }
-        if self.singles() >= self.context.settings.max_single_tasks {
+        let singles = self.singles.unwrap_or_else(|| self.count_singles());
+        if singles >= self.context.settings.max_single_tasks {
             return Ok(Ok(Answer::Added(Added::Full)));
         }
         let Some(number) = self.header.last_single.checked_add(1) else {
@@ -273,11 +279,12 @@ impl<S: Records> Batch<'_, S> {
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
         singles::add(self.desk.record_mut(slot), number, since, payload, id);
         self.changed(slot);
+        self.singles = Some(singles.saturating_add(1));
         Ok(Ok(Answer::Added(Added::Added(number))))
     }
 
     /// So many single tasks there are.
-    fn singles(&self) -> u64 {
+    fn count_singles(&self) -> u64 {
         let mut counts = self.header.counts.clone();
         counts.merge(&self.desk.tally());
         let singles = counts.0.get(&(crate::record::FetcherId::TASKS, 0));

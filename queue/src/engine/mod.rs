@@ -76,19 +76,43 @@ impl<S: Records> Engine<S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
         let outset = outset(&batch);
-        if let Some(header) = self.store.begin(&outset).await? {
-            self.header = header;
-        }
-        let before = self.header.clone();
-        let outcome = Batch::new(self, now).carry_out(batch, &outset).await;
-        match outcome {
-            Ok(answers) => Ok(answers),
-            Err(error) => {
-                self.store.roll_back().await;
-                (self.header, self.memo) = (before, Memo::default());
-                Err(error)
+        // What others edited comes first, a step at a time, so that this batch sees all of it.
+        loop {
+            match self.begin(&outset).await {
+                Ok(edits) if edits.is_empty() => return self.carry_out(now, batch, &outset).await,
+                Ok(edits) => {
+                    let outset = self::outset(&edits);
+                    self.carry_out(now, edits, &outset).await?;
+                }
+                Err(error) => {
+                    self.store.roll_back().await;
+                    return Err(error);
+                }
             }
         }
+    }
+
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Vec<Operation>> {
+        if let Some(header) = self.store.begin(outset).await? {
+            self.header = header;
+        }
+        self.store.edits(STEP_KEYS).await
+    }
+
+    /// In the transaction that is open, which is committed or rolled back.
+    async fn carry_out(
+        &mut self,
+        now: Millis,
+        batch: Vec<Operation>,
+        outset: &Outset,
+    ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
+        let before = self.header.clone();
+        let outcome = Batch::new(self, now).carry_out(batch, outset).await;
+        if outcome.is_err() {
+            self.store.roll_back().await;
+            (self.header, self.memo) = (before, Memo::default());
+        }
+        outcome
     }
 }
 
@@ -103,6 +127,8 @@ struct Batch<'a, S> {
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
     sums: Sums,
+    /// Single tasks that there are, if no rule but their own changed anything since they were counted.
+    singles: Option<u64>,
     /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
@@ -131,6 +157,7 @@ impl<'a, S: Records> Batch<'a, S> {
             ahead: Ahead::default(),
             ended: Vec::new(),
             sums: Sums::default(),
+            singles: None,
             in_vain: 0,
         }
     }
@@ -291,6 +318,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let record = self.desk.record_mut(slot);
         rules::tidy(record);
         rules::clocks::look(record, &self.context);
+        self.singles = None;
         self.desk.changed(slot, &self.context);
     }
 

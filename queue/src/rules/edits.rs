@@ -1,20 +1,30 @@
 //! What other programs write into the four public tables (spec 6), carried out on the record.
 
+use std::ops::RangeInclusive;
+
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
-use super::completion;
+use super::{completion, forget_task};
 use crate::attempt::EndedAttempt;
 use crate::context::Context;
-use crate::record::{LastRun, Record};
+use crate::record::{LastRun, Record, Task};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
-pub const TIMES: std::ops::RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
+const TIMES: RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
+
+/// A row that was armed then waits for nobody, whether its fetcher was served or not.
+const NEVER: Attempt = Attempt(-1);
 
 /// Why an edit is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadEdit {
     #[error("a time outside the years 0 to 9999")]
     Time,
+}
+
+/// Whether a row of `log` has times that are some.
+pub fn is_time(last: LastRun) -> bool {
+    TIMES.contains(&last.started) && last.finished.is_none_or(|it| TIMES.contains(&it))
 }
 
 /// `log` says so of the key: a job that is out and was ended there is done.
@@ -26,7 +36,7 @@ pub fn edit_log(
     last: LastRun,
     context: &Context,
 ) -> Result<Option<EndedAttempt>, BadEdit> {
-    if !TIMES.contains(&last.started) || last.finished.is_some_and(|it| !TIMES.contains(&it)) {
+    if !is_time(last) {
         return Err(BadEdit::Time);
     }
     let ends = last.finished.is_some() && record.flight.is_some();
@@ -37,18 +47,14 @@ pub fn edit_log(
     Ok(attempt)
 }
 
-/// `queue.is_dequeued` says so of the key's rows.
-pub fn edit_rows(record: &mut Record, is_dequeued: bool) {
-    let last = record.highest();
-    for at in 0..record.rows.len() {
-        let served = record.served(record.rows[at].fetcher);
-        record.rows[at].armed = match is_dequeued {
-            // Of a fetcher that was never served the row has no number before: it is served by nobody.
-            true => {
-                record.served.entry(record.rows[at].fetcher).or_insert(last);
-                Attempt(served.0.saturating_sub(1))
-            }
-            false => last,
-        };
+/// `queue.is_dequeued` says so of a row. One that says so already is left alone: a job that is out may be given back.
+pub fn edit_row(record: &mut Record, task: Task, is_dequeued: bool) {
+    let at = record.rows.iter().position(|row| row.task() == task);
+    let Some(at) = at.filter(|at| record.is_armed(&record.rows[*at]) == is_dequeued) else {
+        return;
+    };
+    record.rows[at].armed = if is_dequeued { NEVER } else { record.highest() };
+    if !is_dequeued {
+        forget_task(record, task);
     }
 }

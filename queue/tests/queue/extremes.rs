@@ -57,7 +57,11 @@ fn aside() -> impl Strategy<Value = Op> {
         attempt().prop_map(Op::Expire),
         attempt().prop_map(Op::Undo),
         attempt().prop_map(Op::Release),
-        (any::<bool>()).prop_map(move |is_dequeued| Op::EditRows { key: z(), is_dequeued }),
+        (run(), any::<bool>()).prop_map(move |(run, is_dequeued)| Op::EditRow {
+            key: z(),
+            run,
+            is_dequeued
+        }),
         Just(Op::NextDue),
         Just(Op::Wake),
     ]

@@ -583,12 +583,12 @@ fn levers() {
             log b 5 6 0
             list f.2 b
             jobs -> b
-            row b 0
+            row b f.2 0
             finish b 0
             jobs -> b
             list f.3 b
             finish b 0
-            row b 1
+            row b f.3 1
             ready -> nothing",
             ),
         ],
@@ -857,6 +857,20 @@ fn failures() {
             finish a 1
             at 140
             wake
+            ready -> nothing",
+            ),
+            (
+                "one whose row is edited meanwhile begins anew",
+                "
+            list f.1 a
+            ready
+            finish a 1
+            row a f.1 1
+            row a f.1 0
+            ready -> job 2 a p
+            at 70
+            wake
+            finish a 0
             ready -> nothing",
             ),
             (

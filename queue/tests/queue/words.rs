@@ -73,7 +73,7 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
 
 /// An engine that is asked in words.
 pub struct Script {
-    engine: Option<Engine<Store>>,
+    pub engine: Option<Engine<Store>>,
     settings: Settings,
     now: i64,
 }
@@ -268,7 +268,9 @@ fn operation(words: &[&str]) -> Op {
                 last: LastRun { started: number(started), finished, exit_code },
             }
         }
-        ["row", it, value] => Op::EditRows { key: key(it), is_dequeued: *value == "1" },
+        ["row", it, run, value] => {
+            Op::EditRow { key: key(it), run: self::run(run), is_dequeued: *value == "1" }
+        }
         other => panic!("no request: {other:?}"),
     }
 }

@@ -1,15 +1,26 @@
 //! The queue in one SQLite file: [`SqliteRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
 //!
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
-//! and [`header`] for its parts; [`code`] says how values are written. No actor, no clock, no socket.
+//! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
+//! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
+//! [given back](give_back()). No actor, no clock, no socket.
 
 mod code;
+mod edits;
 mod error;
+mod give_back;
 mod header;
 mod load;
 mod prepared;
 mod records;
 mod save;
+mod schema;
+mod set_aside;
 mod sums;
+mod take_over;
 
+pub use give_back::{GivenBack, give_back};
 pub use records::SqliteRecords;
+pub use schema::{Whose, whose};
+pub use set_aside::{SetAside, set_aside};
+pub use take_over::{Progress, TakenOver, take_over};

@@ -10,20 +10,19 @@ use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
     Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
-use crate::code;
 use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
-use crate::sums;
+use crate::{code, edits, schema, sums};
 
-const SCHEMA: &str = include_str!("schema.sql");
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Records in flight that stay in memory.
@@ -39,6 +38,8 @@ pub struct SqliteRecords {
     version: Option<i64>,
     /// Records in flight, as the database has them.
     flights: HashMap<Attempt, Stored>,
+    /// Others may have edited something.
+    is_edited: bool,
 }
 
 impl SqliteRecords {
@@ -52,12 +53,12 @@ impl SqliteRecords {
             // Else a statement with a range is planned anew for each other bound.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             if !connection.table_exists(None, "keys")? {
-                connection.execute_batch(SCHEMA)?;
+                schema::make(connection)?;
             }
             Ok(())
         };
         begin(&connection).map_err(classify)?;
-        Ok(Self { connection, kept: None, version: None, flights: HashMap::new() })
+        Ok(Self { connection, kept: None, version: None, flights: HashMap::new(), is_edited: true })
     }
 
     pub fn connection(&self) -> &Connection {
@@ -80,6 +81,7 @@ impl SqliteRecords {
             return Ok(None);
         }
         self.flights.clear();
+        self.is_edited = true;
         let kept = header::load(&self.connection)?;
         let header = kept.header.clone();
         (self.kept, self.version) = (Some(kept), Some(version));
@@ -250,6 +252,15 @@ impl SqliteRecords {
 impl Records for SqliteRecords {
     async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
         self.begin_now().map_err(classify)
+    }
+
+    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Operation>> {
+        if !self.is_edited {
+            return Ok(Vec::new());
+        }
+        let edits = edits::take(&self.connection, count).map_err(classify)?;
+        self.is_edited = !edits.is_empty();
+        Ok(edits)
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
