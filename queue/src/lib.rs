@@ -8,6 +8,7 @@ pub mod context;
 pub mod counts;
 pub mod credit;
 pub mod engine;
+pub mod extras;
 pub mod memory;
 pub mod operation;
 pub mod place;
