@@ -1,4 +1,5 @@
--- A database of the Python supervisor (spec 6, version 2), made of ours, which is attached as `ours`. Indexes and triggers come last.
+-- A database of the Python supervisor (spec 6, version 2), made of ours, which is attached as `ours`. Indexes and triggers come
+-- last.
 
 CREATE TABLE fetchers (
     fetcher_id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -2,8 +2,8 @@
 //! in between leaves the supervisor's database as it was.
 //!
 //! Its rows and its log are read once, sorted by jitter and key; a record is made of all that has the same key, and written
-//! as any new record is. SQLite sorts in files, beside the database, so that memory is bounded. Called when a database is opened whose
-//! tables are [the supervisor's](crate::Whose::Supervisors).
+//! as any new record is. SQLite sorts in files, beside the database, so that memory is bounded. Called when a database is opened
+//! whose tables are [the supervisor's](crate::Whose::Supervisors).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,8 @@ const SERVED: Attempt = Attempt(1);
 
 /// All that there is, in the order in which it is written. Rows of the log have no fetcher, and come first.
 const SORTED: &str = "
-    SELECT shiftboss_jitter(attr_path), attr_path, fetcher_id, fetcher_run_started, is_dequeued, payload, NULL, NULL, NULL FROM queue
+    SELECT shiftboss_jitter(attr_path), attr_path, fetcher_id, fetcher_run_started, is_dequeued, payload, NULL, NULL, NULL
+    FROM queue
     UNION ALL
     SELECT shiftboss_jitter(attr_path), attr_path, NULL, NULL, NULL, NULL, started, finished, exit_code FROM log
     ORDER BY 1, 2, 3, 4";
