@@ -28,7 +28,7 @@ use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
     Ack, AddTask, Added, CompleteAttempt, Each, EndedAttempts, Heartbeat, KEYS_BEFORE_MAX,
-    LeaseHolder, ReadError, Reader, Release, StoreError, StoreResult, WhyIdle,
+    LeaseHolder, Reader, Release, StoreError, StoreResult, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
@@ -52,12 +52,6 @@ pub(super) struct Asker {
     pub(super) is_operator: bool,
     /// Taken with the first request for work: an operator's connection is no worker's.
     pub(super) seat: Option<Seat>,
-}
-
-impl From<ReadError> for Refused {
-    fn from(error: ReadError) -> Self {
-        Self::busy(error)
-    }
 }
 
 impl Asker {

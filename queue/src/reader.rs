@@ -1,18 +1,19 @@
-//! The port's other half: what can be asked of a queue without changing it.
+//! The port of those who look: what can be asked of a queue without changing it.
 //!
 //! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
-//! question is a method here; what it is answered is in [`answers`](super::answers).
+//! question is a method here; what it is answered is in [`answers`](crate::answers).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::answers::{
+use crate::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
     Tasks, Turn, Why,
 };
 use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_protocol::wire::session::Refused;
 
 pub type ReadResult<T> = Result<T, ReadError>;
 
@@ -85,6 +86,13 @@ pub enum ReadError {
     /// Reading failed.
     #[error("{0}")]
     Failed(String),
+}
+
+/// As an operator is answered over a socket.
+impl From<ReadError> for Refused {
+    fn from(error: ReadError) -> Self {
+        Self::busy(error)
+    }
 }
 
 /// Which attempts are asked for.

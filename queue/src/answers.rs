@@ -1,13 +1,14 @@
-//! What a [`Reader`](super::Reader) answers: the JSON objects of the commands that look are made of it
+//! What a [`Reader`](crate::reader::Reader) answers: the JSON objects of the commands that look are made of it
 //! (docs/json.md, which describes each member). Times are in seconds since 1970.
 
 mod ended;
 mod keys;
 
-use serde::Serialize;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::FetcherRecord;
 pub use ended::{Ended, Ends, Log, MinuteJobs, Stats, StatsGroup};
 pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
@@ -72,6 +73,31 @@ impl QueueStatus {
     pub fn waits_longest(&self) -> Option<&Waiting> {
         self.longest_wait.as_ref().or(self.oldest_waiting.as_ref())
     }
+}
+
+/// A run of a managed fetcher that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedRun {
+    pub started: UnixSeconds,
+    pub ended: UnixSeconds,
+    /// As a shell would report it; 0: its list is in place.
+    pub exit_code: u8,
+    /// What came of it, for people.
+    pub message: String,
+}
+
+/// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetcherRecord {
+    /// Its name, and its list's.
+    pub name: Arc<str>,
+    /// What it is doing, in a word or two: idle, waiting, running...
+    pub state: String,
+    /// When the run began that is on. Still there after a death: that run was broken off.
+    pub run_started: Option<UnixSeconds>,
+    pub last_run: Option<EndedRun>,
+    /// When it runs next, if nothing changes; `None`: when something does.
+    pub next_run: Option<UnixSeconds>,
 }
 
 /// A relay, as the queue knows it.
