@@ -17,6 +17,8 @@ pub struct Counts {
     pub in_flight: i64,
     /// Those that failed, and are due again by themselves.
     pub delayed: i64,
+    /// Dead letters.
+    pub dead: i64,
 }
 
 impl Counts {
@@ -26,6 +28,7 @@ impl Counts {
         add(&mut self.waiting, other.waiting);
         add(&mut self.in_flight, other.in_flight);
         add(&mut self.delayed, other.delayed);
+        add(&mut self.dead, other.dead);
     }
 }
 
@@ -57,13 +60,16 @@ impl Tally {
         for retry in record.extras.retries.iter().filter(|it| it.due.is_some()) {
             self.run(run_of(retry.task)).add(Counts { delayed: 1, ..Counts::default() }, sign);
         }
+        for row in record.dead_letters() {
+            self.run((row.fetcher, row.run)).add(Counts { dead: 1, ..Counts::default() }, sign);
+        }
         let singles = &record.singles;
         let out = matches!(&record.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
         let all = singles.waiting + singles.failed + singles.dead + u64::from(out);
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         if all > 0 {
-            let (rows, waiting) = (number(all), number(singles.waiting));
-            let counts = Counts { rows, waiting, ..Counts::default() };
+            let [rows, waiting, dead] = [all, singles.waiting, singles.dead].map(number);
+            let counts = Counts { rows, waiting, dead, ..Counts::default() };
             self.run((FetcherId::TASKS, 0)).add(counts, sign);
         }
     }

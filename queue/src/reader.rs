@@ -13,7 +13,6 @@ use crate::answers::{
     Tasks, Turn, Why,
 };
 use shiftboss_protocol::model::{Key, UnixSeconds};
-use shiftboss_protocol::wire::session::Refused;
 
 pub type ReadResult<T> = Result<T, ReadError>;
 
@@ -86,13 +85,6 @@ pub enum ReadError {
     /// Reading failed.
     #[error("{0}")]
     Failed(String),
-}
-
-/// As an operator is answered over a socket.
-impl From<ReadError> for Refused {
-    fn from(error: ReadError) -> Self {
-        Self::busy(error)
-    }
 }
 
 /// Which attempts are asked for.

@@ -82,11 +82,13 @@ impl Asker {
             SessionRequest::Status => self.status().await,
             SessionRequest::Why(key) => self.why(key).await,
             SessionRequest::Queue(count) => {
-                self.look(move |reader, now| Ok(reader.next_jobs(now, count)?)).await
+                self.look(move |reader, now| reader.next_jobs(now, count).map_err(Refused::busy))
+                    .await
             }
             SessionRequest::Log(count) => {
                 let asked = EndedAttempts { count, ..EndedAttempts::default() };
-                self.look(move |reader, _| Ok(reader.ended_attempts(&asked)?)).await
+                self.look(move |reader, _| reader.ended_attempts(&asked).map_err(Refused::busy))
+                    .await
             }
             SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
             SessionRequest::Requeue(key) => self.requeue(key).await,
@@ -228,7 +230,10 @@ impl Asker {
     async fn status(&self) -> Answered {
         let live = self.live().await;
         let known = live.clone().filter(|live| live.health.outage.is_some());
-        let found = self.look(|reader, now| Ok(LiveStatus { queue: reader.status(now)?, live }));
+        let found = self.look(|reader, now| {
+            let queue = reader.status(now).map_err(Refused::busy)?;
+            Ok(LiveStatus { queue, live })
+        });
         match (found.await, known) {
             // A server that is away tells nothing of the queue.
             (Err(_), Some(live)) => Ok(Reply::json(json!({"live": live}))),
@@ -239,7 +244,10 @@ impl Asker {
     async fn why(&self, key: Key) -> Answered {
         self.look(move |reader, now| {
             let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            reader.why(now, key.as_str(), KEYS_BEFORE_MAX)?.ok_or_else(unknown)
+            reader
+                .why(now, key.as_str(), KEYS_BEFORE_MAX)
+                .map_err(Refused::busy)?
+                .ok_or_else(unknown)
         })
         .await
     }

@@ -55,8 +55,9 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
         };
         header.runs.insert((FetcherId(row.get(0)?), row.get(1)?), state);
     }
-    let mut query = connection
-        .prepare_cached("SELECT fetcher, run, rows, waiting, in_flight, delayed FROM counts")?;
+    let mut query = connection.prepare_cached(
+        "SELECT fetcher, run, rows, waiting, in_flight, delayed, dead FROM counts",
+    )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
         let counts = Counts {
@@ -64,6 +65,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
             waiting: row.get(3)?,
             in_flight: row.get(4)?,
             delayed: row.get(5)?,
+            dead: row.get(6)?,
         };
         header.counts.0.insert((FetcherId(row.get(0)?), row.get(1)?), counts);
     }
@@ -132,9 +134,10 @@ fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<(
         if before.0.get(&(*fetcher, *run)) == Some(it) {
             continue;
         }
-        let sql = "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, delayed)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let counts = (fetcher.0, run, it.rows, it.waiting, it.in_flight, it.delayed);
+        let sql =
+            "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, delayed, dead)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let counts = (fetcher.0, run, it.rows, it.waiting, it.in_flight, it.delayed, it.dead);
         connection.prepare_cached(sql)?.execute(counts)?;
     }
     Ok(())

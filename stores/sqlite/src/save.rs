@@ -124,21 +124,24 @@ impl<'c> Saver<'c> {
         place: Place,
         has_extras: bool,
     ) -> Result<()> {
-        let of = |place: Place| (place.lane, place.due);
-        let known = before.map(|it| (&it.record.extras, of(it.place)));
-        if known == Some((&record.extras, of(place))) || known.is_none() && !has_extras {
+        let dead =
+            |record: &Record| i64::try_from(record.dead_letters().count()).unwrap_or(i64::MAX);
+        let of = |record: &Record, place: Place| (place.lane, place.due, dead(record));
+        let known = before.map(|it| (&it.record.extras, of(&it.record, it.place)));
+        if known == Some((&record.extras, of(record, place))) || known.is_none() && !has_extras {
             return Ok(());
         }
         if !has_extras {
             let sql = "DELETE FROM extras WHERE key = ?1";
             return self.connection.prepare_cached(sql)?.execute([id.0]).map(drop);
         }
-        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, dead)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         let extras = code::json(&record.extras)?;
-        self.connection
-            .prepare_cached(sql)?
-            .execute((id.0, extras, place.lane, place.due))
-            .map(drop)
+        let held = record.extras.hold.as_ref().map(|it| it.since);
+        let backed_off = record.backoff().map(|it| it.since);
+        let values = (id.0, extras, place.lane, place.due, held, backed_off, dead(record));
+        self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
 
     fn edit(&self, key: KeyId, edit: &SingleEdit) -> Result<()> {

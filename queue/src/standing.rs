@@ -1,0 +1,84 @@
+//! How the tasks of a key stand, for who looks: read off its record. What may be done with them [rules](crate::rules) say.
+
+use crate::answers::{Hold, HoldKind, RowState};
+use crate::context::Context;
+use crate::policy::failed_so_often;
+use crate::record::{ListRow, Millis, Record, Retry, Task};
+
+/// As people are told it, who know no milliseconds.
+fn seconds(time: Millis) -> i64 {
+    time.div_euclid(1_000)
+}
+
+impl Record {
+    /// Whether a row is a dead letter: it lost leases, and waits no longer though it was not done since.
+    fn is_dead_letter(&self, row: &ListRow) -> bool {
+        let is = |task: Task| task == row.task();
+        self.extras.expired.iter().any(|it| is(it.0))
+            && !self.is_armed(row)
+            && !self.is_out(row.task())
+            && !self.extras.retries.iter().any(|it| is(it.task))
+    }
+
+    /// Its rows that are dead letters.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &ListRow> {
+        // Few keys lost any lease.
+        let rows = if self.extras.expired.is_empty() { &[][..] } else { &self.rows };
+        let newest = rows.chunk_by(|one, other| one.fetcher == other.fetcher);
+        newest.filter_map(<[_]>::last).filter(|row| self.is_dead_letter(row))
+    }
+
+    /// Whether a task's job is out.
+    pub fn is_out(&self, task: Task) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.task == task)
+    }
+
+    /// What a row is to the next dispatch.
+    pub fn row_state(&self, row: &ListRow, context: &Context) -> RowState {
+        if context.is_going(row.task()) {
+            RowState::Leaving
+        } else if !self.newest_rows().any(|newest| newest.task() == row.task()) {
+            RowState::Hidden
+        } else if self.is_out(row.task()) {
+            RowState::InFlight
+        } else if self.is_armed(row) {
+            RowState::Waiting
+        } else if self.delay_of(row.task()).is_some() {
+            RowState::Delayed
+        } else if self.is_dead_letter(row) {
+            RowState::DeadLetter
+        } else {
+            RowState::Dispatched
+        }
+    }
+
+    /// When a task is tried again that failed.
+    pub fn delay_of(&self, task: Task) -> Option<&Retry> {
+        self.extras.retries.iter().find(|it| it.task == task && it.due.is_some())
+    }
+
+    /// What holds the key: an operator, or else a backoff.
+    pub fn hold(&self) -> Option<Hold> {
+        let by_operator = self.extras.hold.as_ref().map(|it| Hold {
+            kind: HoldKind::Hold,
+            since: it.since,
+            until: it.until.map(|due| seconds(due.at)),
+            reason: it.reason.clone(),
+            by: it.by.to_string(),
+        });
+        by_operator.or_else(|| self.backoff())
+    }
+
+    /// What its failures hold it for.
+    pub fn backoff(&self) -> Option<Hold> {
+        let backoff = self.extras.backoff?;
+        let due = backoff.until?;
+        Some(Hold {
+            kind: HoldKind::Backoff,
+            since: seconds(due.at.saturating_sub(due.delay)),
+            until: Some(seconds(due.at)),
+            reason: failed_so_often(backoff.failures.into()),
+            by: "backoff".to_owned(),
+        })
+    }
+}
