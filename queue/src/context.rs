@@ -7,6 +7,7 @@ use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{FetcherId, Millis, Task};
+use crate::records::Header;
 
 /// What an operator decides. The same for a whole batch.
 #[derive(Debug, Clone)]
@@ -54,6 +55,18 @@ pub struct Context {
 }
 
 impl Context {
+    pub fn of(header: &Header, settings: &Arc<Settings>, now: Millis) -> Self {
+        let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
+        Self {
+            now,
+            settings: settings.clone(),
+            last_attempt: Attempt(header.last_attempt),
+            last_bump: header.last_bump,
+            going: going.collect(),
+            fetchers: header.fetchers.clone(),
+        }
+    }
+
     pub fn seconds(&self) -> UnixSeconds {
         self.now.div_euclid(1_000)
     }

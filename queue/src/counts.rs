@@ -22,7 +22,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, other: Self, sign: i64) {
+    /// More of them, or with a sign of -1 fewer.
+    pub fn add(&mut self, other: Self, sign: i64) {
         let add = |it: &mut i64, more: i64| *it = it.saturating_add(more.saturating_mul(sign));
         add(&mut self.rows, other.rows);
         add(&mut self.waiting, other.waiting);

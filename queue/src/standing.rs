@@ -1,5 +1,7 @@
 //! How the tasks of a key stand, for who looks: read off its record. What may be done with them [rules](crate::rules) say.
 
+use shiftboss_protocol::model::UnixSeconds;
+
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
@@ -31,6 +33,24 @@ impl Record {
     /// Whether a task's job is out.
     pub fn is_out(&self, task: Task) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.task == task)
+    }
+
+    /// Until when the key is somebody's who has no lease of his own: a classic worker's, or whoever's who started it (spec 2).
+    pub fn classic_until(&self, context: &Context) -> Option<UnixSeconds> {
+        let last = self.last.filter(|last| last.finished.is_none())?;
+        let is_classic = match &self.flight {
+            _ if !context.settings.is_fair => true,
+            Some(flight) => flight.holder.is_none(),
+            None => self.is_claimed,
+        };
+        let until = last.started.saturating_add(context.settings.lease_seconds).saturating_add(1);
+        is_classic.then_some(until)
+    }
+
+    /// Whether somebody has it, so that it is not handed out.
+    pub fn is_in_flight(&self, context: &Context) -> bool {
+        let by_event = context.settings.is_fair && self.flight.is_some();
+        by_event || self.classic_until(context).is_some_and(|until| until > context.seconds())
     }
 
     /// What a row is to the next dispatch.

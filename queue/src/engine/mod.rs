@@ -11,8 +11,6 @@ mod runs;
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::Attempt;
-
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::operation::{Answer, Operation, Rejected};
@@ -97,15 +95,7 @@ impl<'a, S: Records> Batch<'a, S> {
         settings: &Arc<Settings>,
         now: Millis,
     ) -> Self {
-        let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
-        let context = Context {
-            now,
-            settings: settings.clone(),
-            last_attempt: Attempt(header.last_attempt),
-            last_bump: header.last_bump,
-            going: going.collect(),
-            fetchers: header.fetchers.clone(),
-        };
+        let context = Context::of(header, settings, now);
         Self {
             store,
             header,

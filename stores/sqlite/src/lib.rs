@@ -1,13 +1,18 @@
-//! The queue in one SQLite file: [`SqliteRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
+//! The queue in one SQLite file: [`SqliteRecords`] keeps the records of `shiftboss-queue`, and decides nothing; and
+//! [`SqliteReader`] answers questions about it.
 //!
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. No actor, no clock, no socket.
 
+mod ask;
 mod code;
 mod error;
 mod header;
 mod load;
+mod reader;
 mod records;
 mod save;
+mod snapshot;
 
+pub use reader::SqliteReader;
 pub use records::SqliteRecords;

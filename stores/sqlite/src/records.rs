@@ -122,23 +122,6 @@ impl SqliteRecords {
         }
     }
 
-    fn payload_now(&self, id: KeyId, task: Task) -> Result<Option<String>> {
-        match task {
-            Task::Single { number } => {
-                let sql = "SELECT payload FROM tasks WHERE number = ?1";
-                self.connection
-                    .prepare_cached(sql)?
-                    .query_row([number], |row| row.get(0))
-                    .optional()
-            }
-            Task::Row { fetcher, run } => {
-                let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
-                let mut query = self.connection.prepare_cached(sql)?;
-                query.query_row((id.0, fetcher.0, run), |row| row.get(0)).optional()
-            }
-        }
-    }
-
     fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
         let sql = "SELECT status FROM tasks WHERE number = ?1";
         let mut query = self.connection.prepare_cached(sql)?;
@@ -251,7 +234,7 @@ impl Records for SqliteRecords {
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
-        self.payload_now(id, task).map_err(classify)
+        Loader::new(&self.connection).and_then(|it| it.payload(id, task)).map_err(classify)
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {

@@ -7,6 +7,8 @@ mod classic;
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
+mod previews;
+mod questions;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;

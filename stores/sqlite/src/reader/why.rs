@@ -1,0 +1,212 @@
+//! Where a key is, and why it is not the next one: the question of `why`.
+//!
+//! What may be handed out is asked of its record, as the engine asks. The place in the order is counted, up to a bound; all else
+//! costs the same however long the queue is.
+
+use rusqlite::Result;
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::answers::{Bump, Delivery, KeyRow, LastResult, Place, Retry, RowState, Why};
+use shiftboss_queue::pace::Pace;
+use shiftboss_queue::record::{FetcherId, LastRun, Record, SingleStatus, Task};
+use shiftboss_queue::records::{KeyId, Name, Stored};
+use shiftboss_queue::rules::completion::expired_leases;
+use shiftboss_queue::rules::dispatch::{Scope, next_task};
+use shiftboss_queue::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state, that_fit};
+
+use super::{Look, seconds};
+use crate::ask::Ask;
+
+const SINGLES: &str = "SELECT number, status FROM tasks
+    WHERE key = ?1 AND status IN ('waiting', 'in_flight', 'failed', 'dead_letter')
+    ORDER BY number LIMIT ?2";
+const PAYLOADS: &str = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+
+impl Look<'_> {
+    /// `None`: nobody ever heard of it.
+    pub(super) fn why(&mut self, key: &str, count_max: usize) -> Result<Option<Why>> {
+        let stored = self.loader.named(&Name::Key(Key::stored(key)))?;
+        let is_known = |it: &Stored| {
+            let record = &it.record;
+            record.is_listed()
+                || record.last.is_some()
+                || record.flight.is_some()
+                || record.hold().is_some()
+        };
+        stored.filter(is_known).map(|stored| self.why_it(stored, count_max)).transpose()
+    }
+
+    fn why_it(&mut self, stored: Stored, count_max: usize) -> Result<Why> {
+        let Stored { id, record, .. } = stored;
+        let is_in_flight = record.is_in_flight(&self.context);
+        let hold = record.hold();
+        let is_free = !is_in_flight && next_task(&record, &Scope::All, &self.context).is_some();
+        let is_ready = is_free && hold.is_none();
+        let place = if is_ready { self.place(id, count_max)? } else { None };
+        let pace = self.pace()?;
+        let jobs_last_hour = pace.minutes.iter().map(|minute| minute.jobs).sum();
+        let paused = self.kept.header.paused;
+        let (rows, truncated) = self.rows_of(id, &record, is_in_flight)?;
+        let expected = Pace::new(jobs_last_hour, pace.busy_seconds);
+        let expected = place.as_ref().filter(|_| !paused).and_then(|it| expected.expected(it));
+        let retries = record.extras.retries.iter().filter(|it| it.due.is_some());
+        let delayed_singles = retries.filter(|it| it.task.fetcher() == FetcherId::TASKS).count();
+        let failed = i64::try_from(record.singles.failed).unwrap_or(i64::MAX);
+        Ok(Why {
+            key: record.key.to_string(),
+            state: key_state(&rows, is_in_flight, is_free, hold.is_some()),
+            paused,
+            expected_in_seconds: expected,
+            place,
+            jobs_last_hour,
+            jobs_since: pace.minutes.first().map(|minute| minute.since),
+            busy_seconds: pace.busy_seconds,
+            hold,
+            bump: record
+                .extras
+                .bump
+                .as_ref()
+                .map(|it| Bump { since: it.since, by: it.by.to_string() }),
+            retry: first_retry(&record),
+            in_flight: self.delivery(&record),
+            last_result: last_result(&record),
+            failed_single_tasks: failed.saturating_sub_unsigned(delayed_singles as u64),
+            truncated,
+            rows,
+        })
+    }
+
+    fn place(&mut self, wanted: KeyId, count_max: usize) -> Result<Option<Place>> {
+        let (mut before, mut first, mut found) = (0, Vec::new(), false);
+        let is_all = self.walk(count_max.saturating_add(1), |_, key| {
+            found = key == wanted;
+            if found || before == count_max {
+                return Ok(false);
+            }
+            before += 1;
+            if first.len() < FIRST_MAX {
+                first.push(key.0);
+            }
+            Ok(true)
+        })?;
+        let first = self.loader.of_ids_in(first)?.into_iter();
+        let first = first.map(|it| it.record.key.to_string()).collect();
+        Ok((found || !is_all).then_some(Place { keys_before: before, exact: found, first }))
+    }
+
+    /// The job that is out; also one whose time is over, for it may come back.
+    fn delivery(&self, record: &Record) -> Option<Delivery> {
+        let flight = record.flight.as_ref();
+        let held_until = record.classic_until(&self.context);
+        if flight.is_none() && held_until.is_none() {
+            return None;
+        }
+        let holder = flight.and_then(|it| it.holder.as_ref());
+        Some(Delivery {
+            worker: holder.map(|it| it.worker.to_string()),
+            attempt: flight.map(|it| it.attempt.0),
+            since: match flight {
+                Some(flight) => seconds(flight.started),
+                None => record.last.map_or(0, |last| last.started),
+            },
+            lease_seconds: holder.map(|it| it.lease_seconds.into()),
+            held_until,
+            delivery_count: flight.map(|it| i64::from(expired_leases(record, it.task)) + 1),
+        })
+    }
+
+    /// Its rows by fetcher, newer runs first, and its single tasks by number, up to a bound; and whether there are more.
+    fn rows_of(
+        &self,
+        id: KeyId,
+        record: &Record,
+        is_in_flight: bool,
+    ) -> Result<(Vec<KeyRow>, bool)> {
+        let mut rows = Vec::new();
+        for row in record.rows.iter().rev() {
+            let state = match record.row_state(row, &self.context) {
+                // Its lease is over, and it is handed out again.
+                RowState::InFlight if !is_in_flight => RowState::Waiting,
+                state => state,
+            };
+            let end = match state {
+                RowState::Dispatched | RowState::Delayed => self.end_of_row(record, row)?,
+                _ => None,
+            };
+            let run = self.kept.header.runs.get(&(row.fetcher, row.run));
+            let values = (id.0, row.fetcher.0, row.run);
+            rows.push(KeyRow {
+                fetcher: self.name(row.fetcher),
+                run: row.run,
+                complete: run.is_some_and(|run| run.complete),
+                state,
+                expired_leases: expired_leases(record, row.task()).into(),
+                exit_code: end.and_then(|end| end.exit_code),
+                payload: self
+                    .connection
+                    .first(PAYLOADS, values, |row| row.get(0))?
+                    .unwrap_or_default(),
+            });
+        }
+        let (singles, count) = self.singles_of(id, record)?;
+        let count = count + rows.len() as u64;
+        rows.extend(singles);
+        // Rows of one fetcher stay in their order.
+        rows.sort_by(|one, other| one.fetcher.cmp(&other.fetcher));
+        rows.truncate(usize::try_from(ROWS_MAX).unwrap_or(usize::MAX));
+        let shown = that_fit(rows);
+        let truncated = (shown.len() as u64) < count;
+        Ok((shown, truncated))
+    }
+
+    /// Single tasks that are not done, and how many there are.
+    fn singles_of(&self, id: KeyId, record: &Record) -> Result<(Vec<KeyRow>, u64)> {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+        let (mut singles, mut bytes) = (Vec::new(), 0);
+        let ends = self.ends_of_singles(record)?;
+        for (number, status) in self.connection.rows(SINGLES, (id.0, ROWS_MAX), read)? {
+            let task = Task::Single { number };
+            let state = match SingleStatus::of_word(&status) {
+                Some(SingleStatus::InFlight) => RowState::InFlight,
+                Some(SingleStatus::Failed) if record.delay_of(task).is_some() => RowState::Delayed,
+                Some(SingleStatus::Failed) => RowState::Dispatched,
+                Some(SingleStatus::DeadLetter) => RowState::DeadLetter,
+                _ => RowState::Waiting,
+            };
+            let is_over = matches!(state, RowState::Dispatched | RowState::Delayed);
+            let end = ends.get(&number).filter(|_| is_over);
+            let payload = self.loader.payload(id, task)?.unwrap_or_default();
+            bytes += payload.len();
+            singles.push(KeyRow {
+                fetcher: self.name(FetcherId::TASKS),
+                run: number,
+                complete: true,
+                state,
+                expired_leases: expired_leases(record, task).into(),
+                exit_code: end.and_then(|end| end.exit_code),
+                payload,
+            });
+            if bytes > PAYLOADS_MAX_BYTES {
+                break;
+            }
+        }
+        let out = record.flight.as_ref().map(|flight| flight.task.fetcher());
+        let kept = &record.singles;
+        let out = u64::from(out == Some(FetcherId::TASKS));
+        Ok((singles, kept.waiting + kept.failed + kept.dead + out))
+    }
+}
+
+/// The task that is tried again first.
+fn first_retry(record: &Record) -> Option<Retry> {
+    let retries = record.extras.retries.iter();
+    let due = retries.filter_map(|it| Some((seconds(it.due?.at), i64::from(it.number))));
+    due.min().map(|(due, number)| Retry { due, retries: number.try_into().unwrap_or(u32::MAX) })
+}
+
+/// How a job of the key ended last: what its record says, or, while a job is out, said before it.
+fn last_result(record: &Record) -> Option<LastResult> {
+    let before = record.flight.as_ref().and_then(|it| it.before.last);
+    let last = if record.flight.is_some() { before } else { record.last }?;
+    let LastRun { started, finished, exit_code } = last;
+    Some(LastResult { started, finished: finished?, exit_code })
+}
