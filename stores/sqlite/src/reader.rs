@@ -13,6 +13,8 @@ mod queue;
 mod status;
 mod sums;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod why;
 
 use std::path::PathBuf;

@@ -29,6 +29,9 @@ const AT_CHANCE: &str =
 pub(super) const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
 
+/// What of a record holds its key.
+type Holds = fn(&Record) -> Option<Hold>;
+
 impl Look<'_> {
     pub(super) fn search(&self, prefix: &str, count: usize) -> Result<Found> {
         let count = count.min(SEARCH_MAX);
@@ -42,9 +45,7 @@ impl Look<'_> {
     pub(super) fn held(&mut self, count: usize) -> Result<HeldKeys> {
         let count = count.min(HELD_MAX);
         let mut keys = Vec::new();
-        let kinds: [(&str, fn(&Record) -> Option<Hold>); 2] =
-            [(HELD, Record::hold), (BACKED_OFF, Record::backoff)];
-        for (sql, hold) in kinds {
+        for (sql, hold) in [(HELD, Record::hold as Holds), (BACKED_OFF, Record::backoff)] {
             for stored in self.loader.of_ids(sql, [limit(count + 1 - keys.len())])? {
                 let key = stored.record.key.to_string();
                 keys.extend(hold(&stored.record).map(|hold| HeldKey { key, hold }));
@@ -74,7 +75,7 @@ impl Look<'_> {
     }
 
     /// A key of each of so many equal parts of the ids.
-    fn sample(&self) -> Result<Vec<i64>> {
+    pub(super) fn sample(&self) -> Result<Vec<i64>> {
         let width = self.connection.value::<i64>(LAST_ID, [])? / limit(SAMPLE_MAX) + 1;
         let mut ids: Vec<i64> = Vec::with_capacity(SAMPLE_MAX);
         for part in 0..limit(SAMPLE_MAX) {

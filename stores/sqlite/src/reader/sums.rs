@@ -39,10 +39,9 @@ const BY_CODE: &str = "SELECT exit_code, sum(jobs) FROM minutes WHERE minute > ?
     GROUP BY exit_code HAVING sum(jobs) > 0 ORDER BY exit_code";
 const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs) FROM minutes
     WHERE minute > ?1 GROUP BY minute HAVING sum(jobs) > 0 ORDER BY minute";
-/// The first of the last ?2 ends that is not before ?1, and how many there are.
-const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM (
-        SELECT exit_code, ended_ms FROM attempts ORDER BY ended DESC LIMIT ?2)
-    WHERE exit_code IS NOT NULL AND ended_ms >= ?1 * 1000";
+/// The first end of a job behind the number ?2 that is not before ?1, and how many there are.
+const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
+    WHERE ended > ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1 * 1000";
 /// Seconds that a job took on average, since the hour ?1.
 const TOOK: &str = "SELECT coalesce(sum(took_ms) / max(sum(jobs), 1), 0) / 1000
     FROM (SELECT took_ms, jobs FROM hours WHERE hour >= ?1 LIMIT 1000)";
@@ -102,7 +101,7 @@ impl Look<'_> {
         let now = self.context.seconds();
         let mut minutes = self.jobs_by_minute()?;
         if let Some(since) = young_since(&minutes, now) {
-            let values = (since, ENDS_LOOKED_AT);
+            let values = (since, self.kept.ends - ENDS_LOOKED_AT);
             let read = |row: &Row<'_>| Ok((row.get::<_, Option<i64>>(0)?, row.get(1)?));
             let (first, ends) = self.connection.first(FIRST_END, values, read)?.unwrap_or_default();
             begin_with(&mut minutes, first.map(super::seconds), ends);

@@ -18,7 +18,7 @@ use crate::ask::Ask;
 
 const SINGLES: &str = "SELECT number, status FROM tasks
     WHERE key = ?1 AND status IN ('waiting', 'in_flight', 'failed', 'dead_letter')
-    ORDER BY number LIMIT ?2";
+    ORDER BY status, number LIMIT ?2";
 const PAYLOADS: &str = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
 
 impl Look<'_> {
@@ -114,7 +114,7 @@ impl Look<'_> {
         })
     }
 
-    /// Its rows by fetcher, newer runs first, and its single tasks by number, up to a bound; and whether there are more.
+    /// Its rows by fetcher, newer runs first, and its single tasks by status and number, up to a bound; and whether there are more.
     fn rows_of(
         &self,
         id: KeyId,
