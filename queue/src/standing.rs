@@ -5,7 +5,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
-use crate::record::{ListRow, Millis, Record, Retry, Task};
+use crate::record::{Due, ListRow, Millis, Record, Retry, Task};
 
 /// As people are told it, who know no milliseconds.
 fn seconds(time: Millis) -> i64 {
@@ -75,6 +75,11 @@ impl Record {
     /// When a task is tried again that failed.
     pub fn delay_of(&self, task: Task) -> Option<&Retry> {
         self.extras.retries.iter().find(|it| it.task == task && it.due.is_some())
+    }
+
+    /// When the first of its tasks is tried again.
+    pub fn first_delay(&self) -> Option<Due> {
+        self.extras.retries.iter().filter_map(|it| it.due).min_by_key(|due| due.at)
     }
 
     /// What holds the key: an operator, or else a backoff.

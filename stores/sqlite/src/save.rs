@@ -135,12 +135,13 @@ impl<'c> Saver<'c> {
             let sql = "DELETE FROM extras WHERE key = ?1";
             return self.connection.prepare_cached(sql)?.execute([id.0]).map(drop);
         }
-        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, dead)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let extras = code::json(&record.extras)?;
         let held = record.extras.hold.as_ref().map(|it| it.since);
         let backed_off = record.backoff().map(|it| it.since);
-        let values = (id.0, extras, place.lane, place.due, held, backed_off, dead(record));
+        let delayed = record.first_delay().map(|it| it.at);
+        let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead(record));
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
 

@@ -53,8 +53,8 @@ CREATE TABLE rows (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
--- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator, or its failures, hold it. dead:
--- so many of its rows are dead letters.
+-- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator, or its failures, hold it.
+-- delayed: when the first of its tasks is tried again. dead: so many of its rows are dead letters.
 CREATE TABLE extras (
     key        INTEGER PRIMARY KEY,
     extras     TEXT NOT NULL,
@@ -62,12 +62,14 @@ CREATE TABLE extras (
     due        INTEGER,
     held       INTEGER,
     backed_off INTEGER,
+    delayed    INTEGER,
     dead       INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX lane ON extras (lane) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due) WHERE due IS NOT NULL;
 CREATE INDEX held ON extras (held) WHERE held IS NOT NULL;
 CREATE INDEX backed_off ON extras (backed_off) WHERE backed_off IS NOT NULL;
+CREATE INDEX delayed ON extras (delayed) WHERE delayed IS NOT NULL;
 CREATE INDEX dead ON extras (key) WHERE dead > 0;
 
 -- Single tasks. name: the ID that it was added with, for which it is kept when it is done. checksum: of the payload.

@@ -1,97 +1,119 @@
 //! Tasks that failed, and are not due by themselves: the longest part of the question of `tasks`.
 //!
-//! Attempts that are kept and failed are gone over, back from the last one; and, for what is longer ago than those, keys whose last
-//! attempt failed and that do not wait, of which the record alone tells. Both go back in time, and so do the tasks.
+//! First come those whose attempts are kept, back from the last end; then, for their ends are longer ago, keys of whose last attempt
+//! only the record tells, and single tasks. What SQL leaves out is what cannot be; the record is asked about all else.
 
 use std::collections::HashSet;
 
 use rusqlite::{Result, Row};
-use shiftboss_protocol::model::Key;
+use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::answers::RowState;
 use shiftboss_queue::record::{FetcherId, LastRun, ListRow, Record, Task};
-use shiftboss_queue::records::{KeyId, Name, Stored};
+use shiftboss_queue::records::{KeyId, Stored};
 use shiftboss_queue::views::failure;
 
-use super::log::{End, Failed};
+use super::log::End;
 use super::tasks::{Listing, STEP};
 use super::{Look, limit, run_of};
 use crate::ask::Ask;
+use crate::code;
 
-/// Keys and attempts that are looked at: at least so many, and so many for each task that is asked for.
-const LOOKED_AT_MIN: usize = 10_000;
-const LOOKED_AT_FOR_EACH: usize = 10;
-
-const IS_FAILED: &str =
-    "SELECT EXISTS (SELECT 1 FROM tasks WHERE number = ?1 AND status = 'failed')";
-/// Keys that ended badly since ?1, back from one of them, the last one first.
-const ENDED_BADLY: &str = "SELECT finished, id FROM keys INDEXED BY ended_badly
-    WHERE exit_code <> 0 AND turn IS NULL AND finished >= ?1 AND (finished, id) < (?2, ?3)
+/// Attempts that failed before the end ?1 and since ?2, whose task did not wait since: the last one first.
+const ATTEMPTS: &str = "SELECT ended, attempt, key, fetcher, run FROM attempts
+    WHERE ended < ?1 AND ended_ms >= ?2 AND exit_code <> 0 AND iif(fetcher = 0,
+        EXISTS (SELECT 1 FROM tasks WHERE number = attempts.run AND status = 'failed'),
+        EXISTS (SELECT 1 FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
+            AND rows.run = attempts.run AND rows.armed < attempts.attempt))
+    ORDER BY ended DESC LIMIT ?3";
+/// Keys that ended badly since ?3, whose last attempt is not among those, back from one of them, the last one first.
+const KEYS: &str = "SELECT finished, id FROM keys INDEXED BY ended_badly
+    WHERE exit_code <> 0 AND turn IS NULL AND finished >= ?3 AND (finished, id) < (?1, ?2)
+        AND EXISTS (SELECT 1 FROM rows WHERE rows.key = keys.id)
+        AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.attempt = last_attempt AND attempts.exit_code <> 0)
     ORDER BY finished DESC, id DESC LIMIT ?4";
-
-/// What is read in steps, back in time: the next one is at the end.
-struct Back<T, B> {
-    step: Vec<T>,
-    /// The last one that was read.
-    behind: B,
-    is_all: bool,
-}
-
-impl<T, B> Back<T, B> {
-    fn from(behind: B) -> Self {
-        Self { step: Vec::new(), behind, is_all: false }
-    }
-
-    /// The next one, where there is one.
-    fn next(
-        &mut self,
-        read: impl FnOnce(&B) -> Result<Vec<T>>,
-        at: impl Fn(&T) -> B,
-    ) -> Result<Option<&T>> {
-        if self.step.is_empty() && !self.is_all {
-            self.step = read(&self.behind)?;
-            self.is_all = self.step.len() < STEP;
-            if let Some(last) = self.step.last() {
-                self.behind = at(last);
-            }
-            self.step.reverse();
-        }
-        Ok(self.step.last())
-    }
-}
 
 impl Look<'_> {
     pub(super) fn failed(&mut self, listing: &mut Listing) -> Result<()> {
-        let looked_at_max = LOOKED_AT_MIN.max(listing.limit.saturating_mul(LOOKED_AT_FOR_EACH));
-        let mut attempts = Back::from(i64::MAX);
-        let mut keys = Back::from((i64::MAX, i64::MAX));
-        let mut singles = HashSet::new();
-        for _ in 0..looked_at_max {
-            let read = |before: &i64| self.failed_before(*before, listing.since, STEP);
-            let attempt = attempts.next(read, |it: &Failed| it.end)?.map(|it| it.finished);
-            let read = |behind: &(i64, i64)| self.ended_badly(listing, *behind);
-            let key = keys.next(read, |it| *it)?.map(|(finished, _)| *finished);
-            if listing.is_full() || attempt.max(key).is_none() {
-                break;
-            }
-            if key > attempt {
-                if let Some((_, key)) = keys.step.pop() {
-                    self.failed_of_key(listing, KeyId(key))?;
-                }
-            } else if let Some(failed) = attempts.step.pop() {
-                self.failed_with(listing, &mut singles, &failed)?;
-            }
+        let met = self.failed_attempts(listing)?;
+        if listing.fetcher != Some(FetcherId::TASKS) {
+            self.failed_keys(listing)?;
         }
-        self.failed_singles(listing, &singles)
+        self.failed_singles(listing, &met)
     }
 
-    /// When they ended, and their ids.
-    fn ended_badly(&self, listing: &Listing, behind: (i64, i64)) -> Result<Vec<(i64, i64)>> {
-        if listing.fetcher == Some(FetcherId::TASKS) {
-            return Ok(Vec::new());
+    /// Says which single tasks there were.
+    fn failed_attempts(&mut self, listing: &mut Listing) -> Result<HashSet<i64>> {
+        let (mut before, mut met) = (i64::MAX, HashSet::new());
+        let since = listing.since.saturating_mul(1_000);
+        let read = |row: &Row<'_>| {
+            let task = code::task_of((row.get(3)?, row.get(4)?));
+            Ok((row.get(0)?, Attempt(row.get(1)?), KeyId(row.get(2)?), task))
+        };
+        while listing.goes_on() {
+            let step = self.connection.rows(ATTEMPTS, (before, since, limit(STEP)), read)?;
+            for (end, attempt, key, task) in &step {
+                before = *end;
+                let Some(Stored { record, .. }) = self.loader.by_id(*key)? else { continue };
+                let is_its_last = match *task {
+                    Task::Single { number } => met.insert(number),
+                    Task::Row { fetcher, run } => {
+                        let row = record.row(fetcher, run).filter(|row| self.is_over(&record, row));
+                        row.is_some() && record.served(fetcher) == *attempt
+                    }
+                };
+                if is_its_last {
+                    let end = self.end_of(&record, *attempt, *task)?;
+                    self.push_failed(listing, &record, *task, end);
+                }
+            }
+            if step.len() < STEP {
+                break;
+            }
         }
-        let values = (listing.since, behind.0, behind.1, limit(STEP));
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        self.connection.rows(ENDED_BADLY, values, read)
+        Ok(met)
+    }
+
+    fn failed_keys(&mut self, listing: &mut Listing) -> Result<()> {
+        let mut behind: (i64, i64) = (i64::MAX, i64::MAX);
+        while listing.goes_on() {
+            let values = (behind.0, behind.1, listing.since, limit(STEP));
+            let step = self.connection.rows(KEYS, values, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            for (_, key) in &step {
+                let Some(Stored { record, .. }) = self.loader.by_id(KeyId(*key))? else { continue };
+                for row in record.newest_rows().filter(|row| self.is_over(&record, row)) {
+                    let attempt = record.served(row.fetcher);
+                    if record.last_attempt == Attempt(0) || record.last_attempt == attempt {
+                        let end = self.end_of(&record, attempt, row.task())?;
+                        self.push_failed(listing, &record, row.task(), end);
+                    }
+                }
+            }
+            match step.last() {
+                Some(last) if step.len() == STEP => behind = *last,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// How their keys ended last is all that is known of them.
+    fn failed_singles(&mut self, listing: &mut Listing, met: &HashSet<i64>) -> Result<()> {
+        let mut behind = 0;
+        while listing.goes_on() {
+            let step = self.singles(listing, "failed", behind)?;
+            let Some((last, _)) = step.last() else { break };
+            behind = run_of(*last);
+            for (task, Stored { record, .. }) in
+                step.iter().filter(|(task, _)| !met.contains(&run_of(*task)))
+            {
+                let end = record.last.map(|LastRun { started, finished, exit_code }| End {
+                    exit_code,
+                    finished: finished.unwrap_or(started),
+                });
+                self.push_failed(listing, record, *task, end);
+            }
+        }
+        Ok(())
     }
 
     /// Whether a row ended, and is not due by itself.
@@ -99,73 +121,16 @@ impl Look<'_> {
         record.row_state(row, &self.context) == RowState::Dispatched
     }
 
-    /// Rows of a key that failed, of whose attempts none is kept.
-    fn failed_of_key(&mut self, listing: &mut Listing, key: KeyId) -> Result<()> {
-        let Some(Stored { record, .. }) = self.loader.by_id(key)? else { return Ok(()) };
-        for row in record.newest_rows().filter(|row| self.is_over(&record, row)) {
-            if !self.is_kept(record.served(row.fetcher), row.task())? {
-                let end = self.end_of_row(&record, row)?.filter(has_failed);
-                self.push_failed(listing, &record, row.task(), end);
-            }
-        }
-        Ok(())
-    }
-
-    /// The task of an attempt that failed, if that was its last one.
-    fn failed_with(
-        &mut self,
-        listing: &mut Listing,
-        singles: &mut HashSet<i64>,
-        Failed { key, task, attempt, .. }: &Failed,
-    ) -> Result<()> {
-        let name = Name::Key(Key::stored(key));
-        let Some(Stored { record, .. }) = self.loader.named(&name)? else { return Ok(()) };
-        let end = self.end_of(&record, *attempt, *task)?;
-        let end = match *task {
-            Task::Row { fetcher, run } => {
-                let row = record.row(fetcher, run).filter(|row| self.is_over(&record, row));
-                let is_its = row.is_some() && record.served(fetcher) == *attempt;
-                end.filter(|end| is_its && has_failed(end))
-            }
-            Task::Single { number } => {
-                let is_failed = singles.insert(number)
-                    && record.delay_of(*task).is_none()
-                    && self.connection.value(IS_FAILED, [number])?;
-                end.filter(|_| is_failed)
-            }
-        };
-        self.push_failed(listing, &record, *task, end);
-        Ok(())
-    }
-
-    /// Single tasks of which no attempt is kept: how their keys ended last is all that is known.
-    fn failed_singles(&mut self, listing: &mut Listing, met: &HashSet<i64>) -> Result<()> {
-        let mut behind = 0;
-        loop {
-            let step = self.singles(listing, "failed", behind)?;
-            let Some((last, _)) = step.last() else { return Ok(()) };
-            behind = run_of(*last);
-            for (task, Stored { record, .. }) in &step {
-                let end = record.last.map(|LastRun { started, finished, exit_code }| End {
-                    exit_code,
-                    finished: finished.unwrap_or(started),
-                });
-                if !met.contains(&run_of(*task)) && record.delay_of(*task).is_none() {
-                    self.push_failed(listing, record, *task, end);
-                }
-            }
-        }
-    }
-
-    /// Lists a task that failed and ended so, if it is wanted.
+    /// Lists a task that ended so, if it failed, is not due by itself, and is wanted. A single task may have failed though its key did
+    /// not.
     fn push_failed(&self, listing: &mut Listing, record: &Record, task: Task, end: Option<End>) {
-        let is_wanted = |end: &End| listing.wants(task.fetcher()) && end.finished >= listing.since;
-        if let Some(End { exit_code, finished }) = end.filter(is_wanted) {
+        let Some(End { exit_code, finished }) = end else { return };
+        let has_failed = match task {
+            Task::Single { .. } => record.delay_of(task).is_none(),
+            Task::Row { .. } => exit_code.is_some_and(|code| code != 0),
+        };
+        if has_failed && listing.wants(task.fetcher()) && finished >= listing.since {
             listing.tasks.push(self.shown(record, task, Some(finished), failure(exit_code)));
         }
     }
-}
-
-fn has_failed(end: &End) -> bool {
-    end.exit_code.is_some_and(|code| code != 0)
 }

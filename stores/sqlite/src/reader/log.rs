@@ -50,16 +50,6 @@ struct Attempted {
     previous: i64,
 }
 
-/// An attempt whose job failed.
-pub(super) struct Failed {
-    /// The number of its end.
-    pub(super) end: i64,
-    pub(super) key: String,
-    pub(super) task: Task,
-    pub(super) attempt: Attempt,
-    pub(super) finished: UnixSeconds,
-}
-
 /// How a task ended last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
@@ -158,29 +148,6 @@ impl Look<'_> {
             attempts,
             is_kept: self.connection.value(is_kept, [after])?,
         })
-    }
-
-    /// Attempts whose jobs failed, before the end of a number, the last one first.
-    pub(super) fn failed_before(
-        &self,
-        before: i64,
-        since: UnixSeconds,
-        count: usize,
-    ) -> Result<Vec<Failed>> {
-        let outcomes = code::json(&EndedAttempts::FAILED)?;
-        let since = since.saturating_mul(1_000);
-        let values = (i64::MIN, before, outcomes, None::<i64>, since, limit(count));
-        self.connection.rows(BACK, values, |row| {
-            let Attempted { ended, task, .. } = self.attempted(row)?;
-            let Ended { ended: end, key, attempt, finished, .. } = ended;
-            Ok(Failed { end, key, task, attempt: Attempt(attempt), finished })
-        })
-    }
-
-    /// Whether an attempt of a task is kept that was done.
-    pub(super) fn is_kept(&self, attempt: Attempt, task: Task) -> Result<bool> {
-        let kept = self.attempt(attempt.0)?;
-        Ok(kept.is_some_and(|it| it.task == task && it.ended.exit_code.is_some()))
     }
 
     /// How a row of the key ended last, as far as that is known.

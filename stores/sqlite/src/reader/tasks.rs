@@ -8,7 +8,7 @@ use shiftboss_protocol::model::{Attempt, UnixSeconds};
 use shiftboss_queue::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 use shiftboss_queue::reader::TasksWith;
 use shiftboss_queue::record::{FetcherId, Millis, Record, Task};
-use shiftboss_queue::records::{From, KeyId, Stored};
+use shiftboss_queue::records::{KeyId, Stored};
 use shiftboss_queue::rules::completion::expired_leases;
 use shiftboss_queue::rules::dispatch::{Scope, next_task};
 use shiftboss_queue::views::{QUEUE_MAX, cut, delayed};
@@ -16,14 +16,19 @@ use shiftboss_queue::views::{QUEUE_MAX, cut, delayed};
 use super::{Look, limit, run_of, seconds};
 use crate::ask::Ask;
 
-/// Keys that are looked at for one step of a listing.
+/// Keys that are looked at in one step of a listing.
 pub(super) const STEP: usize = 256;
+/// Steps of a listing: at least so many, and so many for each step that is asked for. Behind them, as far as it can tell, may be more.
+const STEPS_MIN: usize = 20;
+const STEPS_FOR_EACH: usize = 10;
 
 const WAITING_OF: &str =
     "SELECT number FROM tasks WHERE key = ?1 AND status = 'waiting' ORDER BY number LIMIT ?2";
 const HELD: &str = "SELECT key FROM extras WHERE held IS NOT NULL ORDER BY held, key LIMIT ?1";
 const BACKED_OFF: &str =
     "SELECT key FROM extras WHERE backed_off IS NOT NULL ORDER BY backed_off, key LIMIT ?1";
+const DELAYED: &str = "SELECT key FROM extras
+    WHERE delayed IS NOT NULL AND (delayed, key) > (?1, ?2) ORDER BY delayed, key LIMIT ?3";
 const DEAD: &str = "SELECT key FROM extras WHERE dead > 0 ORDER BY key LIMIT ?1";
 const ENDED_SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = ?1 AND status IN ('failed', 'dead_letter') AND number > ?2 ORDER BY number LIMIT ?3";
@@ -33,17 +38,21 @@ pub(super) struct Listing {
     pub(super) fetcher: Option<FetcherId>,
     pub(super) since: UnixSeconds,
     /// One more than is asked for tells that there are more.
-    pub(super) limit: usize,
+    limit: usize,
     pub(super) tasks: Vec<Shown>,
+    /// That may be looked at still.
+    steps: usize,
 }
 
 impl Listing {
-    pub(super) fn is_full(&self) -> bool {
-        self.tasks.len() >= self.limit
-    }
-
     pub(super) fn wants(&self, fetcher: FetcherId) -> bool {
         self.fetcher.is_none_or(|only| only == fetcher)
+    }
+
+    /// Whether there is room for another step.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.steps = self.steps.saturating_sub(1);
+        self.tasks.len() < self.limit && self.steps > 0
     }
 }
 
@@ -56,6 +65,7 @@ impl Look<'_> {
             since: asked.since.unwrap_or(i64::MIN),
             limit: asked.count.saturating_add(1),
             tasks: Vec::new(),
+            steps: STEPS_MIN.max(asked.count / STEP * STEPS_FOR_EACH),
         };
         if fetcher != Some(None) {
             match asked.status {
@@ -66,7 +76,9 @@ impl Look<'_> {
                 TaskStatus::DeadLetter => self.dead_letters(&mut listing)?,
             }
         }
-        Ok(cut(asked.status, listing.tasks, asked.count))
+        let mut tasks = cut(asked.status, listing.tasks, asked.count);
+        tasks.truncated |= listing.steps == 0;
+        Ok(tasks)
     }
 
     pub(super) fn shown(
@@ -91,10 +103,10 @@ impl Look<'_> {
                 look.waiting_of(listing, &stored, "its turn comes")?;
             }
             keys += 1;
-            Ok(!listing.is_full() && keys < keys_max)
+            Ok(listing.tasks.len() < listing.limit && keys < keys_max)
         })?;
         let mut behind: Option<Stored> = None;
-        while !listing.is_full() {
+        while listing.goes_on() {
             let step = self.with_somebody(behind.as_ref())?;
             for stored in step.iter().filter(|it| it.record.is_in_flight(&self.context)) {
                 self.waiting_of(listing, stored, "its key is in flight")?;
@@ -103,8 +115,8 @@ impl Look<'_> {
             behind = Some(last);
         }
         for sql in [HELD, BACKED_OFF] {
-            let most = if listing.is_full() { 0 } else { limit(listing.limit) };
-            for stored in self.loader.of_ids(sql, [most])? {
+            let left = listing.limit.saturating_sub(listing.tasks.len());
+            for stored in self.loader.of_ids(sql, [limit(left)])? {
                 let is_met = sql == BACKED_OFF && stored.record.extras.hold.is_some();
                 if !is_met && !stored.record.is_in_flight(&self.context) {
                     self.waiting_of(listing, &stored, "its key is held")?;
@@ -154,7 +166,7 @@ impl Look<'_> {
     /// The one that is out for longest first.
     fn in_flight(&mut self, listing: &mut Listing) -> Result<()> {
         let mut behind = Attempt(0);
-        while !listing.is_full() {
+        while listing.goes_on() {
             let out = self.loader.in_flight(behind, STEP)?;
             for stored in &out {
                 let record = &stored.record;
@@ -176,20 +188,20 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The one that is due first comes first. A key may have something else that is due before its task is: it is met too early.
+    /// The one that is due first comes first. Of a key there may be several, which are not beside each other.
     fn delayed(&mut self, listing: &mut Listing) -> Result<()> {
-        let (mut found, mut behind): (Vec<(Millis, Shown)>, Option<Stored>) = (Vec::new(), None);
-        loop {
-            let step = self.loader.next(From::Due(Millis::MAX), behind.as_ref(), STEP)?;
+        let (mut found, mut behind) = (Vec::new(), (Millis::MIN, i64::MIN));
+        while listing.goes_on() {
+            let step = self.loader.of_ids(DELAYED, (behind.0, behind.1, limit(STEP)))?;
             for stored in &step {
                 self.delayed_of(listing, &mut found, &stored.record)?;
             }
-            let Some(last) = step.last().and_then(|it| it.place.due) else { break };
-            let are_enough = found.iter().filter(|(due, _)| *due <= last).count() >= listing.limit;
-            if are_enough || step.len() < STEP {
+            let last = step.last().and_then(|it| Some((it.record.first_delay()?.at, it.id.0)));
+            let Some(last) = last.filter(|_| step.len() == STEP) else { break };
+            behind = last;
+            if found.iter().filter(|(due, _)| *due <= last.0).count() >= listing.limit {
                 break;
             }
-            behind = step.into_iter().next_back();
         }
         found.sort_by(|one, other| (one.0, &one.1.key).cmp(&(other.0, &other.1.key)));
         listing.tasks = found.into_iter().map(|(_, task)| task).collect();
@@ -251,7 +263,7 @@ impl Look<'_> {
         status: &str,
         behind: i64,
     ) -> Result<Vec<(Task, Stored)>> {
-        if listing.is_full() || !listing.wants(FetcherId::TASKS) {
+        if !listing.wants(FetcherId::TASKS) {
             return Ok(Vec::new());
         }
         let values = (status, behind, limit(STEP.max(listing.limit)));
