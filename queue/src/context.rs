@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{FetcherId, Millis, Task};
 use crate::records::Header;
+
+/// As many others may be added until a single task that is done is known by its ID no longer.
+const SINGLES_KEPT: i64 = 100_000;
 
 /// What an operator decides. The same for a whole batch.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub struct Settings {
     /// So many expired leases make a dead letter of a task.
     pub max_expired_leases: u32,
     pub max_single_tasks: u64,
+    /// Single tasks that are done or cancelled are known by their IDs until so many others were added.
+    pub singles_kept: i64,
     /// What keys of the lane may have of the hand-outs, in thousandths.
     pub bump_share: u32,
     /// When keys are held whose jobs fail again and again.
@@ -33,6 +38,7 @@ impl Default for Settings {
             lease_seconds: 43_200,
             max_expired_leases: 5,
             max_single_tasks: 1_000_000,
+            singles_kept: SINGLES_KEPT,
             bump_share: 100,
             backoff: None,
             retries: RetryRules::default(),
@@ -44,6 +50,8 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Context {
     pub now: Millis,
+    /// By how much the clock was [set](crate::records::Header::clock) so far.
+    pub clock: Millis,
     pub settings: Arc<Settings>,
     /// The last attempt of the queue: what is armed now waits for the next one.
     pub last_attempt: Attempt,
@@ -51,19 +59,23 @@ pub struct Context {
     pub last_bump: i64,
     /// Runs that are being deleted.
     pub going: BTreeSet<(FetcherId, i64)>,
+    /// With single tasks, as [`TASKS_FETCHER`].
     pub fetchers: BTreeMap<FetcherId, Arc<str>>,
 }
 
 impl Context {
     pub fn of(header: &Header, settings: &Arc<Settings>, now: Millis) -> Self {
         let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
+        let mut fetchers = header.fetchers.clone();
+        fetchers.insert(FetcherId::TASKS, TASKS_FETCHER.into());
         Self {
             now,
+            clock: header.clock,
             settings: settings.clone(),
             last_attempt: Attempt(header.last_attempt),
             last_bump: header.last_bump,
             going: going.collect(),
-            fetchers: header.fetchers.clone(),
+            fetchers,
         }
     }
 
@@ -79,13 +91,14 @@ impl Context {
         }
     }
 
-    pub fn fetcher(&self, id: FetcherId) -> &str {
-        self.fetchers.get(&id).map_or("", |name| name)
+    /// The name of a fetcher; that of single tasks is among them.
+    pub fn fetcher(&self, id: FetcherId) -> Arc<str> {
+        self.fetchers.get(&id).cloned().unwrap_or_default()
     }
 
     /// A place in the lane, behind all that were given before.
     pub fn next_bump(&mut self) -> i64 {
-        self.last_bump += 1;
+        self.last_bump = self.last_bump.saturating_add(1);
         self.last_bump
     }
 }

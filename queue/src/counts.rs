@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{FetcherId, Record, Task};
+use crate::record::{FetcherId, Record, Retry, Singles, Task};
 
-/// Counts of one run, or of all single tasks.
+/// Counts of one run, of all single tasks, or of [keys](OF_KEYS).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Rows, whatever they are.
@@ -15,25 +15,62 @@ pub struct Counts {
     /// Those that would be handed out when their keys' turns come. Every single task that waits counts.
     pub waiting: i64,
     pub in_flight: i64,
+    /// Of those, the ones that are leased: protocol 2.
+    pub leased: i64,
+    /// Of those in flight, the ones whose lease expired before.
+    pub redelivered: i64,
     /// Those that failed, and are due again by themselves.
     pub delayed: i64,
-    /// Dead letters.
     pub dead: i64,
+    /// Single tasks that failed, and are not due by themselves.
+    pub failed: i64,
+    /// Keys that operators hold.
+    pub held: i64,
+    /// Keys that are held because their jobs failed again and again.
+    pub backed_off: i64,
+    /// Keys that operators bumped, and that wait for their turn.
+    pub bumped: i64,
 }
 
+/// How many there are of each.
+pub const COUNTS: usize = 11;
+
 impl Counts {
-    /// More of them, or with a sign of -1 fewer.
-    pub fn add(&mut self, other: Self, sign: i64) {
-        let add = |it: &mut i64, more: i64| *it = it.saturating_add(more.saturating_mul(sign));
-        add(&mut self.rows, other.rows);
-        add(&mut self.waiting, other.waiting);
-        add(&mut self.in_flight, other.in_flight);
-        add(&mut self.delayed, other.delayed);
-        add(&mut self.dead, other.dead);
+    /// Each, in the order in which stores have them.
+    pub fn values(self) -> [i64; COUNTS] {
+        let mut it = self;
+        it.values_mut().map(|value| *value)
+    }
+
+    pub fn values_mut(&mut self) -> [&mut i64; COUNTS] {
+        [
+            &mut self.rows,
+            &mut self.waiting,
+            &mut self.in_flight,
+            &mut self.leased,
+            &mut self.redelivered,
+            &mut self.delayed,
+            &mut self.dead,
+            &mut self.failed,
+            &mut self.held,
+            &mut self.backed_off,
+            &mut self.bumped,
+        ]
+    }
+
+    pub fn add(&mut self, other: Self) {
+        for (value, more) in self.values_mut().into_iter().zip(other.values()) {
+            *value = value.saturating_add(more);
+        }
     }
 }
 
-/// Whose: a fetcher's run; of single tasks there is one, 0.
+/// What is counted of keys, whatever lists them.
+pub const OF_KEYS: Run = (FetcherId::TASKS, -1);
+/// What is counted of single tasks.
+pub const OF_SINGLES: Run = (FetcherId::TASKS, 0);
+
+/// Whose: a fetcher's run; [single tasks](OF_SINGLES); [keys](OF_KEYS).
 pub type Run = (FetcherId, i64);
 
 /// Sums by run, or changes of them.
@@ -49,30 +86,62 @@ impl Tally {
     }
 
     fn add(&mut self, record: &Record, sign: i64) {
-        for row in &record.rows {
-            self.run((row.fetcher, row.run)).add(Counts { rows: 1, ..Counts::default() }, sign);
+        let count = |it: &mut i64| *it = it.saturating_add(sign);
+        let mut rows = record.rows.iter().peekable();
+        while let Some(row) = rows.next() {
+            let is_newest = rows.peek().is_none_or(|next| next.fetcher != row.fetcher);
+            let counts = self.run((row.fetcher, row.run));
+            count(&mut counts.rows);
+            if is_newest && record.is_armed(row) {
+                count(&mut counts.waiting);
+            }
         }
-        for row in record.newest_rows().filter(|row| record.is_armed(row)) {
-            self.run((row.fetcher, row.run)).add(Counts { waiting: 1, ..Counts::default() }, sign);
-        }
+        let extras = &record.extras;
         if let Some(flight) = &record.flight {
-            self.run(run_of(flight.task)).add(Counts { in_flight: 1, ..Counts::default() }, sign);
+            let counts = self.run(run_of(flight.task));
+            count(&mut counts.in_flight);
+            if flight.holder.is_some() {
+                count(&mut counts.leased);
+            }
+            if extras.expired.iter().any(|it| it.0 == flight.task) {
+                count(&mut counts.redelivered);
+            }
         }
-        for retry in record.extras.retries.iter().filter(|it| it.due.is_some()) {
-            self.run(run_of(retry.task)).add(Counts { delayed: 1, ..Counts::default() }, sign);
+        self.add_singles(record, sign);
+        for retry in extras.retries.iter().filter(|it| it.due.is_some()) {
+            count(&mut self.run(run_of(retry.task)).delayed);
         }
-        for row in record.dead_letters() {
-            self.run((row.fetcher, row.run)).add(Counts { dead: 1, ..Counts::default() }, sign);
+        for (task, _) in extras.dead.iter().filter(|it| matches!(it.0, Task::Row { .. })) {
+            count(&mut self.run(run_of(*task)).dead);
         }
-        let singles = &record.singles;
+        if extras.hold.is_some() {
+            count(&mut self.run(OF_KEYS).held);
+        }
+        if extras.backoff.is_some_and(|it| it.until.is_some()) {
+            count(&mut self.run(OF_KEYS).backed_off);
+        }
+        if extras.bump.is_some() {
+            count(&mut self.run(OF_KEYS).bumped);
+        }
+    }
+
+    fn add_singles(&mut self, record: &Record, sign: i64) {
+        let Singles { waiting, failed, dead, .. } = record.singles;
         let out = matches!(&record.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
-        let all = singles.waiting + singles.failed + singles.dead + u64::from(out);
-        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        if all > 0 {
-            let [rows, waiting, dead] = [all, singles.waiting, singles.dead].map(number);
-            let counts = Counts { rows, waiting, dead, ..Counts::default() };
-            self.run((FetcherId::TASKS, 0)).add(counts, sign);
+        let all = [waiting, failed, dead, u64::from(out)].into_iter().fold(0, u64::saturating_add);
+        if all == 0 {
+            return;
         }
+        let is_delayed = |it: &&Retry| it.due.is_some() && matches!(it.task, Task::Single { .. });
+        let delayed = record.extras.retries.iter().filter(is_delayed).count() as u64;
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(sign);
+        self.run(OF_SINGLES).add(Counts {
+            rows: number(all),
+            waiting: number(waiting),
+            failed: number(failed.saturating_sub(delayed)),
+            dead: number(dead),
+            ..Counts::default()
+        });
     }
 
     fn run(&mut self, run: Run) -> &mut Counts {
@@ -82,7 +151,7 @@ impl Tally {
     /// Adds the changes of another one.
     pub fn merge(&mut self, other: &Self) {
         for (run, counts) in &other.0 {
-            self.run(*run).add(*counts, 1);
+            self.run(*run).add(*counts);
         }
         self.0.retain(|_, counts| *counts != Counts::default());
     }
@@ -91,6 +160,6 @@ impl Tally {
 fn run_of(task: Task) -> Run {
     match task {
         Task::Row { fetcher, run } => (fetcher, run),
-        Task::Single { .. } => (FetcherId::TASKS, 0),
+        Task::Single { .. } => OF_SINGLES,
     }
 }

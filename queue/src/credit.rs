@@ -25,7 +25,7 @@ impl Credit {
     /// What was left.
     pub fn new(share: u32, thousandths: i64) -> Self {
         let share = i64::from(share.min(BUMP_SHARE_MAX));
-        Self { thousandths: thousandths.min(PRICE + share), share }
+        Self { thousandths: thousandths.clamp(0, PRICE + share), share }
     }
 
     pub fn thousandths(self) -> i64 {

@@ -21,4 +21,5 @@ pub mod record;
 pub mod records;
 pub mod rules;
 pub mod standing;
+pub mod sums;
 pub mod views;

@@ -8,8 +8,11 @@ use shiftboss_protocol::model::{Attempt, Key};
 use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
-use crate::records::{Change, Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use crate::records::{
+    Change, Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+};
 use crate::rules::dispatch::Scope;
+use crate::sums::Sums;
 
 /// A single task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +28,13 @@ pub struct Single {
 pub struct Kept {
     /// In the order of jitter, then of the keys' bytes.
     pub keys: BTreeMap<(i32, Key), (Record, Place)>,
+    pub ids: BTreeMap<Key, i64>,
     pub payloads: BTreeMap<(Key, FetcherId, i64), String>,
     /// By number.
     pub singles: BTreeMap<i64, Single>,
     pub ended: BTreeMap<i64, EndedAttempt>,
     pub header: Header,
+    pub sums: Sums,
 }
 
 /// See the module.
@@ -58,18 +63,21 @@ impl Memory {
             |single: &&Single| single.key == record.key && single.status == SingleStatus::Waiting;
         let first = self.kept.singles.iter().find(|(_, single)| waiting(single));
         record.singles.first = first.map(|(number, _)| *number);
-        // Nobody looks at a number: keys are found by their names.
-        Stored { id: KeyId(self.rank(&record.key)), record, place: *place }
-    }
-
-    fn rank(&self, key: &Key) -> i64 {
-        let before = self.kept.keys.range(..(key.jitter(), key.clone())).count();
-        i64::try_from(before).unwrap_or(i64::MAX)
+        let id = self.kept.ids.get(&record.key).copied().unwrap_or(i64::MAX);
+        Stored { id: KeyId(id), record, place: *place }
     }
 
     fn named(&self, id: KeyId) -> Option<&Key> {
-        let at = usize::try_from(id.0).ok()?;
-        self.kept.keys.keys().nth(at).map(|(_, key)| key)
+        self.kept.ids.iter().find(|(_, known)| **known == id.0).map(|(key, _)| key)
+    }
+
+    /// In the order of jitter.
+    fn number(&mut self, key: &Key) {
+        let before = self.kept.keys.range(..(key.jitter(), key.clone())).next_back();
+        let before = before.and_then(|((_, key), _)| self.kept.ids.get(key)).copied();
+        let jitter = i64::from(key.jitter()) - i64::from(i32::MIN);
+        let id = before.map_or(0, |it| it + 1).max(jitter << 31);
+        self.kept.ids.entry(key.clone()).or_insert(id);
     }
 
     fn find(&self, name: &Name) -> Option<Stored> {
@@ -93,6 +101,7 @@ impl Memory {
         let at = (change.key.jitter(), change.key.clone());
         let Some((record, place)) = change.now else {
             self.kept.keys.remove(&at);
+            self.kept.ids.remove(&change.key);
             self.kept.payloads.retain(|(key, ..), _| *key != change.key);
             self.kept.ended.retain(|_, it| it.key != change.key);
             return;
@@ -106,6 +115,7 @@ impl Memory {
         for edit in &record.singles.edits {
             self.edit(&record.key, edit);
         }
+        self.number(&record.key);
         self.kept.keys.insert(at, (record.as_kept(), place));
     }
 
@@ -160,32 +170,40 @@ impl Records for Memory {
         scope: &Scope,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        let stored = self.kept.keys.values().map(|it| self.stored(it));
-        let in_scope = |it: &Stored| it.record.waiting_fetchers().any(|it| scope.has(it));
-        let mut next: Vec<Stored> = match from {
-            From::Order => stored
-                .filter(|it| it.place.order.is_some() && !it.place.classic_held && in_scope(it))
-                .collect(),
-            From::ClassicHeld => {
-                stored.filter(|it| it.place.classic_held && in_scope(it)).collect()
-            }
-            From::Lane => stored
-                .filter(|it| it.place.order.is_some() && it.place.lane.is_some() && in_scope(it))
-                .collect(),
-            From::Later(now) => {
-                stored.filter(|it| it.place.order.is_some_and(|turn| turn > now)).collect()
-            }
-            From::Due(now) => {
-                stored.filter(|it| it.place.due.is_some_and(|due| due <= now)).collect()
-            }
+        let in_scope = |record: &Record| record.waiting_fetchers().any(|it| scope.has(it));
+        let is_meant = |(record, place): &&(Record, Place)| match from {
+            From::Order => place.order.is_some() && !place.classic_held && in_scope(record),
+            From::ClassicHeld => place.classic_held && in_scope(record),
+            From::Lane => place.order.is_some() && place.lane.is_some() && in_scope(record),
+            From::Later(now) => place.order.is_some_and(|turn| turn > now),
+            From::Due(now) => place.due.is_some_and(|due| due <= now),
+            From::Dues => place.due.is_some(),
         };
+        let mut next: Vec<_> = self.kept.keys.values().filter(is_meant).collect();
         match from {
-            From::Lane => next.sort_by_key(|it| it.place.lane),
-            From::Due(_) => next.sort_by_key(|it| it.place.due),
-            _ => next.sort_by_key(|it| it.place.order),
+            From::Lane => next.sort_by_key(|it| it.1.lane),
+            From::Due(_) => next.sort_by_key(|it| it.1.due),
+            // In the order of their ids.
+            From::Dues => {}
+            _ => next.sort_by_key(|it| it.1.order),
         }
-        let at = behind.and_then(|behind| next.iter().position(|it| it.id == behind.id));
-        Ok(next.into_iter().skip(at.map_or(0, |at| at + 1)).take(count).collect())
+        let key = behind.map(|it| &it.record.key);
+        let at = next.iter().position(|it| Some(&it.0.key) == key);
+        let behind = next.into_iter().skip(at.map_or(0, |at| at + 1));
+        Ok(behind.take(count).map(|it| self.stored(it)).collect())
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        let flights = self.kept.keys.values().filter_map(|(record, _)| record.flight.as_ref());
+        let mut flights: Vec<InFlight> = flights
+            .map(|it| InFlight {
+                attempt: it.attempt,
+                started: it.started,
+                lease_seconds: it.holder.as_ref().map(|holder| holder.lease_seconds),
+            })
+            .collect();
+        flights.sort_by_key(|it| it.attempt);
+        Ok(flights)
     }
 
     async fn of_run(
@@ -201,16 +219,17 @@ impl Records for Memory {
         Ok(stored.filter(is_meant).take(count).collect())
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         let Some(key) = self.named(id) else {
-            return Ok(None);
+            return Ok(Payload::Missing);
         };
-        Ok(match task {
+        let known = match task {
             Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
             Task::Row { fetcher, run } => {
                 self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
             }
-        })
+        };
+        Ok(known.map_or(Payload::Missing, Payload::Text))
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
@@ -234,6 +253,11 @@ impl Records for Memory {
         let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
         self.kept.ended.extend(ended);
         self.kept.header = changes.header;
+        self.kept.sums.merge(&changes.sums);
+        if let Some(oldest) = changes.oldest {
+            self.kept.sums.drop_older(oldest);
+            self.kept.singles.retain(|number, it| *number >= oldest.single || !it.status.is_over());
+        }
         Ok(())
     }
 

@@ -9,8 +9,8 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use thiserror::Error;
 
 use crate::attempt::Outcome;
-use crate::record::{Hold, LastRun, Task};
-use crate::records::RunState;
+use crate::record::{Hold, LastRun, Millis, Task};
+use crate::records::{Name, RunState};
 use crate::rules::bumps::Bumped;
 use crate::rules::completion::Ack;
 use crate::rules::lists::Forgotten;
@@ -63,12 +63,18 @@ pub enum Operation {
     Forget(Key),
     /// Holds that are over end, and delayed tasks wait again that are due: a bounded number.
     Wake,
+    /// The wall clock was set by so much: what is due keeps its distance, and lies no further ahead than it was said to take. A bounded
+    /// number at once: it is to be asked again, with 0, until it says no; also at each start.
+    FollowClock {
+        by: Millis,
+    },
     SetPaused(bool),
     RegisterRun(Run),
     AddRows(Rows),
-    /// Rows go that were not read since the run's listing began: a bounded number.
+    /// Rows go that were not read since the run's listing began; whether there is more to do.
     Prune {
         run: Run,
+        /// So many rows are looked at.
         limit: usize,
     },
     /// Nothing of the run is handed out any more.
@@ -99,6 +105,53 @@ pub enum Operation {
     HasWork,
     /// When a [`Wake`](Self::Wake) has something to do.
     NextDue,
+    /// What is out, for a daemon that begins: it has them [expire](Self::Expire). Under `--classic` classic jobs never do.
+    Leases,
+}
+
+impl Operation {
+    /// The key that it is about, if it is about one by name.
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Complete { key, .. }
+            | Self::Requeue(key)
+            | Self::Retry { key, .. }
+            | Self::Hold { key, .. }
+            | Self::Unhold(key)
+            | Self::Bump { key, .. }
+            | Self::Forget(key)
+            | Self::CancelTasks(key)
+            | Self::EditLog { key, .. }
+            | Self::EditRows { key, .. } => Some(key),
+            Self::AddTask { task, .. } => Some(&task.key),
+            _ => None,
+        }
+    }
+
+    /// The attempt that it is about.
+    pub fn attempt(&self) -> Option<Attempt> {
+        match self {
+            Self::CompleteAttempt { attempt, .. }
+            | Self::Release(attempt)
+            | Self::Heartbeat(attempt)
+            | Self::Expire(attempt)
+            | Self::Undo(attempt) => Some(*attempt),
+            _ => None,
+        }
+    }
+
+    /// The records that it is about, as far as it can tell, are added to others.
+    pub(crate) fn name(&self, names: &mut Vec<Name>) {
+        names.extend(self.key().cloned().map(Name::Key));
+        names.extend(self.attempt().map(Name::Attempt));
+        match self {
+            Self::AddTask { id, .. } => names.extend(id.iter().cloned().map(Name::TaskId)),
+            Self::AddRows(rows) => {
+                names.extend(rows.rows.iter().map(|row| Name::Key(row.key.clone())));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Rows of one run that enter the queue together.
@@ -154,6 +207,8 @@ pub enum Answer {
     Cancelled(Cancelled),
     /// In milliseconds since 1970.
     Due(Option<i64>),
+    /// By attempt.
+    Leases(Vec<Lease>),
 }
 
 /// A job that is handed out.
@@ -163,6 +218,15 @@ pub struct Job {
     pub row: Row,
     pub fetcher: Arc<str>,
     pub task: Task,
+}
+
+/// A job that is out, and for how long it may be: a leased one from its last sign of life, a classic one from its hand-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub attempt: Attempt,
+    pub started: Millis,
+    pub is_classic: bool,
+    pub seconds: i64,
 }
 
 /// What came of a task that was to be added.

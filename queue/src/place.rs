@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::context::Context;
-use crate::record::{Bump, LastRun, Millis, Record};
+use crate::record::{Bump, Millis, Record};
 
 /// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
 /// last start. Among equals a store goes by the key's jitter.
@@ -54,11 +54,11 @@ impl Record {
         self.singles.waiting > 0 || self.waiting().any(|task| !context.is_going(task))
     }
 
-    /// A start that lies in the future, of a clock that was ahead, counts as just now.
     fn turn(&self, context: &Context) -> Turn {
-        match self.last {
+        match self.stands_at() {
             None => Turn::Never(self.since.unwrap_or(0)),
-            Some(LastRun { started, .. }) => Turn::Started(started.min(context.seconds())),
+            Some(at) if context.settings.is_fair => Turn::Started(at.min(context.seconds())),
+            Some(at) => Turn::Started(at),
         }
     }
 
@@ -66,7 +66,7 @@ impl Record {
         let bumped = self.extras.bump.as_ref().map(|Bump { number, .. }| *number);
         let retries = self.extras.retries.iter();
         let retried = retries.filter(|it| it.due.is_none() && self.waits(it.task));
-        bumped.or_else(|| retried.map(|it| RETRIES_LANE + it.lane).min())
+        bumped.or_else(|| retried.map(|it| RETRIES_LANE.saturating_add(it.lane)).min())
     }
 
     /// Whether an operator or a backoff holds it. A time that is over is taken away by [a rule](crate::rules::holds::wake).
@@ -82,8 +82,8 @@ impl Record {
 
     /// Until when a start without an attempt of ours counts, as of a database that was taken over (spec 2).
     fn held_until(&self, context: &Context) -> Option<Millis> {
-        let last = self.last.filter(|last| self.is_claimed && last.finished.is_none())?;
-        let end = last.started.saturating_add(context.settings.lease_seconds).saturating_add(1);
+        let started = self.stands_at().filter(|_| self.is_claimed && self.is_unfinished())?;
+        let end = started.saturating_add(context.settings.lease_seconds).saturating_add(1);
         Some(end.saturating_mul(1_000))
     }
 
@@ -100,6 +100,10 @@ impl Record {
                 && *until > context.now
                 && self.waiting_fetchers().next().is_some()
         });
-        hold.into_iter().chain(backoff).chain(retries).map(|due| due.at).chain(started)
+        hold.into_iter()
+            .chain(backoff)
+            .chain(retries)
+            .map(|due| due.followed(context).at)
+            .chain(started)
     }
 }

@@ -82,7 +82,8 @@ impl Delays {
     /// by the key's jitter.
     fn after(&self, others: usize, key: &str) -> Option<i64> {
         let delay = self.seconds.get(others).or(self.seconds.last())?;
-        Some(delay + delay * i64::from(jitter(key)) / TENTH_OF_JITTERS)
+        let scrambled = delay.saturating_mul(i64::from(jitter(key))) / TENTH_OF_JITTERS;
+        Some(delay.saturating_add(scrambled))
     }
 }
 
@@ -98,7 +99,7 @@ pub struct Backoff {
 impl Backoff {
     /// For how long a key is held after so many such ends in a row, in seconds; `None`: it is not.
     pub fn delay(&self, key: &str, failures: i64) -> Option<i64> {
-        let others = usize::try_from(failures - i64::from(self.after.get())).ok()?;
+        let others = usize::try_from(failures.saturating_sub(i64::from(self.after.get()))).ok()?;
         self.delays.after(others, key)
     }
 }

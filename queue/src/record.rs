@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
 
+use crate::context::Context;
+
 /// Wall-clock time in milliseconds since 1970.
 pub type Millis = i64;
 
@@ -88,6 +90,8 @@ pub struct Before {
     /// When its fetcher was served.
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
+    #[serde(default)]
+    pub ahead: Option<UnixSeconds>,
 }
 
 /// A line of a list that has the key.
@@ -174,6 +178,11 @@ const WORDS: [(SingleStatus, &str); 6] = [
 ];
 
 impl SingleStatus {
+    /// It is kept for its ID alone.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled)
+    }
+
     pub fn word(self) -> &'static str {
         WORDS.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
     }
@@ -193,6 +202,22 @@ pub struct Extras {
     pub retries: Vec<Retry>,
     /// Expired leases of tasks since they were last done.
     pub expired: Vec<(Task, u32)>,
+    /// Rows that are dead letters, and single tasks that are for another reason than their leases.
+    #[serde(default)]
+    pub dead: Vec<(Task, DeadBecause)>,
+    /// Its last start was that of a clock that was ahead: it stands here in the order.
+    #[serde(default)]
+    pub ahead: Option<UnixSeconds>,
+}
+
+/// Why a task is a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadBecause {
+    /// Too many of its leases expired.
+    Leases,
+    /// What its worker is to be given cannot be read.
+    Payload,
 }
 
 impl Extras {
@@ -201,19 +226,28 @@ impl Extras {
     }
 }
 
-/// When something is due, and how long it was to take from when it was said: however clocks step, it takes no longer than that
-/// from a start of the daemon on.
+/// When something is due, and how long it was to take from when it was said: however clocks step, it takes no longer than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
     pub at: Millis,
     pub delay: Millis,
+    /// By how much the clock had been [set](crate::records::Header::clock) when that was said.
+    #[serde(default)]
+    pub clock: Millis,
 }
 
 impl Due {
-    /// So many seconds from `now`.
-    pub fn after(now: Millis, seconds: i64) -> Self {
+    /// In so many seconds.
+    pub(crate) fn after(seconds: i64, context: &Context) -> Self {
         let delay = seconds.saturating_mul(1_000);
-        Self { at: now.saturating_add(delay), delay }
+        Self { at: context.now.saturating_add(delay), delay, clock: context.clock }
+    }
+
+    /// As it is by the clock of now.
+    pub fn followed(self, context: &Context) -> Self {
+        let by = context.clock.saturating_sub(self.clock);
+        let at = self.at.saturating_add(by).min(context.now.saturating_add(self.delay));
+        Self { at, clock: context.clock, ..self }
     }
 
     pub fn is_over(self, now: Millis) -> bool {
@@ -286,6 +320,16 @@ impl Record {
         }
     }
 
+    /// Where its last start has it stand in the order.
+    pub fn stands_at(&self) -> Option<UnixSeconds> {
+        self.last.map(|last| self.extras.ahead.unwrap_or(last.started))
+    }
+
+    /// It was started so.
+    pub(crate) fn set_last(&mut self, last: LastRun) {
+        (self.last, self.extras.ahead) = (Some(last), None);
+    }
+
     /// When its fetcher was served last; 0: never.
     pub fn served(&self, fetcher: FetcherId) -> Attempt {
         self.served.get(&fetcher).copied().unwrap_or(Attempt(0))
@@ -312,10 +356,10 @@ impl Record {
         }
     }
 
-    /// A row waits no longer: its fetcher was served with this attempt.
-    pub(crate) fn disarm(&mut self, task: Task, served: Attempt) {
-        if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
-            row.armed = row.armed.min(Attempt(served.0 - 1));
+    /// The rows that are meant wait no longer: their fetcher was served with this attempt.
+    pub(crate) fn disarm(&mut self, served: Attempt, is_meant: impl Fn(&ListRow) -> bool) {
+        for row in self.rows.iter_mut().filter(|row| is_meant(row)) {
+            row.armed = row.armed.min(Attempt(served.0.saturating_sub(1)));
         }
     }
 
@@ -345,7 +389,7 @@ impl Record {
     pub fn is_listed(&self) -> bool {
         let Singles { waiting, failed, dead, .. } = &self.singles;
         let is_out = matches!(&self.flight, Some(it) if it.task.fetcher() == FetcherId::TASKS);
-        !self.rows.is_empty() || waiting + failed + dead > 0 || is_out
+        !self.rows.is_empty() || [waiting, failed, dead] != [&0; 3] || is_out
     }
 
     /// Whether it is to be saved and loaded again before another rule sees it: which single task is its first is not known.

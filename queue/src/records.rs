@@ -15,6 +15,7 @@ use crate::credit::CREDIT_FIRST;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
+use crate::sums::{Oldest, Sums};
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,8 @@ pub enum From {
     Lane,
     /// What is due up to this time.
     Due(Millis),
+    /// Whatever has something due, by their ids.
+    Dues,
     /// Turns that lie in the future: of a clock that was ahead.
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
@@ -69,6 +72,25 @@ pub struct RunState {
     pub skipped: u64,
 }
 
+/// What a task's worker is given, as a store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    Text(String),
+    /// The task is not there.
+    Missing,
+    /// It is no UTF-8 any more.
+    Damaged,
+}
+
+/// A job that is out, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlight {
+    pub attempt: Attempt,
+    pub started: Millis,
+    /// `None`: a classic one.
+    pub lease_seconds: Option<u32>,
+}
+
 /// What is not any key's. Loaded at the begin of a batch, and saved with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -81,6 +103,8 @@ pub struct Header {
     /// The lane's, in thousandths.
     pub credit: i64,
     pub paused: bool,
+    /// By how much the wall clock was set so far, all in all; what is due [follows](crate::rules::clocks).
+    pub clock: Millis,
     pub fetchers: BTreeMap<FetcherId, Arc<str>>,
     pub runs: BTreeMap<(FetcherId, i64), RunState>,
     /// Sums by run.
@@ -97,6 +121,7 @@ impl Default for Header {
             last_since: 0,
             credit: CREDIT_FIRST,
             paused: false,
+            clock: 0,
             fetchers: BTreeMap::new(),
             runs: BTreeMap::new(),
             counts: Tally::default(),
@@ -112,6 +137,10 @@ pub struct Changes {
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
     pub header: Header,
+    /// By what the sums change.
+    pub sums: Sums,
+    /// What is older goes; said now and then.
+    pub oldest: Option<Oldest>,
 }
 
 /// What became of one key.
@@ -156,6 +185,9 @@ pub trait Records {
         count: usize,
     ) -> StoreResult<Vec<Stored>>;
 
+    /// All that is out, by attempt.
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
+
     /// Keys of a run, behind a key, at most `count`.
     async fn of_run(
         &mut self,
@@ -165,7 +197,7 @@ pub trait Records {
     ) -> StoreResult<Vec<Stored>>;
 
     /// What a task's worker is given.
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>>;
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload>;
 
     /// How a single task is, if it is kept.
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>>;

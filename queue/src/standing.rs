@@ -5,7 +5,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
-use crate::record::{Due, ListRow, Millis, Record, Retry, Task};
+use crate::record::{DeadBecause, Due, ListRow, Millis, Record, Retry, Task};
 
 /// As people are told it, who know no milliseconds.
 fn seconds(time: Millis) -> i64 {
@@ -13,21 +13,9 @@ fn seconds(time: Millis) -> i64 {
 }
 
 impl Record {
-    /// Whether a row is a dead letter: it lost leases, and waits no longer though it was not done since.
-    fn is_dead_letter(&self, row: &ListRow) -> bool {
-        let is = |task: Task| task == row.task();
-        self.extras.expired.iter().any(|it| is(it.0))
-            && !self.is_armed(row)
-            && !self.is_out(row.task())
-            && !self.extras.retries.iter().any(|it| is(it.task))
-    }
-
-    /// Its rows that are dead letters.
-    pub fn dead_letters(&self) -> impl Iterator<Item = &ListRow> {
-        // Few keys lost any lease.
-        let rows = if self.extras.expired.is_empty() { &[][..] } else { &self.rows };
-        let newest = rows.chunk_by(|one, other| one.fetcher == other.fetcher);
-        newest.filter_map(<[_]>::last).filter(|row| self.is_dead_letter(row))
+    /// Why a row is a dead letter, or a single task for another reason than its leases.
+    pub fn dead_because(&self, task: Task) -> Option<DeadBecause> {
+        self.extras.dead.iter().find(|it| it.0 == task).map(|it| it.1)
     }
 
     /// Whether a task's job is out.
@@ -65,7 +53,7 @@ impl Record {
             RowState::Waiting
         } else if self.delay_of(row.task()).is_some() {
             RowState::Delayed
-        } else if self.is_dead_letter(row) {
+        } else if self.dead_because(row.task()).is_some() {
             RowState::DeadLetter
         } else {
             RowState::Dispatched
@@ -83,27 +71,34 @@ impl Record {
     }
 
     /// What holds the key: an operator, or else a backoff.
-    pub fn hold(&self) -> Option<Hold> {
+    pub fn hold(&self, context: &Context) -> Option<Hold> {
         let by_operator = self.extras.hold.as_ref().map(|it| Hold {
             kind: HoldKind::Hold,
             since: it.since,
-            until: it.until.map(|due| seconds(due.at)),
+            until: it.until.map(|due| seconds(due.followed(context).at)),
             reason: it.reason.clone(),
             by: it.by.to_string(),
         });
-        by_operator.or_else(|| self.backoff())
+        by_operator.or_else(|| self.backoff(context))
     }
 
     /// What its failures hold it for.
-    pub fn backoff(&self) -> Option<Hold> {
+    pub fn backoff(&self, context: &Context) -> Option<Hold> {
         let backoff = self.extras.backoff?;
-        let due = backoff.until?;
+        let due = backoff.until?.followed(context);
         Some(Hold {
             kind: HoldKind::Backoff,
-            since: seconds(due.at.saturating_sub(due.delay)),
+            since: seconds(due.begun()),
             until: Some(seconds(due.at)),
             reason: failed_so_often(backoff.failures.into()),
             by: "backoff".to_owned(),
         })
+    }
+}
+
+impl Due {
+    /// When that was said.
+    pub fn begun(self) -> Millis {
+        self.at.saturating_sub(self.delay)
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, LeaseHolder, Row};
 
 use super::desk::{Rank, rank};
-use super::{Batch, Carried, STEP_KEYS};
+use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
 use crate::operation::{Answer, Job, Operation};
 use crate::record::{Record, Task};
-use crate::records::{From, Records, StoreResult, Stored};
+use crate::records::{From, Payload, Records, StoreResult, Stored};
 use crate::rules::dispatch::{self, Scope};
+use crate::rules::leases;
 
 /// What there is for a worker.
 enum Choice {
@@ -43,16 +44,22 @@ impl<S: Records> Batch<'_, S> {
                 Choice::Later => return Ok(Ok(Answer::Later)),
             };
             let slot = self.whole(slot).await?;
-            let attempt = Attempt(self.context.last_attempt.0 + 1);
-            let record = self.desk.record_mut(slot);
             // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
-            let Some(task) =
-                dispatch::dispatch(record, attempt, holder.clone(), &scope, &self.context)
-            else {
-                self.in_vain += 1;
-                self.changed(slot);
+            let record = self.desk.record(slot);
+            let Some(task) = dispatch::next_task(record, &scope, &self.context) else {
+                self.pass(slot);
                 continue;
             };
+            let Some(payload) = self.payload(slot, task).await? else {
+                leases::set_aside(self.desk.record_mut(slot), task);
+                self.pass(slot);
+                continue;
+            };
+            let Some(attempt) = self.context.last_attempt.0.checked_add(1).map(Attempt) else {
+                return Ok(Err(used_up("attempts")));
+            };
+            let record = self.desk.record_mut(slot);
+            dispatch::dispatch(record, task, attempt, holder, &self.context);
             self.context.last_attempt = attempt;
             if self.context.settings.is_fair {
                 let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
@@ -61,21 +68,31 @@ impl<S: Records> Batch<'_, S> {
             }
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
-            return self.job(slot, attempt, task).await.map(|job| Ok(Answer::Job(job)));
+            let (key, fetcher) = (self.desk.record(slot).key.clone(), task.fetcher());
+            let fetcher = self.context.fetcher(fetcher);
+            return Ok(Ok(Answer::Job(Job { attempt, row: Row { key, payload }, fetcher, task })));
         }
     }
 
-    async fn job(&mut self, slot: usize, attempt: Attempt, task: Task) -> StoreResult<Job> {
-        let record = self.desk.record(slot);
-        let (key, known) = (record.key.clone(), known_payload(record, task));
+    /// A key was looked at in vain; what became of it is saved.
+    fn pass(&mut self, slot: usize) {
+        self.in_vain += 1;
+        self.changed(slot);
+    }
+
+    /// What the worker of a task is given; `None`: it cannot be read.
+    async fn payload(&mut self, slot: usize, task: Task) -> StoreResult<Option<String>> {
+        let known = known_payload(self.desk.record(slot), task);
         let payload = match (known, self.desk.id(slot)) {
-            (Some(payload), _) => Some(payload),
+            (Some(payload), _) => Payload::Text(payload),
             (None, Some(id)) => self.store.payload(id, task).await?,
-            (None, None) => None,
+            (None, None) => Payload::Missing,
         };
-        let fetcher = self.context.fetcher(task.fetcher()).into();
-        let row = Row { key, payload: payload.unwrap_or_default() };
-        Ok(Job { attempt, row, fetcher, task })
+        Ok(match payload {
+            Payload::Text(payload) => Some(payload),
+            Payload::Missing => Some(String::new()),
+            Payload::Damaged => None,
+        })
     }
 
     pub(super) async fn has_work(&mut self) -> Carried {
@@ -92,8 +109,7 @@ impl<S: Records> Batch<'_, S> {
             if dispatch::next_task(self.desk.record(slot), &Scope::All, &self.context).is_some() {
                 return Ok(Ok(Answer::Is(true)));
             }
-            self.in_vain += 1;
-            self.changed(slot);
+            self.pass(slot);
         }
     }
 
@@ -174,6 +190,7 @@ impl<S: Records> Batch<'_, S> {
                     next: VecDeque::new(),
                     last: None,
                     is_all: false,
+                    count,
                 });
                 looks.len() - 1
             }
@@ -187,8 +204,10 @@ impl<S: Records> Batch<'_, S> {
             if !look.next.is_empty() || look.is_all {
                 return Ok(look.next.front().cloned());
             }
-            let next = self.store.next(from, look.last.as_ref(), scope, count).await?;
-            look.is_all = next.len() < count;
+            let next = self.store.next(from, look.last.as_ref(), scope, look.count).await?;
+            look.is_all = next.len() < look.count;
+            // There are some in vain: more at once.
+            look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
             look.last = next.last().cloned().or(look.last.take());
             look.next.extend(next);
         }
@@ -211,6 +230,8 @@ struct Look {
     last: Option<Stored>,
     /// There are no more.
     is_all: bool,
+    /// So many are looked up next.
+    count: usize,
 }
 
 impl Ahead {

@@ -1,8 +1,10 @@
 //! Operations on one key: its record is found, a rule is applied, and the answer is made of what it says.
 
+use std::sync::Arc;
+
 use shiftboss_protocol::model::{Attempt, Key};
 
-use super::{Batch, Carried};
+use super::{Batch, Carried, used_up};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::operation::{Added, Answer, Operation, Rejected};
 use crate::record::{SingleStatus, Task};
@@ -12,49 +14,45 @@ use crate::rules::lists::Forgotten;
 use crate::rules::{bumps, dispatch, edits, holds, leases, lists, retries, singles};
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) async fn on_key(&mut self, operation: Operation) -> Carried {
+    pub(super) async fn on_attempt(&mut self, attempt: Attempt, operation: Operation) -> Carried {
         use Operation as Op;
         match operation {
-            Op::CompleteAttempt { attempt, exit_code } => self.complete(attempt, exit_code).await,
-            Op::Release(attempt) => self.release(attempt).await,
-            Op::Heartbeat(attempt) => self.heartbeat(attempt).await,
-            Op::Expire(attempt) => self.expire(attempt).await,
-            Op::Undo(attempt) => self.undo(attempt).await,
-            Op::AddTask { task, id } => self.add_task(task, id).await,
-            Op::Complete { key, exit_code } => {
-                let slot = self.slot(key).await?;
-                let ended =
-                    completion::finish_key(self.desk.record_mut(slot), exit_code, &self.context);
+            Op::CompleteAttempt { exit_code, .. } => self.complete(attempt, exit_code).await,
+            Op::Release(_) => self.release(attempt).await,
+            Op::Expire(_) => self.expire(attempt).await,
+            Op::Undo(_) => self.undo(attempt).await,
+            _ => self.heartbeat(attempt).await,
+        }
+    }
+
+    pub(super) async fn on_key(&mut self, key: Key, operation: Operation) -> Carried {
+        use Operation as Op;
+        let slot = self.slot(key).await?;
+        let record = self.desk.record_mut(slot);
+        match operation {
+            Op::AddTask { task, id } => self.add_task(slot, task.payload, id).await,
+            Op::Complete { exit_code, .. } => {
+                let before = record.last;
+                let ended = completion::finish_key(record, exit_code, &self.context);
+                if ended.is_none() {
+                    self.sums.by_hand(before, record.last);
+                }
                 self.end(slot, ended);
                 Ok(Ok(Answer::Done))
             }
-            Op::Requeue(key) => {
-                let slot = self.slot(key).await?;
-                let (record, released) = (self.desk.record_mut(slot), Outcome::Released);
-                let ended = dispatch::take_back(record, released, &self.context);
+            Op::Requeue(_) => {
+                let ended = dispatch::take_back(record, Outcome::Released, &self.context);
                 let attempt = ended.as_ref().map(|it| it.attempt);
                 self.end(slot, ended);
                 Ok(Ok(Answer::Requeued(attempt)))
             }
-            on_lever => self.on_lever(on_lever).await,
+            on_lever => Ok(self.on_lever(slot, on_lever)),
         }
     }
 
     /// What operators, and other programs, want of a key.
-    async fn on_lever(&mut self, operation: Operation) -> Carried {
+    fn on_lever(&mut self, slot: usize, operation: Operation) -> Result<Answer, Rejected> {
         use Operation as Op;
-        let (Op::Retry { key, .. }
-        | Op::Hold { key, .. }
-        | Op::Unhold(key)
-        | Op::Bump { key, .. }
-        | Op::Forget(key)
-        | Op::CancelTasks(key)
-        | Op::EditLog { key, .. }
-        | Op::EditRows { key, .. }) = &operation
-        else {
-            return Ok(Err(Rejected(format!("{operation:?} is about no key"))));
-        };
-        let slot = self.slot(key.clone()).await?;
         let record = self.desk.record_mut(slot);
         let answer = match operation {
             Op::Retry { fetcher: None, .. } => {
@@ -77,17 +75,19 @@ impl<S: Records> Batch<'_, S> {
                 edits::edit_rows(record, is_dequeued, &self.context);
                 Answer::Done
             }
-            Op::EditLog { last, .. } => match edits::edit_log(record, last, &self.context) {
-                Ok(ended) => {
-                    self.ended.extend(ended);
-                    Answer::Done
+            Op::EditLog { last, .. } => {
+                let before = record.last;
+                match edits::edit_log(record, last, &self.context) {
+                    Ok(ended) => self.ended.extend(ended),
+                    Err(error) => return Err(Rejected(error.to_string())),
                 }
-                Err(error) => return Ok(Err(Rejected(error.to_string()))),
-            },
-            _ => return Ok(Ok(Answer::Forgotten(self.forget(slot)))),
+                self.sums.by_hand(before, record.last);
+                Answer::Done
+            }
+            _ => return Ok(Answer::Forgotten(self.forget(slot))),
         };
         self.changed(slot);
-        Ok(Ok(answer))
+        Ok(answer)
     }
 
     fn forget(&mut self, slot: usize) -> Forgotten {
@@ -135,7 +135,10 @@ impl<S: Records> Batch<'_, S> {
 
     /// An attempt of the key ended, or none did.
     fn end(&mut self, slot: usize, ended: Option<EndedAttempt>) {
-        self.ended.extend(ended);
+        if let Some(ended) = ended {
+            self.sums.end(&ended);
+            self.ended.push(ended);
+        }
         self.changed(slot);
     }
 
@@ -172,6 +175,7 @@ impl<S: Records> Batch<'_, S> {
         };
         let single = single.filter(is_left);
         let slot = self.slot(late.key.clone()).await?;
+        self.sums.takes_back(&late);
         let record = self.desk.record_mut(slot);
         completion::finish_late(record, &mut late, single, exit_code, &self.context);
         self.end(slot, Some(late));
@@ -213,7 +217,9 @@ impl<S: Records> Batch<'_, S> {
     async fn expire(&mut self, attempt: Attempt) -> Carried {
         let slot = self.slot_of_attempt(attempt).await?;
         let out = slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt));
-        let Some(slot) = out else {
+        let Some(slot) =
+            out.filter(|slot| leases::may_expire(self.desk.record(*slot), &self.context))
+        else {
             return Ok(Ok(Answer::Nothing));
         };
         let Some(expired) = leases::expire(self.desk.record_mut(slot), &self.context) else {
@@ -236,21 +242,23 @@ impl<S: Records> Batch<'_, S> {
 
     async fn add_task(
         &mut self,
-        task: shiftboss_protocol::model::Row,
-        id: Option<std::sync::Arc<str>>,
+        mut slot: usize,
+        payload: String,
+        id: Option<Arc<str>>,
     ) -> Carried {
+        let key = self.desk.record(slot).key.clone();
         if let Some(id) = &id {
             self.flush().await?;
             if self.store.load(&[Name::TaskId(id.clone())]).await?[0].is_some() {
                 return Ok(Ok(Answer::Added(Added::Known)));
             }
+            slot = self.slot(key.clone()).await?;
         }
-        let mut slot = self.slot(task.key.clone()).await?;
         if self.desk.record(slot).singles.waiting > 0 {
             self.flush().await?;
-            slot = self.slot(task.key.clone()).await?;
+            slot = self.slot(key).await?;
             if let Some(key) = self.desk.id(slot)
-                && self.store.has_single(key, &task.payload).await?
+                && self.store.has_single(key, &payload).await?
             {
                 return Ok(Ok(Answer::Added(Added::Known)));
             }
@@ -258,12 +266,14 @@ impl<S: Records> Batch<'_, S> {
         if self.singles() >= self.context.settings.max_single_tasks {
             return Ok(Ok(Answer::Added(Added::Full)));
         }
-        self.header.last_single += 1;
-        let number = self.header.last_single;
+        let Some(number) = self.header.last_single.checked_add(1) else {
+            return Ok(Err(used_up("single tasks")));
+        };
+        self.header.last_single = number;
         let micros = self.context.now.saturating_mul(1_000);
         self.header.last_since = micros.max(self.header.last_since.saturating_add(1));
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
-        singles::add(self.desk.record_mut(slot), number, since, task.payload, id);
+        singles::add(self.desk.record_mut(slot), number, since, payload, id);
         self.changed(slot);
         Ok(Ok(Answer::Added(Added::Added(number))))
     }

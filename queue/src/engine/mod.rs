@@ -9,16 +9,18 @@ mod hand_out;
 mod keys;
 mod runs;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
-use crate::operation::{Answer, Operation, Rejected};
+use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, Name, Records, StoreResult};
+use crate::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
+use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
 
@@ -34,11 +36,24 @@ pub struct Engine<S> {
     store: S,
     settings: Arc<Settings>,
     header: Header,
+    memo: Memo,
+}
+
+/// What is remembered from batch to batch, and may be forgotten.
+#[derive(Debug, Default)]
+struct Memo {
+    /// The minute in which the store was last told what is too old.
+    swept: Option<i64>,
+    /// The last key that has followed the clock, if others have not.
+    followed: Option<Stored>,
+    /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
+    pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
 }
 
 impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
-        Self { store, settings: Arc::new(settings), header: Header::default() }
+        let (settings, header) = (Arc::new(settings), Header::default());
+        Self { store, settings, header, memo: Memo::default() }
     }
 
     pub fn store(&self) -> &S {
@@ -62,13 +77,12 @@ impl<S: Records> Engine<S> {
             self.header = header;
         }
         let before = self.header.clone();
-        let mut work = Batch::new(&mut self.store, &mut self.header, &self.settings, now);
-        let outcome = work.carry_out(batch).await;
+        let outcome = Batch::new(self, now).carry_out(batch).await;
         match outcome {
             Ok(answers) => Ok(answers),
             Err(error) => {
                 self.store.roll_back().await;
-                self.header = before;
+                (self.header, self.memo) = (before, Memo::default());
                 Err(error)
             }
         }
@@ -79,30 +93,30 @@ impl<S: Records> Engine<S> {
 struct Batch<'a, S> {
     store: &'a mut S,
     header: &'a mut Header,
+    memo: &'a mut Memo,
     context: Context,
     desk: Desk,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
+    sums: Sums,
     /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
 
 impl<'a, S: Records> Batch<'a, S> {
-    fn new(
-        store: &'a mut S,
-        header: &'a mut Header,
-        settings: &Arc<Settings>,
-        now: Millis,
-    ) -> Self {
+    fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
+        let Engine { store, settings, header, memo } = engine;
         let context = Context::of(header, settings, now);
         Self {
             store,
             header,
+            memo,
             context,
             desk: Desk::default(),
             ahead: Ahead::default(),
             ended: Vec::new(),
+            sums: Sums::default(),
             in_vain: 0,
         }
     }
@@ -111,7 +125,8 @@ impl<'a, S: Records> Batch<'a, S> {
         &mut self,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let names: Vec<Name> = batch.iter().flat_map(names).collect();
+        let mut names = Vec::with_capacity(batch.len());
+        batch.iter().for_each(|operation| operation.name(&mut names));
         self.bring(&names).await?;
         let mut answers = Vec::with_capacity(batch.len());
         self.ahead = Ahead::of(&batch);
@@ -128,18 +143,24 @@ impl<'a, S: Records> Batch<'a, S> {
         match operation {
             Op::Dispatch { holder, fetchers } => self.dispatch(holder, fetchers).await,
             Op::HasWork => self.has_work().await,
-            Op::RegisterRun(run) => Ok(Ok(self.register(run))),
+            Op::RegisterRun(run) => Ok(self.register(run)),
             Op::AddRows(rows) => self.add_rows(rows).await,
             Op::Prune { run, limit } => self.prune(&run, limit).await,
             Op::BeginDeletion(run) => Ok(Ok(self.begin_deletion(&run))),
             Op::DeleteRuns { runs, limit } => self.delete_runs(&runs, limit).await,
             Op::Wake => self.wake().await,
+            Op::FollowClock { by } => self.follow_clock(by).await,
             Op::NextDue => self.next_due().await,
+            Op::Leases => self.leases().await,
             Op::SetPaused(paused) => {
                 self.header.paused = paused;
                 Ok(Ok(Answer::Count(self.in_flight())))
             }
-            on_key => self.on_key(on_key).await,
+            on_key => match (on_key.attempt(), on_key.key().cloned()) {
+                (Some(attempt), _) => self.on_attempt(attempt, on_key).await,
+                (None, Some(key)) => self.on_key(key, on_key).await,
+                (None, None) => Ok(Err(Rejected(format!("{on_key:?} is about no key")))),
+            },
         }
     }
 
@@ -147,7 +168,8 @@ impl<'a, S: Records> Batch<'a, S> {
     fn in_flight(&self) -> u64 {
         let mut counts = self.header.counts.clone();
         counts.merge(&self.desk.tally());
-        counts.0.values().map(|it| u64::try_from(it.in_flight).unwrap_or(0)).sum()
+        let jobs = counts.0.values().map(|it| u64::try_from(it.in_flight).unwrap_or(0));
+        jobs.fold(0, u64::saturating_add)
     }
 
     /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
@@ -157,7 +179,15 @@ impl<'a, S: Records> Batch<'a, S> {
         self.header.counts.merge(&self.desk.tally());
         self.ahead.clear();
         let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
-        self.store.save(Changes { records, ended, header: self.header.clone() }).await
+        let mut sums = std::mem::take(&mut self.sums);
+        let kept = self.context.settings.singles_kept;
+        let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));
+        sums.tidy(oldest);
+        let minute = self.context.now.div_euclid(60_000);
+        let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
+        let oldest = is_due.then_some(oldest);
+        let header = self.header.clone();
+        self.store.save(Changes { records, ended, header, sums, oldest }).await
     }
 
     /// The records of these keys lie before the batch, as far as there are any.
@@ -178,62 +208,81 @@ impl<'a, S: Records> Batch<'a, S> {
         self.flush().await?;
         let due =
             self.store.next(From::Due(self.context.now), None, &Scope::All, STEP_KEYS).await?;
-        let now = Turn::Started(self.context.seconds());
-        let later = self.store.next(From::Later(now), None, &Scope::All, STEP_KEYS).await?;
-        let woken = due.len() as u64;
-        for stored in due.into_iter().chain(later) {
+        let ahead = self.ahead_of_now(STEP_KEYS).await?;
+        let woken = due.len() + ahead.len();
+        for stored in due.into_iter().chain(ahead) {
             let slot = self.desk.put(stored);
             rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
             self.changed(slot);
         }
-        Ok(Ok(Answer::Count(woken)))
+        Ok(Ok(Answer::Count(woken as u64)))
+    }
+
+    /// Keys whose turns lie in the future: a clock was ahead. Under `--classic` that is their place.
+    async fn ahead_of_now(&mut self, count: usize) -> StoreResult<Vec<Stored>> {
+        if !self.context.settings.is_fair {
+            return Ok(Vec::new());
+        }
+        let now = Turn::Started(self.context.seconds());
+        self.store.next(From::Later(now), None, &Scope::All, count).await
+    }
+
+    async fn follow_clock(&mut self, by: Millis) -> Carried {
+        self.header.clock = self.header.clock.saturating_add(by);
+        self.context.clock = self.header.clock;
+        self.flush().await?;
+        // Those that have followed are left as they are, so it may begin anew.
+        let behind = self.memo.followed.take().filter(|_| by == 0);
+        let next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
+        let is_more = next.len() == STEP_KEYS;
+        self.memo.followed = next.last().filter(|_| is_more).cloned();
+        for stored in next {
+            let slot = self.desk.put(stored);
+            rules::clocks::follow(self.desk.record_mut(slot), &self.context);
+            self.changed(slot);
+        }
+        Ok(Ok(Answer::Is(is_more)))
     }
 
     async fn next_due(&mut self) -> Carried {
         self.flush().await?;
+        if !self.ahead_of_now(1).await?.is_empty() {
+            return Ok(Ok(Answer::Due(Some(self.context.now))));
+        }
         let due = self.store.next(From::Due(Millis::MAX), None, &Scope::All, 1).await?;
         Ok(Ok(Answer::Due(due.first().and_then(|stored| stored.place.due))))
     }
 
+    async fn leases(&mut self) -> Carried {
+        self.flush().await?;
+        let Settings { is_fair, lease_seconds, .. } = *self.context.settings;
+        let flights = self.store.flights().await?.into_iter();
+        let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| Lease {
+            attempt: it.attempt,
+            started: it.started,
+            is_classic: it.lease_seconds.is_none(),
+            seconds: it.lease_seconds.map_or(lease_seconds, i64::from),
+        });
+        Ok(Ok(Answer::Leases(leases.collect())))
+    }
+
     /// A rule changed the record.
     fn changed(&mut self, slot: usize) {
-        rules::tidy(self.desk.record_mut(slot));
+        let record = self.desk.record_mut(slot);
+        rules::tidy(record);
+        rules::clocks::look(record, &self.context);
         self.desk.changed(slot, &self.context);
     }
 
     /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
-        if name == shiftboss_protocol::model::TASKS_FETCHER {
-            return Some(FetcherId::TASKS);
-        }
         self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 }
 
-/// The records that an operation is about, as far as it can tell.
-fn names(operation: &Operation) -> Vec<Name> {
-    use Operation as Op;
-    match operation {
-        Op::Complete { key, .. }
-        | Op::Requeue(key)
-        | Op::Retry { key, .. }
-        | Op::Hold { key, .. }
-        | Op::Unhold(key)
-        | Op::Bump { key, .. }
-        | Op::Forget(key)
-        | Op::CancelTasks(key)
-        | Op::EditLog { key, .. }
-        | Op::EditRows { key, .. } => vec![Name::Key(key.clone())],
-        Op::CompleteAttempt { attempt, .. }
-        | Op::Release(attempt)
-        | Op::Heartbeat(attempt)
-        | Op::Expire(attempt)
-        | Op::Undo(attempt) => vec![Name::Attempt(*attempt)],
-        Op::AddTask { task, id } => {
-            let id = id.iter().cloned().map(Name::TaskId);
-            std::iter::once(Name::Key(task.key.clone())).chain(id).collect()
-        }
-        Op::AddRows(rows) => rows.rows.iter().map(|row| Name::Key(row.key.clone())).collect(),
-        _ => Vec::new(),
-    }
+/// Numbers ascend for ever, and somebody wrote one that has none behind it.
+fn used_up(what: &str) -> Rejected {
+    Rejected(format!(
+        "the database has no number left for {what}: one of the last numbers was written by hand"
+    ))
 }

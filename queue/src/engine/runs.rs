@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Key, Run};
+use shiftboss_protocol::model::{Key, Run, TASKS_FETCHER};
 
-use super::{Batch, Carried};
+use super::{Batch, Carried, used_up};
 use crate::operation::{Answer, Reading, Rejected, Rows};
 use crate::record::FetcherId;
-use crate::records::{KeyId, Records, RunState, StoreResult};
+use crate::records::{KeyId, Records, RunState, StoreResult, Stored};
 use crate::rules::lists;
 
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
@@ -15,19 +15,29 @@ use crate::rules::lists;
 const APPENDED_TOGETHER: i64 = 600_000_000;
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) fn register(&mut self, run: Run) -> Answer {
-        let fetcher = self.fetcher(&run.fetcher).unwrap_or_else(|| self.new_fetcher(&run.fetcher));
+    pub(super) fn register(&mut self, run: Run) -> Result<Answer, Rejected> {
+        if run.started < 0 {
+            return Err(Rejected(format!("{run} is no run: they are numbered from 0 on")));
+        }
+        let fetcher = match self.fetcher(&run.fetcher) {
+            Some(FetcherId::TASKS) => {
+                return Err(Rejected(format!("{run} is no run: {TASKS_FETCHER} is no fetcher")));
+            }
+            Some(known) => known,
+            None => self.new_fetcher(&run.fetcher)?,
+        };
         let since = self.context.now.saturating_mul(1_000);
         let new = RunState { since, ..RunState::default() };
-        Answer::Run(self.header.runs.entry((fetcher, run.started)).or_insert(new).clone())
+        let state = self.header.runs.entry((fetcher, run.started)).or_insert(new);
+        Ok(Answer::Run(state.clone()))
     }
 
-    fn new_fetcher(&mut self, name: &Arc<str>) -> FetcherId {
+    fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
         let last = self.context.fetchers.keys().last().map_or(0, |id| id.0);
-        let id = FetcherId(last + 1);
+        let id = FetcherId(last.checked_add(1).ok_or_else(|| used_up("fetchers"))?);
         self.context.fetchers.insert(id, name.clone());
         self.header.fetchers.insert(id, name.clone());
-        id
+        Ok(id)
     }
 
     fn known(&self, run: &Run) -> Option<(FetcherId, i64)> {
@@ -54,16 +64,20 @@ impl<S: Records> Batch<'_, S> {
     fn note_reading(&mut self, run: (FetcherId, i64), rows: &Rows) -> (i64, i64) {
         let state = self.header.runs.entry(run).or_default();
         if rows.reading != Reading::Onward {
-            state.reading += 1;
+            state.reading = state.reading.saturating_add(1);
         }
         if rows.reading == Reading::Listing {
             state.listing = Some(state.reading);
         }
         (state.complete, state.position) = (rows.complete, rows.position.clone());
-        state.skipped = state.skipped.saturating_add(rows.skipped);
+        state.skipped = state.skipped.saturating_add(rows.skipped).min(i64::MAX.unsigned_abs());
         let now = self.context.now.saturating_mul(1_000);
         let is_first = now.saturating_sub(state.since) < APPENDED_TOGETHER;
-        let since = if is_first { state.since } else { now - now.rem_euclid(APPENDED_TOGETHER) };
+        let since = if is_first {
+            state.since
+        } else {
+            now.saturating_sub(now.rem_euclid(APPENDED_TOGETHER))
+        };
         (state.reading, if self.context.settings.is_fair { since } else { 0 })
     }
 
@@ -75,31 +89,23 @@ impl<S: Records> Batch<'_, S> {
         let Some(listing) = self.header.runs.get(&run).and_then(|state| state.listing) else {
             return Ok(Ok(Answer::Is(false)));
         };
-        // Where the last step ended only the rows that are left know; a run that is pruned has few of them.
-        let mut behind = None;
-        let mut left = limit;
-        loop {
-            let keys = self.store.of_run(run, behind, limit.max(1)).await?;
-            let (is_last, last) = (keys.len() < limit.max(1), keys.last().map(|it| it.id));
-            for stored in keys {
-                let is_old =
-                    stored.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
-                if is_old {
-                    let slot = self.desk.put(stored);
-                    lists::remove_row(self.desk.record_mut(slot), run);
-                    self.changed(slot);
-                    left = left.saturating_sub(1);
-                }
-            }
-            if left == 0 {
-                return Ok(Ok(Answer::Is(true)));
-            }
-            if is_last {
-                self.header.runs.entry(run).or_default().listing = None;
-                return Ok(Ok(Answer::Is(false)));
-            }
-            behind = last;
+        let known = self.memo.pruned.remove(&run).filter(|known| known.0 == listing);
+        let limit = limit.max(1);
+        let keys = self.store.of_run(run, known.map(|it| it.1), limit).await?;
+        let (is_last, last) = (keys.len() < limit, keys.last().map(|it| it.id));
+        let is_old =
+            |it: &Stored| it.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
+        for stored in keys.into_iter().filter(is_old) {
+            let slot = self.desk.put(stored);
+            lists::remove_row(self.desk.record_mut(slot), run);
+            self.changed(slot);
         }
+        if is_last {
+            self.header.runs.entry(run).or_default().listing = None;
+        } else {
+            self.memo.pruned.extend(last.map(|last| (run, (listing, last))));
+        }
+        Ok(Ok(Answer::Is(!is_last)))
     }
 
     pub(super) fn begin_deletion(&mut self, run: &Run) -> Answer {
@@ -119,7 +125,7 @@ impl<S: Records> Batch<'_, S> {
                 continue;
             };
             let deleted = self.delete_rows(run, left).await?;
-            left = left.saturating_sub(deleted + 1);
+            left = left.saturating_sub(deleted.saturating_add(1));
             if left == 0 {
                 break;
             }

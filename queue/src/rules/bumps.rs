@@ -48,5 +48,5 @@ pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, context: &Con
         forget_task(record, *task);
     }
     let singles = if is_meant(FetcherId::TASKS) { singles::retry_all(record) } else { 0 };
-    ended.len() as u64 + singles
+    singles.saturating_add(ended.len() as u64)
 }

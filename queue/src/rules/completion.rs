@@ -65,11 +65,14 @@ pub fn finish_late(
 ) {
     let started = late.started.div_euclid(1_000);
     let finished = Some(context.seconds());
-    record.last = Some(LastRun { started, finished, exit_code: Some(exit_code) });
+    record.set_last(LastRun { started, finished, exit_code: Some(exit_code) });
     record.served.insert(late.task.fetcher(), late.attempt);
     match late.task {
         Task::Single { .. } => singles::leaves(record, single),
-        Task::Row { .. } => record.disarm(late.task, late.attempt),
+        // Those of older runs were out with it.
+        Task::Row { fetcher, run } => {
+            record.disarm(late.attempt, |row| row.fetcher == fetcher && row.run <= run);
+        }
     }
     (late.outcome, late.exit_code) = (Outcome::of(exit_code), Some(exit_code));
     late.ended = context.now;

@@ -35,27 +35,26 @@ pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Ta
     record.waiting().filter(may).min_by_key(turn)
 }
 
-/// Hands the key out under `attempt`; which of its tasks. All its fetcher's rows are served with it.
+/// Hands a task of the key out under `attempt`. All its fetcher's rows are served with it.
 pub fn dispatch(
     record: &mut Record,
+    task: Task,
     attempt: Attempt,
     holder: Option<LeaseHolder>,
-    scope: &Scope,
     context: &Context,
-) -> Option<Task> {
-    let task = next_task(record, scope, context)?;
+) {
     let before = Before {
         last: record.last,
         served: record.served.insert(task.fetcher(), attempt),
         bump: record.extras.bump.take(),
+        ahead: record.extras.ahead.take(),
     };
     if let Task::Single { number } = task {
         singles::goes_out(record, number);
     }
-    record.last = Some(LastRun { started: context.seconds(), finished: None, exit_code: None });
+    record.set_last(LastRun { started: context.seconds(), finished: None, exit_code: None });
     record.is_claimed = false;
     record.flight = Some(Flight { attempt, task, holder, started: context.now, before });
-    Some(task)
 }
 
 /// The attempt that is out is given back: order, turns and lane are as they were before it.
@@ -77,7 +76,7 @@ pub(super) fn restore(record: &mut Record, flight: &Flight) {
         last.finished.is_none() && last.started == flight.started.div_euclid(1_000)
     });
     if is_its {
-        record.last = before.last;
+        (record.last, record.extras.ahead) = (before.last, before.ahead);
     }
     match before.served {
         Some(served) => record.served.insert(task.fetcher(), served),

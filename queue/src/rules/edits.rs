@@ -1,6 +1,6 @@
 //! What other programs write into the four public tables (spec 6), carried out on the record.
 
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use super::completion;
 use crate::attempt::EndedAttempt;
@@ -32,7 +32,7 @@ pub fn edit_log(
     let ends = last.finished.is_some() && record.flight.is_some();
     let attempt =
         if ends { completion::finish(record, last.exit_code.unwrap_or(0), context) } else { None };
-    record.last = Some(last);
+    record.set_last(last);
     record.is_claimed = last.finished.is_none() && record.flight.is_none();
     Ok(attempt)
 }
@@ -45,7 +45,7 @@ pub fn edit_rows(record: &mut Record, is_dequeued: bool, context: &Context) {
             // Of a fetcher that was never served the row has no number before: it is served by nobody.
             true => {
                 record.served.entry(record.rows[at].fetcher).or_insert(context.last_attempt);
-                shiftboss_protocol::model::Attempt(served.0 - 1)
+                Attempt(served.0.saturating_sub(1))
             }
             false => context.last_attempt,
         };

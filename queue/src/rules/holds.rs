@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::retries;
+use super::{clocks, retries};
 use crate::context::Context;
 use crate::record::{Backoff, Due, Hold, Record};
 
@@ -14,7 +14,7 @@ pub fn hold(
     by: Arc<str>,
     context: &Context,
 ) -> Option<Hold> {
-    let until = seconds.map(|seconds| Due::after(context.now, seconds.into()));
+    let until = seconds.map(|seconds| Due::after(seconds.into(), context));
     record.extras.hold.replace(Hold { since: context.seconds(), until, reason, by })
 }
 
@@ -36,13 +36,13 @@ pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) 
     }
     let failures = record.extras.backoff.map_or(0, |it| it.failures).saturating_add(1);
     let seconds = rule.delay(record.key.as_str(), failures.into());
-    let until = seconds.map(|seconds| Due::after(context.now, seconds));
+    let until = seconds.map(|seconds| Due::after(seconds, context));
     record.extras.backoff = Some(Backoff { failures, until });
 }
 
-/// Something of the key is due: holds end, delayed tasks wait again. Of what is not due yet, nothing is longer away than it was said
-/// to take: a clock was set back.
+/// Something of the key is due: holds end, delayed tasks wait again.
 pub fn wake(record: &mut Record, context: &mut Context) {
+    clocks::follow(record, context);
     let now = context.now;
     let is_over = |due: Option<Due>| due.is_some_and(|due| due.is_over(now));
     if record.extras.hold.as_ref().is_some_and(|it| is_over(it.until)) {
@@ -54,11 +54,4 @@ pub fn wake(record: &mut Record, context: &mut Context) {
         backoff.until = None;
     }
     retries::wake(record, context);
-    let Record { extras, .. } = record;
-    let hold = extras.hold.as_mut().and_then(|it| it.until.as_mut());
-    let backoff = extras.backoff.as_mut().and_then(|it| it.until.as_mut());
-    let delayed = extras.retries.iter_mut().filter_map(|it| it.due.as_mut());
-    for due in hold.into_iter().chain(backoff).chain(delayed) {
-        due.at = due.at.min(now.saturating_add(due.delay));
-    }
 }

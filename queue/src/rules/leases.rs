@@ -1,11 +1,9 @@
 //! The lease of a job expires: its task waits again, or is a dead letter after too many.
 
-use shiftboss_protocol::model::Attempt;
-
 use super::{completion, dispatch, singles};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
-use crate::record::{ListRow, Record, SingleStatus, Task};
+use crate::record::{DeadBecause, ListRow, Record, SingleStatus, Task};
 
 /// What an expired lease comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +13,12 @@ pub struct Expired {
     pub is_dead_letter: bool,
 }
 
+/// Under `--classic` the end of a classic job's lease is no event (spec 2).
+pub fn may_expire(record: &Record, context: &Context) -> bool {
+    let is_classic = record.flight.as_ref().is_some_and(|it| it.holder.is_none());
+    context.settings.is_fair || !is_classic
+}
+
 /// The job that is out is taken from its worker. A leased one goes back to its old place; a classic one keeps its start, and
 /// goes behind its key's other rows (spec 5).
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
@@ -22,11 +26,12 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
     let task = flight.task;
     let attempt = flight.ended(record, Outcome::Expired, None, context.now);
     let count = completion::expired_leases(record, task).saturating_add(1);
-    let is_dead_letter = count >= context.settings.max_expired_leases;
+    let is_gone = matches!(task, Task::Row { fetcher, run } if record.row(fetcher, run).is_none());
+    let is_dead_letter = count >= context.settings.max_expired_leases && !is_gone;
     let last = record.last;
     dispatch::restore(record, &flight);
     if flight.holder.is_none() {
-        record.last = last;
+        (record.last, record.extras.ahead) = (last, None);
         let is_back = |row: &&ListRow| row.fetcher == task.fetcher() && record.is_armed(row);
         let back: Vec<Task> = record.rows.iter().filter(is_back).map(ListRow::task).collect();
         record.served.insert(task.fetcher(), flight.attempt);
@@ -38,19 +43,32 @@ pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {
         record.extras.expired.push((task, count));
     }
     if is_dead_letter {
-        bury(record, task, flight.attempt);
+        bury(record, task, DeadBecause::Leases);
     }
     Some(Expired { attempt, is_dead_letter })
 }
 
-/// It waits no longer: for its fetcher's newer list, or an operator's `retry`.
-fn bury(record: &mut Record, task: Task, attempt: Attempt) {
+/// What its worker would be given cannot be read: it is a dead letter, and nobody had it.
+pub fn set_aside(record: &mut Record, task: Task) {
+    bury(record, task, DeadBecause::Payload);
+}
+
+/// It waits no longer: for its fetcher's newer list, or an operator's `retry`. Its fetcher has the turn that it had.
+fn bury(record: &mut Record, task: Task, because: DeadBecause) {
     record.extras.retries.retain(|it| it.task != task);
     match task {
         Task::Row { fetcher, .. } => {
-            record.served.insert(fetcher, attempt);
-            record.disarm(task, attempt);
+            record.disarm(record.served(fetcher), |row| row.task() == task);
+            if record.has(task) {
+                record.extras.dead.push((task, because));
+            }
         }
-        Task::Single { number } => singles::set(record, number, SingleStatus::DeadLetter),
+        Task::Single { number } => {
+            singles::set(record, number, SingleStatus::DeadLetter);
+            // The count of its leases says the other.
+            if because == DeadBecause::Payload {
+                record.extras.dead.push((task, because));
+            }
+        }
     }
 }

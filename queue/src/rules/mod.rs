@@ -4,6 +4,7 @@
 //! what changed; a rule sees no store, no clock and no other key.
 
 pub mod bumps;
+pub mod clocks;
 pub mod completion;
 pub mod dispatch;
 pub mod edits;
@@ -23,6 +24,8 @@ pub fn tidy(record: &mut Record) {
     let goes_on = |it: &Retry| is_out(it.task) || it.due.is_some() || record.waits(it.task);
     extras.retries.retain(|it| has(it.task) && goes_on(it));
     extras.expired.retain(|it| has(it.0));
+    let is_over = |task| matches!(task, Task::Row { .. }) && record.waits(task);
+    extras.dead.retain(|it| record.has(it.0) && !is_over(it.0));
     if !record.is_listed() {
         extras.bump = None;
     }
@@ -33,6 +36,7 @@ pub fn tidy(record: &mut Record) {
 fn forget_task(record: &mut Record, task: Task) {
     record.extras.retries.retain(|it| it.task != task);
     record.extras.expired.retain(|it| it.0 != task);
+    record.extras.dead.retain(|it| it.0 != task);
 }
 
 /// Counts of single tasks follow their statuses.

@@ -39,13 +39,13 @@ pub(super) fn delay(
     context: &Context,
 ) -> bool {
     let rules = &context.settings.retries;
-    let rule = rules.of(context.fetcher(task.fetcher())).filter(|_| context.settings.is_fair);
+    let rule = rules.of(&context.fetcher(task.fetcher())).filter(|_| context.settings.is_fair);
     let seconds = rule.and_then(|it| it.delay(record.key.as_str(), exit_code, retried));
     let Some(seconds) = seconds.filter(|_| has_failed(record, task)) else {
         return false;
     };
-    let due = Some(Due::after(context.now, seconds));
-    record.extras.retries.push(Retry { task, number: retried + 1, due, lane: 0 });
+    let due = Some(Due::after(seconds, context));
+    record.extras.retries.push(Retry { task, number: retried.saturating_add(1), due, lane: 0 });
     true
 }
 

@@ -9,7 +9,7 @@ use crate::record::{Record, SingleEdit, SingleStatus, Task};
 pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Option<Arc<str>>) {
     record.since.get_or_insert(since);
     record.singles.edits.push(SingleEdit::Add { number, payload, id });
-    record.singles.waiting += 1;
+    record.singles.waiting = record.singles.waiting.saturating_add(1);
     if record.singles.waiting == 1 {
         record.singles.first = Some(number);
     }
@@ -27,7 +27,7 @@ pub struct Cancelled {
 pub fn cancel(record: &mut Record) -> Cancelled {
     let out = out(record);
     let singles = &mut record.singles;
-    let deleted = singles.waiting + singles.failed + singles.dead;
+    let deleted = singles.waiting.saturating_add(singles.failed).saturating_add(singles.dead);
     (singles.waiting, singles.failed, singles.dead, singles.first) = (0, 0, 0, None);
     if deleted > 0 {
         singles.edits.push(SingleEdit::CancelAll { but: out });
@@ -35,20 +35,22 @@ pub fn cancel(record: &mut Record) -> Cancelled {
     let is_gone = |task| matches!(task, Task::Single { number } if Some(number) != out);
     record.extras.retries.retain(|it| !is_gone(it.task));
     record.extras.expired.retain(|it| !is_gone(it.0));
+    record.extras.dead.retain(|it| !is_gone(it.0));
     Cancelled { deleted, in_flight: out.is_some() }
 }
 
 /// Those that failed and the dead letters wait again; how many.
 pub fn retry_all(record: &mut Record) -> u64 {
     let singles = &mut record.singles;
-    let back = singles.failed + singles.dead;
+    let back = singles.failed.saturating_add(singles.dead);
     if back > 0 {
         singles.edits.push(SingleEdit::RetryAll);
-        singles.waiting += back;
+        singles.waiting = singles.waiting.saturating_add(back);
         (singles.failed, singles.dead, singles.first) = (0, 0, None);
         let out = out(record);
         let is_back = |task| matches!(task, Task::Single { number } if Some(number) != out);
         record.extras.expired.retain(|it| !is_back(it.0));
+        record.extras.dead.retain(|it| !is_back(it.0));
     }
     back
 }
@@ -78,7 +80,7 @@ pub(super) fn leaves(record: &mut Record, status: Option<SingleStatus>) {
 
 /// It is back before all others: it was the first of them.
 pub(super) fn comes_back(record: &mut Record, number: i64) {
-    record.singles.waiting += 1;
+    record.singles.waiting = record.singles.waiting.saturating_add(1);
     record.singles.first = Some(record.singles.first.map_or(number, |first| first.min(number)));
     record.singles.edits.push(SingleEdit::Set { number, status: SingleStatus::Waiting });
 }
@@ -88,7 +90,7 @@ pub(super) fn ends(record: &mut Record, number: i64, exit_code: i64) {
     let status = if exit_code == 0 { SingleStatus::Done } else { SingleStatus::Failed };
     record.singles.edits.push(SingleEdit::Set { number, status });
     if let Some(count) = count_single(record, status) {
-        *count += 1;
+        *count = count.saturating_add(1);
     }
 }
 
@@ -97,7 +99,7 @@ pub(super) fn set(record: &mut Record, number: i64, status: SingleStatus) {
     goes_out(record, number);
     record.singles.edits.push(SingleEdit::Set { number, status });
     if let Some(count) = count_single(record, status) {
-        *count += 1;
+        *count = count.saturating_add(1);
     }
 }
 

@@ -78,7 +78,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (0..2_usize, 1..4_i64, prop::collection::vec(key(), 1..5), payload)
             .prop_map(|(fetcher, run, keys, payload)| Step::Add(fetcher, run, keys, payload)),
         1 => (0..2_usize, 1..4_i64).prop_map(|(fetcher, run)| Step::Delete(fetcher, run)),
-        2 => prop::sample::select(vec![0, 1, 10, 43_200, 43_201]).prop_map(Step::Passes),
+        2 => prop::sample::select(vec![0, 1, 10, 43_200, 43_201, -5, -100_000]).prop_map(Step::Passes),
     ];
     prop::collection::vec(step, 1..60)
 }

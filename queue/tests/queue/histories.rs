@@ -8,10 +8,11 @@ use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
+use shiftboss_queue::record::LastRun;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use crate::subject;
-use crate::words::{answer, ready};
+use crate::words::{NOW, Script, answer, ready};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -45,6 +46,11 @@ pub enum Step {
     Batch(Vec<Op>),
     Passes(i64),
     Restart,
+    /// The clock is set by so many seconds: while the daemon runs, or while it does not.
+    Set {
+        by: i64,
+        runs: bool,
+    },
 }
 
 fn key() -> impl Strategy<Value = Key> {
@@ -103,6 +109,11 @@ fn operation() -> impl Strategy<Value = Op> {
         1 => key().prop_map(Op::Unhold),
         1 => key().prop_map(|key| Op::Bump { key, by: "o".into() }),
         2 => Just(Op::Wake),
+        1 => (key(), -50..200_i64, 0..3_i64).prop_map(|(key, started, code)| {
+            let started = NOW + started;
+            let (finished, exit_code) = (Some(started + 1), Some(code));
+            Op::EditLog { key, last: LastRun { started, finished, exit_code } }
+        }),
     ];
     let pause = any::<bool>().prop_map(Op::SetPaused);
     prop_oneof![6 => lists, 12 => jobs, 6 => levers, 1 => pause]
@@ -113,7 +124,10 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
         12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
         4 => (0..30_i64).prop_map(Step::Passes),
+        1 => prop::sample::select(vec![600, 3_600, 91 * 86_400]).prop_map(Step::Passes),
         1 => Just(Step::Restart),
+        1 => (-100..100_i64, any::<bool>()).prop_map(|(by, runs)| Step::Set { by, runs }),
+        1 => (-100_000..100_000_i64, any::<bool>()).prop_map(|(by, runs)| Step::Set { by, runs }),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -121,12 +135,25 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
 fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
     let mut model = Model::started(retries(), backoff());
     let mut engine = Engine::new(subject::new(), settings());
-    model.now = 1_700_000_000;
+    model.now = NOW;
     for step in history {
+        let step = match step {
+            Step::Set { by, runs } => {
+                model.now += by;
+                if !runs {
+                    engine = Engine::new(engine.into_store().reopened(), settings());
+                }
+                let by = if runs { by * 1_000 } else { 0 };
+                Step::Batch(vec![Op::FollowClock { by }, Op::Wake])
+            }
+            step => step,
+        };
         match step {
+            Step::Set { .. } => {}
             Step::Passes(seconds) => model.now += seconds,
             Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
             Step::Batch(batch) => {
+                model.latest = model.latest.max(model.now);
                 let answers = ready(engine.apply(model.now * 1_000, batch.clone())).unwrap();
                 for (operation, given) in batch.iter().zip(&answers) {
                     let (given, right) = (answer(given), model.perform(operation));
@@ -138,6 +165,13 @@ fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
                 }
                 prop_assert_eq!(subject::counts(engine.store()), model.counts());
                 prop_assert_eq!(&subject::log(engine.store()), model.log());
+                // What is too old goes with the next change.
+                let mut hours = subject::hours(engine.store());
+                hours.retain(|(hour, ..), _| *hour >= model.latest.div_euclid(3_600) - 90 * 24);
+                prop_assert_eq!(hours, model.hours());
+                let mut minutes = subject::minutes(engine.store());
+                minutes.retain(|(minute, _), _| *minute >= model.latest.div_euclid(60) - 60);
+                prop_assert_eq!(minutes, model.minutes());
             }
         }
     }
@@ -145,6 +179,29 @@ fn check(history: Vec<Step>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    /// However the clock is set, and though lists are read again all the time, each key is among the jobs of some turns.
+    #[test]
+    fn no_key_starves(steps in prop::collection::vec(prop_oneof![9 => Just(0), 1 => -100_000..100_000_i64], 16..50)) {
+        let keys = ["a", "b", "c", "d", "e"];
+        let mut script = Script::new(Settings::default());
+        script.run("list f.1 a b c d e");
+        let mut jobs = Vec::new();
+        for by in steps {
+            if by != 0 {
+                script.run(&format!("clock {by}\nwake"));
+            }
+            script.run("pass 1\nmore f.1 a b c d e");
+            let job = script.say("ready");
+            let key = job.split(' ').nth(2).unwrap().to_owned();
+            script.run(&format!("finish {key} 0\nretry {key} -> back 1"));
+            jobs.push(key);
+            if let Some(turns) = jobs.len().checked_sub(3 * keys.len()) {
+                let is_served = |key: &&str| jobs[turns..].iter().any(|it| it == key);
+                prop_assert!(keys.iter().all(is_served), "{:?}", jobs);
+            }
+        }
+    }
+
     /// Answers, counts and the log are the model's, whatever happens in whatever batches, over restarts.
     #[test]
     fn histories_are_the_models(history in history()) {

@@ -13,6 +13,8 @@ pub const MAX_SINGLES: usize = 6;
 pub const SHARE: i64 = 300;
 
 type Last = (i64, Option<i64>, Option<i64>);
+/// When, and how long it was to take.
+type Due = (i64, i64);
 
 /// A row of a list (run > 0), or a single task (fetcher 0, its number for a run).
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +27,9 @@ struct Task {
     expired: u32,
     /// Number of retries, and when it is due; in the lane since, once it was.
     retried: u32,
-    due: Option<i64>,
+    due: Option<Due>,
     lane: Option<i64>,
+    dead: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -37,16 +40,27 @@ struct Out {
     run: i64,
     started: i64,
     leased: bool,
+    /// Its lease expired before.
+    again: bool,
     /// Which rows waited before, and all else that a hand-out changes.
     waited: Vec<i64>,
     last: Option<Last>,
     turn: Option<i64>,
     bump: Option<i64>,
+    ahead: Option<i64>,
+}
+
+impl Out {
+    fn is_of(&self, task: &Task) -> bool {
+        (self.fetcher, self.run, &self.key) == (task.fetcher, task.run, &task.key)
+    }
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub now: i64,
+    /// What is too old is so by the latest time that was ever seen.
+    pub latest: i64,
     retries: Option<Retries>,
     backoff: Option<Backoff>,
     fetchers: Vec<String>,
@@ -58,8 +72,13 @@ pub struct Model {
     out: Vec<Out>,
     /// Of attempts: how they ended, and the key's and task's of those that expired.
     ends: BTreeMap<i64, (&'static str, Out)>,
-    holds: BTreeMap<String, Option<i64>>,
-    failures: BTreeMap<String, (u32, Option<i64>)>,
+    /// Of attempts: when they ended and how, as it is summed up.
+    summed: BTreeMap<i64, (i64, &'static str, Out)>,
+    minutes: BTreeMap<(i64, i64), i64>,
+    holds: BTreeMap<String, Option<Due>>,
+    failures: BTreeMap<String, (u32, Option<Due>)>,
+    /// Where keys stand whose last start lay in the future when they were seen first.
+    ahead: BTreeMap<String, i64>,
     bumps: BTreeMap<String, i64>,
     credit: i64,
     attempts: i64,
@@ -114,11 +133,24 @@ impl Model {
                 && !self.candidates(key).is_empty()
         });
         keys.sort_by_key(|key| {
-            let last = self.last.get(*key).map(|last| last.0.min(self.now));
+            let last = self.stands_at(key);
             let turn = last.unwrap_or_else(|| self.since.get(*key).copied().unwrap_or(0));
             (last.is_some(), turn, jitter(key), (*key).clone())
         });
         keys.into_iter().cloned().collect()
+    }
+
+    fn stands_at(&self, key: &str) -> Option<i64> {
+        self.last.get(key).map(|last| self.ahead.get(key).copied().unwrap_or(last.0))
+    }
+
+    /// Keys whose turns lie in the future have them now.
+    fn look(&mut self) {
+        for key in self.order() {
+            if self.stands_at(&key).is_some_and(|at| at > self.now) {
+                self.ahead.insert(key, self.now);
+            }
+        }
     }
 
     /// What goes before the order: bumped keys, then those of tasks that are tried again.
@@ -145,7 +177,7 @@ impl Model {
         let turn = |it: &&Task| {
             (self.turns.get(&(it.key.clone(), it.fetcher)).copied().unwrap_or(0), it.fetcher)
         };
-        let Task { fetcher, run, payload, .. } =
+        let Task { fetcher, run, payload, expired, .. } =
             self.candidates(&key).into_iter().min_by_key(turn).unwrap().clone();
         self.attempts += 1;
         self.credit = (self.credit + SHARE - if is_lane { 1_000 } else { 0 }).min(1_000 + SHARE);
@@ -159,10 +191,12 @@ impl Model {
             run,
             started: self.now,
             leased,
+            again: expired > 0,
             waited: waited.collect(),
             last: self.last.get(&key).copied(),
             turn: self.turns.insert((key.clone(), fetcher), self.attempts),
             bump: self.bumps.remove(&key),
+            ahead: self.ahead.remove(&key),
         });
         self.tasks.iter_mut().filter(|it| is_served(it)).for_each(|it| it.waits = false);
         self.last.insert(key.clone(), (self.now, None, None));
@@ -188,12 +222,28 @@ impl Model {
             Some(turn) => self.turns.insert((out.key.clone(), out.fetcher), turn),
             None => self.turns.remove(&(out.key.clone(), out.fetcher)),
         };
+        if let Some(ahead) = out.ahead {
+            self.ahead.insert(out.key.clone(), ahead);
+        }
         if let Some(bump) = out.bump {
             self.bumps.entry(out.key.clone()).or_insert(bump);
         }
     }
 
+    fn sum_up(&mut self, out: &Out, outcome: &'static str) {
+        self.summed.insert(out.attempt, (self.now, outcome, out.clone()));
+    }
+
     fn end(&mut self, out: Out, code: i64) {
+        self.sum_up(
+            &out,
+            match code {
+                0 => "success",
+                124 => "timeout",
+                _ => "failure",
+            },
+        );
+        *self.minutes.entry((self.now.div_euclid(60), code)).or_default() += 1;
         self.last.insert(out.key.clone(), (out.started, Some(self.now), Some(code)));
         let task = self
             .tasks
@@ -204,6 +254,7 @@ impl Model {
             let it = &mut self.tasks[at];
             retried = it.retried;
             (it.expired, it.retried, it.due, it.lane) = (0, 0, None, None);
+            it.dead = false;
         }
         let mut is_delayed = false;
         if let (Some(at), Some(rule)) = (task, &self.retries)
@@ -212,7 +263,7 @@ impl Model {
             && !self.tasks[at].waits
         {
             let it = &mut self.tasks[at];
-            (it.retried, it.due, is_delayed) = (retried + 1, Some(self.now + delay), true);
+            (it.retried, it.due, is_delayed) = (retried + 1, Some((self.now + delay, delay)), true);
         }
         if out.fetcher == 0 && code == 0 {
             self.tasks.retain(|it| (it.fetcher, it.run) != (0, out.run));
@@ -220,7 +271,8 @@ impl Model {
         if let Some(rule) = self.backoff.as_ref().filter(|_| !is_delayed) {
             if rule.on.counts(code) {
                 let failures = self.failures.get(&out.key).map_or(0, |it| it.0) + 1;
-                let until = rule.delay(&out.key, failures.into()).map(|delay| self.now + delay);
+                let until =
+                    rule.delay(&out.key, failures.into()).map(|delay| (self.now + delay, delay));
                 self.failures.insert(out.key.clone(), (failures, until));
             } else {
                 self.failures.remove(&out.key);
@@ -248,6 +300,7 @@ impl Model {
                 }
                 if !it.waits && !is_out(it) {
                     (it.waits, it.expired, it.retried, it.lane) = (true, 0, 0, None);
+                    it.dead = false;
                     back += 1;
                 }
             }
@@ -268,6 +321,7 @@ impl Model {
         for (it, is_newest) in self.tasks.iter_mut().zip(newest) {
             if !is_newest && !out.contains(&(it.fetcher, it.run, it.key.clone())) {
                 (it.expired, it.retried, it.due, it.lane) = (0, 0, None, None);
+                it.dead = false;
             }
         }
     }
@@ -276,6 +330,7 @@ impl Model {
     pub fn perform(&mut self, op: &Op) -> String {
         let answer = self.on_attempt(op).unwrap_or_else(|| self.on_key(op));
         self.tidy();
+        self.look();
         answer
     }
 
@@ -287,6 +342,13 @@ impl Model {
                     Some(out) => self.end(out, *exit_code),
                     None => {
                         if let Some(last) = self.last.get_mut(key.as_str()) {
+                            let minutes = &mut self.minutes;
+                            if let (_, Some(finished), code) = *last {
+                                let minute = (finished.div_euclid(60), code.unwrap());
+                                *minutes.entry(minute).or_default() -= 1;
+                            }
+                            let minute = (self.now.div_euclid(60), *exit_code);
+                            *minutes.entry(minute).or_default() += 1;
                             (last.1, last.2) = (Some(self.now), Some(*exit_code));
                         }
                     }
@@ -302,12 +364,14 @@ impl Model {
                     None => "unknown".into(),
                     Some(("done", _)) => "recorded".into(),
                     Some(("expired", out)) if self.counts_late(&out) => {
+                        self.ahead.remove(&out.key);
                         self.turns.insert((out.key.clone(), out.fetcher), out.attempt);
-                        let older = |it: &Task| it.run <= out.run || it.fetcher != 0;
+                        // Those of older runs were out with it.
+                        let is_its =
+                            |it: &Task| it.run == out.run || it.fetcher != 0 && it.run < out.run;
                         for it in &mut self.tasks {
-                            if it.key == out.key && it.fetcher == out.fetcher && older(it) {
-                                it.waits &= !out.waited.contains(&it.run);
-                            }
+                            it.waits &=
+                                it.key != out.key || it.fetcher != out.fetcher || !is_its(it);
                         }
                         self.end(out, *exit_code);
                         "recorded".into()
@@ -318,6 +382,7 @@ impl Model {
             Op::Release(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
+                    self.sum_up(&out, "released");
                     self.ends.insert(out.attempt, ("released", out));
                     "recorded".into()
                 }
@@ -330,6 +395,7 @@ impl Model {
             Op::Undo(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
+                    self.sum_up(&out, "undone");
                     self.ends.insert(out.attempt, ("undone", out));
                     "true".into()
                 }
@@ -339,6 +405,7 @@ impl Model {
                 Some(out) => {
                     self.restore(&out);
                     let attempt = out.attempt;
+                    self.sum_up(&out, "released");
                     self.ends.insert(attempt, ("released", out));
                     format!("requeued {attempt}")
                 }
@@ -365,6 +432,7 @@ impl Model {
         self.restore(&out);
         if !out.leased {
             self.last.insert(out.key.clone(), last.unwrap());
+            self.ahead.remove(&out.key);
             self.turns.insert((out.key.clone(), out.fetcher), turn);
         }
         let mut is_dead = false;
@@ -374,11 +442,12 @@ impl Model {
             it.expired += 1;
             is_dead = it.expired >= MAX_EXPIRED;
             if is_dead {
-                it.waits = false;
+                (it.waits, it.dead) = (false, true);
                 (it.retried, it.due, it.lane) = (0, None, None);
             }
         }
         let answer = format!("expired {} {is_dead}", out.key);
+        self.sum_up(&out, "expired");
         self.ends.insert(out.attempt, ("expired", out));
         answer
     }
@@ -442,7 +511,8 @@ impl Model {
                 }
             }
             Op::Hold { key, seconds, .. } => {
-                let until = seconds.map(|seconds| self.now + i64::from(seconds));
+                let delay = seconds.map(i64::from);
+                let until = delay.map(|delay| (self.now + delay, delay));
                 format!("held {}", self.holds.insert(key.to_string(), until).is_some())
             }
             Op::Unhold(key) => {
@@ -466,6 +536,36 @@ impl Model {
                 self.wake();
                 "woken".into()
             }
+            Op::FollowClock { by } => {
+                let holds = self.holds.values_mut().flatten();
+                let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
+                let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
+                for (at, delay) in holds.chain(failures).chain(tasks) {
+                    *at = (*at + by / 1_000).min(self.now + *delay);
+                }
+                "false".into()
+            }
+            Op::EditLog { key, last } => {
+                let (key, now) = (key.to_string(), (last.started, last.finished, last.exit_code));
+                if let (Some(before), Some(finished)) = (self.last.get(&key), last.finished) {
+                    if let (_, Some(finished), code) = *before {
+                        let minute = (finished.div_euclid(60), code.unwrap());
+                        *self.minutes.entry(minute).or_default() -= 1;
+                    }
+                    let minute = (finished.div_euclid(60), last.exit_code.unwrap());
+                    *self.minutes.entry(minute).or_default() += 1;
+                }
+                if let Some(out) = self.take(|out| out.key == key) {
+                    let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
+                    self.end(out, last.exit_code.unwrap());
+                    // No attempt of ours ended.
+                    *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
+                    self.summed.remove(&attempt);
+                }
+                self.ahead.remove(&key);
+                self.last.insert(key, now);
+                "done".into()
+            }
             Op::SetPaused(paused) => {
                 self.paused = *paused;
                 format!("count {}", self.out.len())
@@ -483,8 +583,19 @@ impl Model {
         }
         self.since.entry(key.to_owned()).or_insert(since);
         let (key, payload) = (key.to_owned(), payload.to_owned());
-        let (waits, expired, retried, due, lane) = (true, 0, 0, None, None);
-        self.tasks.push(Task { fetcher, run, key, payload, waits, expired, retried, due, lane });
+        let (waits, expired, retried, due, lane, dead) = (true, 0, 0, None, None, false);
+        self.tasks.push(Task {
+            fetcher,
+            run,
+            key,
+            payload,
+            waits,
+            expired,
+            retried,
+            due,
+            lane,
+            dead,
+        });
     }
 
     fn add_task(&mut self, key: &str, payload: &str) -> String {
@@ -503,27 +614,30 @@ impl Model {
 
     fn wake(&mut self) {
         let now = self.now;
-        let holds = self.holds.iter().filter_map(|(key, until)| Some((key.clone(), (*until)?)));
-        let backoffs = self.failures.iter().filter_map(|(key, it)| Some((key.clone(), it.1?)));
+        let holds =
+            self.holds.iter().filter_map(|(key, until)| Some((key.clone(), until.as_ref()?.0)));
+        let backoffs = self.failures.iter().filter_map(|(key, it)| Some((key.clone(), it.1?.0)));
         let mut over = BTreeMap::<String, i64>::new();
         for (key, until) in holds.chain(backoffs) {
             let first = over.entry(key).or_insert(until);
             *first = until.min(*first);
         }
-        self.holds.retain(|_, until| until.is_none_or(|until| until > now));
+        self.holds.retain(|_, until| until.is_none_or(|until| until.0 > now));
         for (_, until) in self.failures.values_mut() {
-            *until = until.filter(|until| *until > now);
+            *until = until.filter(|until| until.0 > now);
         }
         let mut due: Vec<usize> = (0..self.tasks.len())
-            .filter(|at| self.tasks[*at].due.is_some_and(|due| due <= now))
+            .filter(|at| self.tasks[*at].due.is_some_and(|due| due.0 <= now))
             .collect();
         // One key after the other, by when the first thing of it is due.
         due.sort_by_key(|at| {
             let it = &self.tasks[*at];
             let of_key = self.tasks.iter().filter(|other| other.key == it.key);
-            let first =
-                of_key.filter_map(|other| other.due).chain(over.get(&it.key).copied()).min();
-            (first, jitter(&it.key), it.due, it.fetcher == 0, it.fetcher, it.run)
+            let first = of_key
+                .filter_map(|other| Some(other.due?.0))
+                .chain(over.get(&it.key).copied())
+                .min();
+            (first, jitter(&it.key), it.due.map(|due| due.0), it.fetcher == 0, it.fetcher, it.run)
         });
         for at in due {
             self.lanes += 1;
@@ -533,19 +647,55 @@ impl Model {
         }
     }
 
-    /// Rows, those that wait, and jobs that are out, by fetcher and run.
-    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 3]> {
-        let mut counts = BTreeMap::<_, [i64; 3]>::new();
+    /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again, delayed
+    /// tasks, dead letters, failed single tasks; and of keys, as run -1 of none: held, backed off, bumped.
+    pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 11]> {
+        let mut counts = BTreeMap::<_, [i64; 11]>::new();
         let run = |fetcher, run| (fetcher, if fetcher == 0 { 0 } else { run });
         for it in &self.tasks {
             let counts = counts.entry(run(it.fetcher, it.run)).or_default();
+            let is_out = self.out.iter().any(|out| out.key == it.key && out.is_of(it));
+            let has_failed = it.fetcher == 0 && !it.waits && !it.dead && it.due.is_none();
             counts[0] += 1;
             counts[1] += i64::from(it.waits && self.is_newest(it));
+            counts[5] += i64::from(it.due.is_some());
+            counts[6] += i64::from(it.dead);
+            counts[7] += i64::from(has_failed && !is_out);
         }
         for out in &self.out {
-            counts.entry(run(out.fetcher, out.run)).or_default()[2] += 1;
+            let counts = counts.entry(run(out.fetcher, out.run)).or_default();
+            counts[2] += 1;
+            counts[3] += i64::from(out.leased);
+            counts[4] += i64::from(out.again);
+        }
+        let backed_off = self.failures.values().filter(|it| it.1.is_some()).count();
+        let keys = [self.holds.len(), backed_off, self.bumps.len()].map(|count| count as i64);
+        if keys != [0; 3] {
+            counts.entry((0, -1)).or_default()[8..].copy_from_slice(&keys);
         }
         counts
+    }
+
+    /// Sums of attempts that ended, by hour, fetcher and outcome, of 90 days.
+    pub fn hours(&self) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+        let mut hours = BTreeMap::<_, [i64; 4]>::new();
+        for (ended, outcome, out) in self.summed.values() {
+            let took = if *outcome == "undone" { 0 } else { (ended - out.started).max(0) };
+            let revisit = out.last.map(|last| (out.started - last.0).max(0));
+            let hour = ended.div_euclid(3_600);
+            let sums = hours.entry((hour, out.fetcher, (*outcome).to_owned())).or_default();
+            let more = [1, took * 1_000, i64::from(revisit.is_some()), revisit.unwrap_or(0)];
+            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+        hours.retain(|(hour, ..), _| *hour >= self.latest.div_euclid(3_600) - 90 * 24);
+        hours
+    }
+
+    /// Jobs by minute and exit code, of an hour.
+    pub fn minutes(&self) -> BTreeMap<(i64, i64), i64> {
+        let first = self.latest.div_euclid(60) - 60;
+        let kept = self.minutes.iter().filter(|((at, _), jobs)| *at >= first && **jobs != 0);
+        kept.map(|(at, jobs)| (*at, *jobs)).collect()
     }
 
     /// What the log says.

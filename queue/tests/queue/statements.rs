@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::STEP_KEYS;
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 
 use crate::words::Script;
@@ -206,6 +207,31 @@ fn leases() {
             lease -> job 3 a p",
             ),
             (
+                "a dead letter leaves its fetcher its turn",
+                "
+            list g.1 a=g
+            add a=1
+            lease -> job 1 a 1
+            done 1 0
+            lease -> job 2 a g
+            expire 2
+            lease -> job 3 a g
+            expire 3 -> expired a true
+            list g.2 a=new
+            add a=2
+            lease -> job 4 a new",
+            ),
+            (
+                "a task whose list is gone makes no dead letter",
+                "
+            list f.1 a
+            lease
+            expire 1
+            lease
+            delete f.1
+            expire 2 -> expired a false",
+            ),
+            (
                 "the result of an attempt that expired counts, as long as its key was not handed out",
                 "
             list f.1 a
@@ -220,6 +246,17 @@ fn leases() {
             done 2 0 -> stale
             done 3 0 -> recorded
             done 9 0 -> unknown",
+            ),
+            (
+                "a late result is that of older runs' rows, too",
+                "
+            list f.2 a
+            list f.1 a
+            ready -> job 1 a p
+            expire 1
+            delete f.2
+            done 1 0 -> recorded
+            ready -> nothing",
             ),
             (
                 "a hand-out that was undone in between is none",
@@ -243,6 +280,21 @@ fn leases() {
             ready -> job 2 a g
             finish a 0
             ready -> job 3 a f",
+            ),
+            (
+                "what is out is listed, and from when on for how long",
+                "
+            list f.1 a b
+            leases -> none
+            ready
+            at 5
+            lease
+            restart
+            at 60
+            leases -> 1 0+43200, 2 5+60
+            expire 1 -> expired a false
+            done 2 0
+            leases -> none",
             ),
             (
                 "leases outlive a restart",
@@ -277,6 +329,21 @@ fn leases() {
             jobs -> a",
             ),
         ],
+    );
+}
+
+#[test]
+fn classic() {
+    hold(
+        &Settings { is_fair: false, ..Settings::default() },
+        &[(
+            "the end of its lease is no event",
+            "
+            list f.1 a
+            ready -> job 1 a p
+            leases -> none
+            expire 1 -> nothing",
+        )],
     );
 }
 
@@ -460,6 +527,52 @@ fn levers() {
             jobs -> c a",
             ),
             (
+                "a start of a clock that was ahead stands where it is seen first, and the log keeps it",
+                "
+            list f.1 a
+            at 34560000
+            jobs -> a
+            finish a 0
+            at 10
+            list f.2 a
+            at 20
+            list f.3 c
+            ready -> job 2 c p
+            finish c 0
+            at 30
+            more f.2 a
+            hold a
+            unhold a
+            list f.4 c
+            ran a -> 34560000 Some(0)
+            ready -> job 3 a p
+            undo 3
+            ran a -> 34560000 Some(0)
+            jobs -> a c
+            ran a -> 30 None",
+            ),
+            (
+                "keys that waited when the clock was set back take their turns",
+                "
+            list f.1 a
+            list g.1 a
+            at 34560000
+            ready
+            finish a 0
+            at 10
+            due -> due Some(1700000010000)
+            wake -> count 1
+            due -> due None
+            list f.2 c
+            at 20
+            ready -> job 2 c p
+            finish c 0
+            list f.3 c
+            at 30
+            wake -> count 0
+            jobs -> a c",
+            ),
+            (
                 "edits of the log are honoured, and times that are none are rejected",
                 "
             list f.1 a b
@@ -477,6 +590,235 @@ fn levers() {
             finish b 0
             row b 1
             ready -> nothing",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn counts() {
+    let delays = Delays::new(Duration::from_secs(60), 1.0, Duration::from_secs(60));
+    let single = Some(Retries { on: CountedEnds::timeout(), most: 1, delays });
+    let retries = RetryRules { single, ..RetryRules::default() };
+    hold(
+        &Settings { max_expired_leases: 2, retries, ..Settings::default() },
+        &[
+            (
+                "what status shows is counted",
+                "
+            list f.1 d e
+            lease
+            ready
+            counts -> rows 2, in_flight 2, leased 1
+            expire 1
+            lease -> job 3 d p
+            counts -> rows 2, in_flight 2, leased 1, redelivered 1
+            expire 3 -> expired d true
+            counts -> rows 2, in_flight 1, dead 1
+            retry d -> back 1
+            hold d
+            counts -> rows 2, waiting 1, in_flight 1, held 1
+            unhold d
+            bump d
+            counts -> rows 2, waiting 1, in_flight 1, bumped 1
+            delete f.1
+            counts -> in_flight 1
+            finish e 0
+            counts -> none",
+            ),
+            (
+                "of a dead letter that a newer list names nothing is left",
+                "
+            list f.1 a
+            lease
+            expire 1
+            lease
+            expire 2
+            counts -> rows 1, dead 1
+            list f.2 a
+            counts -> rows 2, waiting 1",
+            ),
+            (
+                "single tasks that failed, and those that are due by themselves",
+                "
+            add a=1
+            add a=2
+            add b=1
+            lease
+            finish a 1
+            lease
+            finish b 124
+            counts -> rows 3, waiting 1, delayed 1, failed 1
+            at 70
+            wake
+            counts -> rows 3, waiting 2, failed 1
+            cancel a
+            counts -> rows 1, waiting 1",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn clocks() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "a hold keeps its length when the clock is set forward",
+                "
+            list f.1 a
+            hold a 60
+            at 10
+            clock 3600 -> false
+            at 3659
+            wake
+            ready -> nothing
+            at 3660
+            wake
+            jobs -> a",
+            ),
+            (
+                "and when it is set back",
+                "
+            list f.1 a
+            hold a 60
+            at 10
+            clock -1000
+            at -941
+            wake
+            ready -> nothing
+            at -940
+            wake
+            jobs -> a",
+            ),
+            (
+                "however the clock was set while nothing ran, nothing takes longer than it was said to",
+                "
+            list f.1 a
+            hold a 60
+            restart
+            at -100000
+            follow -> false
+            at -99941
+            wake
+            ready -> nothing
+            at -99940
+            wake
+            jobs -> a",
+            ),
+            (
+                "a start of a clock that was ahead, of a job that somebody else has, counts for a classic lease from now on",
+                "
+            list f.1 a
+            log a 1800000000
+            at 43200
+            wake
+            ready -> nothing
+            at 43201
+            wake
+            ran a -> 100000000 None
+            jobs -> a",
+            ),
+        ],
+    );
+}
+
+/// A hold that begins while others follow the clock is none of theirs, and each follows once.
+#[test]
+fn many_follow_the_clock_in_steps() {
+    let mut script = Script::new(Settings::default());
+    let keys = 2 * STEP_KEYS + 100;
+    (0..keys).for_each(|key| script.run(&format!("hold k{key} 60")));
+    script.run(
+        "clock -3600 -> true
+        hold z 60
+        restart
+        follow -> true
+        follow -> true
+        follow -> false
+        at -3541
+        wake -> count 0
+        at -3540
+        wake -> count 250
+        wake -> count 250
+        wake -> count 101",
+    );
+}
+
+/// Scripts begin 20 seconds after a full minute, and 800 after a full hour.
+#[test]
+fn sums() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "attempts that ended, by hour, fetcher and outcome, and jobs by minute and code",
+                "
+            list f.1 a b
+            ready
+            at 10
+            finish a 0
+            lease
+            at 12
+            done 2 7
+            list f.2 a b
+            lease
+            at 20
+            release 3
+            lease
+            undo 4
+            hours -> 0:1:failure 1 2000 0 0, 0:1:released 1 8000 1 12, 0:1:success 1 10000 0 0, 0:1:undone 1 0 1 20
+            minutes -> 0:0 1, 0:7 1",
+            ),
+            (
+                "a late result takes the place of the expired lease",
+                "
+            list f.1 a
+            lease
+            at 60
+            expire 1
+            hours -> 0:1:expired 1 60000 0 0
+            at 3600
+            done 1 0
+            hours -> 1:1:success 1 3600000 0 0
+            minutes -> 60:0 1",
+            ),
+            (
+                "an end that somebody wrote counts as a job of its minute, and so does a last word",
+                "
+            list f.1 a b
+            ready
+            ready
+            log b 1700000000 1700000001 3
+            minutes -> 0:3 1
+            hours -> none
+            finish a 0
+            at 60
+            finish a 5
+            minutes -> 0:3 1, 1:5 1
+            log c 1699999000 1699999001 0
+            log b 1700000000
+            minutes -> 0:3 1, 1:5 1",
+            ),
+            (
+                "hours are kept for 90 days, minutes for 60",
+                "
+            list f.1 a b c
+            ready
+            finish a 0
+            at 3639
+            ready
+            finish c 0
+            minutes -> 0:0 1, 60:0 1
+            at 3640
+            ready
+            finish b 0
+            minutes -> 60:0 1, 61:0 1
+            at 7779999
+            hold a
+            minutes -> none
+            hours -> 1:1:success 2 0 0 0",
             ),
         ],
     );

@@ -2,16 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
+use shiftboss_queue::sums::Hour;
 
 pub fn new() -> Store {
     Store::default()
 }
 
-/// Rows, waiting ones and those in flight, by fetcher and run.
-pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; 3]> {
+/// What is counted, by fetcher and run.
+pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     let counts = store.kept().header.counts.0.iter();
-    counts.map(|((id, run), it)| ((id.0, *run), [it.rows, it.waiting, it.in_flight])).collect()
+    counts.map(|((id, run), it)| ((id.0, *run), it.values())).collect()
+}
+
+/// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.
+pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+    let hours = store.kept().sums.hours.iter().filter(|(_, it)| it.jobs != 0);
+    let sums = |it: &Hour| [it.jobs, it.took_ms, it.revisits, it.revisit_seconds];
+    hours
+        .map(|((hour, id, outcome), it)| ((*hour, id.0, outcome.word().into()), sums(it)))
+        .collect()
+}
+
+/// Jobs by minute and exit code.
+pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
+    let minutes = store.kept().sums.minutes.iter();
+    minutes.filter(|(_, jobs)| **jobs != 0).map(|(at, jobs)| (*at, *jobs)).collect()
+}
+
+/// So many keys have a turn.
+pub fn ready(store: &Store) -> usize {
+    store.kept().keys.values().filter(|it| it.1.order.is_some()).count()
 }
 
 /// The last start of each key that ran, its end, and the exit code.

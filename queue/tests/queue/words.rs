@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Added, Answer, Operation as Op, Reading, Rejected, Rows};
+use shiftboss_queue::operation::{Added, Answer, Lease, Operation as Op, Reading, Rejected, Rows};
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
@@ -54,6 +54,13 @@ pub fn answer(answer: &Result<Answer, Rejected>) -> String {
             Answer::Added(Added::Full) => "full".into(),
             Answer::Cancelled(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
             Answer::Due(it) => format!("due {it:?}"),
+            Answer::Leases(leases) => {
+                let of = |it: &Lease| {
+                    let since = it.started / 1_000 - NOW;
+                    format!("{} {since}+{}", it.attempt.0, it.seconds)
+                };
+                listed(leases.iter().map(of))
+            }
         },
     }
 }
@@ -86,7 +93,7 @@ impl Script {
         }
     }
 
-    fn say(&mut self, request: &str) -> String {
+    pub fn say(&mut self, request: &str) -> String {
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             [] => String::new(),
@@ -94,11 +101,60 @@ impl Script {
                 self.now = NOW + seconds.parse::<i64>().unwrap();
                 String::new()
             }
+            ["pass", seconds] => {
+                self.now += seconds.parse::<i64>().unwrap();
+                String::new()
+            }
+            // Somebody sets the clock.
+            ["clock", seconds] => {
+                let by = seconds.parse::<i64>().unwrap();
+                self.now += by;
+                self.ask(Op::FollowClock { by: by * 1_000 })
+            }
+            ["ran", key] => {
+                let log = subject::log(self.engine.store());
+                log.get(*key).map_or("never".into(), |it| format!("{} {:?}", it.0 - NOW, it.2))
+            }
             ["restart"] => {
                 let other = Engine::new(subject::new(), self.settings.clone());
                 let store = std::mem::replace(&mut self.engine, other).into_store();
                 self.engine = Engine::new(store.reopened(), self.settings.clone());
                 String::new()
+            }
+            ["counts"] => {
+                let names = [
+                    "rows",
+                    "waiting",
+                    "in_flight",
+                    "leased",
+                    "redelivered",
+                    "delayed",
+                    "dead",
+                    "failed",
+                    "held",
+                    "backed_off",
+                    "bumped",
+                ];
+                let counts = subject::counts(self.engine.store());
+                let sum = |at: usize| counts.values().map(|it| it[at]).sum::<i64>();
+                let sums = names.iter().enumerate().map(|(at, name)| (name, sum(at)));
+                listed(sums.filter(|it| it.1 != 0).map(|(name, sum)| format!("{name} {sum}")))
+            }
+            ["hours"] => {
+                let of = |((hour, fetcher, outcome), sums): (&(i64, i64, String), &[i64; 4])| {
+                    let [jobs, took_ms, revisits, seconds] = sums;
+                    let hour = hour - NOW / 3_600;
+                    format!("{hour}:{fetcher}:{outcome} {jobs} {took_ms} {revisits} {seconds}")
+                };
+                let hours = subject::hours(self.engine.store());
+                listed(hours.iter().map(of))
+            }
+            ["minutes"] => {
+                let minutes = subject::minutes(self.engine.store());
+                let of = |((minute, code), jobs): (&(i64, i64), &i64)| {
+                    format!("{}:{code} {jobs}", minute - NOW / 60)
+                };
+                listed(minutes.iter().map(of))
             }
             ["jobs"] => {
                 let jobs =
@@ -116,6 +172,11 @@ impl Script {
     fn ask(&mut self, operation: Op) -> String {
         answer(&ready(self.engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
     }
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
 /// The key of `attempt key payload`.
@@ -162,6 +223,7 @@ fn operation(words: &[&str]) -> Op {
         ["expire", it] => Op::Expire(attempt(it)),
         ["beat", it] => Op::Heartbeat(attempt(it)),
         ["requeue", it] => Op::Requeue(key(it)),
+        ["register", it] => Op::RegisterRun(run(it)),
         ["more", run, rows @ ..] => rows_of(run, rows),
         ["go", it] => Op::BeginDeletion(run(it)),
         ["delete", it] => Op::DeleteRuns { runs: vec![run(it)], limit: 1_000 },
@@ -179,9 +241,11 @@ fn operation(words: &[&str]) -> Op {
         ["bump", it] => Op::Bump { key: key(it), by: "o".into() },
         ["forget", it] => Op::Forget(key(it)),
         ["wake"] => Op::Wake,
+        ["follow"] => Op::FollowClock { by: 0 },
         ["pause"] => Op::SetPaused(true),
         ["resume"] => Op::SetPaused(false),
         ["due"] => Op::NextDue,
+        ["leases"] => Op::Leases,
         ["log", it, started] => Op::EditLog {
             key: key(it),
             last: LastRun { started: number(started), finished: None, exit_code: None },

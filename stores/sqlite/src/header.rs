@@ -1,6 +1,6 @@
 //! The header of a queue, as it is read and written: only what changed since.
 
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, Result, params_from_iter};
 use shiftboss_queue::counts::{Counts, Tally};
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Header, RunState};
@@ -20,7 +20,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     let mut kept = Kept::default();
     let header = &mut kept.header;
     let mut query = connection.prepare_cached(
-        "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, ids, ends FROM header",
+        "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header",
     )?;
     let mut rows = query.query([])?;
     if let Some(row) = rows.next()? {
@@ -30,8 +30,9 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
         header.last_since = row.get(3)?;
         header.credit = row.get(4)?;
         header.paused = row.get(5)?;
-        kept.ids = row.get(6)?;
-        kept.ends = row.get(7)?;
+        header.clock = row.get(6)?;
+        kept.ids = row.get(7)?;
+        kept.ends = row.get(8)?;
     }
     let mut query = connection.prepare_cached("SELECT fetcher, name FROM names")?;
     let mut rows = query.query([])?;
@@ -56,17 +57,15 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
         header.runs.insert((FetcherId(row.get(0)?), row.get(1)?), state);
     }
     let mut query = connection.prepare_cached(
-        "SELECT fetcher, run, rows, waiting, in_flight, delayed, dead FROM counts",
+        "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
+         FROM counts",
     )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let counts = Counts {
-            rows: row.get(2)?,
-            waiting: row.get(3)?,
-            in_flight: row.get(4)?,
-            delayed: row.get(5)?,
-            dead: row.get(6)?,
-        };
+        let mut counts = Counts::default();
+        for (at, value) in counts.values_mut().into_iter().enumerate() {
+            *value = row.get(2 + at)?;
+        }
         header.counts.0.insert((FetcherId(row.get(0)?), row.get(1)?), counts);
     }
     Ok(kept)
@@ -76,8 +75,8 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
 pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Result<()> {
     let header = &now.header;
     let sql = "INSERT OR REPLACE INTO header
-        (one, last_attempt, last_bump, last_single, last_since, credit, paused, ids, ends)
-        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        (one, last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends)
+        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     connection.prepare_cached(sql)?.execute((
         header.last_attempt,
         header.last_bump,
@@ -85,6 +84,7 @@ pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Resu
         header.last_since,
         header.credit,
         header.paused,
+        header.clock,
         now.ids,
         now.ends,
     ))?;
@@ -134,11 +134,10 @@ fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<(
         if before.0.get(&(*fetcher, *run)) == Some(it) {
             continue;
         }
-        let sql =
-            "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, delayed, dead)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        let counts = (fetcher.0, run, it.rows, it.waiting, it.in_flight, it.delayed, it.dead);
-        connection.prepare_cached(sql)?.execute(counts)?;
+        let sql = "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed,
+            held, backed_off, bumped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        let values = [fetcher.0, *run].into_iter().chain(it.values());
+        connection.prepare_cached(sql)?.execute(params_from_iter(values))?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod reader;
 mod records;
 mod save;
 mod snapshot;
+mod sums;
 
 pub use reader::SqliteReader;
 pub use records::SqliteRecords;

@@ -9,8 +9,9 @@ use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{
     Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task,
 };
-use shiftboss_queue::records::{From, KeyId, Name, Stored};
+use shiftboss_queue::records::{From, KeyId, Name, Payload, Stored};
 
+use crate::ask::Ask;
 use crate::code;
 
 /// What is read of a record, in the order in which [`Loader::fixed`] takes it.
@@ -56,8 +57,8 @@ impl FromSql for Served {
 
 impl<'c> Loader<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Result<Self> {
-        let rows = connection
-            .prepare_cached("SELECT fetcher, run, armed, reading FROM rows WHERE key = ?1")?;
+        let rows =
+            connection.prepared("SELECT fetcher, run, armed, reading FROM rows WHERE key = ?1")?;
         Ok(Self { connection, rows })
     }
 
@@ -82,14 +83,14 @@ impl<'c> Loader<'c> {
 
     /// The record whose id a query says.
     fn of_id_in(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let id: Option<i64> = query.query_row(params, |row| row.get(0)).optional()?;
         id.map_or(Ok(None), |id| self.by_id(KeyId(id)))
     }
 
     /// Those whose ids a query says, in its order.
     pub(crate) fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
         self.of_ids_in(ids)
     }
@@ -101,7 +102,7 @@ impl<'c> Loader<'c> {
     }
 
     fn one(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let mut found = query.query(params)?;
         found.next()?.map(|row| self.stored(row)).transpose()
     }
@@ -128,6 +129,11 @@ impl<'c> Loader<'c> {
                 let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
                 let sql = "SELECT key FROM extras WHERE lane > ?1 ORDER BY lane LIMIT ?2";
                 self.of_ids(sql, (lane, count))
+            }
+            From::Dues => {
+                let sql = "SELECT key FROM extras NOT INDEXED WHERE due IS NOT NULL AND key > ?1
+                    ORDER BY key LIMIT ?2";
+                self.of_ids(sql, (id, count))
             }
             From::Due(until) => {
                 let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
@@ -164,23 +170,30 @@ impl<'c> Loader<'c> {
     }
 
     /// What a task's worker is given.
-    pub(crate) fn payload(&self, id: KeyId, task: Task) -> Result<Option<String>> {
-        let connection = self.connection;
-        match task {
+    pub(crate) fn payload(&self, id: KeyId, task: Task) -> Result<Payload> {
+        let payload = |row: &Row<'_>| match row.get_ref(0)? {
+            ValueRef::Text(text) => Ok(match String::from_utf8(text.to_vec()) {
+                Ok(text) => Payload::Text(text),
+                Err(_) => Payload::Damaged,
+            }),
+            _ => Ok(Payload::Damaged),
+        };
+        let found = match task {
             Task::Single { number } => {
                 let sql = "SELECT payload FROM tasks WHERE number = ?1";
-                connection.prepare_cached(sql)?.query_row([number], |row| row.get(0)).optional()
+                self.connection.prepared(sql)?.query_row([number], payload)
             }
             Task::Row { fetcher, run } => {
                 let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
-                let mut query = connection.prepare_cached(sql)?;
-                query.query_row((id.0, fetcher.0, run), |row| row.get(0)).optional()
+                let mut query = self.connection.prepared(sql)?;
+                query.query_row((id.0, fetcher.0, run), payload)
             }
-        }
+        };
+        Ok(found.optional()?.unwrap_or(Payload::Missing))
     }
 
     fn all(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let mut found = query.query(params)?;
         let mut all = Vec::new();
         while let Some(row) = found.next()? {
@@ -245,12 +258,12 @@ impl<'c> Loader<'c> {
 
     fn first_single(&self, id: i64) -> Result<Option<i64>> {
         let sql = "SELECT min(number) FROM tasks WHERE key = ?1 AND status = 'waiting'";
-        self.connection.prepare_cached(sql)?.query_row([id], |row| row.get(0))
+        self.connection.prepared(sql)?.query_row([id], |row| row.get(0))
     }
 
     fn extras(&self, id: i64) -> Result<(Extras, Option<i64>, Option<Millis>)> {
         let sql = "SELECT extras, lane, due FROM extras WHERE key = ?1";
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         query.query_row([id], |row| Ok((code::json_of(row.get_ref(0)?)?, row.get(1)?, row.get(2)?)))
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Result};
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
+use shiftboss_protocol::model::{Key, UnixSeconds};
 use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
@@ -31,12 +31,16 @@ use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::documents::{DAEMON, Daemon, Kind, Policy};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::{FetcherId, Task};
+use shiftboss_queue::records::{KeyId, Payload};
 use shiftboss_queue::views::behind;
 
 use crate::ask::Ask;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::snapshot::Moment;
+
+/// The time of questions that are about none.
+const ANY_TIME: UnixSeconds = UnixSeconds::MAX;
 
 /// Reads the database at a path, whether or not a daemon keeps it. It is opened for each question and closed
 /// again: operators ask seldom, and a reader that stays keeps the database's log from being cut.
@@ -95,11 +99,11 @@ impl Reader for SqliteReader {
     }
 
     fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log> {
-        self.ask(0, |look| look.ended_attempts(asked))
+        self.ask(ANY_TIME, |look| look.ended_attempts(asked))
     }
 
     fn ends_after(&self, after: Option<i64>, count: usize) -> ReadResult<Ends> {
-        self.ask(0, |look| look.ends_after(after, count))
+        self.ask(ANY_TIME, |look| look.ends_after(after, count))
     }
 
     fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks> {
@@ -111,19 +115,19 @@ impl Reader for SqliteReader {
     }
 
     fn stats(&self, asked: &StatsOf) -> ReadResult<Stats> {
-        self.ask(0, |look| look.stats(asked))
+        self.ask(ANY_TIME, |look| look.stats(asked))
     }
 
     fn search(&self, prefix: &str, count: usize) -> ReadResult<Found> {
-        self.ask(0, |look| look.search(prefix, count))
+        self.ask(ANY_TIME, |look| look.search(prefix, count))
     }
 
     fn held(&self, count: usize) -> ReadResult<HeldKeys> {
-        self.ask(0, |look| look.held(count))
+        self.ask(ANY_TIME, |look| look.held(count))
     }
 
     fn last_starts(&self) -> ReadResult<LastStarts> {
-        self.ask(0, |look| look.last_starts())
+        self.ask(ANY_TIME, |look| look.last_starts())
     }
 
     fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
@@ -156,19 +160,21 @@ impl<'c> Look<'c> {
     }
 
     fn name(&self, fetcher: FetcherId) -> String {
-        match fetcher {
-            FetcherId::TASKS => TASKS_FETCHER.to_owned(),
-            fetcher => self.context.fetcher(fetcher).to_owned(),
-        }
+        self.context.fetcher(fetcher).to_string()
     }
 
     /// A fetcher by its name.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
-        if name == TASKS_FETCHER {
-            return Some(FetcherId::TASKS);
-        }
         let mut known = self.context.fetchers.iter();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
+    }
+
+    /// What a task's worker is given; empty, where that cannot be read.
+    fn payload(&self, key: KeyId, task: Task) -> Result<String> {
+        Ok(match self.loader.payload(key, task)? {
+            Payload::Text(text) => text,
+            Payload::Missing | Payload::Damaged => String::new(),
+        })
     }
 
     /// Documents of a kind, by whose they are; one that is not what it should be is none.

@@ -9,7 +9,9 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
-use shiftboss_queue::records::{Changes, From, Header, KeyId, Name, Records, StoreResult, Stored};
+use shiftboss_queue::records::{
+    Changes, From, Header, InFlight, KeyId, Name, Payload, Records, StoreResult, Stored,
+};
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::code;
@@ -17,6 +19,7 @@ use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
+use crate::sums;
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// Statements that are kept prepared.
@@ -122,6 +125,17 @@ impl SqliteRecords {
         }
     }
 
+    fn flights_now(&self) -> Result<Vec<InFlight>> {
+        let sql = "SELECT attempt, started_ms, lease FROM keys INDEXED BY in_flight
+            WHERE attempt IS NOT NULL ORDER BY attempt";
+        let mut query = self.connection.prepare_cached(sql)?;
+        let flights = query.query_map([], |row| {
+            let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
+            Ok(InFlight { attempt, started, lease_seconds: row.get(2)? })
+        });
+        flights?.collect()
+    }
+
     fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
         let sql = "SELECT status FROM tasks WHERE number = ?1";
         let mut query = self.connection.prepare_cached(sql)?;
@@ -188,6 +202,10 @@ impl SqliteRecords {
         }
         saver.ended(&changes.ended, |key| ids.get(key).copied())?;
         drop(saver);
+        sums::add(&self.connection, &changes.sums)?;
+        if let Some(oldest) = changes.oldest {
+            sums::drop_older(&self.connection, oldest)?;
+        }
         header::save(&self.connection, &before, &kept)?;
         self.kept = Some(kept);
         Ok(())
@@ -222,6 +240,10 @@ impl Records for SqliteRecords {
         self.next_now(from, behind, scope, count).map_err(classify)
     }
 
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        self.flights_now().map_err(classify)
+    }
+
     async fn of_run(
         &mut self,
         run: (FetcherId, i64),
@@ -233,7 +255,7 @@ impl Records for SqliteRecords {
             .map_err(classify)
     }
 
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Option<String>> {
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
         Loader::new(&self.connection).and_then(|it| it.payload(id, task)).map_err(classify)
     }
 

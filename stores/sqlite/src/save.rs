@@ -5,7 +5,7 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::place::Place;
-use shiftboss_queue::record::{ListRow, Record, SingleEdit, SingleStatus};
+use shiftboss_queue::record::{Due, ListRow, Record, SingleEdit, Task};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 
 use crate::code;
@@ -124,11 +124,9 @@ impl<'c> Saver<'c> {
         place: Place,
         has_extras: bool,
     ) -> Result<()> {
-        let dead =
-            |record: &Record| i64::try_from(record.dead_letters().count()).unwrap_or(i64::MAX);
-        let of = |record: &Record, place: Place| (place.lane, place.due, dead(record));
-        let known = before.map(|it| (&it.record.extras, of(&it.record, it.place)));
-        if known == Some((&record.extras, of(record, place))) || known.is_none() && !has_extras {
+        let of = |place: Place| (place.lane, place.due);
+        let known = before.map(|it| (&it.record.extras, of(it.place)));
+        if known == Some((&record.extras, of(place))) || known.is_none() && !has_extras {
             return Ok(());
         }
         if !has_extras {
@@ -138,10 +136,12 @@ impl<'c> Saver<'c> {
         let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let extras = code::json(&record.extras)?;
-        let held = record.extras.hold.as_ref().map(|it| it.since);
-        let backed_off = record.backoff().map(|it| it.since);
+        let it = &record.extras;
+        let held = it.hold.as_ref().map(|it| it.since);
+        let backed_off = it.backoff.and_then(|it| it.until).map(Due::begun);
         let delayed = record.first_delay().map(|it| it.at);
-        let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead(record));
+        let dead = it.dead.iter().any(|it| matches!(it.0, Task::Row { .. }));
+        let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead);
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
 
@@ -157,8 +157,7 @@ impl<'c> Saver<'c> {
                 run(sql, params![number, key.0, checksum, id.as_deref(), payload])
             }
             SingleEdit::Set { number, status } => {
-                let is_over = matches!(status, SingleStatus::Done | SingleStatus::Cancelled);
-                if is_over {
+                if status.is_over() {
                     run("DELETE FROM tasks WHERE number = ?1 AND name IS NULL", params![number])?;
                 }
                 let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
@@ -214,7 +213,7 @@ impl<'c> Saver<'c> {
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
             earlier.execute([it.attempt.0])?;
-            *self.ends += 1;
+            *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();
             insert.execute(params![

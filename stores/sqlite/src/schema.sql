@@ -53,8 +53,8 @@ CREATE TABLE rows (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
--- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator, or its failures, hold it.
--- delayed: when the first of its tasks is tried again. dead: so many of its rows are dead letters.
+-- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator (in seconds), or its
+-- failures, hold it. delayed: when the first of its tasks is tried again. dead: rows of it are dead letters.
 CREATE TABLE extras (
     key        INTEGER PRIMARY KEY,
     extras     TEXT NOT NULL,
@@ -70,7 +70,7 @@ CREATE INDEX due ON extras (due) WHERE due IS NOT NULL;
 CREATE INDEX held ON extras (held) WHERE held IS NOT NULL;
 CREATE INDEX backed_off ON extras (backed_off) WHERE backed_off IS NOT NULL;
 CREATE INDEX delayed ON extras (delayed) WHERE delayed IS NOT NULL;
-CREATE INDEX dead ON extras (key) WHERE dead > 0;
+CREATE INDEX dead ON extras (key) WHERE dead = 1;
 
 -- Single tasks. name: the ID that it was added with, for which it is kept when it is done. checksum: of the payload.
 CREATE TABLE tasks (
@@ -83,6 +83,8 @@ CREATE TABLE tasks (
 ) STRICT;
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
 CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
+-- Those that are kept for their names.
+CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 
 -- Attempts that ended, by the number of the end, which ascends: a late result is a new end of its attempt. previous: the key's attempt
@@ -139,19 +141,26 @@ CREATE TABLE runs (
     skipped  INTEGER NOT NULL,
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
--- Sums of what each run has, also of one that is gone while a job of it is out; of single tasks there is one, 0 of fetcher 0.
+-- Sums of what each run has, also of one that is gone while a job of it is out. Of fetcher 0, run 0 has those of all single tasks, and
+-- -1 what is counted of keys: held, backed_off, bumped.
 CREATE TABLE counts (
-    fetcher   INTEGER NOT NULL,
-    run       INTEGER NOT NULL,
-    rows      INTEGER NOT NULL,
-    waiting   INTEGER NOT NULL,
-    in_flight INTEGER NOT NULL,
-    delayed   INTEGER NOT NULL,
-    dead      INTEGER NOT NULL,
+    fetcher     INTEGER NOT NULL,
+    run         INTEGER NOT NULL,
+    rows        INTEGER NOT NULL,
+    waiting     INTEGER NOT NULL,
+    in_flight   INTEGER NOT NULL,
+    leased      INTEGER NOT NULL,
+    redelivered INTEGER NOT NULL,
+    delayed     INTEGER NOT NULL,
+    dead        INTEGER NOT NULL,
+    failed      INTEGER NOT NULL,
+    held        INTEGER NOT NULL,
+    backed_off  INTEGER NOT NULL,
+    bumped      INTEGER NOT NULL,
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
 
--- The header's numbers. ids: keys that were ever given an id. ends: the last number of an end.
+-- The header's numbers. clock: by how much the wall clock was set so far, in milliseconds. ids: keys that were ever given an id. ends: the last number of an end.
 CREATE TABLE header (
     one          INTEGER PRIMARY KEY CHECK (one = 1),
     last_attempt INTEGER NOT NULL,
@@ -160,6 +169,7 @@ CREATE TABLE header (
     last_since   INTEGER NOT NULL,
     credit       INTEGER NOT NULL,
     paused       INTEGER NOT NULL,
+    clock        INTEGER NOT NULL,
     ids          INTEGER NOT NULL,
     ends         INTEGER NOT NULL
 ) STRICT;

@@ -2,6 +2,7 @@
 
 use rusqlite::Result;
 use shiftboss_queue::answers::{Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts};
+use shiftboss_queue::context::Context;
 use shiftboss_queue::reader::SAMPLE_MAX;
 use shiftboss_queue::record::{FetcherId, Record};
 use shiftboss_queue::views::{HELD_MAX, SEARCH_MAX, behind, found, held_keys};
@@ -30,7 +31,7 @@ pub(super) const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM task
     WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
 
 /// What of a record holds its key.
-type Holds = fn(&Record) -> Option<Hold>;
+type Holds = fn(&Record, &Context) -> Option<Hold>;
 
 impl Look<'_> {
     pub(super) fn search(&self, prefix: &str, count: usize) -> Result<Found> {
@@ -48,7 +49,7 @@ impl Look<'_> {
         for (sql, hold) in [(HELD, Record::hold as Holds), (BACKED_OFF, Record::backoff)] {
             for stored in self.loader.of_ids(sql, [limit(count + 1 - keys.len())])? {
                 let key = stored.record.key.to_string();
-                keys.extend(hold(&stored.record).map(|hold| HeldKey { key, hold }));
+                keys.extend(hold(&stored.record, &self.context).map(|hold| HeldKey { key, hold }));
             }
         }
         Ok(held_keys(keys, count))

@@ -47,7 +47,7 @@ impl Look<'_> {
             last_started: record.last.map(|last| last.started),
             again: expired_leases(record, task) > 0,
             bumped: stored.place.lane.is_some() && self.has_lane(),
-            payload: self.loader.payload(key, task)?.unwrap_or_default(),
+            payload: self.payload(key, task)?,
         }))
     }
 

@@ -12,28 +12,17 @@ use shiftboss_queue::answers::{
     FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RejectedFile, RelayStatus, Rows,
     Waiting,
 };
-use shiftboss_queue::counts::Counts;
+use shiftboss_queue::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
 use shiftboss_queue::documents::{FETCHER, Gone, INPUT, MOVED, REJECTED, RELAY, RELAY_LEASE};
-use shiftboss_queue::place::RETRIES_LANE;
-use shiftboss_queue::record::{Extras, FetcherId};
 use shiftboss_queue::records::{KeyId, Stored};
 use shiftboss_queue::views::managed;
 
 use super::{Look, limit, seconds};
 use crate::ask::Ask;
-use crate::code;
 use crate::snapshot::beside;
 
-const LEASED: &str = "SELECT count(*) FROM keys INDEXED BY in_flight
-    WHERE attempt IS NOT NULL AND lease IS NOT NULL";
-/// The tasks that are out of those keys that have any extras.
-const OUT_WITH_EXTRAS: &str = "SELECT extras, fetcher, run FROM keys INDEXED BY in_flight
-    CROSS JOIN extras ON extras.key = keys.id WHERE attempt IS NOT NULL AND extra = 1";
 const CLAIMED: &str = "SELECT count(*) FROM keys INDEXED BY claimed
     WHERE claimed = 1 AND started IS NOT NULL AND finished IS NULL";
-const HELD: &str = "SELECT count(*) FROM extras WHERE held IS NOT NULL";
-const BACKED_OFF: &str = "SELECT count(*) FROM extras WHERE backed_off IS NOT NULL";
-const BUMPED: &str = "SELECT count(*) FROM extras WHERE lane < ?1";
 const IS_OUT: &str = "SELECT EXISTS (SELECT 1 FROM keys WHERE attempt = ?1)";
 /// Of single tasks the highest number is shown as their run.
 const LAST_TASK: &str = "SELECT coalesce(max(number), 0) FROM tasks";
@@ -47,7 +36,7 @@ impl Look<'_> {
         let fetchers = self.documents(&FETCHER)?.into_iter();
         let pace = self.pace()?;
         let all = self.all_counts();
-        let singles = self.counts(FetcherId::TASKS, 0);
+        let [singles, keys] = [OF_SINGLES, OF_KEYS].map(|it| self.counts(it));
         let daemon = self.daemon.clone();
         let daemon = daemon.as_ref();
         let running = daemon.and_then(|it| it.running);
@@ -61,15 +50,12 @@ impl Look<'_> {
             rows: self.rows(all)?,
             dead_letters: all.dead,
             single_tasks: singles.rows,
-            single_tasks_ended: singles.rows
-                - singles.waiting
-                - singles.in_flight
-                - singles.delayed,
+            single_tasks_ended: singles.failed.saturating_add(singles.dead),
             max_single_tasks: daemon.map(|it| it.max_single_tasks),
-            held: self.connection.value(HELD, [])?,
-            backed_off: self.connection.value(BACKED_OFF, [])?,
+            held: keys.held,
+            backed_off: keys.backed_off,
             delayed: all.delayed,
-            bumped: self.connection.value(BUMPED, [RETRIES_LANE])?,
+            bumped: keys.bumped,
             holders: self.holders()?,
             fetchers: self.fetchers()?,
             managed_fetchers: fetchers.map(|(_, it)| managed(it, lost_since)).collect(),
@@ -91,36 +77,29 @@ impl Look<'_> {
         })
     }
 
-    /// What a run has; of single tasks run 0 of their fetcher.
-    fn counts(&self, fetcher: FetcherId, run: i64) -> Counts {
-        self.kept.header.counts.0.get(&(fetcher, run)).copied().unwrap_or_default()
+    fn counts(&self, run: Run) -> Counts {
+        self.kept.header.counts.0.get(&run).copied().unwrap_or_default()
     }
 
     /// Of all runs, but for those that go: of them only what is out.
     fn all_counts(&self) -> Counts {
         let mut all = Counts::default();
         for (run, counts) in &self.kept.header.counts.0 {
-            let in_flight = Counts { in_flight: counts.in_flight, ..Counts::default() };
-            let is_going = self.context.going.contains(run);
-            all.add(if is_going { in_flight } else { *counts }, 1);
+            let Counts { in_flight, leased, redelivered, .. } = *counts;
+            let out = Counts { in_flight, leased, redelivered, ..Counts::default() };
+            all.add(if self.context.going.contains(run) { out } else { *counts });
         }
         all
     }
 
     fn rows(&self, all: Counts) -> Result<Rows> {
-        let read = |row: &rusqlite::Row<'_>| {
-            let extras: Extras = code::json_of(row.get_ref(0)?)?;
-            let task = code::task_of((row.get(1)?, row.get(2)?));
-            Ok(extras.expired.iter().any(|it| it.0 == task))
-        };
-        let again = self.connection.rows(OUT_WITH_EXTRAS, [], read)?;
         let claimed: i64 = self.connection.value(CLAIMED, [])?;
         Ok(Rows {
             pending: all.waiting,
-            dispatched: all.rows - all.waiting,
-            in_flight: all.in_flight + claimed,
-            leased: self.connection.value(LEASED, [])?,
-            redelivered: limit(again.into_iter().filter(|again| *again).count()),
+            dispatched: all.rows.saturating_sub(all.waiting),
+            in_flight: all.in_flight.saturating_add(claimed),
+            leased: all.leased,
+            redelivered: all.redelivered,
         })
     }
 
@@ -166,27 +145,20 @@ impl Look<'_> {
             }
             last = Some(*fetcher);
             let skipped = i64::try_from(state.skipped).unwrap_or(i64::MAX);
-            fetchers.push(self.fetcher_status(*fetcher, *run, *run, state.complete, skipped));
+            fetchers.push(self.fetcher_status((*fetcher, *run), *run, state.complete, skipped));
         }
-        if self.counts(FetcherId::TASKS, 0).rows > 0 {
+        if self.counts(OF_SINGLES).rows > 0 {
             let number = self.connection.value(LAST_TASK, [])?;
-            fetchers.push(self.fetcher_status(FetcherId::TASKS, 0, number, true, 0));
+            fetchers.push(self.fetcher_status(OF_SINGLES, number, true, 0));
         }
         fetchers.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(fetchers)
     }
 
-    fn fetcher_status(
-        &self,
-        fetcher: FetcherId,
-        run: i64,
-        shown: i64,
-        complete: bool,
-        skipped: i64,
-    ) -> FetcherStatus {
-        let (counts, now) = (self.counts(fetcher, run), self.context.seconds());
+    fn fetcher_status(&self, run: Run, shown: i64, complete: bool, skipped: i64) -> FetcherStatus {
+        let (counts, now) = (self.counts(run), self.context.seconds());
         FetcherStatus {
-            name: self.name(fetcher),
+            name: self.name(run.0),
             run: shown,
             complete,
             lines: counts.rows,

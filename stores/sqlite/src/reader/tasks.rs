@@ -7,7 +7,7 @@ use rusqlite::Result;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 use shiftboss_queue::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 use shiftboss_queue::reader::TasksWith;
-use shiftboss_queue::record::{FetcherId, Millis, Record, Task};
+use shiftboss_queue::record::{DeadBecause, FetcherId, Millis, Record, Task};
 use shiftboss_queue::records::{KeyId, Stored};
 use shiftboss_queue::rules::completion::expired_leases;
 use shiftboss_queue::rules::dispatch::{Scope, next_task};
@@ -29,7 +29,7 @@ const BACKED_OFF: &str =
     "SELECT key FROM extras WHERE backed_off IS NOT NULL ORDER BY backed_off, key LIMIT ?1";
 const DELAYED: &str = "SELECT key FROM extras
     WHERE delayed IS NOT NULL AND (delayed, key) > (?1, ?2) ORDER BY delayed, key LIMIT ?3";
-const DEAD: &str = "SELECT key FROM extras WHERE dead > 0 ORDER BY key LIMIT ?1";
+const DEAD: &str = "SELECT key FROM extras WHERE dead = 1 ORDER BY key LIMIT ?1";
 const ENDED_SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = ?1 AND status IN ('failed', 'dead_letter') AND number > ?2 ORDER BY number LIMIT ?3";
 
@@ -217,7 +217,8 @@ impl Look<'_> {
         let is_wanted = |task: Task| listing.wants(task.fetcher()) && !self.context.is_going(task);
         for it in record.extras.retries.iter().filter(|it| is_wanted(it.task)) {
             let Some(due) = it.due else { continue };
-            let since = seconds(due.at.saturating_sub(due.delay));
+            let due = due.followed(&self.context);
+            let since = seconds(due.begun());
             if since < listing.since {
                 continue;
             }
@@ -238,20 +239,21 @@ impl Look<'_> {
 
     /// Rows first, then single tasks.
     fn dead_letters(&mut self, listing: &mut Listing) -> Result<()> {
-        let reason = |expired: u32| format!("{expired} leases expired");
+        let mut dead = Vec::new();
         for stored in self.loader.of_ids(DEAD, [limit(listing.limit)])? {
-            let record = &stored.record;
-            for row in record.dead_letters() {
-                if !listing.wants(row.fetcher) || self.context.is_going(row.task()) {
-                    continue;
-                }
-                let why = reason(expired_leases(record, row.task()));
-                listing.tasks.push(self.shown(record, row.task(), None, why));
-            }
+            let tasks: Vec<Task> = stored.record.extras.dead.iter().map(|it| it.0).collect();
+            let rows = tasks.into_iter().filter(|task| matches!(task, Task::Row { .. }));
+            dead.extend(rows.map(|task| (task, stored.clone())));
         }
-        for (task, stored) in self.singles(listing, "dead_letter", 0)? {
-            let why = reason(expired_leases(&stored.record, task));
-            listing.tasks.push(self.shown(&stored.record, task, None, why));
+        dead.extend(self.singles(listing, "dead_letter", 0)?);
+        for (task, Stored { record, .. }) in dead {
+            if listing.wants(task.fetcher()) && !self.context.is_going(task) {
+                let why = match record.dead_because(task) {
+                    Some(DeadBecause::Payload) => "what it is cannot be read".to_owned(),
+                    _ => format!("{} leases expired", expired_leases(&record, task)),
+                };
+                listing.tasks.push(self.shown(&record, task, None, why));
+            }
         }
         Ok(())
     }

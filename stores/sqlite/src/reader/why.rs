@@ -19,7 +19,6 @@ use crate::ask::Ask;
 const SINGLES: &str = "SELECT number, status FROM tasks
     WHERE key = ?1 AND status IN ('waiting', 'in_flight', 'failed', 'dead_letter')
     ORDER BY status, number LIMIT ?2";
-const PAYLOADS: &str = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
 
 impl Look<'_> {
     /// `None`: nobody ever heard of it.
@@ -30,7 +29,7 @@ impl Look<'_> {
             record.is_listed()
                 || record.last.is_some()
                 || record.flight.is_some()
-                || record.hold().is_some()
+                || record.hold(&self.context).is_some()
         };
         stored.filter(is_known).map(|stored| self.why_it(stored, count_max)).transpose()
     }
@@ -38,7 +37,7 @@ impl Look<'_> {
     fn why_it(&mut self, stored: Stored, count_max: usize) -> Result<Why> {
         let Stored { id, record, .. } = stored;
         let is_in_flight = record.is_in_flight(&self.context);
-        let hold = record.hold();
+        let hold = record.hold(&self.context);
         let is_free = !is_in_flight && next_task(&record, &Scope::All, &self.context).is_some();
         let is_ready = is_free && hold.is_none();
         let place = if is_ready { self.place(id, count_max)? } else { None };
@@ -66,7 +65,7 @@ impl Look<'_> {
                 .bump
                 .as_ref()
                 .map(|it| Bump { since: it.since, by: it.by.to_string() }),
-            retry: first_retry(&record),
+            retry: self.first_retry(&record),
             in_flight: self.delivery(&record),
             last_result: last_result(&record),
             failed_single_tasks: failed.saturating_sub_unsigned(delayed_singles as u64),
@@ -91,6 +90,13 @@ impl Look<'_> {
         let first = self.loader.of_ids_in(first)?.into_iter();
         let first = first.map(|it| it.record.key.to_string()).collect();
         Ok((found || !is_all).then_some(Place { keys_before: before, exact: found, first }))
+    }
+
+    /// The task that is tried again first.
+    fn first_retry(&self, record: &Record) -> Option<Retry> {
+        let retries = record.extras.retries.iter();
+        let due = retries.filter_map(|it| Some((it.due?.followed(&self.context).at, it.number)));
+        due.min().map(|(due, retries)| Retry { due: seconds(due), retries })
     }
 
     /// The job that is out; also one whose time is over, for it may come back.
@@ -133,7 +139,6 @@ impl Look<'_> {
                 _ => None,
             };
             let run = self.kept.header.runs.get(&(row.fetcher, row.run));
-            let values = (id.0, row.fetcher.0, row.run);
             rows.push(KeyRow {
                 fetcher: self.name(row.fetcher),
                 run: row.run,
@@ -141,10 +146,7 @@ impl Look<'_> {
                 state,
                 expired_leases: expired_leases(record, row.task()).into(),
                 exit_code: end.and_then(|end| end.exit_code),
-                payload: self
-                    .connection
-                    .first(PAYLOADS, values, |row| row.get(0))?
-                    .unwrap_or_default(),
+                payload: self.payload(id, row.task())?,
             });
         }
         let (singles, count) = self.singles_of(id, record)?;
@@ -174,7 +176,7 @@ impl Look<'_> {
             };
             let is_over = matches!(state, RowState::Dispatched | RowState::Delayed);
             let end = ends.get(&number).filter(|_| is_over);
-            let payload = self.loader.payload(id, task)?.unwrap_or_default();
+            let payload = self.payload(id, task)?;
             bytes += payload.len();
             singles.push(KeyRow {
                 fetcher: self.name(FetcherId::TASKS),
@@ -194,13 +196,6 @@ impl Look<'_> {
         let out = u64::from(out == Some(FetcherId::TASKS));
         Ok((singles, kept.waiting + kept.failed + kept.dead + out))
     }
-}
-
-/// The task that is tried again first.
-fn first_retry(record: &Record) -> Option<Retry> {
-    let retries = record.extras.retries.iter();
-    let due = retries.filter_map(|it| Some((seconds(it.due?.at), i64::from(it.number))));
-    due.min().map(|(due, number)| Retry { due, retries: number.try_into().unwrap_or(u32::MAX) })
 }
 
 /// How a job of the key ended last: what its record says, or, while a job is out, said before it.

@@ -3,20 +3,47 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
+use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_sqlite::SqliteRecords as Store;
 
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }
 
-/// Rows, waiting ones and those in flight, by fetcher and run.
-pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; 3]> {
-    let sql = "SELECT fetcher, run, rows, waiting, in_flight FROM counts";
-    let mut query = store.connection().prepare(sql).unwrap();
+/// What is counted, by fetcher and run.
+pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
+    let mut query = store.connection().prepare("SELECT * FROM counts").unwrap();
     let rows = query.query_map([], |row| {
-        Ok(((row.get(0)?, row.get(1)?), [row.get(2)?, row.get(3)?, row.get(4)?]))
+        let counts = std::array::from_fn(|at| row.get(2 + at).unwrap());
+        Ok(((row.get(0)?, row.get(1)?), counts))
     });
     rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Sums of attempts that ended, by hour, fetcher and outcome: jobs, milliseconds, revisits, seconds.
+pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+    let sql = "SELECT * FROM hours WHERE jobs <> 0";
+    let mut query = store.connection().prepare(sql).unwrap();
+    let rows = query.query_map([], |row| {
+        let sums = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?];
+        Ok(((row.get(0)?, row.get(1)?, row.get(2)?), sums))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Jobs by minute and exit code.
+pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
+    let sql = "SELECT minute, exit_code, jobs FROM minutes WHERE jobs <> 0";
+    let mut query = store.connection().prepare(sql).unwrap();
+    let rows = query.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)));
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// So many keys have a turn.
+pub fn ready(store: &Store) -> usize {
+    let sql = "SELECT count(*) FROM keys WHERE turn IS NOT NULL";
+    let count: u32 = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
+    count as usize
 }
 
 /// The last start of each key that ran, its end, and the exit code.

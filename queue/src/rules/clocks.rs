@@ -1,0 +1,29 @@
+//! The wall clock was set: what is due keeps its distance, and a start that lies in the future counts as just now.
+//!
+//! What was said of a start stays as it is: only where the key stands for it changes.
+
+use crate::context::Context;
+use crate::record::Record;
+
+/// Due times of the key follow the clock.
+pub fn follow(record: &mut Record, context: &Context) {
+    let extras = &mut record.extras;
+    let hold = extras.hold.as_mut().and_then(|it| it.until.as_mut());
+    let backoff = extras.backoff.as_mut().and_then(|it| it.until.as_mut());
+    let retries = extras.retries.iter_mut().filter_map(|it| it.due.as_mut());
+    for due in hold.into_iter().chain(backoff).chain(retries) {
+        *due = due.followed(context);
+    }
+}
+
+/// A key that has its turn, or that somebody else started, and whose start is that of a clock that was ahead, stands where it is
+/// seen first; so it takes its turns, however often it is looked at. Under `--classic` it stands at its start.
+pub fn look(record: &mut Record, context: &Context) {
+    let now = context.seconds();
+    if !context.settings.is_fair || record.stands_at().is_none_or(|at| at <= now) {
+        return;
+    }
+    if record.is_claimed || record.place(context).order.is_some() {
+        record.extras.ahead = Some(now);
+    }
+}

@@ -1,0 +1,132 @@
+//! What ended, summed up: by hour, fetcher and outcome; and jobs that were done, by minute and exit code.
+//!
+//! Pure arithmetic over the ends of a batch. The [engine](crate::engine) makes the changes, stores add them up.
+
+use std::collections::BTreeMap;
+
+use crate::attempt::{EndedAttempt, Outcome};
+use crate::record::{FetcherId, LastRun, Millis};
+
+/// Hours that are kept: 90 days.
+pub const HOURS_KEPT: i64 = 90 * 24;
+/// Minutes that are kept.
+pub const MINUTES_KEPT: i64 = 60;
+
+/// Attempts that ended in one hour, of one fetcher, alike.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hour {
+    pub jobs: i64,
+    pub took_ms: i64,
+    /// Of so many it is known how long after its key's start before they began.
+    pub revisits: i64,
+    pub revisit_seconds: i64,
+}
+
+impl Hour {
+    fn add(&mut self, other: Self, sign: i64) {
+        let add = |it: &mut i64, more: i64| *it = it.saturating_add(more.saturating_mul(sign));
+        add(&mut self.jobs, other.jobs);
+        add(&mut self.took_ms, other.took_ms);
+        add(&mut self.revisits, other.revisits);
+        add(&mut self.revisit_seconds, other.revisit_seconds);
+    }
+}
+
+/// Sums, or changes of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// By hour since 1970.
+    pub hours: BTreeMap<(i64, FetcherId, Outcome), Hour>,
+    /// Jobs by minute since 1970, and exit code.
+    pub minutes: BTreeMap<(i64, i64), i64>,
+}
+
+impl Sums {
+    /// An attempt ended.
+    pub fn end(&mut self, attempt: &EndedAttempt) {
+        self.add_hour(attempt, 1);
+        if attempt.outcome.has_run() {
+            self.add_minute(attempt.ended.div_euclid(60_000), attempt.exit_code, 1);
+        }
+    }
+
+    /// One that was counted as expired is to be counted as what it came to, late.
+    pub fn takes_back(&mut self, expired: &EndedAttempt) {
+        self.add_hour(expired, -1);
+    }
+
+    /// Somebody wrote the end of a job, or said it again: no attempt of ours ended, and hours do not count it. A key that never
+    /// ran has none.
+    pub fn by_hand(&mut self, before: Option<LastRun>, now: Option<LastRun>) {
+        let (Some(before), Some(now)) = (before, now) else {
+            return;
+        };
+        let Some(finished) = now.finished else {
+            return;
+        };
+        if let Some(finished) = before.finished {
+            self.add_minute(finished.div_euclid(60), before.exit_code, -1);
+        }
+        self.add_minute(finished.div_euclid(60), now.exit_code, 1);
+    }
+
+    fn add_hour(&mut self, attempt: &EndedAttempt, sign: i64) {
+        let EndedAttempt { task, started, ended, outcome, revisit, .. } = attempt;
+        // Wall clocks step; a hand-out that never arrived took no time.
+        let took_ms = match outcome {
+            Outcome::Undone => 0,
+            _ => ended.saturating_sub(*started).max(0),
+        };
+        let (revisits, revisit_seconds) = (i64::from(revisit.is_some()), revisit.unwrap_or(0));
+        let hour = Hour { jobs: 1, took_ms, revisits, revisit_seconds };
+        let group = (ended.div_euclid(3_600_000), task.fetcher(), *outcome);
+        self.hours.entry(group).or_default().add(hour, sign);
+    }
+
+    fn add_minute(&mut self, minute: i64, exit_code: Option<i64>, jobs: i64) {
+        let sum = self.minutes.entry((minute, exit_code.unwrap_or(0))).or_default();
+        *sum = sum.saturating_add(jobs);
+    }
+
+    /// Leaves out what is too old to be kept, and what comes to nothing.
+    pub(crate) fn tidy(&mut self, oldest: Oldest) {
+        self.drop_older(oldest);
+        self.minutes.retain(|_, jobs| *jobs != 0);
+        self.hours.retain(|_, hour| *hour != Hour::default());
+    }
+
+    /// Sums of earlier hours and minutes go.
+    pub fn drop_older(&mut self, oldest: Oldest) {
+        self.minutes.retain(|(at, _), _| *at >= oldest.minute);
+        self.hours.retain(|(at, ..), _| *at >= oldest.hour);
+    }
+
+    /// Adds the changes of others.
+    pub fn merge(&mut self, other: &Self) {
+        for (group, hour) in &other.hours {
+            self.hours.entry(*group).or_default().add(*hour, 1);
+        }
+        for ((minute, exit_code), jobs) in &other.minutes {
+            self.add_minute(*minute, Some(*exit_code), *jobs);
+        }
+    }
+}
+
+/// The first hour and minute that are kept: sums of earlier ones go. And the first single task that is kept for its ID when it is
+/// done or cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oldest {
+    pub hour: i64,
+    pub minute: i64,
+    pub single: i64,
+}
+
+impl Oldest {
+    pub(crate) fn at(now: Millis, single: i64) -> Self {
+        Self {
+            hour: now.div_euclid(3_600_000) - HOURS_KEPT,
+            minute: now.div_euclid(60_000) - MINUTES_KEPT,
+            single,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Numbers that no honest program says: whatever comes in, or the clock shows, nothing panics, and what else is in the batch is
+//! carried out.
+
+use proptest::prelude::*;
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::record::LastRun;
+
+use crate::subject;
+use crate::words::{NOW, Script, answer, ready};
+
+fn number() -> impl Strategy<Value = i64> {
+    let year = 31_556_952;
+    prop::sample::select(vec![
+        i64::MIN,
+        i64::MIN + 1,
+        -70_000 * year,
+        -1,
+        0,
+        124,
+        NOW,
+        9_000 * year,
+        i64::MAX / 1_000,
+        i64::MAX - 1,
+        i64::MAX,
+    ])
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    number().prop_map(|started| Run { fetcher: "h".into(), started })
+}
+
+fn rows(run: Run, keys: &[&str]) -> Op {
+    let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: String::new() };
+    let (rows, position, reading) = (keys.iter().map(row).collect(), None, Reading::Listing);
+    Op::AddRows(Rows { run, rows, skipped: u64::MAX, complete: true, position, reading })
+}
+
+/// None of them brings work, or is about the attempts and keys of others.
+fn aside() -> impl Strategy<Value = Op> {
+    let z = || Key::new("z").unwrap();
+    let attempt = || prop_oneof![Just(i64::MIN), Just(-1), Just(i64::MAX)].prop_map(Attempt);
+    let last = (number(), prop::option::of(number()), prop::option::of(number()))
+        .prop_map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
+    prop_oneof![
+        last.prop_map(move |last| Op::EditLog { key: z(), last }),
+        run().prop_map(Op::RegisterRun),
+        run().prop_map(|run| rows(run, &[])),
+        run().prop_map(Op::BeginDeletion),
+        (run(), 0..3_usize).prop_map(|(run, limit)| Op::Prune { run, limit }),
+        run().prop_map(|run| Op::DeleteRuns { runs: vec![run], limit: usize::MAX }),
+        (attempt(), number())
+            .prop_map(|(attempt, exit_code)| Op::CompleteAttempt { attempt, exit_code }),
+        number().prop_map(move |exit_code| Op::Complete { key: z(), exit_code }),
+        attempt().prop_map(Op::Expire),
+        attempt().prop_map(Op::Undo),
+        attempt().prop_map(Op::Release),
+        (any::<bool>()).prop_map(move |is_dequeued| Op::EditRows { key: z(), is_dequeued }),
+        Just(Op::NextDue),
+        Just(Op::Wake),
+    ]
+}
+
+fn usual() -> impl Strategy<Value = Op> {
+    let run = || Run { fetcher: "f".into(), started: 1 };
+    let key = || prop::sample::select(vec!["a", "b"]).prop_map(|key| Key::new(key).unwrap());
+    let holder = || Some(LeaseHolder { worker: "w".into(), lease_seconds: u32::MAX });
+    prop_oneof![
+        Just(Op::RegisterRun(run())),
+        Just(rows(run(), &["a", "b"])),
+        (any::<bool>()).prop_map(move |leased| Op::Dispatch {
+            holder: holder().filter(|_| leased),
+            fetchers: None,
+        }),
+        (1..4_i64).prop_map(|it| Op::CompleteAttempt { attempt: Attempt(it), exit_code: 1 }),
+        (1..4_i64).prop_map(|it| Op::Expire(Attempt(it))),
+        key().prop_map(|key| Op::Complete { key, exit_code: 0 }),
+        key().prop_map(|key| Op::Bump { key, by: "o".into() }),
+        key().prop_map(|key| Op::Hold {
+            key,
+            seconds: Some(u32::MAX),
+            reason: String::new(),
+            by: "o".into(),
+        }),
+    ]
+}
+
+/// What may be about anything.
+fn any_operation() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        2 => aside(),
+        4 => usual(),
+        1 => run().prop_map(|run| rows(run, &["a", "z"])),
+        1 => number().prop_map(|by| Op::FollowClock { by }),
+        1 => number().prop_map(|started| Op::EditLog {
+            key: Key::new("a").unwrap(),
+            last: LastRun { started, finished: None, exit_code: Some(i64::MIN) },
+        }),
+    ]
+}
+
+proptest! {
+    /// Whatever is asked, whatever the clock shows and is set to.
+    #[test]
+    fn nothing_panics(
+        batches in prop::collection::vec((number(), prop::collection::vec(any_operation(), 1..8)), 1..8),
+        lease_seconds in number(),
+    ) {
+        let settings = Settings { lease_seconds, ..Settings::default() };
+        let mut engine = Engine::new(subject::new(), settings);
+        for (now, batch) in batches {
+            ready(engine.apply(now, batch)).unwrap();
+        }
+    }
+
+    /// What else is in a batch is answered as if it were alone.
+    #[test]
+    fn others_of_the_batch_are_carried_out(
+        batches in prop::collection::vec(prop::collection::vec((usual(), prop::option::of(aside())), 1..8), 1..8),
+    ) {
+        let mut alone = Engine::new(subject::new(), Settings::default());
+        let mut engine = Engine::new(subject::new(), Settings::default());
+        for batch in batches {
+            let usual = batch.iter().map(|it| it.0.clone()).collect();
+            let right = ready(alone.apply(NOW * 1_000, usual)).unwrap();
+            let both = batch.iter().flat_map(|(usual, aside)| {
+                aside.iter().map(|it| (false, it)).chain([(true, usual)])
+            });
+            let (is_usual, both): (Vec<bool>, Vec<Op>) =
+                both.map(|(is_usual, it)| (is_usual, it.clone())).unzip();
+            let given = ready(engine.apply(NOW * 1_000, both)).unwrap();
+            let given = given.iter().zip(is_usual).filter(|it| it.1).map(|it| answer(it.0));
+            prop_assert_eq!(given.collect::<Vec<_>>(), right.iter().map(answer).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_time_or_number_is_refused() {
+    Script::new(Settings::default()).run(
+        "
+        log a -9223372036854775808 -> rejected
+        log a 253402300800 -> rejected
+        log a 1 9223372036854775807 0 -> rejected
+        log a 1 2 9223372036854775807 -> done
+        register f.-1 -> rejected
+        register f.0 -> run
+        register @tasks.0 -> rejected
+        list f.9223372036854775807 a=max
+        ready -> job 1 a max
+        done 1 -9223372036854775808 -> recorded",
+    );
+}
