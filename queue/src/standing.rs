@@ -41,6 +41,12 @@ impl Record {
         by_event || self.classic_until(context).is_some_and(|until| until > context.seconds())
     }
 
+    /// Since when somebody has it, or had it who never said that it ended.
+    pub fn out_since(&self) -> Option<UnixSeconds> {
+        let last = self.last.filter(|last| last.finished.is_none()).map(|last| last.started);
+        self.flight.as_ref().map(|flight| seconds(flight.started)).or(last)
+    }
+
     /// What a row is to the next dispatch.
     pub fn row_state(&self, row: &ListRow, context: &Context) -> RowState {
         if context.is_going(row.task()) {

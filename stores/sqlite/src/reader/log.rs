@@ -9,7 +9,7 @@ use rusqlite::{Result, Row};
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 use shiftboss_queue::answers::{Ended, Ends, Log};
 use shiftboss_queue::reader::EndedAttempts;
-use shiftboss_queue::record::{FetcherId, ListRow, Record, Task};
+use shiftboss_queue::record::{FetcherId, Record, Task};
 use shiftboss_queue::records::Name;
 use shiftboss_queue::views::LOG_MAX;
 
@@ -148,11 +148,6 @@ impl Look<'_> {
             attempts,
             is_kept: self.connection.value(is_kept, [after])?,
         })
-    }
-
-    /// How a row of the key ended last, as far as that is known.
-    pub(super) fn end_of_row(&self, record: &Record, row: &ListRow) -> Result<Option<End>> {
-        self.end_of(record, record.served(row.fetcher), row.task())
     }
 
     /// How a task ended with its last attempt. The record has the last word on the last of all, and the only one on a key of which

@@ -13,11 +13,13 @@ use shiftboss_queue::answers::{
     Waiting,
 };
 use shiftboss_queue::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
-use shiftboss_queue::documents::{FETCHER, Gone, INPUT, MOVED, REJECTED, RELAY, RELAY_LEASE};
-use shiftboss_queue::records::{KeyId, Stored};
+use shiftboss_queue::documents::{
+    FETCHER, Gone, INPUT, MOVED, REJECTED, RELAY, RELAY_LEASE, Rejected, Relay,
+};
+use shiftboss_queue::records::Stored;
 use shiftboss_queue::views::managed;
 
-use super::{Look, limit, seconds};
+use super::{Look, limit};
 use crate::ask::Ask;
 use crate::snapshot::beside;
 
@@ -123,10 +125,7 @@ impl Look<'_> {
             worker: holder.map(|it| it.worker.to_string()),
             key: record.key.to_string(),
             attempt: flight.map(|it| it.attempt.0),
-            since: match flight {
-                Some(flight) => seconds(flight.started),
-                None => record.last.map_or(0, |last| last.started),
-            },
+            since: record.out_since().unwrap_or_default(),
             lease_seconds: holder.map(|it| it.lease_seconds.into()),
             daemon: None,
         })
@@ -171,26 +170,22 @@ impl Look<'_> {
     }
 
     fn first_waiting(&mut self, that_ran: bool) -> Result<Option<Waiting>> {
-        let Some(KeyId(id)) = self.first_in_order(that_ran)? else {
-            return Ok(None);
-        };
-        let stored = self.loader.by_id(KeyId(id))?;
-        Ok(stored.map(|it| Waiting {
-            key: it.record.key.to_string(),
-            last_started: it.record.last.map(|last| last.started),
+        let first = self.first_in_order(that_ran)?;
+        let stored = first.map(|key| self.loader.by_id(key)).transpose()?.flatten();
+        Ok(stored.map(|Stored { record, .. }| Waiting {
+            key: record.key.to_string(),
+            last_started: record.last.map(|last| last.started),
         }))
     }
 
     fn rejected(&self) -> Result<Vec<RejectedFile>> {
-        let files = self.documents(&REJECTED)?.into_iter();
-        Ok(files
-            .map(|(name, it)| RejectedFile {
-                name,
-                reason: it.reason,
-                since: it.since,
-                daemon: None,
-            })
-            .collect())
+        let file = |(name, Rejected { reason, since }): (String, Rejected)| RejectedFile {
+            name,
+            reason,
+            since,
+            daemon: None,
+        };
+        Ok(self.documents(&REJECTED)?.into_iter().map(file).collect())
     }
 
     fn relays(&self) -> Result<Vec<RelayStatus>> {
@@ -205,7 +200,7 @@ impl Look<'_> {
             self.fetcher(name)
                 .is_some_and(|id| runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some())
         };
-        let relay = |(name, it): (String, shiftboss_queue::documents::Relay)| {
+        let relay = |(name, it): (String, Relay)| {
             let own = it.fetchers.iter().filter(|name| has_runs(name));
             let mut fetchers: Vec<String> = own.map(ToString::to_string).collect();
             fetchers.sort_unstable();

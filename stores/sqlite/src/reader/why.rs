@@ -7,13 +7,13 @@ use rusqlite::Result;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::answers::{Bump, Delivery, KeyRow, LastResult, Place, Retry, RowState, Why};
 use shiftboss_queue::pace::Pace;
-use shiftboss_queue::record::{FetcherId, LastRun, Record, SingleStatus, Task};
+use shiftboss_queue::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Stored};
 use shiftboss_queue::rules::completion::expired_leases;
 use shiftboss_queue::rules::dispatch::{Scope, next_task};
-use shiftboss_queue::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state, that_fit};
+use shiftboss_queue::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state};
 
-use super::{Look, seconds};
+use super::{Look, run_of, seconds};
 use crate::ask::Ask;
 
 const SINGLES: &str = "SELECT number, status FROM tasks
@@ -110,10 +110,7 @@ impl Look<'_> {
         Some(Delivery {
             worker: holder.map(|it| it.worker.to_string()),
             attempt: flight.map(|it| it.attempt.0),
-            since: match flight {
-                Some(flight) => seconds(flight.started),
-                None => record.last.map_or(0, |last| last.started),
-            },
+            since: record.out_since().unwrap_or_default(),
             lease_seconds: holder.map(|it| it.lease_seconds.into()),
             held_until,
             delivery_count: flight.map(|it| i64::from(expired_leases(record, it.task)) + 1),
@@ -127,74 +124,61 @@ impl Look<'_> {
         record: &Record,
         is_in_flight: bool,
     ) -> Result<(Vec<KeyRow>, bool)> {
-        let mut rows = Vec::new();
-        for row in record.rows.iter().rev() {
-            let state = match record.row_state(row, &self.context) {
-                // Its lease is over, and it is handed out again.
-                RowState::InFlight if !is_in_flight => RowState::Waiting,
-                state => state,
+        let state = |row: &ListRow| match record.row_state(row, &self.context) {
+            // Its lease is over, and it is handed out again.
+            RowState::InFlight if !is_in_flight => RowState::Waiting,
+            state => state,
+        };
+        let rows = record.rows.iter().rev().map(|row| (row.task(), state(row)));
+        let mut tasks: Vec<(Task, RowState)> = rows.chain(self.singles_of(id, record)?).collect();
+        // Those of one fetcher stay in their order.
+        tasks.sort_by_cached_key(|(task, _)| self.name(task.fetcher()));
+        let (ends, mut rows, mut bytes) = (self.ends_of_singles(record)?, Vec::new(), 0);
+        for (task, state) in tasks.iter().copied().take(ROWS_MAX.unsigned_abs() as usize) {
+            if bytes >= PAYLOADS_MAX_BYTES {
+                break;
+            }
+            let complete = match task {
+                Task::Row { fetcher, run } => {
+                    self.kept.header.runs.get(&(fetcher, run)).is_some_and(|run| run.complete)
+                }
+                Task::Single { .. } => true,
             };
-            let end = match state {
-                RowState::Dispatched | RowState::Delayed => self.end_of_row(record, row)?,
-                _ => None,
+            let end = match task {
+                _ if !matches!(state, RowState::Dispatched | RowState::Delayed) => None,
+                Task::Row { fetcher, .. } => self.end_of(record, record.served(fetcher), task)?,
+                Task::Single { number } => ends.get(&number).copied(),
             };
-            let run = self.kept.header.runs.get(&(row.fetcher, row.run));
+            let payload = self.payload(id, task)?;
+            bytes += payload.len();
             rows.push(KeyRow {
-                fetcher: self.name(row.fetcher),
-                run: row.run,
-                complete: run.is_some_and(|run| run.complete),
+                fetcher: self.name(task.fetcher()),
+                run: run_of(task),
+                complete,
                 state,
-                expired_leases: expired_leases(record, row.task()).into(),
+                expired_leases: expired_leases(record, task).into(),
                 exit_code: end.and_then(|end| end.exit_code),
-                payload: self.payload(id, row.task())?,
+                payload,
             });
         }
-        let (singles, count) = self.singles_of(id, record)?;
-        let count = count + rows.len() as u64;
-        rows.extend(singles);
-        // Rows of one fetcher stay in their order.
-        rows.sort_by(|one, other| one.fetcher.cmp(&other.fetcher));
-        rows.truncate(usize::try_from(ROWS_MAX).unwrap_or(usize::MAX));
-        let shown = that_fit(rows);
-        let truncated = (shown.len() as u64) < count;
-        Ok((shown, truncated))
+        let truncated = rows.len() < tasks.len();
+        Ok((rows, truncated))
     }
 
-    /// Single tasks that are not done, and how many there are.
-    fn singles_of(&self, id: KeyId, record: &Record) -> Result<(Vec<KeyRow>, u64)> {
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
-        let (mut singles, mut bytes) = (Vec::new(), 0);
-        let ends = self.ends_of_singles(record)?;
-        for (number, status) in self.connection.rows(SINGLES, (id.0, ROWS_MAX), read)? {
+    /// Single tasks that are not done, one more than are shown.
+    fn singles_of(&self, id: KeyId, record: &Record) -> Result<Vec<(Task, RowState)>> {
+        self.connection.rows(SINGLES, (id.0, ROWS_MAX + 1), |row| {
+            let (number, word): (i64, String) = (row.get(0)?, row.get(1)?);
             let task = Task::Single { number };
-            let state = match SingleStatus::of_word(&status) {
+            let state = match SingleStatus::of_word(&word) {
                 Some(SingleStatus::InFlight) => RowState::InFlight,
                 Some(SingleStatus::Failed) if record.delay_of(task).is_some() => RowState::Delayed,
                 Some(SingleStatus::Failed) => RowState::Dispatched,
                 Some(SingleStatus::DeadLetter) => RowState::DeadLetter,
                 _ => RowState::Waiting,
             };
-            let is_over = matches!(state, RowState::Dispatched | RowState::Delayed);
-            let end = ends.get(&number).filter(|_| is_over);
-            let payload = self.payload(id, task)?;
-            bytes += payload.len();
-            singles.push(KeyRow {
-                fetcher: self.name(FetcherId::TASKS),
-                run: number,
-                complete: true,
-                state,
-                expired_leases: expired_leases(record, task).into(),
-                exit_code: end.and_then(|end| end.exit_code),
-                payload,
-            });
-            if bytes > PAYLOADS_MAX_BYTES {
-                break;
-            }
-        }
-        let out = record.flight.as_ref().map(|flight| flight.task.fetcher());
-        let kept = &record.singles;
-        let out = u64::from(out == Some(FetcherId::TASKS));
-        Ok((singles, kept.waiting + kept.failed + kept.dead + out))
+            Ok((task, state))
+        })
     }
 }
 
