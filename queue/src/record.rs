@@ -90,7 +90,7 @@ pub struct Before {
     /// When its fetcher was served.
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<UnixSeconds>,
 }
 
@@ -203,10 +203,10 @@ pub struct Extras {
     /// Expired leases of tasks since they were last done.
     pub expired: Vec<(Task, u32)>,
     /// Rows that are dead letters, and single tasks that are for another reason than their leases.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead: Vec<(Task, DeadBecause)>,
     /// Its last start was that of a clock that was ahead: it stands here in the order.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<UnixSeconds>,
 }
 
