@@ -244,7 +244,7 @@ impl Due {
     }
 
     /// As it is by the clock of now.
-    pub(crate) fn followed(self, context: &Context) -> Self {
+    pub fn followed(self, context: &Context) -> Self {
         let by = context.clock.saturating_sub(self.clock);
         let at = self.at.saturating_add(by).min(context.now.saturating_add(self.delay));
         Self { at, clock: context.clock, ..self }

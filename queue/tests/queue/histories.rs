@@ -26,7 +26,7 @@ fn backoff() -> Backoff {
     Backoff { on: CountedEnds::listed(vec![2, 124]), after, delays: Delays::new(first, 2.0, most) }
 }
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         max_expired_leases: MAX_EXPIRED,
         max_single_tasks: MAX_SINGLES as u64,
@@ -43,7 +43,7 @@ fn settings() -> Settings {
 
 /// One step of a history.
 #[derive(Debug, Clone)]
-enum Step {
+pub enum Step {
     Batch(Vec<Op>),
     Passes(i64),
     Restart,
@@ -120,7 +120,7 @@ fn operation() -> impl Strategy<Value = Op> {
     prop_oneof![6 => lists, 12 => jobs, 6 => levers, 1 => pause]
 }
 
-fn history() -> impl Strategy<Value = Vec<Step>> {
+pub fn history() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
