@@ -4,11 +4,8 @@
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
 //! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
 
-pub mod answers;
-mod bumps;
 mod keys;
 mod operations;
-mod reader;
 mod relays;
 
 use std::future::Future;
@@ -20,12 +17,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use bumps::*;
 pub use keys::*;
 pub use operations::*;
-pub use reader::*;
 pub use relays::*;
+pub use shiftboss_queue::answers::{self, EndedRun, FetcherRecord};
+pub use shiftboss_queue::credit::{BUMP_SHARE_MAX, BUMPS_MAX, CREDIT_FIRST, Credit, Turns};
 pub use shiftboss_queue::policy::*;
+pub use shiftboss_queue::reader::*;
 
 use crate::file_identity::{DirectoryIdentity, Position};
 pub use shiftboss_protocol::model::LeaseHolder;
@@ -364,29 +362,4 @@ pub struct Cancelled {
     pub more: bool,
     /// One is in flight, and stays.
     pub in_flight: bool,
-}
-
-/// A run of a managed fetcher that has ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedRun {
-    pub started: UnixSeconds,
-    pub ended: UnixSeconds,
-    /// As a shell would report it; 0: its list is in place.
-    pub exit_code: u8,
-    /// What came of it, for people.
-    pub message: String,
-}
-
-/// How a managed fetcher is. What it fetches is not here: that comes through the input directory, as any list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FetcherRecord {
-    /// Its name, and its list's.
-    pub name: Arc<str>,
-    /// What it is doing, in a word or two: idle, waiting, running...
-    pub state: String,
-    /// When the run began that is on. Still there after a death: that run was broken off.
-    pub run_started: Option<UnixSeconds>,
-    pub last_run: Option<EndedRun>,
-    /// When it runs next, if nothing changes; `None`: when something does.
-    pub next_run: Option<UnixSeconds>,
 }

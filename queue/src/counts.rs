@@ -58,7 +58,7 @@ impl Counts {
         ]
     }
 
-    fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         for (value, more) in self.values_mut().into_iter().zip(other.values()) {
             *value = value.saturating_add(more);
         }

@@ -3,18 +3,25 @@
 //!
 //! No actor, no SQL, no socket, no clock: `now` is an argument. Stores implement the port and decide nothing.
 
+pub mod answers;
 pub mod attempt;
 pub mod code;
 pub mod context;
 pub mod counts;
 pub mod credit;
+pub mod documents;
 pub mod engine;
 pub mod extras;
 pub mod memory;
 pub mod operation;
+pub mod outcome_words;
+pub mod pace;
 pub mod place;
 pub mod policy;
+pub mod reader;
 pub mod record;
 pub mod records;
 pub mod rules;
+pub mod standing;
 pub mod sums;
+pub mod views;

@@ -6,8 +6,6 @@
 mod database;
 mod mark;
 mod options;
-pub mod outcome_words;
-mod pace;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -18,7 +16,6 @@ mod server;
 mod sqlite;
 #[cfg(feature = "postgres")]
 mod transfer;
-mod views;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -37,8 +34,10 @@ pub use crate::url::Url;
 pub use database::{Database, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
-pub use pace::Pace;
 pub(crate) use server::{check, migrate, move_in, move_out};
+pub use shiftboss_queue::outcome_words;
+pub use shiftboss_queue::pace::{self, Pace};
+use shiftboss_queue::views;
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{
     Saved, backup, findings, look, mark, quick_check, recover, require_files, unmark,

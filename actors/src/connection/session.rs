@@ -28,7 +28,7 @@ use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use crate::store::answers::Turn;
 use crate::store::{
     Ack, AddTask, Added, CompleteAttempt, Each, EndedAttempts, Heartbeat, KEYS_BEFORE_MAX,
-    LeaseHolder, ReadError, Reader, Release, StoreError, StoreResult, WhyIdle,
+    LeaseHolder, Reader, Release, StoreError, StoreResult, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
@@ -52,12 +52,6 @@ pub(super) struct Asker {
     pub(super) is_operator: bool,
     /// Taken with the first request for work: an operator's connection is no worker's.
     pub(super) seat: Option<Seat>,
-}
-
-impl From<ReadError> for Refused {
-    fn from(error: ReadError) -> Self {
-        Self::busy(error)
-    }
 }
 
 impl Asker {
@@ -88,11 +82,13 @@ impl Asker {
             SessionRequest::Status => self.status().await,
             SessionRequest::Why(key) => self.why(key).await,
             SessionRequest::Queue(count) => {
-                self.look(move |reader, now| Ok(reader.next_jobs(now, count)?)).await
+                self.look(move |reader, now| reader.next_jobs(now, count).map_err(Refused::busy))
+                    .await
             }
             SessionRequest::Log(count) => {
                 let asked = EndedAttempts { count, ..EndedAttempts::default() };
-                self.look(move |reader, _| Ok(reader.ended_attempts(&asked)?)).await
+                self.look(move |reader, _| reader.ended_attempts(&asked).map_err(Refused::busy))
+                    .await
             }
             SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
             SessionRequest::Requeue(key) => self.requeue(key).await,
@@ -234,7 +230,10 @@ impl Asker {
     async fn status(&self) -> Answered {
         let live = self.live().await;
         let known = live.clone().filter(|live| live.health.outage.is_some());
-        let found = self.look(|reader, now| Ok(LiveStatus { queue: reader.status(now)?, live }));
+        let found = self.look(|reader, now| {
+            let queue = reader.status(now).map_err(Refused::busy)?;
+            Ok(LiveStatus { queue, live })
+        });
         match (found.await, known) {
             // A server that is away tells nothing of the queue.
             (Err(_), Some(live)) => Ok(Reply::json(json!({"live": live}))),
@@ -245,7 +244,10 @@ impl Asker {
     async fn why(&self, key: Key) -> Answered {
         self.look(move |reader, now| {
             let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            reader.why(now, key.as_str(), KEYS_BEFORE_MAX)?.ok_or_else(unknown)
+            reader
+                .why(now, key.as_str(), KEYS_BEFORE_MAX)
+                .map_err(Refused::busy)?
+                .ok_or_else(unknown)
         })
         .await
     }

@@ -12,8 +12,6 @@ mod runs;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, TASKS_FETCHER};
-
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::operation::{Answer, Lease, Operation, Rejected};
@@ -136,18 +134,7 @@ struct Batch<'a, S> {
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, header, memo } = engine;
-        let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
-        let mut fetchers = header.fetchers.clone();
-        fetchers.insert(FetcherId::TASKS, TASKS_FETCHER.into());
-        let context = Context {
-            now,
-            clock: header.clock,
-            settings: settings.clone(),
-            last_attempt: Attempt(header.last_attempt),
-            last_bump: header.last_bump,
-            going: going.collect(),
-            fetchers,
-        };
+        let context = Context::of(header, settings, now);
         Self {
             store,
             header,

@@ -26,7 +26,7 @@ fn backoff() -> Backoff {
     Backoff { on: CountedEnds::listed(vec![2, 124]), after, delays: Delays::new(first, 2.0, most) }
 }
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         max_expired_leases: MAX_EXPIRED,
         max_single_tasks: MAX_SINGLES as u64,

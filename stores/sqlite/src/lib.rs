@@ -1,10 +1,12 @@
-//! The queue in one SQLite file: [`SqliteRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
+//! The queue in one SQLite file: [`SqliteRecords`] keeps the records of `shiftboss-queue`, and decides nothing; and
+//! [`SqliteReader`] answers questions about it.
 //!
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
 //! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
 //! [given back](give_back()). No actor, no clock, no socket.
 
+mod ask;
 mod code;
 mod edits;
 mod error;
@@ -12,14 +14,17 @@ mod give_back;
 mod header;
 mod load;
 mod prepared;
+mod reader;
 mod records;
 mod save;
 mod schema;
 mod set_aside;
+mod snapshot;
 mod sums;
 mod take_over;
 
 pub use give_back::{GivenBack, give_back};
+pub use reader::SqliteReader;
 pub use records::SqliteRecords;
 pub use schema::{Whose, whose};
 pub use set_aside::{SetAside, set_aside};

@@ -1,4 +1,4 @@
-//! Records, as they are read: by key, by attempt, by a task's ID, by run, and the next ones in order.
+//! Records, as they are read: by key, by attempt, by a task's ID, by run, the next ones in order, and those that are out.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{
-    Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles,
+    Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task,
 };
-use shiftboss_queue::records::{From, KeyId, Name, Stored};
+use shiftboss_queue::records::{From, KeyId, Name, Payload, Stored};
 
+use crate::ask::Ask;
 use crate::code;
 use crate::prepared::Prepared;
 
@@ -35,6 +36,11 @@ const IN_ORDER: &str = select!(
 );
 const CLASSIC_HELD: &str = select!(
     "INDEXED BY in_order WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+);
+const IN_FLIGHT: &str =
+    select!("INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?2");
+const CLAIMED: &str = select!(
+    "INDEXED BY claimed WHERE claimed = 1 AND (started, id) > (?1, ?2) ORDER BY started, id LIMIT ?3"
 );
 
 /// So many records have room in memory at once, before there is known to be one.
@@ -84,18 +90,27 @@ impl<'c> Loader<'c> {
         }
     }
 
+    pub(crate) fn by_id(&mut self, id: KeyId) -> Result<Option<Stored>> {
+        one(&mut self.by_id, &mut self.parts, [id.0])
+    }
+
     /// The record whose id a query says.
     fn of_id_in(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let id: Option<i64> = query.query_row(params, |row| row.get(0)).optional()?;
-        id.map_or(Ok(None), |id| one(&mut self.by_id, &mut self.parts, [id]))
+        id.map_or(Ok(None), |id| self.by_id(KeyId(id)))
     }
 
     /// Those whose ids a query says, in its order.
-    fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+    pub(crate) fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
+        let mut query = self.connection.prepared(sql)?;
         let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
-        let records = ids.into_iter().map(|id| one(&mut self.by_id, &mut self.parts, [id]));
+        self.of_ids_in(ids)
+    }
+
+    /// Those of these ids, in their order.
+    pub(crate) fn of_ids_in(&mut self, ids: Vec<i64>) -> Result<Vec<Stored>> {
+        let records = ids.into_iter().map(|id| self.by_id(KeyId(id)));
         records.filter_map(Result::transpose).collect()
     }
 
@@ -106,8 +121,7 @@ impl<'c> Loader<'c> {
         behind: Option<&Stored>,
         count: usize,
     ) -> Result<Vec<Stored>> {
-        let room = count.min(ROOM_MAX);
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let (count, room) = limit(count);
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         match from {
@@ -150,8 +164,45 @@ impl<'c> Loader<'c> {
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
+    /// Those that are out, behind an attempt, the first one first.
+    pub(crate) fn in_flight(&mut self, behind: Attempt, count: usize) -> Result<Vec<Stored>> {
+        let (count, room) = limit(count);
+        self.all(IN_FLIGHT, (behind.0, count), room)
+    }
+
+    /// Those that somebody else started, behind one of them, the first start first.
+    pub(crate) fn claimed(&mut self, behind: Option<&Stored>, count: usize) -> Result<Vec<Stored>> {
+        let started = behind.and_then(|it| it.record.last).map_or(i64::MIN, |last| last.started);
+        let (count, room) = limit(count);
+        let id = behind.map_or(i64::MIN, |it| it.id.0);
+        self.all(CLAIMED, (started, id, count), room)
+    }
+
+    /// What a task's worker is given.
+    pub(crate) fn payload(&self, id: KeyId, task: Task) -> Result<Payload> {
+        let payload = |row: &Row<'_>| match row.get_ref(0)? {
+            ValueRef::Text(text) => Ok(match String::from_utf8(text.to_vec()) {
+                Ok(text) => Payload::Text(text),
+                Err(_) => Payload::Damaged,
+            }),
+            _ => Ok(Payload::Damaged),
+        };
+        let found = match task {
+            Task::Single { number } => {
+                let sql = "SELECT payload FROM tasks WHERE number = ?1";
+                self.connection.prepared(sql)?.query_row([number], payload)
+            }
+            Task::Row { fetcher, run } => {
+                let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
+                let mut query = self.connection.prepared(sql)?;
+                query.query_row((id.0, fetcher.0, run), payload)
+            }
+        };
+        Ok(found.optional()?.unwrap_or(Payload::Missing))
+    }
+
     fn all(&mut self, sql: &str, params: impl Params, room: usize) -> Result<Vec<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         let mut found = query.query(params)?;
         let mut all = Vec::with_capacity(room);
         while let Some(row) = found.next()? {
@@ -159,6 +210,11 @@ impl<'c> Loader<'c> {
         }
         Ok(all)
     }
+}
+
+/// A limit as a statement has it, and for how many there is to be room.
+fn limit(count: usize) -> (i64, usize) {
+    (i64::try_from(count).unwrap_or(i64::MAX), count.min(ROOM_MAX))
 }
 
 /// The record that a query finds.
@@ -235,12 +291,12 @@ impl Parts<'_> {
 
     fn first_single(&self, id: i64) -> Result<Option<i64>> {
         let sql = "SELECT min(number) FROM tasks WHERE key = ?1 AND status = 'waiting'";
-        self.connection.prepare_cached(sql)?.query_row([id], |row| row.get(0))
+        self.connection.prepared(sql)?.query_row([id], |row| row.get(0))
     }
 
     fn extras(&self, id: i64) -> Result<(Extras, Option<i64>, Option<Millis>)> {
         let sql = "SELECT extras, lane, due FROM extras WHERE key = ?1";
-        let mut query = self.connection.prepare_cached(sql)?;
+        let mut query = self.connection.prepared(sql)?;
         query.query_row([id], |row| Ok((code::json_of(row.get_ref(0)?)?, row.get(1)?, row.get(2)?)))
     }
 }

@@ -3,6 +3,8 @@
 
 use rusqlite::{CachedStatement, Connection, Result};
 
+use crate::ask::Ask;
+
 pub(crate) struct Prepared<'c> {
     connection: &'c Connection,
     sql: &'static str,
@@ -17,7 +19,7 @@ impl<'c> Prepared<'c> {
     pub(crate) fn get(&mut self) -> Result<&mut CachedStatement<'c>> {
         match &mut self.statement {
             Some(statement) => Ok(statement),
-            unprepared => Ok(unprepared.insert(self.connection.prepare_cached(self.sql)?)),
+            unprepared => Ok(unprepared.insert(self.connection.prepared(self.sql)?)),
         }
     }
 }

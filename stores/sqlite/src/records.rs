@@ -5,8 +5,7 @@
 use std::collections::HashMap;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Result, Row};
+use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
@@ -142,28 +141,6 @@ impl SqliteRecords {
         flights?.collect()
     }
 
-    fn payload_now(&self, id: KeyId, task: Task) -> Result<Payload> {
-        let payload = |row: &Row<'_>| match row.get_ref(0)? {
-            ValueRef::Text(text) => Ok(match String::from_utf8(text.to_vec()) {
-                Ok(text) => Payload::Text(text),
-                Err(_) => Payload::Damaged,
-            }),
-            _ => Ok(Payload::Damaged),
-        };
-        let found = match task {
-            Task::Single { number } => {
-                let sql = "SELECT payload FROM tasks WHERE number = ?1";
-                self.connection.prepare_cached(sql)?.query_row([number], payload)
-            }
-            Task::Row { fetcher, run } => {
-                let sql = "SELECT payload FROM rows WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
-                let mut query = self.connection.prepare_cached(sql)?;
-                query.query_row((id.0, fetcher.0, run), payload)
-            }
-        };
-        Ok(found.optional()?.unwrap_or(Payload::Missing))
-    }
-
     fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
         let sql = "SELECT status FROM tasks WHERE number = ?1";
         let mut query = self.connection.prepare_cached(sql)?;
@@ -291,7 +268,7 @@ impl Records for SqliteRecords {
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
-        self.payload_now(id, task).map_err(classify)
+        Loader::new(&self.connection).payload(id, task).map_err(classify)
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {

@@ -33,8 +33,10 @@ CREATE UNIQUE INDEX keys_by_key ON keys (key);
 -- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
 CREATE INDEX in_order ON keys (held, turn, id) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
--- Keys whose last attempt failed, the one that ended last at the end.
-CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0;
+-- Those that somebody else started, and may be at.
+CREATE INDEX claimed ON keys (started) WHERE claimed = 1;
+-- Keys whose last attempt failed, and that have nothing to be handed out; the one that ended last at the end.
+CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0 AND turn IS NULL;
 
 -- Lines of lists that have a key. armed: the key's highest attempt when the row was put there. reading: of its file, in which it was
 -- seen last.
@@ -49,15 +51,24 @@ CREATE TABLE rows (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
--- What few keys have. extras: as JSON. lane, due: their places.
+-- What few keys have. extras: as JSON. lane, due: their places. held, backed_off: since when an operator (in seconds), or its
+-- failures, hold it. delayed: when the first of its tasks is tried again. dead: rows of it are dead letters.
 CREATE TABLE extras (
-    key    INTEGER PRIMARY KEY,
-    extras TEXT NOT NULL,
-    lane   INTEGER,
-    due    INTEGER
+    key        INTEGER PRIMARY KEY,
+    extras     TEXT NOT NULL,
+    lane       INTEGER,
+    due        INTEGER,
+    held       INTEGER,
+    backed_off INTEGER,
+    delayed    INTEGER,
+    dead       INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX lane ON extras (lane) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due) WHERE due IS NOT NULL;
+CREATE INDEX held ON extras (held) WHERE held IS NOT NULL;
+CREATE INDEX backed_off ON extras (backed_off) WHERE backed_off IS NOT NULL;
+CREATE INDEX delayed ON extras (delayed) WHERE delayed IS NOT NULL;
+CREATE INDEX dead ON extras (key) WHERE dead = 1;
 
 -- Single tasks. name: the ID that it was added with, for which it is kept when it is done. checksum: of the payload.
 CREATE TABLE tasks (
@@ -69,6 +80,7 @@ CREATE TABLE tasks (
     payload  TEXT NOT NULL
 ) STRICT;
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
+CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 -- Those that are kept for their names.
 CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';

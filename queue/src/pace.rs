@@ -1,6 +1,6 @@
 //! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the page, whatever the store. Pure.
 
-use shiftboss_actors::store::answers::{MinuteJobs, Place};
+use crate::answers::{MinuteJobs, Place};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// Ends within less are not said to be faster than that.

@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
-use humantime::format_duration;
-use shiftboss_actors::store::answers::{
-    Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Queue, Retry, RowState, Stats,
-    StatsGroup, Task, TaskStatus, Tasks, Turn,
+use crate::answers::{
+    FetcherRecord, Found, HeldKey, HeldKeys, KeyRow, KeyState, KnownKey, Next, Queue, Retry,
+    RowState, Stats, StatsGroup, Task, TaskStatus, Tasks, Turn,
 };
-use shiftboss_actors::store::{FetcherRecord, GROUPS_MAX, Grouping, StatsOf, TasksWith};
+use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::outcome_words::{in_words, of_code};
+use crate::outcome_words::{in_words, of_code};
+use crate::reader::{GROUPS_MAX, Grouping, StatsOf, TasksWith};
 
 /// Keys that can be asked for at once.
 pub const QUEUE_MAX: usize = 10_000;

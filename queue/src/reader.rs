@@ -1,14 +1,14 @@
-//! The port's other half: what can be asked of a queue without changing it.
+//! The port of those who look: what can be asked of a queue without changing it.
 //!
 //! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
-//! question is a method here; what it is answered is in [`answers`](super::answers).
+//! question is a method here; what it is answered is in [`answers`](crate::answers).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::answers::{
+use crate::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
     Tasks, Turn, Why,
 };

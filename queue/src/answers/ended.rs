@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::store::Grouping;
+use crate::reader::Grouping;
 
 /// The JSON object of `log` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

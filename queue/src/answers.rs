@@ -1,13 +1,16 @@
-//! What a [`Reader`](super::Reader) answers: the JSON objects of the commands that look are made of it
+//! What a [`Reader`](crate::reader::Reader) answers: the JSON objects of the commands that look are made of it
 //! (docs/json.md, which describes each member). Times are in seconds since 1970.
 
+mod daemons;
 mod ended;
 mod keys;
 
 use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::FetcherRecord;
+pub use daemons::{
+    DaemonState, DaemonStatus, EndedRun, FetcherRecord, NotStopped, RejectedFile, RelayStatus,
+};
 pub use ended::{Ended, Ends, Log, MinuteJobs, Stats, StatsGroup};
 pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
@@ -74,65 +77,6 @@ impl QueueStatus {
     }
 }
 
-/// A relay, as the queue knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RelayStatus {
-    pub name: String,
-    /// When it joined last.
-    pub joined_since: UnixSeconds,
-    /// It was stopped since, or taken for dead.
-    pub gone: bool,
-    /// It was taken for dead, and was not stopped.
-    pub silent: bool,
-    pub directory_lost_since: Option<UnixSeconds>,
-    pub directory_lost_reason: Option<String>,
-    /// How many files in its input directory it rejected.
-    pub rejected_files: i64,
-    /// Leased jobs that it sees to.
-    pub in_flight: i64,
-    /// Whose lists it has, by name.
-    pub fetchers: Vec<String>,
-}
-
-/// One of several daemons, as the queue knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DaemonStatus {
-    pub name: String,
-    pub state: DaemonState,
-    pub since: UnixSeconds,
-    pub version: String,
-    /// Its machine; `None`: no daemon of that name has run since the queue was moved here.
-    pub host: Option<String>,
-    /// `None`: it was stopped.
-    pub pid: Option<i64>,
-    pub input_dir: Option<String>,
-    /// Whose lists it has, by name.
-    pub fetchers: Vec<String>,
-    /// Jobs that it handed out, or adopted.
-    pub in_flight: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DaemonState {
-    /// Since its start.
-    Running,
-    /// It hands nothing out since then, and stops when its jobs have ended.
-    Draining,
-    /// It was stopped then.
-    Stopped,
-    /// It was not stopped, and was last heard of then.
-    Silent,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct NotStopped {
-    pub pid: u32,
-    pub started: UnixSeconds,
-    /// When the database was last written to: its last known sign of life.
-    pub last_write: Option<UnixSeconds>,
-}
-
 /// Counts of rows and, in flight, of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Rows {
@@ -187,16 +131,6 @@ pub struct Waiting {
 pub struct Done {
     pub exit_code: i64,
     pub jobs: i64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RejectedFile {
-    /// Escaped.
-    pub name: String,
-    pub reason: String,
-    pub since: UnixSeconds,
-    /// The name of the daemon in whose input directory it is; `None`: the queue is in a file.
-    pub daemon: Option<String>,
 }
 
 /// Where a key is, and why it is not the next one.

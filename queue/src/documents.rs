@@ -1,0 +1,185 @@
+//! What is not the queue's business, and is kept beside it all the same: notes of a daemon and of relays, each as JSON under a name.
+//! Their names and types are here, once: for stores, which write them in a batch's transaction, and for readers.
+//!
+//! It decides nothing, and knows no store.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shiftboss_protocol::model::UnixSeconds;
+
+use crate::answers::FetcherRecord;
+
+/// Documents of one type: one of this name, or one for each of those that are told apart behind it.
+#[derive(Debug)]
+pub struct Kind<T> {
+    name: &'static str,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Kind<T> {
+    const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// What the names of all of them begin with; or the name of the only one.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The name of the one of `whom`.
+    pub fn of(&self, whom: &str) -> String {
+        format!("{}{whom}", self.name)
+    }
+
+    /// Whose a document is, by its name.
+    pub fn whose<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(self.name).unwrap_or(name)
+    }
+}
+
+/// How the last daemon was started.
+pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// Its input directory.
+pub const INPUT: Kind<Input> = Kind::new("input");
+/// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.
+pub const INSTALLATION: Kind<String> = Kind::new("installation");
+/// Where the queue was moved to.
+pub const MOVED: Kind<Move> = Kind::new("moved");
+/// From where a queue is moved here, until all of it is.
+pub const ARRIVING: Kind<Move> = Kind::new("arriving");
+/// Files in the input directory that were rejected, by name.
+pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
+/// Managed fetchers, by name.
+pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
+/// Relays, by name.
+pub const RELAY: Kind<Relay> = Kind::new("relay/");
+/// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
+pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
+/// Leased attempts that a relay sees to, by number: its name. What is here of others, or of an attempt that ended, is out of date.
+pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");
+
+/// See [`DAEMON`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Daemon {
+    /// `power` or `process`.
+    pub durability: String,
+    pub policy: Policy,
+    /// Of classic jobs.
+    pub lease_seconds: i64,
+    /// What keys of the lane may have of the hand-outs, in thousandths.
+    pub bump_share: u32,
+    pub max_single_tasks: i64,
+    /// `None`: it was stopped.
+    pub running: Option<Running>,
+}
+
+/// By whose rules jobs are handed out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    #[default]
+    Fair,
+    /// The Python supervisor's.
+    Classic,
+}
+
+impl Policy {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fair => "fair",
+            Self::Classic => "classic",
+        }
+    }
+}
+
+/// A daemon that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    pub pid: u32,
+    pub started: UnixSeconds,
+}
+
+/// See [`INPUT`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Input {
+    /// Which directory it is, as the actors write that.
+    pub identity: Option<String>,
+    pub lost: Option<Lost>,
+}
+
+/// A directory is not there any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    pub since: UnixSeconds,
+    pub reason: String,
+}
+
+/// See [`MOVED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// No other move has it.
+    pub number: String,
+    /// The other end.
+    pub place: String,
+}
+
+/// See [`REJECTED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    pub reason: String,
+    pub since: UnixSeconds,
+}
+
+/// See [`RELAY`]. What it is not named in is the daemon's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relay {
+    /// Which one of its processes it is.
+    pub process: String,
+    /// No other joining of any relay has the same.
+    pub epoch: i64,
+    pub joined: UnixSeconds,
+    #[serde(default)]
+    pub gone: Option<Gone>,
+    #[serde(default)]
+    pub input: Input,
+    /// The fetchers whose lists it has.
+    #[serde(default)]
+    pub fetchers: Vec<Arc<str>>,
+    #[serde(default)]
+    pub rejected: BTreeMap<String, Rejected>,
+}
+
+/// A relay does not act any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gone {
+    /// It was taken for dead.
+    Silent,
+    Stopped,
+}
+
+/// The last number in a lane of a relay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lane {
+    pub number: i64,
+    /// What the batch of that number was answered, as it was written: its relay may ask again. Of rows: the numbers of those that
+    /// were rejected.
+    pub answer: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_known_by_their_names() {
+        assert_eq!(REJECTED.of("a b.txt"), "rejected/a b.txt");
+        assert_eq!(REJECTED.whose("rejected/a b.txt"), "a b.txt");
+        assert_eq!((DAEMON.of(""), Policy::Classic.word()), ("daemon".to_owned(), "classic"));
+    }
+}

@@ -1,0 +1,110 @@
+//! How the tasks of a key stand, for who looks: read off its record. What may be done with them [rules](crate::rules) say.
+
+use shiftboss_protocol::model::UnixSeconds;
+
+use crate::answers::{Hold, HoldKind, RowState};
+use crate::context::Context;
+use crate::policy::failed_so_often;
+use crate::record::{DeadBecause, Due, ListRow, Millis, Record, Retry, Task};
+
+/// As people are told it, who know no milliseconds.
+fn seconds(time: Millis) -> i64 {
+    time.div_euclid(1_000)
+}
+
+impl Record {
+    /// Why a row is a dead letter, or a single task for another reason than its leases.
+    pub fn dead_because(&self, task: Task) -> Option<DeadBecause> {
+        self.extras.dead.iter().find(|it| it.0 == task).map(|it| it.1)
+    }
+
+    /// Whether a task's job is out.
+    pub fn is_out(&self, task: Task) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.task == task)
+    }
+
+    /// Until when the key is somebody's who has no lease of his own: a classic worker's, or whoever's who started it (spec 2).
+    pub fn classic_until(&self, context: &Context) -> Option<UnixSeconds> {
+        let last = self.last.filter(|last| last.finished.is_none())?;
+        let is_classic = match &self.flight {
+            _ if !context.settings.is_fair => true,
+            Some(flight) => flight.holder.is_none(),
+            None => self.is_claimed,
+        };
+        let until = last.started.saturating_add(context.settings.lease_seconds).saturating_add(1);
+        is_classic.then_some(until)
+    }
+
+    /// Whether somebody has it, so that it is not handed out.
+    pub fn is_in_flight(&self, context: &Context) -> bool {
+        let by_event = context.settings.is_fair && self.flight.is_some();
+        by_event || self.classic_until(context).is_some_and(|until| until > context.seconds())
+    }
+
+    /// Since when somebody has it, or had it who never said that it ended.
+    pub fn out_since(&self) -> Option<UnixSeconds> {
+        let last = self.last.filter(|last| last.finished.is_none()).map(|last| last.started);
+        self.flight.as_ref().map(|flight| seconds(flight.started)).or(last)
+    }
+
+    /// What a row is to the next dispatch.
+    pub fn row_state(&self, row: &ListRow, context: &Context) -> RowState {
+        if context.is_going(row.task()) {
+            RowState::Leaving
+        } else if !self.newest_rows().any(|newest| newest.task() == row.task()) {
+            RowState::Hidden
+        } else if self.is_out(row.task()) {
+            RowState::InFlight
+        } else if self.is_armed(row) {
+            RowState::Waiting
+        } else if self.delay_of(row.task()).is_some() {
+            RowState::Delayed
+        } else if self.dead_because(row.task()).is_some() {
+            RowState::DeadLetter
+        } else {
+            RowState::Dispatched
+        }
+    }
+
+    /// When a task is tried again that failed.
+    pub fn delay_of(&self, task: Task) -> Option<&Retry> {
+        self.extras.retries.iter().find(|it| it.task == task && it.due.is_some())
+    }
+
+    /// When the first of its tasks is tried again.
+    pub fn first_delay(&self) -> Option<Due> {
+        self.extras.retries.iter().filter_map(|it| it.due).min_by_key(|due| due.at)
+    }
+
+    /// What holds the key: an operator, or else a backoff.
+    pub fn hold(&self, context: &Context) -> Option<Hold> {
+        let by_operator = self.extras.hold.as_ref().map(|it| Hold {
+            kind: HoldKind::Hold,
+            since: it.since,
+            until: it.until.map(|due| seconds(context.followed(due).at)),
+            reason: it.reason.clone(),
+            by: it.by.to_string(),
+        });
+        by_operator.or_else(|| self.backoff(context))
+    }
+
+    /// What its failures hold it for.
+    pub fn backoff(&self, context: &Context) -> Option<Hold> {
+        let backoff = self.extras.backoff?;
+        let due = context.followed(backoff.until?);
+        Some(Hold {
+            kind: HoldKind::Backoff,
+            since: seconds(due.begun()),
+            until: Some(seconds(due.at)),
+            reason: failed_so_often(backoff.failures.into()),
+            by: "backoff".to_owned(),
+        })
+    }
+}
+
+impl Due {
+    /// When that was said.
+    pub fn begun(self) -> Millis {
+        self.at.saturating_sub(self.delay)
+    }
+}

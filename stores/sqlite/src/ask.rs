@@ -1,0 +1,65 @@
+//! Asking a database: short forms, whose statements are prepared once and kept.
+
+use rusqlite::types::FromSql;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, Row};
+
+pub(crate) trait Ask {
+    fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>>;
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.prepared(sql)?.query_map(params, read)?.collect()
+    }
+
+    /// The first column of all rows.
+    fn values<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
+        self.rows(sql, params, |row| row.get(0))
+    }
+
+    /// The first row, if there is one.
+    fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.prepared(sql)?.query_row(params, read).optional()
+    }
+
+    /// The first column of the first row, which there is.
+    fn value<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<T> {
+        self.prepared(sql)?.query_row(params, |row| row.get(0))
+    }
+}
+
+impl Ask for Connection {
+    fn prepared(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        #[cfg(test)]
+        asked::note(sql);
+        self.prepare_cached(sql)
+    }
+}
+
+/// What was asked, for a test of how it is searched for.
+#[cfg(test)]
+pub(crate) mod asked {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static ASKED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(crate) fn note(sql: &str) {
+        ASKED.with_borrow_mut(|asked| asked.insert(sql.to_owned()));
+    }
+
+    /// By this thread.
+    pub(crate) fn all() -> BTreeSet<String> {
+        ASKED.with_borrow(Clone::clone)
+    }
+}

@@ -1,0 +1,131 @@
+//! That no question goes through a table, whatever is in it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use rusqlite::{Connection, params_from_iter};
+use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_queue::answers::TaskStatus;
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
+
+use super::Look;
+use crate::SqliteRecords;
+use crate::ask::asked;
+use crate::code;
+
+const NOW: i64 = 1_700_000_000;
+
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => it,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+/// A queue in which there is something of everything.
+fn engine() -> Engine<SqliteRecords> {
+    let store = SqliteRecords::new(Connection::open_in_memory().unwrap()).unwrap();
+    let mut engine = Engine::new(store, Settings { max_expired_leases: 1, ..Settings::default() });
+    let run = Run { fetcher: "f".into(), started: 1 };
+    let row = |text: &str| Row { key: key(text), payload: text.to_owned() };
+    let rows = ["a", "b", "c", "d", "e", "f"].map(row).to_vec();
+    let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
+    let dispatch = || Op::Dispatch { holder: None, fetchers: None };
+    let end = |attempt, exit_code| Op::CompleteAttempt {
+        attempt: shiftboss_protocol::model::Attempt(attempt),
+        exit_code,
+    };
+    let single = |text: &str| Op::AddTask { task: row(text), id: None };
+    let batch = vec![
+        Op::RegisterRun(run.clone()),
+        Op::AddRows(Rows { run, rows, skipped, complete, position, reading }),
+        dispatch(),
+        dispatch(),
+        dispatch(),
+        end(1, 0),
+        end(2, 7),
+        Op::Expire(shiftboss_protocol::model::Attempt(3)),
+        dispatch(),
+        single("d"),
+        single("z"),
+        Op::Hold { key: key("e"), seconds: Some(9), reason: String::new(), by: "o".into() },
+        Op::Bump { key: key("f"), by: "o".into() },
+    ];
+    for answer in ready(engine.apply(NOW * 1_000, batch)).unwrap() {
+        answer.unwrap();
+    }
+    let sums = "INSERT OR REPLACE INTO minutes VALUES (1700000000 / 60, 0, 1);
+        INSERT OR REPLACE INTO hours VALUES (1700000000 / 3600, 1, 'success', 1, 5, 0, 0)";
+    engine.store().connection().execute_batch(sums).unwrap();
+    engine
+}
+
+fn ask_everything(connection: &Connection) {
+    let look = || Look::at(connection, NOW).unwrap();
+    look().status().unwrap();
+    for key in ["a", "b", "c", "d", "e", "f", "z", "?"] {
+        look().why(key, 10).unwrap();
+    }
+    look().next_jobs(10).unwrap();
+    look().turns(&[key("z")]).unwrap();
+    let since = NOW - 9_999;
+    let all = EndedAttempts { count: 9, since: Some(since), ..EndedAttempts::default() };
+    look().ended_attempts(&all).unwrap();
+    look().ended_attempts(&EndedAttempts { among: Some(2), ..all.clone() }).unwrap();
+    look().ended_attempts(&EndedAttempts { key: Some("a".into()), ..all }).unwrap();
+    look().ends_after(Some(0), 9).unwrap();
+    for status in [
+        TaskStatus::Waiting,
+        TaskStatus::InFlight,
+        TaskStatus::Delayed,
+        TaskStatus::Failed,
+        TaskStatus::DeadLetter,
+    ] {
+        look().tasks(&TasksWith { status, fetcher: None, since: None, count: 99 }).unwrap();
+    }
+    for fetchers in [vec![], vec!["f".to_owned()]] {
+        look().stats(&StatsOf { since, by: Grouping::FetcherDay, fetchers }).unwrap();
+    }
+    look().search("a", 9).unwrap();
+    look().held(9).unwrap();
+    look().last_starts().unwrap();
+    look().sample().unwrap();
+}
+
+/// Tables that may be large. Of sums by hour and minute those of a time are gone through.
+const LARGE: [&str; 7] = ["keys", "rows", "extras", "tasks", "attempts", "hours", "minutes"];
+
+/// Each statement goes along an index or a primary key, and sorts nothing: only sums of groups are put in order, and what is asked for
+/// few alone.
+#[test]
+fn no_question_goes_through_a_table() {
+    let engine = engine();
+    let connection = engine.store().connection();
+    ask_everything(connection);
+    let classic = Daemon { policy: Policy::Classic, ..Daemon::default() };
+    let sql = "INSERT INTO documents VALUES (?1, ?2)";
+    connection.execute(sql, (DAEMON.name(), code::json(&classic).unwrap())).unwrap();
+    ask_everything(connection);
+    let asked = asked::all();
+    assert!(asked.len() > 30, "{asked:?}");
+    for sql in asked.iter().filter(|sql| *sql != super::keys::LISTED) {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = vec![1; statement.parameter_count()];
+        let plan = statement.query_map(params_from_iter(parameters), |row| row.get(3));
+        let plan: Vec<String> = plan.unwrap().map(Result::unwrap).collect();
+        let is_wrong = |step: &String| {
+            let goes_through = LARGE.iter().any(|table| *step == format!("SCAN {table}"));
+            goes_through || step.contains("FOR ORDER BY") && !sql.contains("GROUP BY")
+        };
+        assert!(!plan.iter().any(is_wrong), "{sql}: {plan:?}");
+    }
+}

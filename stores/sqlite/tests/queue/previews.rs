@@ -1,0 +1,112 @@
+//! What a reader says after random histories: the next jobs are those that are handed out then, and each listing has as many tasks as
+//! are counted.
+
+use proptest::prelude::*;
+use shiftboss_protocol::model::{Key, TASKS_FETCHER};
+use shiftboss_queue::answers::{QueueStatus, TaskStatus};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::operation::{Answer, Operation as Op};
+use shiftboss_queue::reader::{Reader, TasksWith};
+use shiftboss_queue::record::FetcherId;
+use shiftboss_sqlite::SqliteReader;
+
+use crate::histories::{Step, history, settings};
+use crate::questions::{ask, note_daemon};
+use crate::subject;
+use crate::words::ready;
+
+const ALL: usize = 1_000;
+
+fn tasks(reader: &SqliteReader, now: i64, status: TaskStatus, fetcher: Option<&str>) -> i64 {
+    let fetcher = fetcher.map(str::to_owned);
+    let asked = TasksWith { status, fetcher, since: None, count: ALL };
+    reader.tasks(now, &asked).unwrap().tasks.len() as i64
+}
+
+/// Each listing has as many as are counted.
+fn counts_are_right(reader: &SqliteReader, now: i64, is_fair: bool) -> Result<(), TestCaseError> {
+    let status: QueueStatus = reader.status(now).unwrap();
+    let of = |status| tasks(reader, now, status, None);
+    prop_assert_eq!(of(TaskStatus::Waiting), status.rows.pending, "waiting");
+    // With the reference's rules nobody has a job any longer that he has for 12 hours, and it is out all the same.
+    let out = of(TaskStatus::InFlight);
+    prop_assert!(out == status.rows.in_flight || !is_fair, "in flight");
+    prop_assert_eq!(status.holders.len() as i64, out, "holders");
+    prop_assert_eq!(of(TaskStatus::Delayed), status.delayed, "delayed");
+    prop_assert_eq!(of(TaskStatus::DeadLetter), status.dead_letters, "dead letters");
+    let held = reader.held(ALL).unwrap().keys.len() as i64;
+    prop_assert_eq!(held, status.held + status.backed_off, "held");
+    let single = |status| tasks(reader, now, status, Some("@tasks"));
+    let ended = single(TaskStatus::Failed) + single(TaskStatus::DeadLetter);
+    prop_assert_eq!(ended, status.single_tasks_ended, "single tasks");
+    let alone: i64 = status
+        .fetchers
+        .iter()
+        .map(|it| tasks(reader, now, TaskStatus::Waiting, Some(&it.name)))
+        .sum();
+    prop_assert_eq!(alone, status.rows.pending, "by fetcher");
+    Ok(())
+}
+
+fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
+    let settings = || Settings { is_fair, ..settings() };
+    let mut now = 1_700_000_000;
+    let mut engine = Engine::new(subject::new(), settings());
+    note_daemon(engine.store(), &settings());
+    for step in history {
+        match step {
+            Step::Passes(seconds) => now += seconds,
+            Step::Set { by, runs } => {
+                now += by;
+                let by = if runs { by * 1_000 } else { 0 };
+                let follow = vec![Op::FollowClock { by }, Op::Wake];
+                ready(engine.apply(now * 1_000, follow)).unwrap();
+            }
+            Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
+            Step::Batch(mut batch) => {
+                // The reference's rules know no lease that expires.
+                batch.retain(|it| is_fair || !matches!(it, Op::Expire(_)));
+                ready(engine.apply(now * 1_000, batch)).unwrap();
+            }
+        }
+    }
+    ready(engine.apply(now * 1_000, vec![Op::SetPaused(false)])).unwrap();
+    let asked = ask(engine.store());
+    let reader = &asked.reader;
+    counts_are_right(reader, now, is_fair)?;
+    let next = reader.next_jobs(now, ALL).unwrap();
+    prop_assert!(!next.truncated);
+    for (at, next) in next.keys.iter().enumerate() {
+        let why = reader.why(now, &next.key, ALL).unwrap().unwrap();
+        prop_assert_eq!(why.place.map(|it| (it.keys_before, it.exact)), Some((at, true)));
+    }
+    let keys: Vec<Key> = next.keys.iter().map(|next| Key::stored(&next.key)).collect();
+    let turns = reader.turns(now, &keys).unwrap();
+    let before: Vec<_> = turns.iter().map(|turn| turn.keys_before).collect();
+    prop_assert_eq!(before, (0..keys.len() as u64).map(Some).collect::<Vec<_>>());
+    let foretold: Vec<_> =
+        next.keys.into_iter().map(|it| (it.key, it.fetcher, it.payload)).collect();
+    let mut given = Vec::new();
+    loop {
+        let dispatch = Op::Dispatch { holder: None, fetchers: None };
+        match ready(engine.apply(now * 1_000, vec![dispatch])).unwrap().remove(0).unwrap() {
+            Answer::Job(job) => {
+                let is_single = job.task.fetcher() == FetcherId::TASKS;
+                let fetcher = if is_single { TASKS_FETCHER.into() } else { job.fetcher };
+                given.push((job.row.key.to_string(), fetcher.to_string(), job.row.payload));
+            }
+            Answer::Later => {}
+            _ => break,
+        }
+    }
+    prop_assert_eq!(foretold, given);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn previews_equal_dispatches(history in history(), is_fair in prop::bool::weighted(0.8)) {
+        check(history, is_fair)?;
+    }
+}
