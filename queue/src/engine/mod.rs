@@ -76,9 +76,11 @@ impl<S: Records> Engine<S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
         let outset = outset(&batch);
-        if let Some(header) = self.store.begin(&outset).await? {
+        let begun = self.store.begin(&outset).await?;
+        if let Some(header) = begun.header {
             self.header = header;
         }
+        let now = begun.now.unwrap_or(now);
         let before = self.header.clone();
         let outcome = Batch::new(self, now).carry_out(batch, &outset).await;
         match outcome {
