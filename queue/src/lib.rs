@@ -9,6 +9,7 @@ pub mod context;
 pub mod counts;
 pub mod credit;
 pub mod engine;
+pub mod extras;
 pub mod memory;
 pub mod operation;
 pub mod place;

@@ -261,7 +261,8 @@ impl<S: Records> Batch<'_, S> {
                 return Ok(Ok(Answer::Added(Added::Known)));
             }
         }
-        if self.singles() >= self.context.settings.max_single_tasks {
+        let singles = self.singles.unwrap_or_else(|| self.count_singles());
+        if singles >= self.context.settings.max_single_tasks {
             return Ok(Ok(Answer::Added(Added::Full)));
         }
         let Some(number) = self.header.last_single.checked_add(1) else {
@@ -273,11 +274,12 @@ impl<S: Records> Batch<'_, S> {
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
         singles::add(self.desk.record_mut(slot), number, since, payload, id);
         self.changed(slot);
+        self.singles = Some(singles.saturating_add(1));
         Ok(Ok(Answer::Added(Added::Added(number))))
     }
 
     /// So many single tasks there are.
-    fn singles(&self) -> u64 {
+    fn count_singles(&self) -> u64 {
         let mut counts = self.header.counts.clone();
         counts.merge(&self.desk.tally());
         let singles = counts.0.get(&(crate::record::FetcherId::TASKS, 0));

@@ -105,6 +105,8 @@ struct Batch<'a, S> {
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
     sums: Sums,
+    /// Single tasks that there are, if no rule but their own changed anything since they were counted.
+    singles: Option<u64>,
     /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
@@ -133,6 +135,7 @@ impl<'a, S: Records> Batch<'a, S> {
             ahead: Ahead::default(),
             ended: Vec::new(),
             sums: Sums::default(),
+            singles: None,
             in_vain: 0,
         }
     }
@@ -292,6 +295,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let record = self.desk.record_mut(slot);
         rules::tidy(record);
         rules::clocks::look(record, &self.context);
+        self.singles = None;
         self.desk.changed(slot, &self.context);
     }
 

@@ -130,6 +130,7 @@ impl<S: Records> Batch<'_, S> {
                 break;
             }
             self.header.runs.remove(&run);
+            self.memo.pruned.remove(&run);
             self.context.going.remove(&run);
             gone += 1;
         }

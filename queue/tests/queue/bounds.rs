@@ -83,6 +83,22 @@ fn a_prune_looks_at_each_row_once() {
     assert_eq!(count_rows(&engine), 900);
 }
 
+/// A run of the same number that comes after it is pruned from its begin on.
+#[test]
+fn a_prune_of_a_run_that_is_gone_is_forgotten() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    let prune = Op::Prune { run: run("f"), limit: 100 };
+    for goes in [true, false] {
+        ask(&mut engine, vec![Op::RegisterRun(run("f")), rows("f", 0..150, Reading::Onward)]);
+        ask(&mut engine, vec![rows("f", 0..0, Reading::Listing), prune.clone()]);
+        if goes {
+            ask(&mut engine, vec![Op::DeleteRuns { runs: vec![run("f")], limit: 1_000 }]);
+        }
+    }
+    assert_eq!(ask(&mut engine, vec![prune]), [Answer::Is(false)]);
+    assert_eq!(count_rows(&engine), 0);
+}
+
 /// A single task that is done is known by its ID until so many others were added.
 #[test]
 fn ids_of_single_tasks_are_forgotten_in_time() {
