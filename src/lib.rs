@@ -5,7 +5,7 @@
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`safe_file`], [`signals`], [`standard_error`] and [`exit`] are what they stand on.
 //!
-//! [`broker`] has relays use a queue over a message broker, and a daemon serve them; [`reconnect`] says when a server is tried again, [`boot_time`] how long somebody was away. [`url`] is a URL that may have a password in it.
+//! [`broker`] has relays use a queue over a message broker, and a daemon serve them; [`reconnect`] says when a server is tried again. [`url`] is a URL that may have a password in it.
 //!
 //! [`first_process`] reaps orphans where we are a container's first process.
 //!
@@ -14,7 +14,6 @@
 //! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
-mod boot_time;
 #[cfg(feature = "rabbitmq")]
 mod broker;
 #[cfg(not(feature = "rabbitmq"))]

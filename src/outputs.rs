@@ -64,10 +64,12 @@ impl Outputs {
 
     /// The attempts in that file, in order; none in one that no worker wrote.
     pub fn parts(&self, key: &str, day: &str, file: &File) -> io::Result<Vec<Part>> {
-        match self.open_file(key, day, log_index::ENDING)? {
-            Some(index) => parts(file, index),
-            None => Ok(Vec::new()),
-        }
+        self.index(key, day)?.map_or_else(|| Ok(Vec::new()), |index| parts(file, index))
+    }
+
+    /// The index of that file, if a worker wrote it.
+    pub fn index(&self, key: &str, day: &str) -> io::Result<Option<File>> {
+        self.open_file(key, day, log_index::ENDING)
     }
 
     fn open_file(&self, key: &str, day: &str, ending: &str) -> io::Result<Option<File>> {

@@ -206,7 +206,7 @@ impl Metrics {
 
     pub(crate) fn storage_failed(&self, error: &StoreError) {
         let kind = match error {
-            StoreError::Busy(_) => "busy",
+            StoreError::Busy(_) | StoreError::Denied(_) => "busy",
             StoreError::Full(_) => "full",
             StoreError::Rejected(_) => "rejected",
             StoreError::Corrupt(_)

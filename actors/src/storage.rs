@@ -195,7 +195,11 @@ impl StorageActor {
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
             let followed = step.map(|step| (step, store.follow_clock(now, step.by)));
-            let outcomes = store.apply(now, batch).await;
+            let outcomes = match &followed {
+                // Times that are due would be told by another clock.
+                Some((_, Err(error))) => Err(error.clone()),
+                _ => store.apply(now, batch).await,
+            };
             (followed, outcomes, store.take_ends())
         };
         self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {

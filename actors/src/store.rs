@@ -155,6 +155,9 @@ pub enum StoreError {
     /// What is stored is damaged.
     #[error("the database is corrupt: {0}")]
     Corrupt(String),
+    /// A server refuses its user: a login, a right. An error of settings at a first start; for who was right once an outage.
+    #[error("{0}")]
+    Denied(String),
     /// The store cannot go on: an I/O error, a vanished file. The text says what it is about.
     #[error("{0}")]
     Fatal(String),

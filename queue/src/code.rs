@@ -17,7 +17,7 @@ const NEVER: i64 = i64::MIN / 2;
 /// A turn as one number, in the same order. Times that no clock shows are as far away as one does.
 pub fn turn(turn: Turn) -> i64 {
     match turn {
-        Turn::Never(since) => NEVER + since.clamp(0, -NEVER / 2),
+        Turn::Never(since) => NEVER + since.clamp(0, -NEVER / 2 - 1),
         Turn::Started(started) => started.clamp(NEVER / 4, -NEVER),
     }
 }

@@ -65,7 +65,7 @@ impl Memory {
         let first = self.kept.singles.iter().find(|(_, single)| waiting(single));
         record.singles.first = first.map(|(number, _)| *number);
         let id = self.kept.ids.get(&record.key).copied().unwrap_or(i64::MAX);
-        Stored { id: KeyId(id), record, place: *place }
+        Stored { id: KeyId(id), record, place: *place, payload: None }
     }
 
     fn named(&self, id: KeyId) -> Option<&Key> {

@@ -27,6 +27,8 @@ pub struct Stored {
     pub id: KeyId,
     pub record: Record,
     pub place: Place,
+    /// What the worker of its one row is given, where the store had it at hand.
+    pub payload: Option<String>,
 }
 
 /// How a key is named by an operation.

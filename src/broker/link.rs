@@ -309,7 +309,7 @@ pub(super) async fn begin_publish(
 pub(super) enum PublishError {
     #[error("the broker has no such queue")]
     Unroutable,
-    #[error("the broker did not take it: the queue is full, or the nodes that have it are down")]
+    #[error("the broker did not take it: the nodes that have its queue are down, or that is full")]
     NoRoom,
     #[error("the connection is lost, and the answer with it")]
     NoAnswer,

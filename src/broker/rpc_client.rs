@@ -23,7 +23,7 @@ use super::link::{
 };
 use super::message::{Reply, Request, Unfit, decode, encode};
 use super::topology::Topology;
-use crate::boot_time::boot_time;
+use shiftboss_actors::clock::boot_time;
 
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
 const EXPIRATION_MS: &str = "4000";

@@ -41,7 +41,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
-use self::lease::Holder;
+use self::lease::{Holder, Lease};
 use super::link::{Broker, Link, properties};
 use super::liveness::Liveness;
 use super::message::{BODY_BYTES_MAX, Reply, encode};
@@ -134,7 +134,7 @@ impl From<StoreError> for Unserved {
 struct Opened {
     link: Rc<Link>,
     /// Kept as long as relays are served: see [`lease`].
-    lease: Option<Consumer>,
+    lease: Option<Lease>,
     requests: Consumer,
     rows: rows::Messages,
 }
@@ -187,13 +187,13 @@ impl Server {
         work: &Notify,
         stopped: &mut oneshot::Receiver<()>,
     ) -> Result<(), Unserved> {
-        let Opened { link, lease, requests, rows } = tokio::select! {
+        let Opened { link, mut lease, requests, rows } = tokio::select! {
             opened = self.open() => opened?,
             _ = &mut *stopped => return Ok(()),
         };
         info!(broker = %self.broker, "Relays are served.");
         let error = tokio::select! {
-            error = lease::is_lost(lease) => error,
+            error = lease::is_lost(&mut lease) => error,
             error = self.take_requests(&link, requests) => error,
             error = rows::take(self, &link, rows) => error,
             error = self.hint(&link, work) => error,
@@ -202,8 +202,8 @@ impl Server {
             _ = stopped => {
                 self.tasks.close();
                 let _ = timeout(STOP_PATIENCE, self.tasks.wait()).await;
-                if !self.is_shared {
-                    lease::give_up(&self.broker, &link).await;
+                if let Some(lease) = lease {
+                    lease::give_up(lease).await;
                 }
                 link.close().await;
                 return Ok(());

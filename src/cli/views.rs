@@ -18,7 +18,7 @@ pub enum View {
 Examples:
   shiftboss status
   shiftboss status state.db
-  shiftboss status --check state.db || mail -s shiftboss root
+  wrong=$(shiftboss status --check state.db 2>&1) || echo \"$wrong\" | mail -s shiftboss root
   shiftboss status --json /run/shiftboss/worker.sock")]
     Status {
         #[command(flatten)]

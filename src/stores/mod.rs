@@ -142,7 +142,7 @@ pub(crate) fn start_failure(error: StoreError) -> Failure {
         StoreError::Rejected(text) | StoreError::Displaced(text) => {
             Failure::new(ExitCode::AlreadyRunning, text)
         }
-        StoreError::Fatal(text) | StoreError::Newer(text) => {
+        StoreError::Denied(text) | StoreError::Fatal(text) | StoreError::Newer(text) => {
             Failure::new(ExitCode::Configuration, text)
         }
     }

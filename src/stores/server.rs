@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::directory::Directory;
-use shiftboss_actors::store::{Reader, StoreResult};
+use shiftboss_actors::store::{Reader, StoreError, StoreResult};
 use shiftboss_protocol::backoff::random;
 use tokio::runtime::Builder;
 use tracing::debug;
@@ -21,8 +21,8 @@ use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
-/// A file in the input directory, with the URL of the server that a daemon of this directory has used: when that refuses the next
-/// one's login, it is for a while.
+/// A file in the input directory, with the URL of the server that a daemon of this directory has used: when that denies the next
+/// one its login or a right, it is for a while.
 const WAS_HERE: &str = ".shiftboss-server";
 
 /// Whether a URL can be used; asks no server.
@@ -53,18 +53,22 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let server = Server::new(url)?;
     let was_here = joining.input.join(WAS_HERE);
     let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
-    if known.is_ok_and(|known| known.trim_end() == url.to_string()) {
-        server.note_let_in();
-    }
+    let was_right = known.is_ok_and(|known| known.trim_end() == url.to_string());
     let Joining { name, takeover, polls, .. } = joining.clone();
     let identity = Identity { owner: owner(joining), name, takeover, polls };
-    let store = wait_for(async {
+    let opened = async {
         if !joining.migrate {
             postgres::require_current(&pooler::refuse(&server).await?.client).await?;
         }
         PostgresStore::open(server, identity, options.clone()).await
+    };
+    let store = wait_for(async {
+        opened.await.map_err(|error| match error {
+            StoreError::Denied(text) if was_right => StoreError::Busy(text),
+            error => error,
+        })
     })?;
-    // Where it cannot be written, a login that is refused at the next start is an error of settings.
+    // Where it cannot be written, what is denied at the next start is an error of settings.
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }

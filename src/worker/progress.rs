@@ -37,9 +37,10 @@ impl Progress {
         if bar.is_hidden() {
             return Self(bar);
         }
-        if let Ok(style) = ProgressStyle::with_template("{msg}, {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{msg}; {elapsed} so far") {
             bar.set_style(style);
         }
+        bar.set_message(line(Counts::default(), Duration::ZERO, None));
         logging::share_terminal(bar.clone());
         Self(bar)
     }

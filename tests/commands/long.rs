@@ -2,66 +2,14 @@
 //! that it was to ignore stay ignored, and as the first process of a container it reaps all.
 
 use std::fs;
-use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::termios::{Action, tcflow};
 
-use crate::common::terminal::terminal;
-use crate::common::{Site, wait_until, wait_within};
-
-/// A pipe without room, so that whoever writes to it at all is stopped.
-fn full_pipe() -> (PipeReader, PipeWriter) {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
-    while writer.write(&[b'\n'; 4096]).is_ok() {}
-    fcntl_setfl(&writer, OFlags::empty()).unwrap();
-    (reader, writer)
-}
-
-/// A command whose output nobody reads; killed when dropped.
-struct Unread<R> {
-    child: Child,
-    reader: R,
-}
-
-impl Unread<PipeReader> {
-    fn start(mut command: Command) -> Self {
-        let (reader, writer) = full_pipe();
-        command.stdout(writer.try_clone().unwrap()).stderr(writer);
-        Self { child: command.spawn().unwrap(), reader }
-    }
-}
-
-impl Unread<fs::File> {
-    /// On a terminal that is stopped (Ctrl-S).
-    fn start_on_terminal(mut command: Command) -> Self {
-        let (given, reader) = terminal();
-        tcflow(&given, Action::OOff).unwrap();
-        command.env("TERM", "xterm").stdout(given.try_clone().unwrap()).stderr(given);
-        Self { child: command.spawn().unwrap(), reader }
-    }
-}
-
-impl<R> Unread<R> {
-    /// SIGTERM, after which it ends.
-    fn stop(&mut self, what: &str) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        let child = &mut self.child;
-        wait_within(Duration::from_secs(15), what, || child.try_wait().unwrap().is_some());
-    }
-}
-
-impl<R> Drop for Unread<R> {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::common::unread::Unread;
+use crate::common::{Site, wait_until};
 
 const CHATTY: &str = "echo >> ran; seq 50000 >&2; seq 50000; exit 1";
 

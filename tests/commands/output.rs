@@ -81,6 +81,29 @@ fn a_running_job_is_followed_to_its_end() {
     assert_eq!(code, Some(3), "it has ended already");
 }
 
+/// An index that does not change is not read again at each look: that of a day may be long.
+#[test]
+fn an_index_is_read_once() {
+    let site = Site::new();
+    wrote(&site, TODAY, "a.log", "=== T attempt 1 of a: x\n");
+    let ends = "\n{\"end\":{\"of\":9,\"at\":9,\"words\":\"w\",\"exit_code\":0}}".repeat(20_000);
+    let index = "\n{\"begin\":{\"at\":0,\"time\":\"T\",\"attempt\":1}}".to_owned() + &ends;
+    wrote(&site, TODAY, "a.log.index", &index);
+    let mut following = follow(&site, &["logs", "a"]);
+    for look in 0..8 {
+        let line = format!("line {look}\n");
+        wrote(&site, TODAY, "a.log", &line);
+        until(&mut following, &line);
+    }
+    let counts = fs::read_to_string(format!("/proc/{}/io", following.id())).unwrap();
+    let read = counts.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+    let reads = read.parse::<usize>().unwrap() / index.len();
+    assert!(reads < 4, "{reads}");
+    let end = "\n{\"end\":{\"of\":0,\"at\":9,\"words\":\"w\",\"exit_code\":3}}";
+    wrote(&site, TODAY, "a.log.index", end);
+    assert_eq!(rest(following).1, Some(3));
+}
+
 /// Lists the key `a` again, and starts a worker for it.
 fn start(site: &Site, run: i64, script: &str) -> Daemon {
     site.deliver("f", run, "a 1\n");

@@ -17,6 +17,7 @@ pub mod server;
 pub mod site;
 pub mod sql;
 pub mod terminal;
+pub mod unread;
 pub mod wait;
 pub mod worker;
 

@@ -15,6 +15,7 @@ mod restored;
 mod shared;
 mod tls;
 
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -94,10 +95,14 @@ impl Installation {
     }
 
     fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
+        site.spawn(self.relay_command(site, url, name))
+    }
+
+    fn relay_command(&self, site: &Site, url: &str, name: &str) -> Command {
         let mut command = site.program();
         command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
         command.args([site.input(), site.socket()]);
-        site.spawn(command)
+        command
     }
 }
 

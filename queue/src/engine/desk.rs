@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 
 use crate::context::Context;
 use crate::counts::Tally;
 use crate::place::{Place, Turn};
-use crate::record::Record;
+use crate::record::{Record, Task};
 use crate::records::{Change, KeyId, Stored};
 
 /// A key's rank in the order: its turn, among equals its jitter, and its bytes.
@@ -32,8 +33,8 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     slots: Vec<Slot>,
-    by_key: HashMap<Key, usize>,
-    by_attempt: HashMap<Attempt, usize>,
+    by_key: HashMap<Key, usize, RandomState>,
+    by_attempt: HashMap<Attempt, usize, RandomState>,
     /// Changed ones that are ready, and with `--classic` those that somebody has.
     order: BTreeSet<(Rank, usize)>,
     held: BTreeSet<(Rank, usize)>,
@@ -41,6 +42,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    /// There will be so many more records before it.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slots.reserve(count);
+        self.by_key.reserve(count);
+    }
+
     pub(super) fn slot_of(&self, key: &Key) -> Option<usize> {
         self.by_key.get(key).copied()
     }
@@ -148,8 +155,26 @@ impl Desk {
     }
 
     /// Whether what the store says of its key is past.
-    pub(super) fn is_changed(&self, key: &Key) -> bool {
-        self.slot_of(key).is_some_and(|slot| self.slots[slot].is_changed)
+    pub(super) fn is_changed(&self, slot: usize) -> bool {
+        self.slots[slot].is_changed
+    }
+
+    /// As the store has it.
+    pub(super) fn stored(&self, slot: usize) -> Option<&Stored> {
+        self.slots[slot].stored.as_ref()
+    }
+
+    /// The payload of a row that came with its record.
+    pub(super) fn payload_at_hand(&mut self, slot: usize, task: Task) -> Option<String> {
+        let stored = self.slots[slot].stored.as_mut()?;
+        match stored.record.rows.as_slice() {
+            [row] if row.task() == task => stored.payload.take(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn place(&self, slot: usize) -> Place {
+        self.slots[slot].place
     }
 
     /// By what the counts change with all that is not saved yet.
@@ -164,12 +189,13 @@ impl Desk {
 
     /// What is to be saved; the desk is empty then.
     pub(super) fn clear(&mut self) -> Vec<Change> {
-        let slots = std::mem::take(self).slots.into_iter().filter(|slot| slot.is_changed);
-        let change = |slot: Slot| Change {
+        let slots = std::mem::take(self).slots;
+        let mut changes = Vec::with_capacity(slots.len());
+        changes.extend(slots.into_iter().filter(|slot| slot.is_changed).map(|slot| Change {
             before: slot.stored,
             key: slot.record.key.clone(),
             now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
-        };
-        slots.map(change).collect()
+        }));
+        changes
     }
 }

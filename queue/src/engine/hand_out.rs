@@ -11,7 +11,7 @@ use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
 use crate::operation::{Answer, Job};
 use crate::record::{Record, Task};
-use crate::records::{From, Outset, Payload, Records, StoreResult, Stored};
+use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
 
@@ -83,6 +83,7 @@ impl<S: Records> Batch<'_, S> {
     /// What the worker of a task is given; `None`: it cannot be read.
     async fn payload(&mut self, slot: usize, task: Task) -> StoreResult<Option<String>> {
         let known = known_payload(self.desk.record(slot), task);
+        let known = known.or_else(|| self.desk.payload_at_hand(slot, task));
         let payload = match (known, self.desk.id(slot)) {
             (Some(payload), _) => Payload::Text(payload),
             (None, Some(id)) => self.store.payload(id, task).await?,
@@ -145,7 +146,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let stored = self.first_stored(From::Lane, scope).await?;
-        let stored = stored.and_then(|it| Some((it.place.lane?, self.desk.put(it))));
+        let stored = stored.and_then(|slot| Some((self.desk.place(slot).lane?, slot)));
         let mut changed = self.desk.lane();
         let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
         Ok(stored.into_iter().chain(changed).min().map(|(_, slot)| slot))
@@ -153,7 +154,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
         let stored = self.first_stored(From::Order, scope).await?;
-        let stored = stored.and_then(|it| self.ranked(it));
+        let stored = stored.and_then(|slot| self.ranked(slot));
         let mut changed = self.desk.ready();
         let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
         let changed = changed.map(|(rank, slot)| (rank.clone(), slot));
@@ -163,7 +164,7 @@ impl<S: Records> Batch<'_, S> {
     /// With `--classic`: the first key that somebody has longer than 12 hours by now.
     async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
         let stored = self.first_stored(From::ClassicHeld, scope).await?;
-        let stored = stored.and_then(|it| self.ranked(it));
+        let stored = stored.and_then(|slot| self.ranked(slot));
         let changed = self.desk.held().map(|(rank, slot)| (rank.clone(), slot)).next();
         let first = stored.into_iter().chain(changed).min();
         let (lease, now) = (self.context.settings.lease_seconds, self.context.seconds());
@@ -172,13 +173,12 @@ impl<S: Records> Batch<'_, S> {
         Ok(first.filter(|(_, slot)| started(*slot).saturating_add(lease) < now))
     }
 
-    fn ranked(&mut self, stored: Stored) -> Option<(Rank, usize)> {
-        let rank = rank(&stored.record, stored.place.order?);
-        Some((rank, self.desk.put(stored)))
+    fn ranked(&self, slot: usize) -> Option<(Rank, usize)> {
+        Some((rank(self.desk.record(slot), self.desk.place(slot).order?), slot))
     }
 
     /// The first of those that no rule of this batch changed.
-    async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<Stored>> {
+    async fn first_stored(&mut self, from: From, scope: &Scope) -> StoreResult<Option<usize>> {
         let count = self.ahead.count;
         let looks = &mut self.ahead.looks;
         let at = match looks.iter().position(|look| look.from == from && look.scope == *scope) {
@@ -198,18 +198,19 @@ impl<S: Records> Batch<'_, S> {
         let look = &mut looks[at];
         loop {
             // One that was changed is in its place among the changed ones, and does not come back.
-            while look.next.front().is_some_and(|it| self.desk.is_changed(&it.record.key)) {
+            while look.next.front().is_some_and(|slot| self.desk.is_changed(*slot)) {
                 look.next.pop_front();
             }
             if !look.next.is_empty() || look.is_all {
-                return Ok(look.next.front().cloned());
+                return Ok(look.next.front().copied());
             }
-            let next = self.store.next(from, look.last.as_ref(), scope, look.count).await?;
+            let behind = look.last.and_then(|slot| self.desk.stored(slot));
+            let next = self.store.next(from, behind, scope, look.count).await?;
             look.is_all = next.len() < look.count;
             // There are some in vain: more at once.
             look.count = look.count.max(look.count.saturating_mul(2).min(STEP_KEYS));
-            look.last = next.last().cloned().or(look.last.take());
-            look.next.extend(next);
+            look.next.extend(next.into_iter().map(|stored| self.desk.put(stored)));
+            look.last = look.next.back().copied().or(look.last);
         }
     }
 }
@@ -219,15 +220,16 @@ impl<S: Records> Batch<'_, S> {
 pub(super) struct Ahead {
     looks: Vec<Look>,
     /// So many are looked up at once.
-    count: usize,
+    pub(super) count: usize,
 }
 
 #[derive(Debug)]
 struct Look {
     from: From,
     scope: Scope,
-    next: VecDeque<Stored>,
-    last: Option<Stored>,
+    /// By their places on the desk.
+    next: VecDeque<usize>,
+    last: Option<usize>,
     /// There are no more.
     is_all: bool,
     /// So many are looked up next.

@@ -145,9 +145,10 @@ impl<'a, S: Records> Batch<'a, S> {
         batch: Vec<Operation>,
         outset: &Outset,
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
+        self.ahead = Ahead::of(outset);
+        self.desk.reserve(outset.names.len() + self.ahead.count);
         self.bring(&outset.names).await?;
         let mut answers = Vec::with_capacity(batch.len());
-        self.ahead = Ahead::of(outset);
         for operation in batch {
             answers.push(self.one(operation).await?);
         }

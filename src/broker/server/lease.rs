@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use lapin::Consumer;
-use lapin::options::BasicConsumeOptions;
+use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
+use lapin::{Channel, Consumer};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use tokio::time::timeout;
 
@@ -55,11 +55,17 @@ impl Holder {
     }
 }
 
-/// Takes the lease. Whoever has what this returns keeps it until [`is_lost`].
+/// Kept until it [`is_lost`], or given up.
+pub(super) struct Lease {
+    channel: Channel,
+    consumer: Consumer,
+}
+
+/// Takes the lease.
 ///
 /// # Errors
 /// `Busy` while another file or database has it; else as [`Broker::answer`].
-pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> StoreResult<Consumer> {
+pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> StoreResult<Lease> {
     let name = broker.topology.lease();
     let arguments = broker.topology.lease_of(&holder.name, holder.expires_ms);
     let taken = async {
@@ -67,7 +73,9 @@ pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> Store
         let channel = link.channel().await?;
         channel.queue_declare(name.as_str().into(), durable(), arguments).await?;
         let (tag, none) = ("".into(), FieldTable::default());
-        channel.basic_consume(name.as_str().into(), tag, BasicConsumeOptions::default(), none).await
+        let options = BasicConsumeOptions::default();
+        let consumer = channel.basic_consume(name.as_str().into(), tag, options, none).await?;
+        Ok(Lease { channel, consumer })
     };
     let taken = timeout(CALL_MAX, taken).await.map_err(|_| broker.late())?;
     taken.map_err(|error| match refusal::code(&error) {
@@ -80,9 +88,9 @@ pub(super) async fn take(broker: &Broker, link: &Link, holder: &Holder) -> Store
 }
 
 /// Resolves when somebody has deleted the lease, or the connection has ended.
-pub(super) async fn is_lost(lease: Option<Consumer>) -> lapin::Error {
-    let Some(mut lease) = lease else { return std::future::pending().await };
-    while let Some(delivery) = lease.next().await {
+pub(super) async fn is_lost(lease: &mut Option<Lease>) -> lapin::Error {
+    let Some(lease) = lease else { return std::future::pending().await };
+    while let Some(delivery) = lease.consumer.next().await {
         if let Err(error) = delivery {
             return error;
         }
@@ -90,13 +98,19 @@ pub(super) async fn is_lost(lease: Option<Consumer>) -> lapin::Error {
     super::ended()
 }
 
-/// Gives the lease up, so that nobody has to wait.
-pub(super) async fn give_up(broker: &Broker, link: &Link) {
-    let _ = timeout(CALL_MAX, async {
-        let deleted = Default::default();
-        link.channel.queue_delete(broker.topology.lease().into(), deleted).await
-    })
-    .await;
+/// Gives the lease up, so that nobody has to wait: the last daemon that has it does so. Another one that takes it in this very
+/// moment does so again.
+pub(super) async fn give_up(Lease { channel, consumer }: Lease) {
+    let given_up = async {
+        let passive = QueueDeclareOptions { passive: true, ..durable() };
+        channel.basic_cancel(consumer.tag(), Default::default()).await?;
+        let queue = channel.queue_declare(consumer.queue(), passive, FieldTable::default()).await?;
+        if queue.consumer_count() == 0 {
+            channel.queue_delete(consumer.queue(), Default::default()).await?;
+        }
+        lapin::Result::Ok(())
+    };
+    let _ = timeout(CALL_MAX, given_up).await;
 }
 
 fn place_of(file: &Path) -> io::Result<String> {

@@ -2,13 +2,14 @@
 //! the file in which it began, also on the next day.
 
 use std::io::{Read, Seek, SeekFrom};
+use std::mem;
 use std::thread::park_timeout;
 use std::time::{Duration, SystemTime};
 
 use super::{Found, Screen, unreadable};
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
-use crate::outputs::attempts::{Ending, Part};
+use crate::outputs::attempts::{Ending, Part, parts};
 use crate::text::shown;
 
 /// Between two looks.
@@ -26,13 +27,13 @@ pub(super) fn to_its_end(
     shown_to: u64,
     screen: Screen,
 ) -> Result<(), Failure> {
-    let mut tail = Tail { at: shown_to, begun: Vec::new() };
+    let (mut tail, mut index_read) = (Tail { at: shown_to, begun: Vec::new() }, 0);
     let is_newest = |day: &str| outputs.latest(key, SystemTime::now()).is_none_or(|it| it == day);
     for look in 1_usize.. {
         let is_last = look % LOOKS_A_SEARCH == 0 && !is_newest(&found.day);
         // Before its end is looked for: what comes behind that is not of it.
         let length = found.file.metadata().map_err(unreadable)?.len();
-        let ending = found.look_again(outputs, key)?;
+        let ending = found.look_again(outputs, key, &mut index_read)?;
         let to = ending.as_ref().map_or(length, |ending| ending.at);
         if !tail.show(&mut found, to, screen)? {
             return Ok(());
@@ -57,9 +58,21 @@ fn ended(exit_code: Option<u8>) -> Result<(), Failure> {
 }
 
 impl Found {
-    /// How the attempt ended, if it has by now; a file without one ends where one begins.
-    fn look_again(&self, outputs: &Outputs, key: &str) -> Result<Option<Ending>, Failure> {
-        let parts = outputs.parts(key, &self.day, &self.file).map_err(unreadable)?;
+    /// How the attempt ended, if it has by now; a file without one ends where one begins. `read`: how long the index was when
+    /// it had no end; while it is as long it has none.
+    fn look_again(
+        &self,
+        outputs: &Outputs,
+        key: &str,
+        read: &mut u64,
+    ) -> Result<Option<Ending>, Failure> {
+        let index = outputs.index(key, &self.day).map_err(unreadable)?;
+        let Some(index) = index else { return Ok(None) };
+        let length = index.metadata().map_err(unreadable)?.len();
+        if mem::replace(read, length) == length {
+            return Ok(None);
+        }
+        let parts = parts(&self.file, index).map_err(unreadable)?;
         let Some(part) = &self.part else {
             return Ok(parts.first().map(|part| Ending { at: part.begin, told: None }));
         };

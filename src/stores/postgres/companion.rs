@@ -5,6 +5,7 @@
 //! Started by the store, which shares its [`Membership`]; ends with it. It knows no operation.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::membership::Membership;
 use super::notices::CHANNEL;
 use super::peers::{Peer, Peers};
 use super::schema;
-use crate::boot_time::boot_time;
+use shiftboss_actors::clock::boot_time;
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
@@ -39,15 +40,13 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>, histo
     let (mut peers, mut backoff) = (Peers::default(), Backoff::new(RECONNECT.0, RECONNECT.1));
     loop {
         let (connected, joined) = (Instant::now(), membership.joined());
-        let served = serve(&server, &membership, &mut peers, history).await;
+        let Err(error) = serve(&server, &membership, &mut peers, history).await;
         membership.hears_nothing();
         if connected.elapsed() > RECONNECT.1 + CALL_MAX {
             backoff.reset();
         }
         // The store that joins anew ends this connection, too.
-        if let Err(error) = served
-            && joined == membership.joined()
-        {
+        if joined == membership.joined() {
             membership.note_silence(&error);
             // The StorageActor asks for its leases, and says so if the server is away.
             membership.tell_change(Changed::Leases);
@@ -56,17 +55,22 @@ pub(super) async fn accompany(server: Server, membership: Arc<Membership>, histo
     }
 }
 
+/// Whether no other connection, nor time, helps.
+fn needs_somebody(error: &StoreError) -> bool {
+    error.is_fatal() || matches!(error, StoreError::Denied(_))
+}
+
 /// Works until the connection fails.
 async fn serve(
     server: &Server,
     membership: &Arc<Membership>,
     peers: &mut Peers,
     history: u32,
-) -> Result<(), StoreError> {
+) -> Result<Infallible, StoreError> {
     let hears = Arc::clone(membership);
     let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
     let fail = |error: &StoreError| {
-        if error.is_fatal() {
+        if needs_somebody(error) {
             membership.fail(error);
         }
     };
@@ -76,7 +80,10 @@ async fn serve(
     limited(connection.client.batch_execute(&begin)).await?;
     // What came before is found by a look, and what could not be told is told now.
     membership.listens();
-    work(&connection, membership, peers, history).await.inspect_err(fail)
+    let Err(error) = work(&connection, membership, peers, history).await;
+    let error = schema::looked_at(&connection.client, error).await;
+    fail(&error);
+    Err(error)
 }
 
 /// The server's clock was set back: what lies further ahead than its delay comes after that delay. What somebody has locked is
@@ -95,7 +102,7 @@ async fn work(
     membership: &Membership,
     peers: &mut Peers,
     history: u32,
-) -> Result<(), StoreError> {
+) -> Result<Infallible, StoreError> {
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last_notice = Instant::now();
@@ -113,6 +120,9 @@ async fn work(
                 }
                 if let Some(test) = membership.test_of_notices() {
                     notify(connection, &test).await?;
+                }
+                if chores.were_done() {
+                    membership.may_go_on();
                 }
                 chores = Chores::until(Instant::now() + STEPS_FOR, history);
             }
@@ -195,6 +205,10 @@ impl Chores {
         !self.left.is_empty() && self.until.is_some_and(|until| Instant::now() < until)
     }
 
+    fn were_done(&self) -> bool {
+        self.until.is_some()
+    }
+
     async fn step(
         &mut self,
         connection: &Connection,
@@ -212,7 +226,7 @@ impl Chores {
             // What fails because others write, or because this daemon is lost, is for the next beat.
             Err(error) => {
                 let error = classify(error);
-                if error.is_fatal() || connection.client.is_closed() {
+                if needs_somebody(&error) || connection.client.is_closed() {
                     return Err(error);
                 }
             }

@@ -5,7 +5,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shiftboss_actors::store::StoreError;
@@ -60,8 +59,6 @@ pub(crate) struct Server {
     shown: String,
     config: Config,
     tls: MakeRustlsConnect,
-    /// It let this user in once. When it refuses that now, somebody is at work on it, and it may let him in again.
-    let_in: Arc<AtomicBool>,
     connections: Arc<Semaphore>,
 }
 
@@ -94,8 +91,8 @@ impl Server {
         config.application_name("shiftboss").connect_timeout(share);
         let tls = tls::connector(trust).map_err(wrong)?;
         let shown = format!("{url} ({})", places(&config));
-        let (let_in, connections) = (Arc::default(), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-        Ok(Self { url: url.clone(), shown, config, tls, let_in, connections })
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Ok(Self { url: url.clone(), shown, config, tls, connections })
     }
 
     /// As it is shown: without a password.
@@ -114,13 +111,8 @@ impl Server {
         self
     }
 
-    /// An earlier process was let in.
-    pub(crate) fn note_let_in(&self) {
-        self.let_in.store(true, Ordering::Relaxed);
-    }
-
     /// # Errors
-    /// When the server cannot be reached, or refuses; and what to do about that. `Busy` if it has let this user in before.
+    /// When the server cannot be reached, or refuses (`Denied`); and what to do about that.
     pub(crate) async fn connect(&self) -> Result<Connection, StoreError> {
         self.connect_listening(|_| ()).await
     }
@@ -133,12 +125,9 @@ impl Server {
         let connected = timeout(CALL_MAX, self.enter(heard)).await;
         let connection = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
         let connection = connection.map_err(|error| match error {
-            StoreError::Fatal(text) if self.let_in.load(Ordering::Relaxed) => {
-                StoreError::Busy(text)
-            }
+            StoreError::Fatal(text) => StoreError::Denied(text),
             error => error,
         })?;
-        self.note_let_in();
         limited(connection.client.batch_execute(SETTINGS)).await?;
         Ok(connection)
     }

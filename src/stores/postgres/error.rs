@@ -48,6 +48,9 @@ fn answered(state: &SqlState, text: String) -> StoreError {
         code if ["08", "25", "40", "55", "57"].iter().any(|class| code.starts_with(class)) => {
             StoreError::Busy(text + &remedy(code))
         }
+        _ if *state == SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Denied(text + ": the role needs that right")
+        }
         code => StoreError::Fatal(text + &remedy(code)),
     }
 }
@@ -93,9 +96,6 @@ fn remedy(code: &str) -> Cow<'static, str> {
         "28P01" => return format!("; the password is wrong: {PASSWORD}").into(),
         "28000" => ": see the server's pg_hba.conf, and whether the role exists",
         "3D000" => ": make it first, with encoding UTF8 (CREATE DATABASE)",
-        "42501" => {
-            ": the role needs CREATE on the database for `shiftboss migrate`, or to own the schema shiftboss"
-        }
         // Something of the schema is not there, or is another than was made.
         code if code.starts_with("42") => {
             ": the schema shiftboss was altered: undo that, or restore a backup of it; a pooler between must be in session mode"

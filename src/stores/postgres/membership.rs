@@ -63,8 +63,8 @@ struct State {
     is_paused: Option<bool>,
     /// Connections that failed since the last beat was heard.
     failed: u32,
-    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema can mend. A
-    /// login that is refused for a while is none: the store's own connection may stand.
+    /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema, or at the
+    /// role's rights, can mend. A login that is refused for a while is none: the store's own connection may stand.
     failure: Option<StoreError>,
     changed: Option<Changed>,
     waker: Option<Waker>,
@@ -181,7 +181,7 @@ impl Membership {
         if is_told { shortened(self.polls.notified) } else { self.polls.alone }
     }
 
-    /// The daemon is to end with this.
+    /// The daemon is to end with this, or to wait until it is over.
     pub(super) fn fail(&self, error: &StoreError) {
         self.state().failure = Some(error.clone());
     }
@@ -220,7 +220,15 @@ impl Membership {
         }
     }
 
-    /// What the daemon is to end with.
+    /// All is done again that the companion does.
+    pub(super) fn may_go_on(&self) {
+        let denied = self.state().failure.take_if(|failure| !failure.is_fatal());
+        if denied.is_some() {
+            self.tell_change(Changed::Leases);
+        }
+    }
+
+    /// What the daemon is to end with, or waits for the end of.
     pub(super) fn failure(&self) -> StoreResult<()> {
         self.state().failure.clone().map_or(Ok(()), Err)
     }

@@ -205,7 +205,9 @@ fn of_store(error: StoreError) -> ReadError {
     match error {
         StoreError::Busy(text) => ReadError::Unavailable(text),
         StoreError::Corrupt(text) => ReadError::Corrupt(text),
-        StoreError::Fatal(text) | StoreError::Newer(text) => ReadError::Foreign(text),
+        StoreError::Denied(text) | StoreError::Fatal(text) | StoreError::Newer(text) => {
+            ReadError::Foreign(text)
+        }
         error => ReadError::Failed(error.to_string()),
     }
 }

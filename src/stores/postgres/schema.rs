@@ -131,6 +131,14 @@ pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
     }
 }
 
+/// What an error says to who has used the queue: all that is in a schema is missing for a role that may not use it any more.
+pub(super) async fn looked_at(client: &Client, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Fatal(_) => require_usable(client).await.err().unwrap_or(error),
+        error => error,
+    }
+}
+
 /// For who must know all tables.
 ///
 /// # Errors
@@ -193,7 +201,12 @@ async fn add(client: &Client, script: &str) -> Result<(), StoreError> {
         let Err(error) = client.batch_execute(script).await else { return Ok(()) };
         client.batch_execute("ROLLBACK").await.map_err(classify)?;
         if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
-            return Err(classify(error));
+            return Err(match classify(error) {
+                StoreError::Denied(text) => refused(&format!(
+                    "{text}; the role needs CREATE on the database for `shiftboss migrate`, or to own the schema shiftboss"
+                )),
+                error => error,
+            });
         }
     }
     Err(StoreError::Busy(
@@ -212,8 +225,8 @@ pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     };
     if !row.get::<_, bool>(1) {
         let owner: String = row.get(2);
-        return Err(refused(&format!(
-            "this role may not use the schema shiftboss: connect as {owner}, who has it"
+        return Err(StoreError::Denied(format!(
+            "this role may not use the schema shiftboss: connect as {owner}, who has it, or grant USAGE on it"
         )));
     }
     usable(row.get(0))

@@ -34,9 +34,9 @@ use super::membership::{Identity, Membership};
 use super::pooler;
 use super::schema;
 use super::standstill::{Asked, wait_out};
-use crate::boot_time::boot_time;
 use crate::reconnect::Reconnect;
 use crate::stores::options::Options;
+use shiftboss_actors::clock::boot_time;
 
 const APPLY: &str = "SELECT ord, answer, attempt, key, payload, number, detail FROM apply($1, $2, $3, $4, $5, $6, $7, $8,
     $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
@@ -276,7 +276,8 @@ impl PostgresStore {
     /// undone at the next one.
     async fn call(&mut self, batch: &Batch<'_>) -> StoreResult<Vec<Answer>> {
         let answered = self.try_call(batch).await;
-        self.membership.note_away(matches!(answered, Err(StoreError::Busy(_))));
+        self.membership
+            .note_away(matches!(answered, Err(StoreError::Busy(_) | StoreError::Denied(_))));
         answered
     }
 
@@ -301,6 +302,7 @@ impl PostgresStore {
                 return Err(match classify(error) {
                     StoreError::Rejected(text) if text == FENCED => fenced(),
                     error => {
+                        let error = schema::looked_at(&joined.connection.client, error).await;
                         self.joined = Some(joined);
                         error
                     }

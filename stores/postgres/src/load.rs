@@ -251,7 +251,7 @@ fn one(row: &Row) -> StoreResult<Found> {
         due: get::<Option<Millis>>(row, 23)?,
     };
     let payloads = payloads(row, &record.rows, first)?;
-    let stored = Stored { id: KeyId(get(row, 0)?), record, place };
+    let stored = Stored { id: KeyId(get(row, 0)?), record, place, payload: None };
     Ok(Found { stored, is_whole: get(row, 31)?, payloads })
 }
 

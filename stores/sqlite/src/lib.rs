@@ -7,6 +7,7 @@ mod code;
 mod error;
 mod header;
 mod load;
+mod prepared;
 mod records;
 mod save;
 mod sums;

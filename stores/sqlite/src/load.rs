@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, Row};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{
@@ -12,6 +12,7 @@ use shiftboss_queue::record::{
 use shiftboss_queue::records::{From, KeyId, Name, Stored};
 
 use crate::code;
+use crate::prepared::Prepared;
 
 /// What is read of a record, in the order in which [`Loader::fixed`] takes it.
 macro_rules! select {
@@ -28,17 +29,29 @@ macro_rules! select {
 const BY_ID: &str = select!("WHERE id = ?1");
 const BY_KEY: &str = select!("WHERE key = ?1");
 const BY_FLIGHT: &str = select!("WHERE attempt = ?1");
+const ROWS: &str = "SELECT fetcher, run, armed, reading, payload FROM rows WHERE key = ?1";
 const IN_ORDER: &str = select!(
-    "INDEXED BY ready WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+    "INDEXED BY in_order WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
 const CLASSIC_HELD: &str = select!(
-    "INDEXED BY classic_held WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+    "INDEXED BY in_order WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
+
+/// So many records have room in memory at once, before there is known to be one.
+const ROOM_MAX: usize = 1_024;
 
 /// Reads records on one connection; its statements are prepared once for all that are asked together.
 pub(crate) struct Loader<'c> {
     connection: &'c Connection,
-    rows: CachedStatement<'c>,
+    by_id: Prepared<'c>,
+    by_key: Prepared<'c>,
+    parts: Parts<'c>,
+}
+
+/// What of a record is not in `keys`.
+struct Parts<'c> {
+    connection: &'c Connection,
+    rows: Prepared<'c>,
 }
 
 struct Served(BTreeMap<FetcherId, Attempt>);
@@ -50,17 +63,17 @@ impl FromSql for Served {
 }
 
 impl<'c> Loader<'c> {
-    pub(crate) fn new(connection: &'c Connection) -> Result<Self> {
-        let rows = connection
-            .prepare_cached("SELECT fetcher, run, armed, reading FROM rows WHERE key = ?1")?;
-        Ok(Self { connection, rows })
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        let prepared = |sql| Prepared::new(connection, sql);
+        let parts = Parts { connection, rows: prepared(ROWS) };
+        Self { connection, by_id: prepared(BY_ID), by_key: prepared(BY_KEY), parts }
     }
 
     /// The record of a name, if there is any.
     pub(crate) fn named(&mut self, name: &Name) -> Result<Option<Stored>> {
         match name {
-            Name::Key(key) => self.one(BY_KEY, [key.as_str()]),
-            Name::Attempt(attempt) => match self.one(BY_FLIGHT, [attempt.0])? {
+            Name::Key(key) => one(&mut self.by_key, &mut self.parts, [key.as_str()]),
+            Name::Attempt(attempt) => match self.all(BY_FLIGHT, [attempt.0], 1)?.pop() {
                 None => {
                     let sql = "SELECT key FROM attempts WHERE attempt = ?1";
                     self.of_id_in(sql, [attempt.0])
@@ -75,21 +88,15 @@ impl<'c> Loader<'c> {
     fn of_id_in(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
         let mut query = self.connection.prepare_cached(sql)?;
         let id: Option<i64> = query.query_row(params, |row| row.get(0)).optional()?;
-        id.map_or(Ok(None), |id| self.one(BY_ID, [id]))
+        id.map_or(Ok(None), |id| one(&mut self.by_id, &mut self.parts, [id]))
     }
 
     /// Those whose ids a query says, in its order.
     fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
         let mut query = self.connection.prepare_cached(sql)?;
         let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
-        let records = ids.into_iter().map(|id| self.one(BY_ID, [id]));
+        let records = ids.into_iter().map(|id| one(&mut self.by_id, &mut self.parts, [id]));
         records.filter_map(Result::transpose).collect()
-    }
-
-    fn one(&mut self, sql: &str, params: impl Params) -> Result<Option<Stored>> {
-        let mut query = self.connection.prepare_cached(sql)?;
-        let mut found = query.query(params)?;
-        found.next()?.map(|row| self.stored(row)).transpose()
     }
 
     /// The next ones behind a place, of a kind.
@@ -99,16 +106,17 @@ impl<'c> Loader<'c> {
         behind: Option<&Stored>,
         count: usize,
     ) -> Result<Vec<Stored>> {
+        let room = count.min(ROOM_MAX);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         match from {
-            From::Order => self.all(IN_ORDER, (turn, id, count)),
-            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count)),
+            From::Order => self.all(IN_ORDER, (turn, id, count), room),
+            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count), room),
             From::Later(bound) => {
                 let bound = (code::turn(bound), i64::MAX);
                 let (turn, id) = bound.max((turn, id));
-                self.all(IN_ORDER, (turn, id, count))
+                self.all(IN_ORDER, (turn, id, count), room)
             }
             From::Lane => {
                 let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
@@ -142,16 +150,28 @@ impl<'c> Loader<'c> {
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
-    fn all(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
+    fn all(&mut self, sql: &str, params: impl Params, room: usize) -> Result<Vec<Stored>> {
         let mut query = self.connection.prepare_cached(sql)?;
         let mut found = query.query(params)?;
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(room);
         while let Some(row) = found.next()? {
-            all.push(self.stored(row)?);
+            all.push(self.parts.stored(row)?);
         }
         Ok(all)
     }
+}
 
+/// The record that a query finds.
+fn one(
+    query: &mut Prepared<'_>,
+    parts: &mut Parts<'_>,
+    params: impl Params,
+) -> Result<Option<Stored>> {
+    let mut found = query.get()?.query(params)?;
+    found.next()?.map(|row| parts.stored(row)).transpose()
+}
+
+impl Parts<'_> {
     fn stored(&mut self, row: &Row<'_>) -> Result<Stored> {
         let id: i64 = row.get(0)?;
         let started: Option<i64> = row.get(3)?;
@@ -163,6 +183,7 @@ impl<'c> Loader<'c> {
         };
         let waiting: i64 = row.get(8)?;
         let number = |at: usize| row.get::<_, i64>(at).map(i64::unsigned_abs);
+        let (rows, payload) = self.rows(id)?;
         let mut record = Record {
             since: row.get(2)?,
             last: match started {
@@ -173,7 +194,7 @@ impl<'c> Loader<'c> {
             },
             is_claimed: row.get(6)?,
             flight: flight(row)?,
-            rows: self.rows(id)?,
+            rows,
             served: row.get::<_, Served>(7)?.0,
             singles: Singles {
                 waiting: waiting.unsigned_abs(),
@@ -188,12 +209,13 @@ impl<'c> Loader<'c> {
         if row.get(21)? {
             (record.extras, place.lane, place.due) = self.extras(id)?;
         }
-        Ok(Stored { id: KeyId(id), record, place })
+        Ok(Stored { id: KeyId(id), record, place, payload })
     }
 
-    fn rows(&mut self, id: i64) -> Result<Vec<ListRow>> {
-        let mut found = self.rows.query([id])?;
-        let mut rows = Vec::new();
+    /// Its rows, and the payload if it is one: that is read again for a dispatch else.
+    fn rows(&mut self, id: i64) -> Result<(Vec<ListRow>, Option<String>)> {
+        let mut found = self.rows.get()?.query([id])?;
+        let (mut rows, mut payload) = (Vec::new(), None);
         while let Some(row) = found.next()? {
             rows.push(ListRow {
                 fetcher: FetcherId(row.get(0)?),
@@ -202,8 +224,13 @@ impl<'c> Loader<'c> {
                 reading: row.get(3)?,
                 payload: None,
             });
+            // One that cannot be read is met when it is asked for.
+            payload = match rows.len() {
+                1 => row.get_ref(4)?.as_str().ok().map(str::to_owned),
+                _ => None,
+            };
         }
-        Ok(rows)
+        Ok((rows, payload))
     }
 
     fn first_single(&self, id: i64) -> Result<Option<i64>> {

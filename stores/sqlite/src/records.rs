@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Result, Row};
 use shiftboss_protocol::fetcher_file::checksum;
@@ -49,6 +50,8 @@ impl SqliteRecords {
     pub fn new(connection: Connection) -> StoreResult<Self> {
         let begin = |connection: &Connection| {
             connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+            // Else a statement with a range is planned anew for each other bound.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             if !connection.table_exists(None, "keys")? {
                 connection.execute_batch(SCHEMA)?;
             }
@@ -89,7 +92,7 @@ impl SqliteRecords {
     }
 
     fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
-        let mut loader = Loader::new(&self.connection)?;
+        let mut loader = Loader::new(&self.connection);
         let flights = &mut self.flights;
         let mut one = |name: &Name| match name {
             Name::Attempt(attempt) => match flights.remove(attempt) {
@@ -108,7 +111,7 @@ impl SqliteRecords {
         scope: &Scope,
         count: usize,
     ) -> Result<Vec<Stored>> {
-        let mut loader = Loader::new(&self.connection)?;
+        let mut loader = Loader::new(&self.connection);
         let mut next = loader.next(from, behind, count)?;
         if *scope == Scope::All {
             return Ok(next);
@@ -202,7 +205,7 @@ impl SqliteRecords {
     fn save_now(&mut self, changes: Changes) -> Result<()> {
         let mut kept = self.kept.take().unwrap_or_default();
         let before = std::mem::replace(&mut kept.header, changes.header);
-        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends)?;
+        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends);
         let mut ids = HashMap::with_capacity(changes.ended.len());
         for change in changes.records {
             let out = change
@@ -275,9 +278,7 @@ impl Records for SqliteRecords {
         behind: Option<KeyId>,
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
-        Loader::new(&self.connection)
-            .and_then(|mut it| it.of_run(run, behind, count))
-            .map_err(classify)
+        Loader::new(&self.connection).of_run(run, behind, count).map_err(classify)
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {

@@ -9,6 +9,7 @@ use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 
 use crate::code;
+use crate::prepared::Prepared;
 
 /// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;
@@ -25,11 +26,16 @@ const UPDATE: &str =
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
     before = ?17, turn = ?18, held = ?19, extra = ?20 WHERE id = ?21 AND key = ?22";
 
+const PUT_ROW: &str =
+    "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
+
 /// Writes records on one connection; its statements are prepared once for all that are saved together.
 pub(crate) struct Saver<'c> {
     connection: &'c Connection,
-    update: CachedStatement<'c>,
-    row: CachedStatement<'c>,
+    update: Prepared<'c>,
+    insert: Prepared<'c>,
+    row: Prepared<'c>,
     /// Keys that were ever given an id.
     ids: &'c mut i64,
     /// The last number of an end.
@@ -37,17 +43,10 @@ pub(crate) struct Saver<'c> {
 }
 
 impl<'c> Saver<'c> {
-    pub(crate) fn new(
-        connection: &'c Connection,
-        ids: &'c mut i64,
-        ends: &'c mut i64,
-    ) -> Result<Self> {
-        let update = connection.prepare_cached(UPDATE)?;
-        let row = connection.prepare_cached(
-            "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload",
-        )?;
-        Ok(Self { connection, update, row, ids, ends })
+    pub(crate) fn new(connection: &'c Connection, ids: &'c mut i64, ends: &'c mut i64) -> Self {
+        let prepared = |sql| Prepared::new(connection, sql);
+        let (update, insert, row) = (prepared(UPDATE), prepared(INSERT), prepared(PUT_ROW));
+        Self { connection, update, insert, row, ids, ends }
     }
 
     /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
@@ -62,14 +61,14 @@ impl<'c> Saver<'c> {
                 let id = match &before {
                     None => self.insert(&key, &record, place, has_extras)?,
                     Some(known) => {
-                        write(&mut self.update, known.id.0, &record, place, has_extras)?;
+                        write(self.update.get()?, known.id.0, &record, place, has_extras)?;
                         known.id
                     }
                 };
                 self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
                 self.extras(id, before.as_ref(), &record, place, has_extras)?;
                 record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
-                Ok(Some(Stored { id, record: record.as_kept(), place }))
+                Ok(Some(Stored { id, record: record.as_kept(), place, payload: None }))
             }
         }
     }
@@ -81,11 +80,11 @@ impl<'c> Saver<'c> {
         place: Place,
         has_extras: bool,
     ) -> Result<KeyId> {
-        let mut insert = self.connection.prepare_cached(INSERT)?;
+        let insert = self.insert.get()?;
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
             let id = code::id(key, *self.ids);
-            if write(&mut insert, id.0, record, place, has_extras)? == 1 {
+            if write(insert, id.0, record, place, has_extras)? == 1 {
                 return Ok(id);
             }
         }
@@ -101,7 +100,7 @@ impl<'c> Saver<'c> {
             let ListRow { fetcher, run, armed, reading, payload } = row;
             match payload {
                 Some(payload) => {
-                    self.row.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
+                    self.row.get()?.execute((id.0, fetcher.0, run, armed.0, reading, payload))?;
                 }
                 None if !before.contains(row) => {
                     let sql = "UPDATE rows SET armed = ?4, reading = ?5 WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
@@ -198,15 +197,12 @@ impl<'c> Saver<'c> {
         ended: &[EndedAttempt],
         id: impl Fn(&Key) -> Option<KeyId>,
     ) -> Result<()> {
-        let mut earlier =
-            self.connection.prepare_cached("DELETE FROM attempts WHERE attempt = ?1")?;
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
+            "INSERT OR REPLACE INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
              previous, revisit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?;
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
-            earlier.execute([it.attempt.0])?;
             *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
             let worker = it.worker.as_deref();

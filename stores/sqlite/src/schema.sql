@@ -30,10 +30,8 @@ CREATE TABLE keys (
     extra        INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX keys_by_key ON keys (key);
--- The order of dispatch.
-CREATE INDEX ready ON keys (turn, id) WHERE turn IS NOT NULL AND held = 0;
--- Only with --classic: keys that somebody has.
-CREATE INDEX classic_held ON keys (turn, id) WHERE turn IS NOT NULL AND held = 1;
+-- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
+CREATE INDEX in_order ON keys (held, turn, id) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Keys whose last attempt failed, the one that ended last at the end.
 CREATE INDEX ended_badly ON keys (finished) WHERE exit_code <> 0;
@@ -91,7 +89,7 @@ CREATE TABLE attempts (
     previous  INTEGER NOT NULL,
     revisit   INTEGER
 ) STRICT;
-CREATE INDEX attempts_by_number ON attempts (attempt);
+CREATE UNIQUE INDEX attempts_by_number ON attempts (attempt);
 
 -- Sums of attempts that ended, by hour (unix time / 3600); and jobs that were done, by minute (unix time / 60).
 CREATE TABLE hours (

@@ -77,6 +77,70 @@ fn a_refused_login_is_an_outage() {
     }
 }
 
+/// What takes a right from the role, what gives it back, and what is said meanwhile. What is in a schema that one may not use is hidden.
+const REVOKED: [[&str; 3]; 4] = [
+    [
+        "REVOKE ALL ON SCHEMA shiftboss FROM plain",
+        "GRANT ALL ON SCHEMA shiftboss TO plain",
+        "may not use the schema shiftboss",
+    ],
+    [
+        "REVOKE UPDATE ON shiftboss.daemons FROM plain",
+        "GRANT UPDATE ON shiftboss.daemons TO plain",
+        "permission denied for table daemons",
+    ],
+    [
+        "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA shiftboss FROM PUBLIC, plain",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shiftboss TO PUBLIC",
+        "permission denied for function",
+    ],
+    // For a chore alone.
+    [
+        "REVOKE EXECUTE ON FUNCTION shiftboss.tidy_fetchers FROM PUBLIC, plain",
+        "GRANT EXECUTE ON FUNCTION shiftboss.tidy_fetchers TO PUBLIC",
+        "permission denied for function tidy_fetchers",
+    ],
+];
+
+/// Rights that are revoked are an outage as refused logins are.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_right_that_is_revoked_is_an_outage() {
+    for [revoke, grant, said] in REVOKED {
+        let (site, server) = (Site::new(), server(&[], None));
+        let change = |how| server.query("queue", how).unwrap();
+        let mut daemon = serve(&site, &server).ready();
+        change(revoke);
+        wait_told(&site, said);
+        let checked = site.run(&["status", "--check", "socket"]);
+        let told = [checked.stdout, checked.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(!checked.status.success() && told.contains(said), "{revoke}: {told}");
+        assert!(!daemon.warnings(&[said]).is_empty(), "{}", daemon.log());
+        assert!(daemon.is_running());
+        change(grant);
+        wait_until("it goes on", || site.ask("READY") == "NOJOBS\n");
+        daemon.stop();
+    }
+}
+
+/// Who was right once is started again, for its supervisor, until it is right again. At a first start the same is an error of settings.
+#[test]
+#[ignore = "needs a server: make test-postgres"]
+fn a_right_that_is_missing_at_the_start() {
+    let [revoke, grant, said] = REVOKED[0];
+    let (site, other, server) = (Site::new(), Site::new(), server(&[], None));
+    serve(&site, &server).ready().stop();
+    server.query("queue", revoke).unwrap();
+    for (site, code) in [(&site, 69), (&other, 78)] {
+        let mut refused = serve(site, &server);
+        assert_eq!(refused.exit().code(), Some(code), "{}", refused.log());
+        assert!(refused.log().contains(said), "{}", refused.log());
+    }
+    server.query("queue", grant).unwrap();
+    serve(&site, &server).ready().stop();
+}
+
 /// A password is changed, first at the server and then in the file that has it: the daemon reads it anew.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

@@ -1,11 +1,13 @@
 //! A relay, the daemon, or what is between them, fails.
 
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use shiftboss_testbed::proxy::Proxy;
 
 use super::{Installation, attempt, broker, prefix, worker};
+use crate::common::unread::Unread;
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, wait_within};
 
@@ -34,6 +36,21 @@ fn a_claim_whose_answer_is_lost_is_undone() {
     assert_eq!(installation.site.ask("READY"), "JOB alpha 1\n");
     let attempts = "SELECT outcome FROM shiftboss_attempts";
     assert_eq!(installation.site.sql(attempts), ["undone"]);
+}
+
+/// A relay whose log nobody reads serves on, and ends when it is asked to.
+#[test]
+#[ignore = "needs a broker: make test-broker"]
+fn a_log_nobody_reads() {
+    let installation = Installation::start();
+    let site = Site::bare();
+    let mut relay = Unread::start(installation.relay_command(&site, &broker(), "r"));
+    wait_within(DEAD, "it listens", || UnixStream::connect(site.socket()).is_ok());
+    site.write("f.1.txt", "alpha 1\n");
+    installation.site.wait_count(1);
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    relay.stop("the relay");
 }
 
 /// While a relay is cut off its workers' jobs may be others': no beat is answered with OK; and it is as before afterwards.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use shiftboss_testbed::proxy::Proxy;
 
-use super::refusals::{AT_ONCE, names_both, with_channel};
+use super::refusals::{AT_ONCE, names_both};
 use super::{attempt, broker, prefix, worker};
 use crate::common::{Daemon, Site, wait_until, wait_within};
 
@@ -123,13 +123,14 @@ fn a_copy_of_the_queue_waits() {
     let one = queue.daemon("one");
     assert_eq!((copy.count("SELECT count(*) FROM queue"), &*site.ask("READY")), (0, "NOJOBS\n"));
     assert!(!third.log().contains("Relays are served."), "{}", third.log());
-    drop((one, other));
-    // Rather than to wait for a minute.
-    with_channel(async |channel| {
-        let lease = format!("{}daemon", queue.prefix);
-        channel.queue_delete(lease.into(), Default::default()).await.unwrap();
+    // One that is stopped leaves the lease to the others, and the last one to whoever comes.
+    one.daemon.stop();
+    other.daemon.stop();
+    third.stop();
+    let third = site.spawn(copy.command(&site, "third")).ready();
+    wait_within(Duration::from_secs(20), "the copy is the queue", || {
+        third.log().contains("Relays are served.")
     });
-    wait_until("the copy is the queue", || third.log().contains("Relays are served."));
 }
 
 /// A claim whose answer is lost, and that is repeated to whatever daemon, is one attempt, and nobody waits for its lease.

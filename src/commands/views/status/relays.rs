@@ -4,6 +4,7 @@
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
 
+use super::daemons::LONG_GONE_SECONDS;
 use crate::text::{ago, columns, counted, line, quoted, shown};
 
 /// The broker as its daemon sees it, and one line a relay of the queue; nothing if there are none.
@@ -23,7 +24,11 @@ pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, database: &str, n
         ]
     };
     out += &columns(["Relay", "state", "jobs", "fetchers"], queue.relays.iter().map(row));
-    let gone = queue.relays.iter().filter(|relay| relay.gone && !relay.fetchers.is_empty());
+    let is_long_gone = |relay: &&RelayStatus| {
+        let is_old = now.saturating_sub(relay.joined_since) > LONG_GONE_SECONDS;
+        relay.gone && (relay.silent || is_old) && !relay.fetchers.is_empty()
+    };
+    let gone = queue.relays.iter().filter(is_long_gone);
     out += &gone.map(|relay| forget(&relay.name, database)).collect::<String>();
     out
 }
@@ -180,9 +185,10 @@ Relay  state                           jobs  fetchers
 one    heard of 2s ago, joined 1m ago  3     f, g
 two    gone, joined 1m ago             3     f, g
 three  SILENT, joined 1m ago           3     -
-two is gone for good? `shiftboss forget-daemon state.db two` takes its lists out of the queue, and frees its fetchers.
 ";
         assert_eq!(render(&queue, Some(&live(true)), "state.db", 1_000), expected);
+        let later = render(&queue, Some(&live(true)), "state.db", 1_000 + LONG_GONE_SECONDS);
+        assert!(later.ends_with("two is gone for good? `shiftboss forget-daemon state.db two` takes its lists out of the queue, and frees its fetchers.\n"), "{later}");
         let cut = render(&queue, Some(&live(false)), "state.db", 1_000);
         assert!(cut.starts_with("Broker          amqp://u@h: CANNOT BE USED, relays wait\nRelay "));
         assert!(cut.contains("one    joined 1m ago "), "{cut}");

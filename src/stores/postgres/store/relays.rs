@@ -15,11 +15,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
 use super::{Outcomes, PostgresStore};
-use crate::boot_time::boot_time;
 use crate::stores::postgres::answers::Answer;
 use crate::stores::postgres::batch::Batch;
 use crate::stores::postgres::connection::{CALL_MAX, limited, unanswered};
 use crate::stores::postgres::error::{FENCED, classify, fenced, misunderstood};
+use shiftboss_actors::clock::boot_time;
 
 pub(super) const APPLY: &str =
     "SELECT ord, answer, attempt, key, payload, number, detail FROM apply_relayed($1, $2, $3, $4,
