@@ -9,8 +9,8 @@ use crate::attempt::EndedAttempt;
 use crate::place::Place;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Task};
 use crate::records::{
-    Change, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Change, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
+    StoreResult, Stored,
 };
 use crate::rules::dispatch::Scope;
 use crate::sums::Sums;
@@ -154,10 +154,11 @@ impl Memory {
 }
 
 impl Records for Memory {
-    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Begun> {
         self.before = Some(Box::new(self.kept.clone()));
         let is_known = std::mem::replace(&mut self.is_known, true);
-        Ok((!is_known).then(|| self.kept.header.clone()))
+        let header = (!is_known).then(|| self.kept.header.clone());
+        Ok(Begun { header, now: None })
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {

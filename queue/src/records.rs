@@ -166,6 +166,15 @@ pub struct Outset {
     pub is_alone: bool,
 }
 
+/// What a store says when a batch begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// `None`: it is still what this engine saved last.
+    pub header: Option<Header>,
+    /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
+    pub now: Option<Millis>,
+}
+
 /// Why a batch was not carried out. Sorted by consequence: the first two may pass.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -184,8 +193,8 @@ pub type StoreResult<T> = Result<T, StoreError>;
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]
 pub trait Records {
-    /// Opens the transaction of a batch. `None`: the header is still what this engine saved last.
-    async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>>;
+    /// Opens the transaction of a batch.
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun>;
 
     /// The number of the attempt that is handed out now; `last` is the last one that this engine had. It is higher than all that
     /// the batch's keys have. `None`: there is none left.

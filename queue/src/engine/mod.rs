@@ -76,9 +76,11 @@ impl<S: Records> Engine<S> {
         let outset = outset(&batch);
         // What others edited comes first, a step at a time, so that this batch sees all of it.
         loop {
-            match self.begin(&outset).await {
-                Ok(edits) if edits.is_empty() => return self.carry_out(now, batch, &outset).await,
-                Ok(edits) => {
+            match self.begin(&outset, now).await {
+                Ok((now, edits)) if edits.is_empty() => {
+                    return self.carry_out(now, batch, &outset).await;
+                }
+                Ok((now, edits)) => {
                     let outset = self::outset(&edits);
                     self.carry_out(now, edits, &outset).await?;
                 }
@@ -90,11 +92,17 @@ impl<S: Records> Engine<S> {
         }
     }
 
-    async fn begin(&mut self, outset: &Outset) -> StoreResult<Vec<Operation>> {
-        if let Some(header) = self.store.begin(outset).await? {
+    /// The time that counts, and what others edited.
+    async fn begin(
+        &mut self,
+        outset: &Outset,
+        now: Millis,
+    ) -> StoreResult<(Millis, Vec<Operation>)> {
+        let begun = self.store.begin(outset).await?;
+        if let Some(header) = begun.header {
             self.header = header;
         }
-        self.store.edits(STEP_KEYS).await
+        Ok((begun.now.unwrap_or(now), self.store.edits(STEP_KEYS).await?))
     }
 
     /// In the transaction that is open, which is committed or rolled back.

@@ -11,10 +11,11 @@ use tokio_postgres::{Error, Row};
 use crate::error::classify;
 use crate::wire::{Ask, Param, ask};
 
-/// $1: the daemon.
-pub(crate) const NUMBERS: &str =
-    "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
-    (SELECT credit FROM daemons WHERE daemon = $1), (SELECT last_value FROM numbers) FROM header";
+/// $1: the daemon. $2: the last number that it drew. $3: it draws so many if that is the last one of all, $4: else.
+const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
+    (SELECT credit FROM daemons WHERE daemon = $1), (SELECT last_value FROM numbers),
+    (extract(epoch FROM clock_timestamp()) * 1000)::int8, ARRAY(SELECT nextval('numbers') FROM generate_series(1,
+        CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)) FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str =
     "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs";
@@ -53,6 +54,18 @@ pub(crate) struct Kept {
     pub(crate) version: i64,
     /// Keys that were ever given an id.
     pub(crate) ids: i64,
+}
+
+/// What is one number each, with the time, and new numbers of attempts.
+pub(crate) fn numbers(daemon: i64, draw: [i64; 3]) -> Ask {
+    let [last, more, all] = draw;
+    ask!(NUMBERS, daemon, last, more, all)
+}
+
+/// The time, and the new numbers, of [`numbers`].
+pub(crate) fn now_and_drawn(row: &Row) -> StoreResult<(i64, Vec<i64>)> {
+    let read = || Ok((row.try_get(9)?, row.try_get(10)?));
+    read().map_err(classify)
 }
 
 impl Kept {

@@ -52,13 +52,14 @@ macro_rules! next {
     };
 }
 
-/// $1: keys. $2: attempts that are out.
+/// $1: keys. $2: attempts, out or ended. All at once, so that no two daemons wait for each other.
 const NAMED: &str = select!(
     "NULL::bytea",
     "keys k",
     "WHERE k.id = ANY (ARRAY(
         SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)
-        UNION SELECT p.key FROM places p WHERE p.kind = 3 AND p.at = ANY ($2::int8[])))
+        UNION SELECT p.key FROM places p WHERE p.kind = 3 AND p.at = ANY ($2::int8[])
+        UNION SELECT a.key FROM attempts a WHERE a.attempt = ANY ($2)))
      ORDER BY k.id FOR UPDATE OF k"
 );
 const BY_IDS: &str =

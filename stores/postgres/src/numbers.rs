@@ -7,15 +7,6 @@
 use std::collections::VecDeque;
 
 use shiftboss_protocol::model::Attempt;
-use shiftboss_queue::records::StoreResult;
-use tokio_postgres::Row;
-
-use crate::error::classify;
-use crate::wire::{Ask, ask};
-
-/// $1: the last one that was drawn here. $2: so many more if that is the last one of all, $3: else.
-const DRAW: &str = "SELECT nextval('numbers') FROM generate_series(1,
-    CASE WHEN (SELECT last_value FROM numbers) = $1::int8 THEN $2::int8 ELSE $3::int8 END)";
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -26,21 +17,19 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Asks for as many as `wanted`, with what is left.
-    pub(crate) fn draw(&mut self, wanted: usize) -> Ask {
+    /// The last one that was drawn here; so many more make up `wanted` if that is the last one of all, and so many else.
+    pub(crate) fn draw(&mut self, wanted: usize) -> [i64; 3] {
         // What others drew in between may be given already.
         let is_gap = |at: &usize| self.drawn[at - 1] + 1 < self.drawn[*at];
         let gone = (1..self.drawn.len()).rev().find(is_gap).unwrap_or(0);
         self.drawn.drain(..gone);
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let last = self.drawn.back().copied().unwrap_or(-1);
-        ask!(DRAW, last, number(wanted.saturating_sub(self.drawn.len())), number(wanted))
+        [last, number(wanted.saturating_sub(self.drawn.len())), number(wanted)]
     }
 
-    /// What came of it.
-    pub(crate) fn take(&mut self, rows: &[Row]) -> StoreResult<()> {
-        let drawn: Result<Vec<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-        let drawn = drawn.map_err(classify)?;
+    /// What came of it; none, where some were wanted: what is left here are the last ones of all.
+    pub(crate) fn take(&mut self, drawn: Vec<i64>) {
         let follows = match (self.drawn.back(), drawn.first()) {
             (Some(last), Some(first)) => last + 1 == *first,
             (_, None) => true,
@@ -51,7 +40,6 @@ impl Numbers {
         }
         self.drawn.extend(drawn);
         self.is_fresh = true;
-        Ok(())
     }
 
     /// The first one behind `last`, if it may be given to all keys that are locked.

@@ -14,7 +14,8 @@ use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
+    Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 use tokio_postgres::{Client, Row};
@@ -30,11 +31,11 @@ use crate::wire::{Ask, Wire, ask};
 const SCHEMA: &str = include_str!("schema.sql");
 /// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next statement
 /// must see what was written. Plans must not depend on how full the tables were when they were made, so the planner is given one way for
-/// each statement: along the indexes.
+/// each statement: along the indexes. A daemon that stands still in the middle of a batch holds others up for less than a call may take.
 const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
-    SET client_min_messages = warning";
+    SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
 const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
@@ -48,6 +49,8 @@ const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
 pub struct PostgresRecords {
     wire: Wire,
     daemon: i64,
+    /// The server's clock counts, and not the caller's.
+    has_clock: bool,
     /// As the database has it, with what this transaction wrote. `None`: to be read.
     kept: Option<Kept>,
     is_open: bool,
@@ -101,6 +104,7 @@ impl PostgresRecords {
         Ok(Self {
             wire: Wire::new(client),
             daemon,
+            has_clock: true,
             kept: None,
             is_open: false,
             is_alone: false,
@@ -114,6 +118,17 @@ impl PostgresRecords {
 
     pub fn client(&self) -> &Client {
         &self.wire.client
+    }
+
+    /// The time is what the caller of the engine says: for tests, whose time is not the server's.
+    #[must_use]
+    pub fn without_clock(self) -> Self {
+        Self { has_clock: false, ..self }
+    }
+
+    /// Times that the server was asked, and waited for.
+    pub fn round_trips(&self) -> u64 {
+        self.wire.trips
     }
 
     /// As the next daemon finds it.
@@ -135,31 +150,24 @@ impl PostgresRecords {
         self.ask([ask]).await.map(|[rows]| rows)
     }
 
-    async fn begin_now(&mut self, outset: &Outset) -> StoreResult<Option<Header>> {
+    async fn begin_now(&mut self, outset: &Outset) -> StoreResult<Begun> {
         if self.is_open {
             self.roll_back_now().await;
         }
         self.numbers.stale();
         (self.is_open, self.is_alone) = (true, outset.is_alone);
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
-        let mut asks = vec![
-            ask!(BEGIN),
-            ask!(if outset.is_alone { ALONE } else { TOGETHER }),
-            ask!(header::NUMBERS, self.daemon),
-        ];
+        let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
         if !outset.names.is_empty() {
             asks.push(load::named(&outset.names));
         }
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
         asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count)));
-        if outset.next > 0 {
-            self.wanted = outset.next;
-            asks.push(self.numbers.draw(self.wanted));
-        }
+        self.wanted = outset.next.max(1);
+        asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
         let mut next = || answers.next().unwrap_or_default();
-        let numbers = next();
         let counts = if outset.is_alone { next() } else { Vec::new() };
         self.ahead = Ahead { count: outset.next, ..Ahead::default() };
         if !outset.names.is_empty() {
@@ -168,15 +176,18 @@ impl PostgresRecords {
         for from in looks {
             self.ahead.next.push((*from, load::found(&next())?));
         }
+        let numbers = next();
+        let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
+        let (now, drawn) = header::now_and_drawn(numbers)?;
         if outset.next > 0 {
-            self.numbers.take(&next())?;
+            self.numbers.take(drawn);
         }
-        self.header(&numbers, &counts).await
+        let header = self.header(numbers, &counts).await?;
+        Ok(Begun { header, now: self.has_clock.then_some(now) })
     }
 
     /// The header, if it is not what this engine saved last.
-    async fn header(&mut self, numbers: &[Row], counts: &[Row]) -> StoreResult<Option<Header>> {
-        let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
+    async fn header(&mut self, numbers: &Row, counts: &[Row]) -> StoreResult<Option<Header>> {
         let mut now = self.kept.clone().unwrap_or_default();
         let known = self.kept.as_ref().map(|kept| kept.version);
         now.read_numbers(numbers)?;
@@ -412,7 +423,7 @@ fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
 }
 
 impl Records for PostgresRecords {
-    async fn begin(&mut self, outset: &Outset) -> StoreResult<Option<Header>> {
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
         self.begin_now(outset).await
     }
 
@@ -421,8 +432,9 @@ impl Records for PostgresRecords {
             return Ok(Some(next));
         }
         let draw = self.numbers.draw(self.wanted);
-        let rows = self.ask_one(draw).await?;
-        self.numbers.take(&rows)?;
+        let rows = self.ask_one(header::numbers(self.daemon, draw)).await?;
+        let row = rows.first().ok_or_else(|| odd("there is no header"))?;
+        self.numbers.take(header::now_and_drawn(row)?.1);
         Ok(self.numbers.next(last))
     }
 

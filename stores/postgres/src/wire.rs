@@ -59,11 +59,13 @@ pub(crate) struct Wire {
     pub(crate) client: Client,
     /// Prepared when they are asked for the first time.
     statements: HashMap<&'static str, Statement>,
+    /// Times that it was waited for answers.
+    pub(crate) trips: u64,
 }
 
 impl Wire {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, statements: HashMap::new() }
+        Self { client, statements: HashMap::new(), trips: 0 }
     }
 
     /// The rows of each, in turn.
@@ -89,6 +91,7 @@ impl Wire {
         let mut answers = Vec::with_capacity(asks.len());
         let mut asks = asks.into_iter().peekable();
         while asks.peek().is_some() {
+            self.trips += 1;
             let together = join_all(asks.by_ref().take(TOGETHER_MAX).map(|ask| self.one(ask)));
             for answer in together.await {
                 answers.push(answer?);

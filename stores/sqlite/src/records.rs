@@ -12,7 +12,8 @@ use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult, Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
+    Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
@@ -227,8 +228,9 @@ impl SqliteRecords {
 }
 
 impl Records for SqliteRecords {
-    async fn begin(&mut self, _: &Outset) -> StoreResult<Option<Header>> {
-        self.begin_now().map_err(classify)
+    async fn begin(&mut self, _: &Outset) -> StoreResult<Begun> {
+        let header = self.begin_now().map_err(classify)?;
+        Ok(Begun { header, now: None })
     }
 
     async fn edits(&mut self, count: usize) -> StoreResult<Vec<Operation>> {

@@ -10,10 +10,11 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
+use shiftboss_queue::records::{Outset, Records, StoreError};
 use shiftboss_queue::rules::completion::Ack;
 
 use crate::histories::{self, history};
-use crate::subject::{self, connect};
+use crate::subject::{self, Store, connect};
 use crate::words::ready;
 
 proptest! {
@@ -147,4 +148,49 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
     });
     let again = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap());
     assert_eq!(again.len(), 1, "the row of the second run waits");
+}
+
+/// A batch asks the server twice: for what it needs, and to keep what came of it.
+#[test]
+fn a_batch_is_two_round_trips() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    let mut trips = |batch: Vec<Op>| {
+        let before = engine.store().round_trips();
+        let answers = ready(engine.apply(NOW, batch)).unwrap();
+        (engine.store().round_trips() - before, jobs(answers))
+    };
+    // The first one reads names and runs, too.
+    trips(list(1, 0..10));
+    assert_eq!(trips(list(1, 10..100)).0, 2);
+    let (count, out) = trips((0..16).map(|_| dispatch()).collect());
+    assert_eq!((count, out.len()), (2, 16));
+    let ends = out.iter().map(|it| Op::CompleteAttempt { attempt: it.attempt, exit_code: 0 });
+    let (count, out) = trips(ends.chain((0..16).map(|_| dispatch())).collect());
+    assert_eq!((count, out.len()), (2, 16));
+}
+
+/// A daemon that stands still in the middle of a batch is put out of it, and others go on.
+#[test]
+fn a_daemon_that_stands_still() {
+    let schema = subject::schema();
+    let mut still = subject::store(&schema, 1);
+    let outset = Outset { next: 1, ..Outset::default() };
+    ready(still.begin(&outset)).unwrap();
+    let mut engine = Engine::new(subject::store(&schema, 2), Settings::default());
+    ready(engine.apply(NOW, list(1, 0..1))).unwrap();
+    assert!(matches!(ready(still.commit()), Err(StoreError::Busy(_))));
+}
+
+/// With the server's clock the caller's counts for nothing.
+#[test]
+fn time_is_the_servers() {
+    let schema = subject::schema();
+    let store = ready(async { Store::new(connect().await, &schema, 1).await.unwrap() });
+    let mut engine = Engine::new(store, Settings::default());
+    let now = "SELECT extract(epoch FROM now())::int8";
+    let now: i64 = ready(engine.store().client().query_one(now, &[])).unwrap().get(0);
+    ready(engine.apply(NOW, list(1, 0..1))).unwrap();
+    ready(engine.apply(NOW, vec![dispatch()])).unwrap();
+    let started = subject::log(engine.store())["k0"].0;
+    assert!((now - 1..now + 60).contains(&started), "{started}, {now}");
 }

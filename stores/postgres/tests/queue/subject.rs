@@ -52,7 +52,7 @@ pub fn schema() -> String {
 
 /// The store of one daemon.
 pub fn store(schema: &str, daemon: i64) -> Store {
-    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() })
+    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() }).without_clock()
 }
 
 pub fn new() -> Store {
