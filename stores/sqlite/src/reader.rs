@@ -30,7 +30,7 @@ use shiftboss_queue::answers::{
 use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::documents::{DAEMON, Daemon, Kind, Policy};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
-use shiftboss_queue::record::{FetcherId, Task};
+use shiftboss_queue::record::{FetcherId, Record, Task};
 use shiftboss_queue::records::{KeyId, Payload};
 use shiftboss_queue::views::behind;
 
@@ -161,6 +161,11 @@ impl<'c> Look<'c> {
 
     fn name(&self, fetcher: FetcherId) -> String {
         self.context.fetcher(fetcher).to_string()
+    }
+
+    /// When a key was last started, as it stands in the order: the start of a clock that was ahead counts as just now.
+    fn last_start(&self, record: &Record) -> Option<UnixSeconds> {
+        record.stands_at().map(|at| at.min(self.context.seconds()))
     }
 
     /// A fetcher by its name.

@@ -70,7 +70,7 @@ impl Look<'_> {
         let mut started = Vec::new();
         for stored in keys {
             let lists = self.lists_of(&stored.record);
-            started.extend(std::iter::repeat_n(stored.record.last.map(|it| it.started), lists));
+            started.extend(std::iter::repeat_n(self.last_start(&stored.record), lists));
         }
         Ok(LastStarts { started, is_all })
     }

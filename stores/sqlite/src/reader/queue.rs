@@ -44,7 +44,7 @@ impl Look<'_> {
             key: record.key.to_string(),
             fetcher: self.name(task.fetcher()),
             run: run_of(task),
-            last_started: record.last.map(|last| last.started),
+            last_started: self.last_start(record),
             again: expired_leases(record, task) > 0,
             bumped: stored.place.lane.is_some() && self.has_lane(),
             payload: self.payload(key, task)?,

@@ -174,7 +174,7 @@ impl Look<'_> {
         let stored = first.map(|key| self.loader.by_id(key)).transpose()?.flatten();
         Ok(stored.map(|Stored { record, .. }| Waiting {
             key: record.key.to_string(),
-            last_started: record.last.map(|last| last.started),
+            last_started: self.last_start(&record),
         }))
     }
 

@@ -22,6 +22,8 @@ pub(super) const STEP: usize = 256;
 const STEPS_MIN: usize = 20;
 const STEPS_FOR_EACH: usize = 10;
 
+const HAS_SINGLES: &str = "SELECT waiting > 0 FROM keys WHERE id = ?1";
+const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM rows WHERE key = ?1 AND fetcher = ?2)";
 const WAITING_OF: &str =
     "SELECT number FROM tasks WHERE key = ?1 AND status = 'waiting' ORDER BY number LIMIT ?2";
 const HELD: &str = "SELECT key FROM extras WHERE held IS NOT NULL ORDER BY held, key LIMIT ?1";
@@ -99,7 +101,9 @@ impl Look<'_> {
         let keys_max = if listing.fetcher.is_some() { QUEUE_MAX } else { listing.limit };
         let mut keys = 0;
         self.walk(keys_max, |look, key| {
-            if let Some(stored) = look.loader.by_id(key)? {
+            if look.may_have(key, listing.fetcher)?
+                && let Some(stored) = look.loader.by_id(key)?
+            {
                 look.waiting_of(listing, &stored, "its turn comes")?;
             }
             keys += 1;
@@ -124,6 +128,15 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a key may have a task of a fetcher: asked of many that have none, it is cheaper than their records.
+    fn may_have(&self, KeyId(key): KeyId, fetcher: Option<FetcherId>) -> Result<bool> {
+        match fetcher {
+            None => Ok(true),
+            Some(FetcherId::TASKS) => self.connection.value(HAS_SINGLES, [key]),
+            Some(FetcherId(fetcher)) => self.connection.value(HAS_ROWS, (key, fetcher)),
+        }
     }
 
     /// Keys that somebody has, behind one of them: those that are out, and then those that somebody else started.
@@ -153,7 +166,7 @@ impl Look<'_> {
             let singles = numbers.into_iter().map(|number| Task::Single { number });
             tasks.extend(singles.filter(|it| Some(*it) != next));
         }
-        let since = record.last.map(|last| last.started);
+        let since = self.last_start(record);
         tasks.retain(|task| listing.wants(task.fetcher()));
         for task in tasks {
             let again = expired_leases(record, task) > 0 && why == "its turn comes";

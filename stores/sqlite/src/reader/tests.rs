@@ -90,7 +90,10 @@ fn ask_everything(connection: &Connection) {
         TaskStatus::Failed,
         TaskStatus::DeadLetter,
     ] {
-        look().tasks(&TasksWith { status, fetcher: None, since: None, count: 99 }).unwrap();
+        for fetcher in [None, Some("f"), Some("@tasks")] {
+            let fetcher = fetcher.map(str::to_owned);
+            look().tasks(&TasksWith { status, fetcher, since: None, count: 99 }).unwrap();
+        }
     }
     for fetchers in [vec![], vec!["f".to_owned()]] {
         look().stats(&StatsOf { since, by: Grouping::FetcherDay, fetchers }).unwrap();

@@ -7,7 +7,7 @@ use shiftboss_queue::answers::{QueueStatus, TaskStatus};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{Answer, Operation as Op};
-use shiftboss_queue::reader::{Reader, TasksWith};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::FetcherId;
 use shiftboss_sqlite::SqliteReader;
 
@@ -17,6 +17,7 @@ use crate::subject;
 use crate::words::ready;
 
 const ALL: usize = 1_000;
+const DAY: i64 = 86_400;
 
 fn tasks(reader: &SqliteReader, now: i64, status: TaskStatus, fetcher: Option<&str>) -> i64 {
     let fetcher = fetcher.map(str::to_owned);
@@ -49,14 +50,52 @@ fn counts_are_right(reader: &SqliteReader, now: i64, is_fair: bool) -> Result<()
     Ok(())
 }
 
+/// A key's attempts are those of all that are its own, but for hand-outs that never arrived; and sums are the sums of them.
+fn attempts_are_right(
+    reader: &SqliteReader,
+    now: i64,
+    is_summed: bool,
+) -> Result<(), TestCaseError> {
+    let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let all = reader.ended_attempts(&asked).unwrap().attempts;
+    for key in ["a", "b", "c", "d", "e"] {
+        let own = all.iter().filter(|it| it.key == key && it.outcome != "undone");
+        let mut own: Vec<_> = own.cloned().collect();
+        own.sort_by_key(|it| -it.attempt);
+        let asked = EndedAttempts { key: Some(key.to_owned()), ..asked.clone() };
+        prop_assert_eq!(reader.ended_attempts(&asked).unwrap().attempts, own);
+    }
+    let onward = reader.ends_after(Some(0), ALL).unwrap().attempts;
+    prop_assert_eq!(onward.iter().rev().collect::<Vec<_>>(), all.iter().collect::<Vec<_>>());
+    let by_minute: i64 = reader.jobs_by_minute(now).unwrap().iter().map(|it| it.jobs).sum();
+    let by_code: i64 = reader.status(now).unwrap().done_last_hour.iter().map(|it| it.jobs).sum();
+    prop_assert_eq!(by_minute, by_code);
+    if !is_summed {
+        return Ok(());
+    }
+    let asked = StatsOf { since: 0, by: Grouping::All, fetchers: Vec::new() };
+    let sums = reader.stats(&asked).unwrap().groups.into_iter().next().unwrap_or_default();
+    let count = |outcome: &str| all.iter().filter(|it| it.outcome == outcome).count() as i64;
+    let [success, timeout, failure] = ["success", "timeout", "failure"].map(count);
+    prop_assert_eq!((sums.success, sums.timeout, sums.failure), (success, timeout, failure));
+    let [released, undone, expired] = ["released", "undone", "expired"].map(count);
+    prop_assert_eq!((sums.released, sums.undone, sums.expired), (released, undone, expired));
+    Ok(())
+}
+
 fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
     let settings = || Settings { is_fair, ..settings() };
     let mut now = 1_700_000_000;
+    // What somebody ends by hand is in no sum, and old sums go.
+    let mut is_summed = true;
     let mut engine = Engine::new(subject::new(), settings());
     note_daemon(engine.store(), &settings());
     for step in history {
         match step {
-            Step::Passes(seconds) => now += seconds,
+            Step::Passes(seconds) => {
+                now += seconds;
+                is_summed &= seconds < DAY;
+            }
             Step::Set { by, runs } => {
                 now += by;
                 let by = if runs { by * 1_000 } else { 0 };
@@ -67,6 +106,7 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
             Step::Batch(mut batch) => {
                 // The reference's rules know no lease that expires.
                 batch.retain(|it| is_fair || !matches!(it, Op::Expire(_)));
+                is_summed &= !batch.iter().any(|it| matches!(it, Op::EditLog { .. }));
                 ready(engine.apply(now * 1_000, batch)).unwrap();
             }
         }
@@ -75,6 +115,7 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
     let asked = ask(engine.store());
     let reader = &asked.reader;
     counts_are_right(reader, now, is_fair)?;
+    attempts_are_right(reader, now, is_summed)?;
     let next = reader.next_jobs(now, ALL).unwrap();
     prop_assert!(!next.truncated);
     for (at, next) in next.keys.iter().enumerate() {

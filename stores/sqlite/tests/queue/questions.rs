@@ -360,6 +360,19 @@ fn keys_are_found_and_held() {
     assert_eq!((starts.started, starts.is_all), (vec![None; 3], true));
 }
 
+/// What a clock that was ahead says counts as when it was seen first; that it was ahead can be told by what ended.
+#[test]
+fn a_start_in_the_future() {
+    let script = run("
+        list f.1 a
+        log a 1800000000 1800000001 0");
+    let at = At::new(&script, 60);
+    let next = at.asked.reader.next_jobs(at.now, 1).unwrap().keys.remove(0);
+    let last = at.why("a").last_result.unwrap();
+    assert_eq!((next.last_started, last.started), (Some(NOW), 1_800_000_000));
+    assert_eq!(at.status().longest_wait.and_then(|it| it.last_started), Some(NOW));
+}
+
 /// What a daemon and relays note of themselves.
 #[test]
 fn documents_are_shown() {
