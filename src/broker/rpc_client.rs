@@ -32,8 +32,8 @@ const EXPIRATION_MS: &str = "4000";
 pub(super) struct RpcClient {
     broker: Broker,
     link: Link,
-    /// Rows have a channel of their own: what waits for room there holds up no request.
-    rows: Channel,
+    /// Rows have a channel of their own: what waits for room there holds up no request. It may be [renewed](Self::renew_rows).
+    rows: Mutex<Channel>,
     /// The queue that answers come to.
     reply_queue: String,
     shared: Arc<Shared>,
@@ -80,7 +80,7 @@ impl RpcClient {
             // Of another channel: without daemons there is no exchange yet, and that closes the channel.
             let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
             let rows = link.confirming_channel().await?;
-            Ok((reply_queue, replies, hints, rows))
+            Ok((reply_queue, replies, hints, Mutex::new(rows)))
         };
         let opened = timeout(CALL_MAX, opened).await;
         let opened = opened.map_err(|_| broker.late())?;
@@ -171,7 +171,8 @@ impl RpcClient {
             warn!(run = %rows.run, keys = keys.join(" "), %why, "A row cannot be sent, and is left out.");
             body = encode(&RelayedRows { rows: Vec::new(), ..rows.clone() });
         }
-        let confirmed = begin_publish(&self.rows, route, &body, properties).await?;
+        let channel = self.rows().clone();
+        let confirmed = begin_publish(&channel, route, &body, properties).await?;
         Ok(async {
             confirmed.await?;
             match answer.wait().await? {
@@ -180,6 +181,22 @@ impl RpcClient {
                 _ => Err(PublishError::NoAnswer),
             }
         })
+    }
+
+    /// Has rows go over another channel, after a refusal: RabbitMQ 3 refuses for ever what comes to a quorum queue over a channel whose
+    /// first message for it found the queue's leader down, though it has another one by now.
+    ///
+    /// # Errors
+    /// The broker's.
+    pub(super) async fn renew_rows(&self) -> Result<(), PublishError> {
+        let renewed = self.link.confirming_channel().await?;
+        // The old one is closed with its last user.
+        *self.rows() = renewed;
+        Ok(())
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Channel> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has what comes back for a message go to whoever holds what this returns.

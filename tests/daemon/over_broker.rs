@@ -33,6 +33,10 @@ fn prefix() -> String {
     format!("test-{}-{number}.", std::process::id())
 }
 
+fn wait_served(daemon: &Daemon) {
+    wait_until("relays are served", || daemon.log().contains("Relays are served."));
+}
+
 /// A daemon that serves relays.
 struct Installation {
     // Ended before its directory goes.
@@ -70,7 +74,7 @@ impl Installation {
     }
 
     fn wait_served(&self) {
-        wait_until("relays are served", || self.daemon.log().contains("Relays are served."));
+        wait_served(&self.daemon);
     }
 
     /// The daemon is killed, and started again.

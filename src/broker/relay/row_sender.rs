@@ -58,6 +58,8 @@ struct Message {
     sent: Option<Instant>,
     /// When it was sent, all of its range before it were answered.
     is_next: bool,
+    /// The broker did not take it.
+    is_refused: bool,
 }
 
 #[derive(Default)]
@@ -110,8 +112,8 @@ impl RowSender {
         }
         self.made += 1;
         self.runs.entry(run.clone()).or_default().unanswered += 1;
-        let (run, is_next) = (run.clone(), false);
-        let message = Message { range, number: 0, run, rows, sent: None, is_next };
+        let (run, is_next, is_refused) = (run.clone(), false, false);
+        let message = Message { range, number: 0, run, rows, sent: None, is_next, is_refused };
         self.unanswered.insert(self.made, message);
         self.to_send.insert(self.made);
     }
@@ -130,7 +132,7 @@ impl RowSender {
         while runs.iter().any(|run| self.is_unanswered(run)) {
             match timeout_at(deadline, self.step(asker)).await {
                 Ok(done) => done?,
-                Err(_) => return Err(unstored(self.unanswered.len())),
+                Err(_) => return Err(self.unstored()),
             }
         }
         Ok(())
@@ -155,6 +157,10 @@ impl RowSender {
             Some((sequence, answer)) => self.take_answer(asker, sequence, answer),
             None => {
                 sleep(shortened(self.backoff.next_delay())).await;
+                if self.is_any_refused() {
+                    let renewed = asker.client.renew_rows().await;
+                    renewed.map_err(|error| asker.client.unpublished(&error))?;
+                }
                 self.to_send.append(&mut self.again);
                 Ok(())
             }
@@ -208,6 +214,7 @@ impl RowSender {
             // If this is given up half-way it is sent twice, under one number.
             let answer = client.send_rows(&rows).await?;
             message.sent = Some(Instant::now());
+            message.is_refused = false;
             self.to_send.remove(&sequence);
             self.out.push(Box::pin(async move { (sequence, answer.await) }));
         }
@@ -230,7 +237,11 @@ impl RowSender {
             // What came before it was stored, and is not any more: the queue is a restored backup.
             Ok(RowsAnswer::Gap) if self.is_next(sequence) => return Err(self.lost(asker, sequence)),
             Ok(RowsAnswer::Lost) => return Err(self.lost(asker, sequence)),
-            Ok(RowsAnswer::Gap) | Err(PublishError::NoRoom) => {
+            Ok(RowsAnswer::Gap) => _ = self.again.insert(sequence),
+            Err(PublishError::NoRoom) => {
+                if let Some(message) = self.unanswered.get_mut(&sequence) {
+                    message.is_refused = true;
+                }
                 self.again.insert(sequence);
             }
             Err(error) => {
@@ -258,12 +269,23 @@ impl RowSender {
         progress.unanswered = progress.unanswered.saturating_sub(1);
         progress.rejected = rejected.or(progress.rejected.take());
     }
-}
 
-fn unstored(messages: usize) -> StoreError {
-    StoreError::Busy(format!(
-        "no daemon has stored the rows of {messages} messages yet; they are asked for again"
-    ))
+    fn is_any_refused(&self) -> bool {
+        self.unanswered.values().any(|message| message.is_refused)
+    }
+
+    fn unstored(&self) -> StoreError {
+        let messages = self.unanswered.len();
+        StoreError::Busy(match self.is_any_refused() {
+            true => format!(
+                "the rows of {messages} messages are not stored yet, and are sent again: {}",
+                PublishError::NoRoom
+            ),
+            false => format!(
+                "no daemon has stored the rows of {messages} messages yet; they are waited for"
+            ),
+        })
+    }
 }
 
 #[cfg(test)]
