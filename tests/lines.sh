@@ -4,13 +4,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for room in src actors/src protocol/src queue/src spool/src; do
+for room in src actors/src protocol/src queue/src spool/src stores/postgres/src stores/sqlite/src; do
     find "$room" \( -name '*.rs' -o -name '*.sql' -o -path '*/templates/*' \) -type f \
         | grep -vE '/tests?/|tests?\.rs$|/testing|_tests\.rs$' | sort \
         | xargs awk -v room="$room" '
             FNR == 1 { before = "" }
             before == "#[cfg(test)]" && /^mod tests \{/ { n[kind]--; nextfile }
             { kind = FILENAME ~ /\.rs$/ ? "rust" : FILENAME ~ /\.sql$/ ? "sql" : "templates"; n[kind]++; before = $0 }
-            END { printf "%-14s rust %6d  sql %5d  templates %4d\n", room, n["rust"], n["sql"], n["templates"] }'
+            END { printf "%-20s rust %6d  sql %5d  templates %4d\n", room, n["rust"], n["sql"], n["templates"] }'
 done | awk '{ print; rust += $3; sql += $5; templates += $7 }
-    END { printf "%-14s rust %6d  sql %5d  templates %4d  all %d\n", "whole", rust, sql, templates, rust + sql + templates }'
+    END { printf "%-20s rust %6d  sql %5d  templates %4d  all %d\n", "whole", rust, sql, templates, rust + sql + templates }'

@@ -11,7 +11,15 @@ const FILE_LINES: usize = 400;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
-const ROOTS: [&str; 5] = ["src", "actors/src", "protocol/src", "queue/src", "spool/src"];
+const ROOTS: [&str; 7] = [
+    "src",
+    "actors/src",
+    "protocol/src",
+    "queue/src",
+    "spool/src",
+    "stores/postgres/src",
+    "stores/sqlite/src",
+];
 
 /// The files whose path begins so must not say any of these words (comments aside).
 const ARROWS: &[(&str, &[&str])] = &[
@@ -30,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "protocol::wire",
         ],
     ),
+    ("stores/", &["actix", "clap", "shiftboss_actors", "shiftboss::"]),
     ("queue/src/rules", &["crate::engine", "crate::records", "crate::memory", "crate::operation"]),
     ("queue/src/record.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("queue/src/extras.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
