@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Key, Run, TASKS_FETCHER};
+use shiftboss_protocol::model::{Run, TASKS_FETCHER};
 
 use super::{Batch, Carried, used_up};
 use crate::operation::{Answer, Reading, Rejected, Rows};
@@ -141,9 +141,8 @@ impl<S: Records> Batch<'_, S> {
     async fn delete_rows(&mut self, run: (FetcherId, i64), limit: usize) -> StoreResult<usize> {
         let keys = self.store.of_run(run, None::<KeyId>, limit).await?;
         let count = keys.len();
-        let keys: Vec<Key> = keys.into_iter().map(|stored| stored.record.key).collect();
-        for key in keys {
-            let slot = self.slot(key).await?;
+        for stored in keys {
+            let slot = self.desk.put(stored);
             lists::remove_row(self.desk.record_mut(slot), run);
             self.changed(slot);
         }

@@ -169,6 +169,17 @@ fn a_batch_is_two_round_trips() {
     assert_eq!((count, out.len()), (2, 16));
 }
 
+/// Nor does a step of a deletion ask for each key.
+#[test]
+fn a_step_of_a_deletion_asks_once() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    ready(engine.apply(NOW, list(1, 0..200))).unwrap();
+    let run = Run { fetcher: "f".into(), started: 1 };
+    let before = engine.store().round_trips();
+    ready(engine.apply(NOW, vec![Op::DeleteRuns { runs: vec![run], limit: 100 }])).unwrap();
+    assert_eq!(engine.store().round_trips() - before, 3);
+}
+
 /// A daemon that stands still in the middle of a batch is put out of it, and others go on.
 #[test]
 fn a_daemon_that_stands_still() {
