@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
-use crate::record::{FetcherId, Millis, Task};
+use crate::record::{Due, FetcherId, Millis, Task};
 use crate::records::Header;
 
 /// As many others may be added until a single task that is done is known by its ID no longer.
@@ -81,6 +81,19 @@ impl Context {
 
     pub fn seconds(&self) -> UnixSeconds {
         self.now.div_euclid(1_000)
+    }
+
+    /// Due in so many seconds.
+    pub fn due_in(&self, seconds: i64) -> Due {
+        let delay = seconds.saturating_mul(1_000);
+        Due { at: self.now.saturating_add(delay), delay, clock: self.clock }
+    }
+
+    /// What is due, by the clock of now.
+    pub fn followed(&self, due: Due) -> Due {
+        let by = self.clock.saturating_sub(due.clock);
+        let at = due.at.saturating_add(by).min(self.now.saturating_add(due.delay));
+        Due { at, clock: self.clock, ..due }
     }
 
     /// Nothing is handed out for it any more.

@@ -10,6 +10,7 @@ pub mod counts;
 pub mod credit;
 pub mod documents;
 pub mod engine;
+pub mod extras;
 pub mod memory;
 pub mod operation;
 pub mod outcome_words;

@@ -63,8 +63,8 @@ pub enum Operation {
     Forget(Key),
     /// Holds that are over end, and delayed tasks wait again that are due: a bounded number.
     Wake,
-    /// The wall clock was set by so much: what is due keeps its distance, and lies no further ahead than it was said to take. A bounded
-    /// number at once: it is to be asked again, with 0, until it says no; also at each start.
+    /// The wall clock was set by so much: what is due keeps its distance, and lies no further ahead than it was said to take. A
+    /// bounded number at once: it is to be asked again, with 0, until it says no; also at each start.
     FollowClock {
         by: Millis,
     },

@@ -103,7 +103,7 @@ impl Record {
         hold.into_iter()
             .chain(backoff)
             .chain(retries)
-            .map(|due| due.followed(context).at)
+            .map(|due| context.followed(due).at)
             .chain(started)
     }
 }

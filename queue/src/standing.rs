@@ -81,7 +81,7 @@ impl Record {
         let by_operator = self.extras.hold.as_ref().map(|it| Hold {
             kind: HoldKind::Hold,
             since: it.since,
-            until: it.until.map(|due| seconds(due.followed(context).at)),
+            until: it.until.map(|due| seconds(context.followed(due).at)),
             reason: it.reason.clone(),
             by: it.by.to_string(),
         });
@@ -91,7 +91,7 @@ impl Record {
     /// What its failures hold it for.
     pub fn backoff(&self, context: &Context) -> Option<Hold> {
         let backoff = self.extras.backoff?;
-        let due = backoff.until?.followed(context);
+        let due = context.followed(backoff.until?);
         Some(Hold {
             kind: HoldKind::Backoff,
             since: seconds(due.begun()),

@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("queue/src/rules", &["crate::engine", "crate::records", "crate::memory", "crate::operation"]),
     ("queue/src/record.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
+    ("queue/src/extras.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("protocol/src/model", &["std::fs", "crate::wire"]),
     ("protocol/src/fetcher_file", &["std::fs", "std::io", "crate::wire"]),
     ("protocol/src/wire", &["std::fs", "crate::fetcher_file"]),

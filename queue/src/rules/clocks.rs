@@ -12,7 +12,7 @@ pub fn follow(record: &mut Record, context: &Context) {
     let backoff = extras.backoff.as_mut().and_then(|it| it.until.as_mut());
     let retries = extras.retries.iter_mut().filter_map(|it| it.due.as_mut());
     for due in hold.into_iter().chain(backoff).chain(retries) {
-        *due = due.followed(context);
+        *due = context.followed(*due);
     }
 }
 

@@ -14,7 +14,7 @@ pub fn hold(
     by: Arc<str>,
     context: &Context,
 ) -> Option<Hold> {
-    let until = seconds.map(|seconds| Due::after(seconds.into(), context));
+    let until = seconds.map(|seconds| context.due_in(seconds.into()));
     record.extras.hold.replace(Hold { since: context.seconds(), until, reason, by })
 }
 
@@ -36,7 +36,7 @@ pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) 
     }
     let failures = record.extras.backoff.map_or(0, |it| it.failures).saturating_add(1);
     let seconds = rule.delay(record.key.as_str(), failures.into());
-    let until = seconds.map(|seconds| Due::after(seconds, context));
+    let until = seconds.map(|seconds| context.due_in(seconds));
     record.extras.backoff = Some(Backoff { failures, until });
 }
 

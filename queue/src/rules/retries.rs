@@ -2,7 +2,7 @@
 
 use super::{bumps, singles};
 use crate::context::Context;
-use crate::record::{Due, Record, Retry, Task};
+use crate::record::{Record, Retry, Task};
 
 /// What came of a key whose tasks were to be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn delay(
     let Some(seconds) = seconds.filter(|_| has_failed(record, task)) else {
         return false;
     };
-    let due = Some(Due::after(seconds, context));
+    let due = Some(context.due_in(seconds));
     record.extras.retries.push(Retry { task, number: retried.saturating_add(1), due, lane: 0 });
     true
 }

@@ -647,8 +647,8 @@ impl Model {
         }
     }
 
-    /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again, delayed
-    /// tasks, dead letters, failed single tasks; and of keys, as run -1 of none: held, backed off, bumped.
+    /// What is counted, by fetcher and run: rows, those that wait, jobs that are out, leased ones, those that are out again,
+    /// delayed tasks, dead letters, failed single tasks; and of keys, as run -1 of none: held, backed off, bumped.
     pub fn counts(&self) -> BTreeMap<(i64, i64), [i64; 11]> {
         let mut counts = BTreeMap::<_, [i64; 11]>::new();
         let run = |fetcher, run| (fetcher, if fetcher == 0 { 0 } else { run });

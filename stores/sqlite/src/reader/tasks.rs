@@ -230,7 +230,7 @@ impl Look<'_> {
         let is_wanted = |task: Task| listing.wants(task.fetcher()) && !self.context.is_going(task);
         for it in record.extras.retries.iter().filter(|it| is_wanted(it.task)) {
             let Some(due) = it.due else { continue };
-            let due = due.followed(&self.context);
+            let due = self.context.followed(due);
             let since = seconds(due.begun());
             if since < listing.since {
                 continue;

@@ -95,7 +95,7 @@ impl Look<'_> {
     /// The task that is tried again first.
     fn first_retry(&self, record: &Record) -> Option<Retry> {
         let retries = record.extras.retries.iter();
-        let due = retries.filter_map(|it| Some((it.due?.followed(&self.context).at, it.number)));
+        let due = retries.filter_map(|it| Some((self.context.followed(it.due?).at, it.number)));
         due.min().map(|(due, retries)| Retry { due: seconds(due), retries })
     }
 
