@@ -6,6 +6,7 @@
 
 mod error;
 mod header;
+mod known;
 mod load;
 mod numbers;
 mod records;

@@ -5,6 +5,7 @@
 //! that the record is not [whole](Found::is_whole).
 
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
+use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
@@ -298,4 +299,32 @@ fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<
     let of_single = first.map(|number| Task::Single { number }).zip(get(row, 30)?);
     let all = of_rows.chain(of_single.map(|(task, payload)| (task, Some(payload))));
     Ok(all.filter_map(|(task, payload)| Some((task, self::payload(payload?)))).collect())
+}
+
+/// An attempt that ended.
+pub(crate) fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
+    let read = || -> Result<_, tokio_postgres::Error> {
+        let (key, worker): (&[u8], Option<String>) = (row.try_get(0)?, row.try_get(3)?);
+        let task = code::task_of((row.try_get(1)?, row.try_get(2)?));
+        let (started, ended) = (row.try_get(4)?, row.try_get(5)?);
+        let word: &str = row.try_get(6)?;
+        let (exit_code, previous) = (row.try_get(7)?, Attempt(row.try_get(8)?));
+        Ok((key, worker, task, started, ended, word, exit_code, previous, row.try_get(9)?))
+    };
+    let (key, worker, task, started, ended, word, exit_code, previous, revisit) =
+        read().map_err(classify)?;
+    let outcome = Outcome::of_word(word).ok_or_else(|| odd("attempts.outcome"))?;
+    let (key, worker) = (Key::stored(text(key)?), worker.map(Into::into));
+    Ok(EndedAttempt {
+        attempt,
+        key,
+        task,
+        worker,
+        started,
+        ended,
+        outcome,
+        exit_code,
+        previous,
+        revisit,
+    })
 }

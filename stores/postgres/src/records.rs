@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use shiftboss_protocol::fetcher_file::checksum;
-use shiftboss_protocol::model::{Attempt, Key};
-use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
+use crate::known::{Known, is_other};
 use crate::load::{self, Found};
 use crate::numbers::Numbers;
 use crate::save::Saver;
@@ -306,7 +307,7 @@ impl PostgresRecords {
         let sql = "SELECT k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code, a.previous, a.revisit
             FROM attempts a JOIN keys k ON k.id = a.key WHERE a.attempt = $1";
         let rows = self.ask_one(ask!(sql, attempt.0)).await?;
-        rows.first().map(|row| ended(row, attempt)).transpose()
+        rows.first().map(|row| load::ended(row, attempt)).transpose()
     }
 
     fn save_now(&mut self, changes: Changes) -> StoreResult<()> {
@@ -344,82 +345,6 @@ impl PostgresRecords {
             let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
         }
     }
-}
-
-/// Records by what they are called.
-struct Known {
-    all: Vec<Stored>,
-    by_key: HashMap<Key, usize>,
-    by_flight: HashMap<Attempt, usize>,
-    by_id: HashMap<KeyId, usize>,
-    others: Vec<(Name, KeyId)>,
-}
-
-impl Known {
-    fn of(all: Vec<Stored>) -> Self {
-        let (by_key, by_flight, by_id) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut known = Self { all: Vec::new(), by_key, by_flight, by_id, others: Vec::new() };
-        known.add(all, Vec::new());
-        known
-    }
-
-    fn add(&mut self, more: Vec<Stored>, others: Vec<(Name, KeyId)>) {
-        for stored in more {
-            let at = self.all.len();
-            self.by_key.insert(stored.record.key.clone(), at);
-            self.by_id.insert(stored.id, at);
-            if let Some(flight) = &stored.record.flight {
-                self.by_flight.insert(flight.attempt, at);
-            }
-            self.all.push(stored);
-        }
-        self.others.extend(others);
-    }
-
-    fn find(&self, name: &Name) -> Option<&Stored> {
-        let other = || {
-            let id = self.others.iter().find(|(other, _)| other == name)?.1;
-            self.by_id.get(&id)
-        };
-        let at = match name {
-            Name::Key(key) => self.by_key.get(key),
-            Name::Attempt(attempt) => self.by_flight.get(attempt).or_else(other),
-            Name::TaskId(_) => other(),
-        };
-        at.map(|at| &self.all[*at])
-    }
-}
-
-/// It may be the name of an attempt that ended, or of a task.
-fn is_other(name: &Name) -> bool {
-    !matches!(name, Name::Key(_))
-}
-
-fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
-    let read = || -> Result<_, tokio_postgres::Error> {
-        let (key, worker): (&[u8], Option<String>) = (row.try_get(0)?, row.try_get(3)?);
-        let task = code::task_of((row.try_get(1)?, row.try_get(2)?));
-        let (started, ended) = (row.try_get(4)?, row.try_get(5)?);
-        let word: &str = row.try_get(6)?;
-        let (exit_code, previous) = (row.try_get(7)?, Attempt(row.try_get(8)?));
-        Ok((key, worker, task, started, ended, word, exit_code, previous, row.try_get(9)?))
-    };
-    let (key, worker, task, started, ended, word, exit_code, previous, revisit) =
-        read().map_err(classify)?;
-    let outcome = Outcome::of_word(word).ok_or_else(|| odd("attempts.outcome"))?;
-    let (key, worker) = (Key::stored(load::text(key)?), worker.map(Into::into));
-    Ok(EndedAttempt {
-        attempt,
-        key,
-        task,
-        worker,
-        started,
-        ended,
-        outcome,
-        exit_code,
-        previous,
-        revisit,
-    })
 }
 
 impl Records for PostgresRecords {
