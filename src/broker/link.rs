@@ -13,6 +13,7 @@ use lapin::uri::AMQPUri;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_protocol::backoff::random;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -55,7 +56,7 @@ type SizeMax = Arc<OnceLock<Option<usize>>>;
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
 pub(super) struct Link {
-    connection: Connection,
+    connection: Arc<Connection>,
     pub(super) alarm: Alarm,
     pub(super) channel: Channel,
     /// For what is asked again if it is lost.
@@ -141,6 +142,7 @@ impl Broker {
             channel.confirm_select(ConfirmSelectOptions::default()).await?;
             let unconfirmed = connection.create_channel().await?;
             let alarm = Alarm::listen(&connection, self.to_string());
+            let connection = Arc::new(connection);
             let size_max = Arc::clone(&self.size_max);
             Ok(Link { connection, alarm, channel, unconfirmed, size_max })
         };
@@ -268,8 +270,23 @@ impl Link {
 
     /// Ends the connection; the broker may be away.
     pub(super) async fn close(&self) {
-        let _ = timeout(CALL_MAX, self.connection.close(200, "done".into())).await;
+        close(&self.connection).await;
     }
+}
+
+/// The client keeps a connection that has a question open, though nobody waits for the answer any more: a consumer that the broker
+/// makes then would be a queue's single active one, and read by nobody.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Ok(runtime) = Handle::try_current() {
+            let connection = Arc::clone(&self.connection);
+            runtime.spawn(async move { close(&connection).await });
+        }
+    }
+}
+
+async fn close(connection: &Connection) {
+    let _ = timeout(CALL_MAX, connection.close(200, "done".into())).await;
 }
 
 /// Publishes to an exchange (`""`: to the queue that the key names), and waits until the broker has it.

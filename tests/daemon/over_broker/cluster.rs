@@ -33,15 +33,21 @@ fn pid(number: i32) -> Pid {
     Pid::from_raw(number).unwrap()
 }
 
-fn kill(node: u8) {
-    kill_process_group(pid(of_node(node, "pid")), Signal::KILL).unwrap();
+fn listens(node: u8) -> bool {
+    std::net::TcpStream::connect(host(node)).is_ok()
 }
 
+fn kill(node: u8) {
+    kill_process_group(pid(of_node(node, "pid")), Signal::KILL).unwrap();
+    wait_within(PATIENCE, &format!("node {node} is gone"), || !listens(node));
+}
+
+/// It is asked for more than once: a process that was killed may be there for a moment yet.
 fn start_again(node: u8) {
-    kill_process(pid(variable("SHIFTBOSS_TEST_BROKER_PID").parse().unwrap()), Signal::USR2)
-        .unwrap();
+    let starter = pid(variable("SHIFTBOSS_TEST_BROKER_PID").parse().unwrap());
     wait_within(PATIENCE, &format!("node {node} is back"), || {
-        std::net::TcpStream::connect(host(node)).is_ok()
+        kill_process(starter, Signal::USR2).unwrap();
+        listens(node)
     });
 }
 
