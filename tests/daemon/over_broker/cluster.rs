@@ -42,13 +42,10 @@ fn kill(node: u8) {
     wait_within(PATIENCE, &format!("node {node} is gone"), || !listens(node));
 }
 
-/// It is asked for more than once: a process that was killed may be there for a moment yet.
 fn start_again(node: u8) {
     let starter = pid(variable("SHIFTBOSS_TEST_BROKER_PID").parse().unwrap());
-    wait_within(PATIENCE, &format!("node {node} is back"), || {
-        kill_process(starter, Signal::USR2).unwrap();
-        listens(node)
-    });
+    kill_process(starter, Signal::USR2).unwrap();
+    wait_within(PATIENCE, &format!("node {node} is back"), || listens(node));
 }
 
 /// With quorum queues everything goes on with the two nodes that live.
