@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use shiftboss_actors::store::{RANGES, RelayedRows, RowsAnswer, StoreError, StoreResult};
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_protocol::model::{Row, Run};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::MessageSize;
 use super::batches::Asker;
@@ -24,6 +24,8 @@ use crate::broker::rpc_client::RpcClient;
 const UNANSWERED_MAX: usize = 200;
 /// What is not answered for so long is sent again, over a connection that seems to work; and then after twice as long.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));
+/// Where the broker refused some, the others are waited for so long; and then twice as long: it may have lost those that are out.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 /// Delays before messages are sent again for which a queue had no room, or which came before others.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
@@ -46,6 +48,7 @@ pub(super) struct RowSender {
     out: FuturesUnordered<Sent>,
     runs: HashMap<Run, Progress>,
     silence: Duration,
+    patience: Duration,
     backoff: Backoff,
 }
 
@@ -81,6 +84,7 @@ impl RowSender {
             out: FuturesUnordered::new(),
             runs: HashMap::new(),
             silence: SILENCE.0,
+            patience: PATIENCE.0,
             backoff: Backoff::new(AGAIN.0, AGAIN.1),
         }
     }
@@ -153,18 +157,29 @@ impl RowSender {
         if self.again.is_empty() {
             self.send_more(asker.client).await.map_err(|error| asker.client.unpublished(&error))?;
         }
-        match self.out.next().await {
-            Some((sequence, answer)) => self.take_answer(asker, sequence, answer),
-            None => {
+        let is_any_refused = self.is_any_refused();
+        let patience = if is_any_refused { self.patience } else { Duration::MAX };
+        match timeout(patience, self.out.next()).await {
+            Ok(Some((sequence, answer))) => self.take_answer(asker, sequence, answer),
+            Ok(None) => {
                 sleep(shortened(self.backoff.next_delay())).await;
-                if self.is_any_refused() {
-                    let renewed = asker.client.renew_rows().await;
-                    renewed.map_err(|error| asker.client.unpublished(&error))?;
+                if is_any_refused {
+                    self.renew_channel(asker.client).await?;
                 }
                 self.to_send.append(&mut self.again);
                 Ok(())
             }
+            Err(_) => {
+                self.patience = (self.patience * 2).min(PATIENCE.1);
+                self.renew_channel(asker.client).await?;
+                self.send_all_again();
+                Ok(())
+            }
         }
+    }
+
+    async fn renew_channel(&self, client: &RpcClient) -> StoreResult<()> {
+        client.renew_rows().await.map_err(|error| client.unpublished(&error))
     }
 
     /// Under another epoch all that is not answered is sent anew, and numbered anew.
@@ -263,7 +278,7 @@ impl RowSender {
 
     fn finish(&mut self, sequence: u64, rejected: Option<String>) {
         self.backoff.reset();
-        self.silence = SILENCE.0;
+        (self.silence, self.patience) = (SILENCE.0, PATIENCE.0);
         let Some(message) = self.unanswered.remove(&sequence) else { return };
         let progress = self.runs.entry(message.run).or_default();
         progress.unanswered = progress.unanswered.saturating_sub(1);
