@@ -64,7 +64,8 @@ fn a_stopped_relay_is_not_missed() {
     wait_until("it is gone", || site.number(gone) == 1);
     assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
     let (_, shown) = said(&site, &["status", "state.db"]);
-    assert!(shown.contains("r is gone for good? `shiftboss forget-daemon "), "{shown}");
+    // It may come back in a moment: what is told of one that is gone for good comes after an hour.
+    assert!(!shown.contains("gone for good"), "{shown}");
     daemon.stop();
     assert_eq!(said(&site, &["forget-daemon", "state.db", "r"]).0, 0);
     assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
