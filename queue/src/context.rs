@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{Due, FetcherId, Millis, Task};
-use crate::records::Header;
 
 /// As many others may be added until a single task that is done is known by its ID no longer.
 const SINGLES_KEPT: i64 = 100_000;
@@ -64,21 +63,6 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn of(header: &Header, settings: &Arc<Settings>, now: Millis) -> Self {
-        let going = header.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
-        let mut fetchers = header.fetchers.clone();
-        fetchers.insert(FetcherId::TASKS, TASKS_FETCHER.into());
-        Self {
-            now,
-            clock: header.clock,
-            settings: settings.clone(),
-            last_attempt: Attempt(header.last_attempt),
-            last_bump: header.last_bump,
-            going: going.collect(),
-            fetchers,
-        }
-    }
-
     pub fn seconds(&self) -> UnixSeconds {
         self.now.div_euclid(1_000)
     }

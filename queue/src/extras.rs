@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::record::{Millis, Task};
+use crate::task::{Millis, Task};
 
 /// What only few keys have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

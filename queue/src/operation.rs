@@ -9,13 +9,23 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use thiserror::Error;
 
 use crate::attempt::Outcome;
+use crate::header::RunState;
 use crate::record::{Hold, LastRun, Millis, Task};
-use crate::records::{Name, RunState};
 use crate::rules::bumps::Bumped;
 use crate::rules::completion::Ack;
 use crate::rules::lists::Forgotten;
 use crate::rules::retries::Retried;
 use crate::rules::singles::Cancelled;
+
+/// How a key is named by an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Name {
+    Key(Key),
+    /// The key whose attempt it is, out or ended.
+    Attempt(Attempt),
+    /// The key of the single task that was added with this ID.
+    TaskId(Arc<str>),
+}
 
 /// One step of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]

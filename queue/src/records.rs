@@ -3,15 +3,12 @@
 //! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
 //! dispatched; a store that blocks has futures that are ready at once.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use shiftboss_protocol::model::{Attempt, Key};
 use thiserror::Error;
 
 use crate::attempt::EndedAttempt;
-use crate::counts::Tally;
-use crate::credit::CREDIT_FIRST;
+pub use crate::header::{Header, RunState};
+pub use crate::operation::Name;
 use crate::operation::Operation;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
@@ -32,16 +29,6 @@ pub struct Stored {
     pub payload: Option<String>,
 }
 
-/// How a key is named by an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Name {
-    Key(Key),
-    /// The key whose attempt it is, out or ended.
-    Attempt(Attempt),
-    /// The key of the single task that was added with this ID.
-    TaskId(Arc<str>),
-}
-
 /// Where the next ones are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
@@ -57,22 +44,6 @@ pub enum From {
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
     ClassicHeld,
-}
-
-/// A run as a store knows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunState {
-    /// When it was registered, in microseconds since 1970.
-    pub since: i64,
-    pub complete: bool,
-    pub deleting: bool,
-    /// The reading that is its whole list, for a prune; rows of earlier ones go.
-    pub listing: Option<i64>,
-    /// The last reading of it.
-    pub reading: i64,
-    /// How far its file was read, as the daemon that reads it writes that.
-    pub position: Option<String>,
-    pub skipped: u64,
 }
 
 /// What a task's worker is given, as a store has it.
@@ -92,44 +63,6 @@ pub struct InFlight {
     pub started: Millis,
     /// `None`: a classic one.
     pub lease_seconds: Option<u32>,
-}
-
-/// What is not any key's. Loaded at the begin of a batch, and saved with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    pub last_attempt: i64,
-    pub last_bump: i64,
-    /// The last number of a single task.
-    pub last_single: i64,
-    /// The last microsecond that a key waits since.
-    pub last_since: i64,
-    /// The lane's, in thousandths.
-    pub credit: i64,
-    pub paused: bool,
-    /// By how much the wall clock was set so far, all in all; what is due [follows](crate::rules::clocks).
-    pub clock: Millis,
-    pub fetchers: BTreeMap<FetcherId, Arc<str>>,
-    pub runs: BTreeMap<(FetcherId, i64), RunState>,
-    /// Sums by run.
-    pub counts: Tally,
-}
-
-impl Default for Header {
-    /// A new queue's: its first bump goes at once.
-    fn default() -> Self {
-        Self {
-            last_attempt: 0,
-            last_bump: 0,
-            last_single: 0,
-            last_since: 0,
-            credit: CREDIT_FIRST,
-            paused: false,
-            clock: 0,
-            fetchers: BTreeMap::new(),
-            runs: BTreeMap::new(),
-            counts: Tally::default(),
-        }
-    }
 }
 
 /// What a batch changed.

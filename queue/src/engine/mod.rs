@@ -142,7 +142,7 @@ struct Batch<'a, S> {
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, header, memo } = engine;
-        let context = Context::of(header, settings, now);
+        let context = header.context(settings, now);
         Self {
             store,
             header,

@@ -155,7 +155,7 @@ impl<'c> Look<'c> {
             bump_share: it.bump_share,
             ..Settings::default()
         });
-        let context = Context::of(&kept.header, &Arc::new(settings), now.saturating_mul(1_000));
+        let context = kept.header.context(&Arc::new(settings), now.saturating_mul(1_000));
         Ok(Self { connection, loader: Loader::new(connection), kept, daemon, context })
     }
 

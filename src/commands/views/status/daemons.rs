@@ -2,12 +2,9 @@
 
 use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
 
-use super::relays::forget;
+use super::relays::{LONG_GONE_SECONDS, forget};
 use crate::text::{ago, columns, shown, span};
 use crate::up::running;
-
-/// One that is gone for so many seconds may be so for good.
-pub(super) const LONG_GONE_SECONDS: i64 = 3_600;
 
 /// One line a daemon of a database, or nothing if there are none; and what to do about those that are gone for long.
 pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> String {

@@ -4,8 +4,10 @@
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
 
-use super::daemons::LONG_GONE_SECONDS;
 use crate::text::{ago, columns, counted, line, quoted, shown};
+
+/// One that is gone for so many seconds may be so for good.
+pub(super) const LONG_GONE_SECONDS: i64 = 3_600;
 
 /// The broker as its daemon sees it, and one line a relay of the queue; nothing if there are none.
 pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, database: &str, now: i64) -> String {
