@@ -67,7 +67,7 @@ if ! cargo nextest --version >/dev/null 2>&1; then
 fi
 # All, whatever comes of the first.
 code=0
-PROPTEST_CASES="${PROPTEST_CASES:-100}" \
+PROPTEST_CASES="${PROPTEST_CASES:-60}" \
     cargo nextest run --locked -p shiftboss-postgres --features server "$@" || code=$?
 cargo nextest run --locked -p shiftboss --run-ignored only -E "(test(postgres::) | test(on_server::)) $clocks" "$@" || code=$?
 cargo nextest run --locked -p shiftboss -E "$daemon" "$@" || code=$?
