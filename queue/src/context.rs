@@ -58,7 +58,7 @@ pub struct Context {
     pub last_bump: i64,
     /// Runs that are being deleted.
     pub going: BTreeSet<(FetcherId, i64)>,
-    /// With single tasks, as [`TASKS_FETCHER`].
+    /// With single tasks, whose name is `@tasks`.
     pub fetchers: BTreeMap<FetcherId, Arc<str>>,
 }
 
