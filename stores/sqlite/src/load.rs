@@ -15,7 +15,7 @@ use crate::ask::Ask;
 use crate::code;
 use crate::prepared::Prepared;
 
-/// What is read of a record, in the order in which [`Loader::fixed`] takes it.
+/// What is read of a record, in the order in which [`Parts::stored`] takes it.
 macro_rules! select {
     ($rest:literal) => {
         concat!(

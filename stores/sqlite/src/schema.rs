@@ -23,7 +23,7 @@ pub enum Whose {
     /// There are none.
     Nobodys,
     Ours,
-    /// The Python supervisor's, to be [taken over](crate::take_over).
+    /// The Python supervisor's, to be [taken over](crate::take_over()).
     Supervisors,
     /// It is refused: why, and what to do.
     Refused(String),
