@@ -17,7 +17,7 @@ use tokio_postgres::types::FromSql;
 use crate::error::{classify, odd};
 use crate::wire::{Ask, ask};
 
-/// What is read of a record, in the order in which [`Reading`] takes it. Payloads are for those only that may be handed out.
+/// What is read of a record, in the order in which [`one`] takes it. Payloads are for those only that may be handed out.
 macro_rules! select {
     ($payload:literal, $from:literal, $rest:expr) => {
         concat!(
