@@ -39,8 +39,8 @@ start() {
     trap stop EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    trap 'kill_node 1 && start_node 1' USR1
-    trap 'start_killed' USR2
+    trap 'interrupted=yes && kill_node 1 && start_node 1' USR1
+    trap 'interrupted=yes && start_killed' USR2
     names=$(free_port)
     epmd -address 127.0.0.1 -port "$names" >"$place/epmd" 2>&1 &
     name_server=$!
@@ -129,7 +129,8 @@ start_killed() {
 
 stop() {
     code=$?
-    trap - EXIT INT TERM USR1
+    trap - EXIT INT TERM
+    trap '' USR1 USR2
     [ -z "$command" ] || kill "$command" 2>/dev/null || :
     for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}"); do kill_node "$number"; done
     kill -KILL "$name_server" 2>/dev/null || :
@@ -144,7 +145,13 @@ command=
 start
 "$@" &
 command=$!
-# A signal ends a wait; the command has not ended by that.
-while wait "$command" && code=0 || code=$?; kill -0 "$command" 2>/dev/null; do :; done
+# A signal ends a wait; the command has not ended by that, or it has ended meanwhile, and its code is still to be had.
+interrupted=yes code=127
+while [ -n "$interrupted" ]; do
+    interrupted=
+    wait "$command" && ended=0 || ended=$?
+    # What was waited for before is not known any more.
+    [ "$ended" = 127 ] || code=$ended
+done
 command=
 exit "$code"
