@@ -30,9 +30,13 @@ fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log:
     relay.deliver("f", 1, list);
     queue.wait_count(TASKS);
     run("resume");
-    // Who does not read gets nothing.
+    // Who does not read gets nothing; who is told that the daemon is busy asks again.
     let work = |mut worker: Client| {
-        let (attempt, job) = attempt(&worker.line());
+        let mut answer = worker.line();
+        while answer.starts_with("ERROR busy") {
+            answer = worker.ask("READY 60");
+        }
+        let (attempt, job) = attempt(&answer);
         while worker.ask(&format!("DONE {attempt} 0")).starts_with("ERROR busy") {}
         assert!(job.len() > PAYLOAD_BYTES);
         job.split(' ').next().unwrap().to_owned()
