@@ -280,7 +280,7 @@ impl<'a, S: Records> Batch<'a, S> {
         self.memo.followed = next.last().filter(|_| is_more).cloned();
         for stored in next {
             let slot = self.desk.put(stored);
-            rules::clocks::follow(self.desk.record_mut(slot), &self.context);
+            rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
             self.changed(slot);
         }
         Ok(Ok(Answer::Is(is_more)))

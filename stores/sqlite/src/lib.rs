@@ -20,12 +20,15 @@ mod save;
 mod schema;
 mod set_aside;
 mod snapshot;
+mod soundness;
 mod sums;
 mod take_over;
 
+pub use error::classify;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
 pub use records::SqliteRecords;
-pub use schema::{Whose, whose};
+pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
+pub use soundness::{Findings, look_through, missing};
 pub use take_over::{Progress, TakenOver, take_over};

@@ -27,6 +27,8 @@ use crate::{code, edits, schema, sums};
 const STATEMENTS_MAX: usize = 64;
 /// Records in flight that stay in memory.
 const FLIGHTS_MAX: usize = 4_096;
+/// Attempts that ended are kept, if nothing else is said.
+const ATTEMPTS_KEPT: i64 = 100_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub struct SqliteRecords {
     flights: HashMap<Attempt, Stored>,
     /// Others may have edited something.
     is_edited: bool,
+    /// So many of the last attempts that ended.
+    attempts_kept: i64,
 }
 
 impl SqliteRecords {
@@ -58,7 +62,20 @@ impl SqliteRecords {
             Ok(())
         };
         begin(&connection).map_err(classify)?;
-        Ok(Self { connection, kept: None, version: None, flights: HashMap::new(), is_edited: true })
+        Ok(Self {
+            connection,
+            kept: None,
+            version: None,
+            flights: HashMap::new(),
+            is_edited: true,
+            attempts_kept: ATTEMPTS_KEPT,
+        })
+    }
+
+    /// Keeps so many of the last attempts that ended.
+    #[must_use]
+    pub fn keeping(self, attempts: u32) -> Self {
+        Self { attempts_kept: attempts.into(), ..self }
     }
 
     pub fn connection(&self) -> &Connection {
@@ -206,7 +223,7 @@ impl SqliteRecords {
                 self.flights.insert(flight.attempt, stored);
             }
         }
-        saver.ended(&changes.ended, |key| ids.get(key).copied())?;
+        saver.ended(&changes.ended, self.attempts_kept, |key| ids.get(key).copied())?;
         drop(saver);
         sums::add(&self.connection, &changes.sums)?;
         if let Some(oldest) = changes.oldest {
