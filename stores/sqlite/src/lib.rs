@@ -31,5 +31,6 @@ pub use reader::SqliteReader;
 pub use records::SqliteRecords;
 pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
+pub use snapshot::{open_to_read, require_files};
 pub use soundness::{Findings, look_through, missing};
 pub use take_over::{Progress, TakenOver, take_over};
