@@ -57,6 +57,7 @@ impl Record {
 
     fn turn(&self, context: &Context) -> Turn {
         match self.stands_at() {
+            None if !context.settings.is_fair => Turn::Never(0),
             None => Turn::Never(self.since.unwrap_or(0)),
             Some(at) if context.settings.is_fair => Turn::Started(at.min(context.seconds())),
             Some(at) => Turn::Started(at),

@@ -25,10 +25,11 @@ mod soundness;
 mod sums;
 mod take_over;
 
+pub use documents::document;
 pub use error::classify;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
-pub use records::SqliteRecords;
+pub use records::{SqliteRecords, at_once};
 pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
 pub use snapshot::{open_to_read, require_files};

@@ -3,6 +3,8 @@
 //! Everything here is done before it returns; the futures are ready at once.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
@@ -12,8 +14,8 @@ use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
+    StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
@@ -241,6 +243,17 @@ impl SqliteRecords {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.run("ROLLBACK");
         }
+    }
+}
+
+/// What a future of this store's says, which is there at once.
+///
+/// # Errors
+/// What the store says.
+pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => it,
+        Poll::Pending => Err(StoreError::Fatal("the database waits for somebody".to_owned())),
     }
 }
 
