@@ -2,7 +2,7 @@
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::documents::{DAEMON, Daemon, PLACES, Policy, REJECTED};
-use crate::operation::Operation;
+use crate::steps::Operation;
 use crate::record::Millis;
 use crate::records::{From, Outset, Records, StoreResult};
 use crate::rules::dispatch::Scope;
