@@ -1,16 +1,15 @@
 //! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the fetchers that it
 //! runs, the entries of spools that it accepted. What a relay notes of itself is apart from it.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::backoff::random;
-
 use super::{Batch, Carried};
 use crate::answers::FetcherRecord;
-use crate::documents::{self, ACCEPTED, FETCHER, INPUT, INSTALLATION, Input, Kind, Lost, REJECTED};
-use crate::operation::{Added, EntryId, InputDirectory, Outcome, RejectFile, SpoolEntry};
+use crate::documents::{self, ACCEPTED, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
+use crate::operation::{
+    AcceptEntries, AddTask, Added, EntryId, ForgetAccepted, ForgetFetcher, ForgetRejected,
+    InputDirectory, NoteFetcher, NoteInput, RejectFile, SpoolEntry,
+};
 use crate::records::{Records, StoreResult};
 
 impl<S: Records> Batch<'_, S> {
@@ -24,6 +23,11 @@ impl<S: Records> Batch<'_, S> {
         Ok(text.and_then(|text| kind.read(name, &text)).map(|(_, document)| document))
     }
 
+    async fn documents<T: DeserializeOwned>(&mut self, kind: &Kind<T>) -> StoreResult<Vec<T>> {
+        let found = self.store.documents(kind.name()).await?.into_iter();
+        Ok(found.filter_map(|(name, text)| kind.read(&name, &text)).map(|(_, it)| it).collect())
+    }
+
     pub(super) async fn note<T: Serialize>(
         &mut self,
         kind: &Kind<T>,
@@ -33,7 +37,7 @@ impl<S: Records> Batch<'_, S> {
         self.store.note(name, Some(kind.text(document))).await
     }
 
-    pub(super) async fn reject_file(&mut self, it: RejectFile) -> StoreResult<()> {
+    pub(super) async fn reject_file(&mut self, it: RejectFile) -> Carried<()> {
         let RejectFile { name, reason } = it;
         let new = documents::Rejected { reason, since: self.context.seconds() };
         let renewed = |known: Option<&documents::Rejected>| documents::Rejected {
@@ -43,24 +47,24 @@ impl<S: Records> Batch<'_, S> {
         if let Some(relay) = self.asking_relay() {
             let file = renewed(relay.rejected.get(&name));
             relay.rejected.insert(name, file);
-            return Ok(());
+            return Ok(Ok(()));
         }
         let name = REJECTED.of(&name);
         let known = self.document(&REJECTED, &name).await?;
-        self.note(&REJECTED, name, &renewed(known.as_ref())).await
+        self.note(&REJECTED, name, &renewed(known.as_ref())).await.map(Ok)
     }
 
-    pub(super) async fn forget_rejected(&mut self, name: &str) -> StoreResult<()> {
+    pub(super) async fn forget_rejected(&mut self, it: ForgetRejected) -> Carried<()> {
         if let Some(relay) = self.asking_relay() {
-            relay.rejected.remove(name);
-            return Ok(());
+            relay.rejected.remove(&it.0);
+            return Ok(Ok(()));
         }
-        self.store.note(REJECTED.of(name), None).await
+        self.store.note(REJECTED.of(&it.0), None).await.map(Ok)
     }
 
-    pub(super) async fn note_input(&mut self, input: InputDirectory) -> StoreResult<()> {
+    pub(super) async fn note_input(&mut self, it: NoteInput) -> Carried<()> {
         let now = self.context.seconds();
-        let change = |known: &mut Input| match input {
+        let change = |known: &mut Input| match it.0 {
             InputDirectory::There(identity) => {
                 *known = Input { identity: Some(identity.to_string()), lost: None };
             }
@@ -71,68 +75,53 @@ impl<S: Records> Batch<'_, S> {
         };
         if let Some(relay) = self.asking_relay() {
             change(&mut relay.input);
-            return Ok(());
+            return Ok(Ok(()));
         }
         let mut known = self.document(&INPUT, INPUT.name()).await?.unwrap_or_default();
         change(&mut known);
-        self.note(&INPUT, INPUT.name().to_owned(), &known).await
+        self.note(&INPUT, INPUT.name().to_owned(), &known).await.map(Ok)
     }
 
-    pub(super) async fn note_fetcher(&mut self, record: &FetcherRecord) -> StoreResult<()> {
-        self.note(&FETCHER, FETCHER.of(&record.name), record).await
+    pub(super) async fn note_fetcher(&mut self, it: NoteFetcher) -> Carried<()> {
+        self.note(&FETCHER, FETCHER.of(&it.0.name), &it.0).await.map(Ok)
     }
 
-    pub(super) async fn forget_fetcher(&mut self, name: &str) -> StoreResult<()> {
-        self.store.note(FETCHER.of(name), None).await
+    pub(super) async fn forget_fetcher(&mut self, it: ForgetFetcher) -> Carried<()> {
+        self.store.note(FETCHER.of(&it.0), None).await.map(Ok)
     }
 
-    pub(super) async fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>> {
-        let found = self.store.documents(FETCHER.name()).await?.into_iter();
-        Ok(found.filter_map(|(name, text)| FETCHER.read(&name, &text)).map(|(_, it)| it).collect())
+    pub(super) async fn fetcher_records(&mut self) -> Carried<Vec<FetcherRecord>> {
+        self.documents(&FETCHER).await.map(Ok)
     }
 
-    /// Which queue it is. Made when it is asked for first.
-    pub(super) async fn installation(&mut self) -> StoreResult<Arc<str>> {
-        let name = INSTALLATION.name();
-        if let Some(known) = self.document(&INSTALLATION, name).await? {
-            return Ok(known.into());
-        }
-        let made = format!("{:016x}", random());
-        self.note(&INSTALLATION, name.to_owned(), &made).await?;
-        Ok(made.into())
-    }
-
-    pub(super) async fn accept_entries(&mut self, entries: Vec<SpoolEntry>) -> Carried {
-        let mut answers = Vec::with_capacity(entries.len());
-        for SpoolEntry { id, task } in entries {
+    pub(super) async fn accept_entries(&mut self, it: AcceptEntries) -> Carried<Vec<Added>> {
+        let mut answers = Vec::with_capacity(it.0.len());
+        for SpoolEntry { id, task } in it.0 {
             let name = documents::accepted(&id);
             if self.store.document(&name).await?.is_some() {
                 answers.push(Added::Known);
                 continue;
             }
-            match self.add_task(task).await? {
-                Ok(Outcome::AddTask(added)) => {
-                    if added != Added::Full {
-                        self.note(&ACCEPTED, name, &id).await?;
-                    }
-                    answers.push(added);
-                }
-                // The first one that is, for there is no number left.
-                rejected => return Ok(rejected),
+            let added = match self.add_task(AddTask { task, id: None }).await? {
+                Ok(added) => added,
+                // The first one is, if any: there is no number left.
+                Err(rejected) => return Ok(Err(rejected)),
+            };
+            if added != Added::Full {
+                self.note(&ACCEPTED, name, &id).await?;
             }
+            answers.push(added);
         }
-        Ok(Ok(Outcome::AcceptEntries(answers)))
+        Ok(Ok(answers))
     }
 
-    pub(super) async fn forget_accepted(&mut self, id: &EntryId) -> StoreResult<()> {
-        self.store.note(documents::accepted(id), None).await
+    pub(super) async fn forget_accepted(&mut self, it: ForgetAccepted) -> Carried<()> {
+        self.store.note(documents::accepted(&it.0), None).await.map(Ok)
     }
 
-    pub(super) async fn accepted_entries(&mut self) -> StoreResult<Vec<EntryId>> {
-        let found = self.store.documents(ACCEPTED.name()).await?.into_iter();
-        let ids = found.filter_map(|(name, text)| ACCEPTED.read(&name, &text));
-        let mut ids: Vec<EntryId> = ids.map(|(_, id)| id).collect();
+    pub(super) async fn accepted_entries(&mut self) -> Carried<Vec<EntryId>> {
+        let mut ids = self.documents(&ACCEPTED).await?;
         ids.sort_unstable();
-        Ok(ids)
+        Ok(Ok(ids))
     }
 }

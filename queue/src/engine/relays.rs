@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::Attempt;
 
 use super::{Batch, Carried, Engine, STEP_KEYS};
-use crate::documents::{self, RELAY, RELAY_LANE, RELAY_LEASE};
+use crate::documents::{self, INSTALLATION, RELAY, RELAY_LANE, RELAY_LEASE};
 use crate::file_identity::DirectoryIdentity;
 use crate::operation::{
-    JoinRelay, JoinedRelay, Lane, Operation, Outcome, RANGES, Rejected, RelayAnswer,
-    Relayed, RelayedRows, RowsAnswer,
+    AddRelayedRows, JoinRelay, JoinedRelay, Lane, LoseRelay, Operation, RANGES, Rejected, Relay,
+    RelayAnswer, Relayed, RelayedRows, RowsAnswer,
 };
 use crate::record::Millis;
 use crate::records::{Outset, Records, StoreResult};
@@ -69,14 +70,14 @@ impl<S: Records> Batch<'_, S> {
         Ok(())
     }
 
-    pub(super) fn relays(&mut self) -> &mut Relays {
+    fn known_relays(&mut self) -> &mut Relays {
         self.memo.relays.get_or_insert_default()
     }
 
     /// What is noted of the relay in whose name it is asked, to be changed. `None`: the daemon asks.
     pub(super) fn asking_relay(&mut self) -> Option<&mut documents::Relay> {
         let asker = self.asker.clone()?;
-        self.relays().get_mut(&asker)
+        self.known_relays().get_mut(&asker)
     }
 
     /// Writes what is another thing by now; who saw to attempts that ended sees to nothing.
@@ -89,21 +90,35 @@ impl<S: Records> Batch<'_, S> {
         Ok(())
     }
 
-    pub(super) async fn join_relay(&mut self, it: &JoinRelay) -> Carried {
-        let installation = self.installation().await?;
+    /// Which queue it is. Made when it is asked for first.
+    pub(super) async fn installation(&mut self) -> Carried<Arc<str>> {
+        let name = INSTALLATION.name();
+        if let Some(known) = self.document(&INSTALLATION, name).await? {
+            return Ok(Ok(known.into()));
+        }
+        let made = format!("{:016x}", random());
+        self.note(&INSTALLATION, name.to_owned(), &made).await?;
+        Ok(Ok(made.into()))
+    }
+
+    pub(super) async fn join_relay(&mut self, it: JoinRelay) -> Carried<JoinedRelay> {
+        let installation = match self.installation().await? {
+            Ok(installation) => installation,
+            Err(rejected) => return Ok(Err(rejected)),
+        };
         if it.installation.as_ref().is_some_and(|known| *known != installation) {
             let why =
                 "the daemon has another queue by now: this relay's lists and jobs are not its";
             return Ok(Err(Rejected(why.to_owned())));
         }
         let now = self.context.seconds();
-        let is_another = self.relays().join(it, now);
+        let is_another = self.known_relays().join(&it, now);
         // Another process counts its batches anew, and each one its rows with each epoch.
         let of_batches = OF_BATCHES.into_iter().filter(|_| is_another);
         for number in of_batches.chain(OF_RANGES) {
             self.store.note(lane(&it.name, number), None).await?;
         }
-        let relay = self.relays().get(&it.name).cloned().unwrap_or_default();
+        let relay = self.known_relays().get(&it.name).cloned().unwrap_or_default();
         if is_another {
             // Its files may have changed since the last process read rows that their positions are not behind.
             for fetcher in relay.fetchers.iter().filter_map(|name| self.fetcher(name)) {
@@ -111,19 +126,29 @@ impl<S: Records> Batch<'_, S> {
                 runs.for_each(|(_, state)| state.look_behind());
             }
         }
-        Ok(Ok(Outcome::JoinRelay(JoinedRelay {
+        Ok(Ok(JoinedRelay {
             epoch: relay.epoch,
             installation,
             is_paused: self.header.paused,
             input_directory: relay.input.identity.and_then(|it| DirectoryIdentity::parse(&it)),
-        })))
+        }))
+    }
+
+    pub(super) async fn lose_relay(&mut self, it: LoseRelay) -> Carried<Option<u64>> {
+        // What ended is nobody's.
+        self.flush().await?;
+        Ok(Ok(self.known_relays().lose(it.epoch, it.is_stopped)))
+    }
+
+    pub(super) async fn relays(&mut self) -> Carried<Vec<Relay>> {
+        Ok(Ok(self.known_relays().all_acting()))
     }
 
     /// A relay's batch, if its number is a new one; else what it was answered.
-    pub(super) async fn relayed(&mut self, it: Relayed) -> StoreResult<RelayAnswer> {
+    pub(super) async fn relayed(&mut self, it: Relayed) -> Carried<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = it;
-        let Some(relay) = self.relays().acting(epoch) else {
-            return Ok(RelayAnswer::Lost);
+        let Some(relay) = self.known_relays().acting(epoch) else {
+            return Ok(Ok(RelayAnswer::Lost));
         };
         let is_numbered = !operations.iter().all(Operation::only_reads);
         let lane = self::lane(&relay, number_of(lane));
@@ -131,13 +156,13 @@ impl<S: Records> Batch<'_, S> {
             let last = self.document(&RELAY_LANE, &lane).await?.unwrap_or_default();
             if operations.is_empty() && number > last.number {
                 // What it was answered is not in this queue: a backup was restored.
-                return Ok(RelayAnswer::Lost);
+                return Ok(Ok(RelayAnswer::Lost));
             }
             if is_numbered && number <= last.number {
                 let answer = last.answer.filter(|_| number == last.number);
                 // What is no answer was edited by hand.
                 let answers = answer.and_then(|answer| serde_json::from_str(&answer).ok());
-                return Ok(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered));
+                return Ok(Ok(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered)));
             }
         }
         let mut answers = Vec::with_capacity(operations.len());
@@ -153,19 +178,19 @@ impl<S: Records> Batch<'_, S> {
             let last = documents::Lane { number, answer, rejected: Vec::new() };
             self.note(&RELAY_LANE, lane, &last).await?;
         }
-        Ok(RelayAnswer::Answered(answers))
+        Ok(Ok(RelayAnswer::Answered(answers)))
     }
 
-    pub(super) async fn add_relayed_rows(&mut self, parts: Vec<RelayedRows>) -> Carried {
-        let mut answers = Vec::with_capacity(parts.len());
-        for part in parts {
+    pub(super) async fn add_relayed_rows(&mut self, it: AddRelayedRows) -> Carried<Vec<RowsAnswer>> {
+        let mut answers = Vec::with_capacity(it.0.len());
+        for part in it.0 {
             answers.push(self.relayed_rows(part).await?);
         }
-        Ok(Ok(Outcome::AddRelayedRows(answers)))
+        Ok(Ok(answers))
     }
 
     async fn relayed_rows(&mut self, mut it: RelayedRows) -> StoreResult<RowsAnswer> {
-        let Some(relay) = self.relays().acting(it.epoch) else {
+        let Some(relay) = self.known_relays().acting(it.epoch) else {
             return Ok(RowsAnswer::Lost);
         };
         let name = lane(&relay, OF_RANGES.start.saturating_add(it.range));
@@ -192,12 +217,12 @@ impl<S: Records> Batch<'_, S> {
     /// Takes a fetcher that is nobody's, or is the asker's own. Else it says whose it is, for people.
     pub(super) fn take_fetcher(&mut self, fetcher: &Arc<str>) -> Option<String> {
         let asker = self.asker.clone();
-        let owner = self.relays().owner(fetcher).cloned();
+        let owner = self.known_relays().owner(fetcher).cloned();
         if owner == asker {
             return None;
         }
         if !self.has_runs(fetcher) {
-            self.relays().give(fetcher, asker.as_ref());
+            self.known_relays().give(fetcher, asker.as_ref());
             return None;
         }
         let whose =
@@ -227,11 +252,11 @@ impl<S: Records> Batch<'_, S> {
     /// The asker sees to an attempt from now on.
     pub(super) fn see_to(&mut self, attempt: Attempt) {
         let asker = self.asker.clone();
-        self.relays().see_to(attempt, asker.as_ref());
+        self.known_relays().see_to(attempt, asker.as_ref());
     }
 
     async fn forget_relay(&mut self, name: &str) -> StoreResult<Forgetting> {
-        let fetchers = match self.relays().get(name) {
+        let fetchers = match self.known_relays().get(name) {
             None => return Ok(Forgetting::Unknown),
             Some(relay) if relay.gone.is_none() => return Ok(Forgetting::Lives),
             Some(relay) => relay.fetchers.clone(),
@@ -250,7 +275,7 @@ impl<S: Records> Batch<'_, S> {
         for number in OF_BATCHES.into_iter().chain(OF_RANGES) {
             self.store.note(lane(name, number), None).await?;
         }
-        self.relays().forget(&name.into());
+        self.known_relays().forget(&name.into());
         let fetchers: BTreeSet<_> = runs.iter().map(|(fetcher, _)| fetcher).collect();
         Ok(Forgetting::Gone { lists: runs.len() as u64, fetchers: fetchers.len() as u64 })
     }
