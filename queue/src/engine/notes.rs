@@ -1,16 +1,16 @@
 //! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the fetchers that it
 //! runs, the entries of spools that it accepted. What a relay notes of itself is apart from it.
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use super::{Batch, Carried};
 use crate::answers::FetcherRecord;
 use crate::documents::{self, ACCEPTED, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
 use crate::operation::{
-    AcceptEntries, AddTask, Added, EntryId, ForgetAccepted, ForgetFetcher, ForgetRejected,
-    InputDirectory, NoteFetcher, NoteInput, RejectFile, SpoolEntry,
+    AcceptEntries, Added, EntryId, ForgetAccepted, ForgetFetcher, ForgetRejected, InputDirectory,
+    NoteFetcher, NoteInput, RejectFile, SpoolEntry,
 };
 use crate::records::{Records, StoreResult};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 impl<S: Records> Batch<'_, S> {
     /// A document by its name; one that somebody edited into nonsense is none.
@@ -102,7 +102,7 @@ impl<S: Records> Batch<'_, S> {
                 answers.push(Added::Known);
                 continue;
             }
-            let added = match self.add_task(AddTask { task, id: None }).await? {
+            let added = match self.add_task(task, None).await? {
                 Ok(added) => added,
                 // The first one is, if any: there is no number left.
                 Err(rejected) => return Ok(Err(rejected)),

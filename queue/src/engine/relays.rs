@@ -6,17 +6,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use shiftboss_protocol::backoff::random;
-use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::model::{Attempt, Row, Run};
 
 use super::{Batch, Carried, Engine, STEP_KEYS};
 use crate::documents::{self, INSTALLATION, RELAY, RELAY_LANE, RELAY_LEASE};
+use crate::error::Rejected;
 use crate::file_identity::DirectoryIdentity;
 use crate::operation::{
-    AddRelayedRows, JoinRelay, JoinedRelay, Lane, LoseRelay, Operation, RANGES, Rejected, Relay,
-    RelayAnswer, Relayed, RelayedRows, RowsAnswer,
+    AddRelayedRows, JoinRelay, JoinedRelay, Lane, LoseRelay, Operation, RANGES, Relay, RelayAnswer,
+    Relayed, RelayedRows, RowsAnswer,
 };
 use crate::record::Millis;
-use crate::records::{Outset, Records, StoreResult};
+use crate::records::{Records, Stale, StoreResult};
 use crate::relays::{self, Relays};
 
 /// The numbers of lanes: of batches, as [`number_of`] has them, and of ranges.
@@ -32,7 +33,7 @@ fn number_of(lane: Lane) -> u8 {
 
 /// The name of a relay's lane.
 fn lane(relay: &str, number: u8) -> String {
-    RELAY_LANE.of(&format!("{number}/{relay}"))
+    RELAY_LANE.of(&format!("{relay}/{number}"))
 }
 
 /// What came of a step of forgetting a relay.
@@ -41,7 +42,10 @@ pub enum Forgetting {
     /// There are more rows of its lists: to be asked again.
     More,
     /// All that was known of it is gone, and so many lists and fetchers were its.
-    Gone { lists: u64, fetchers: u64 },
+    Gone {
+        lists: u64,
+        fetchers: u64,
+    },
     Unknown,
     /// It lives, or was not taken for dead yet.
     Lives,
@@ -54,9 +58,7 @@ impl<S: Records> Engine<S> {
     /// # Errors
     /// Nothing of the step has happened.
     pub async fn forget_relay(&mut self, now: Millis, name: &str) -> StoreResult<Forgetting> {
-        let outset = Outset { is_alone: true, ..Outset::default() };
-        let now = self.open(&outset, now).await?;
-        self.within(now, async |batch| batch.forget_relay(name).await).await
+        self.alone(now, async |batch| batch.forget_relay(name).await).await
     }
 }
 
@@ -101,6 +103,11 @@ impl<S: Records> Batch<'_, S> {
         Ok(Ok(made.into()))
     }
 
+    /// A copy of a queue in a file is another queue's.
+    pub(super) async fn place(&mut self) -> Carried<Option<Arc<str>>> {
+        Ok(Ok(None))
+    }
+
     pub(super) async fn join_relay(&mut self, it: JoinRelay) -> Carried<JoinedRelay> {
         let installation = match self.installation().await? {
             Ok(installation) => installation,
@@ -121,10 +128,10 @@ impl<S: Records> Batch<'_, S> {
         let relay = self.known_relays().get(&it.name).cloned().unwrap_or_default();
         if is_another {
             // Its files may have changed since the last process read rows that their positions are not behind.
-            for fetcher in relay.fetchers.iter().filter_map(|name| self.fetcher(name)) {
-                let runs = self.header.runs.range_mut((fetcher, i64::MIN)..=(fetcher, i64::MAX));
-                runs.for_each(|(_, state)| state.look_behind());
-            }
+            let fetchers: Vec<_> = relay.fetchers.iter().map(|name| self.fetcher(name)).collect();
+            let runs = self.header.runs.iter_mut();
+            let its = runs.filter(|((fetcher, _), _)| fetchers.contains(&Some(*fetcher)));
+            its.for_each(|(_, state)| state.stale = state.stale.for_the_next());
         }
         Ok(Ok(JoinedRelay {
             epoch: relay.epoch,
@@ -145,10 +152,10 @@ impl<S: Records> Batch<'_, S> {
     }
 
     /// A relay's batch, if its number is a new one; else what it was answered.
-    pub(super) async fn relayed(&mut self, it: Relayed) -> Carried<RelayAnswer> {
+    pub(super) async fn relayed(&mut self, it: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = it;
         let Some(relay) = self.known_relays().acting(epoch) else {
-            return Ok(Ok(RelayAnswer::Lost));
+            return Ok(RelayAnswer::Lost);
         };
         let is_numbered = !operations.iter().all(Operation::only_reads);
         let lane = self::lane(&relay, number_of(lane));
@@ -156,19 +163,19 @@ impl<S: Records> Batch<'_, S> {
             let last = self.document(&RELAY_LANE, &lane).await?.unwrap_or_default();
             if operations.is_empty() && number > last.number {
                 // What it was answered is not in this queue: a backup was restored.
-                return Ok(Ok(RelayAnswer::Lost));
+                return Ok(RelayAnswer::Lost);
             }
             if is_numbered && number <= last.number {
                 let answer = last.answer.filter(|_| number == last.number);
                 // What is no answer was edited by hand.
                 let answers = answer.and_then(|answer| serde_json::from_str(&answer).ok());
-                return Ok(Ok(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered)));
+                return Ok(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered));
             }
         }
         let mut answers = Vec::with_capacity(operations.len());
         for operation in operations {
             self.asker = Some(relay.clone());
-            let answer = self.own(operation).await;
+            let answer = self.of_asker(operation).await;
             self.asker = None;
             answers.push(answer?);
         }
@@ -178,10 +185,13 @@ impl<S: Records> Batch<'_, S> {
             let last = documents::Lane { number, answer, rejected: Vec::new() };
             self.note(&RELAY_LANE, lane, &last).await?;
         }
-        Ok(Ok(RelayAnswer::Answered(answers)))
+        Ok(RelayAnswer::Answered(answers))
     }
 
-    pub(super) async fn add_relayed_rows(&mut self, it: AddRelayedRows) -> Carried<Vec<RowsAnswer>> {
+    pub(super) async fn add_relayed_rows(
+        &mut self,
+        it: AddRelayedRows,
+    ) -> Carried<Vec<RowsAnswer>> {
         let mut answers = Vec::with_capacity(it.0.len());
         for part in it.0 {
             answers.push(self.relayed_rows(part).await?);
@@ -214,6 +224,20 @@ impl<S: Records> Batch<'_, S> {
         Ok(if is_stored { RowsAnswer::Stored } else { it.rejected() })
     }
 
+    /// Adds rows that are read on, and leaves the run's position where it is: until that moves, the run is stale for whoever
+    /// registers it next, for its file may not have these rows any more. False: the run is not known, or goes.
+    async fn add_further_rows(&mut self, run: &Run, rows: Vec<Row>) -> StoreResult<bool> {
+        let Some(run) = self.growing(run) else {
+            return Ok(false);
+        };
+        let state = self.header.runs.entry(run).or_default();
+        if state.stale == Stale::No {
+            state.stale = Stale::Ahead;
+        }
+        self.add_lines(run, rows).await?;
+        Ok(true)
+    }
+
     /// Takes a fetcher that is nobody's, or is the asker's own. Else it says whose it is, for people.
     pub(super) fn take_fetcher(&mut self, fetcher: &Arc<str>) -> Option<String> {
         let asker = self.asker.clone();
@@ -234,7 +258,9 @@ impl<S: Records> Batch<'_, S> {
 
     fn has_runs(&self, fetcher: &str) -> bool {
         let id = self.fetcher(fetcher);
-        id.is_some_and(|id| self.header.runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some())
+        id.is_some_and(|id| {
+            self.header.runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some()
+        })
     }
 
     /// Whether a fetcher's lists are the asker's own.
@@ -249,10 +275,13 @@ impl<S: Records> Batch<'_, S> {
         who == self.asker.as_ref()
     }
 
-    /// The asker sees to an attempt from now on.
-    pub(super) fn see_to(&mut self, attempt: Attempt) {
-        let asker = self.asker.clone();
-        self.known_relays().see_to(attempt, asker.as_ref());
+    /// It is the asker who heard of the leased job of a record, and sees to it from now on.
+    pub(super) fn note_lease(&mut self, slot: usize) {
+        let flight = self.desk.record(slot).flight.as_ref().filter(|it| it.holder.is_some());
+        if let Some(attempt) = flight.map(|it| it.attempt).filter(|it| !self.sees_to(*it)) {
+            let asker = self.asker.clone();
+            self.known_relays().see_to(attempt, asker.as_ref());
+        }
     }
 
     async fn forget_relay(&mut self, name: &str) -> StoreResult<Forgetting> {
