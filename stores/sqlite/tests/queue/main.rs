@@ -20,6 +20,7 @@ mod notes;
 mod positions;
 mod previews;
 mod questions;
+mod quiet;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 mod rolled_back;
