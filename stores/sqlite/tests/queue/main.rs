@@ -14,6 +14,7 @@ mod histories;
 mod model;
 mod previews;
 mod questions;
+mod size;
 #[path = "../../../../queue/tests/queue/starts.rs"]
 mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
