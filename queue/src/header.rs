@@ -25,7 +25,7 @@ pub enum Stale {
 
 impl Stale {
     /// As stores write it.
-    pub fn code(self) -> i16 {
+    pub fn code(self) -> i64 {
         match self {
             Self::No => 0,
             Self::Yes => 1,
@@ -33,7 +33,7 @@ impl Stale {
         }
     }
 
-    pub fn of_code(code: i16) -> Self {
+    pub fn of_code(code: i64) -> Self {
         match code {
             0 => Self::No,
             2 => Self::Ahead,
