@@ -4,7 +4,7 @@
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
 //! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
-//! [given back](give_back()). No actor, no clock, no socket.
+//! [given back](give_back()). What can be read of a damaged file is [saved](salvage()) into a new one. No actor, no clock, no socket.
 
 mod ask;
 mod code;
@@ -16,6 +16,7 @@ mod load;
 mod prepared;
 mod reader;
 mod records;
+mod salvage;
 mod save;
 mod schema;
 mod set_aside;
@@ -26,6 +27,7 @@ mod take_over;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
 pub use records::SqliteRecords;
+pub use salvage::{Salvage, Salvaged, salvage};
 pub use schema::{Whose, whose};
 pub use set_aside::{SetAside, set_aside};
 pub use take_over::{Progress, TakenOver, take_over};

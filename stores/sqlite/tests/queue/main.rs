@@ -14,6 +14,7 @@ mod histories;
 mod model;
 mod previews;
 mod questions;
+mod salvage;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;
