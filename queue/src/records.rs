@@ -4,15 +4,15 @@
 //! dispatched; a store that blocks has futures that are ready at once.
 
 use shiftboss_protocol::model::{Attempt, Key};
-use thiserror::Error;
 
 use crate::attempt::EndedAttempt;
+pub use crate::error::{StoreError, StoreResult};
 pub use crate::header::{Header, RunState};
-pub use crate::operation::Name;
-use crate::operation::Operation;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
+pub use crate::steps::Name;
+use crate::steps::Operation;
 use crate::sums::{Oldest, Sums};
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.
@@ -107,21 +107,6 @@ pub struct Begun {
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
     pub now: Option<Millis>,
 }
-
-/// Why a batch was not carried out. Sorted by consequence: the first two may pass.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum StoreError {
-    #[error("{0}")]
-    Busy(String),
-    #[error("no space left for the database: {0}")]
-    Full(String),
-    #[error("the database is corrupt: {0}")]
-    Corrupt(String),
-    #[error("{0}")]
-    Fatal(String),
-}
-
-pub type StoreResult<T> = Result<T, StoreError>;
 
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]

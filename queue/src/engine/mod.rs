@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
-use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
 use crate::records::{Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
+use crate::steps::{Answer, Lease, Operation, Rejected};
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;

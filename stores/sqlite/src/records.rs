@@ -9,13 +9,13 @@ use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
-use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
     Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
     Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::steps::Operation;
 
 use crate::error::classify;
 use crate::header::{self, Kept};

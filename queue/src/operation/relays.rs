@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Rejected};
+use super::Outcome;
+use crate::error::Rejected;
 use crate::file_identity::DirectoryIdentity;
 use shiftboss_protocol::model::{Row, Run};
 

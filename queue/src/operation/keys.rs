@@ -1,10 +1,10 @@
 //! What operators are answered about keys: those that they hold, bump, put back or have forgotten. The
-//! [operations](super::operations) themselves are in their table.
+//! [operations](super) themselves are in their table.
 
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::answers::Hold;
+use crate::answers::Hold;
 
 /// Keys that may be held at a time.
 pub const HOLDS_MAX: usize = 10_000;
@@ -47,7 +47,7 @@ pub enum Bumped {
     Behind(u64),
     /// It is held: nothing was changed.
     Held,
-    /// There are [`BUMPS_MAX`](super::BUMPS_MAX) already.
+    /// There are [`BUMPS_MAX`](crate::credit::BUMPS_MAX) already.
     Full,
     /// No row has the key.
     Unknown,
