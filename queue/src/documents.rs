@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -37,6 +38,20 @@ impl<T> Kind<T> {
     /// Whose a document is, by its name.
     pub fn whose<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(self.name).unwrap_or(name)
+    }
+}
+
+impl<T: Serialize> Kind<T> {
+    pub fn text(&self, document: &T) -> String {
+        // None of them has what JSON has not, which is all that can fail.
+        serde_json::to_string(document).unwrap_or_default()
+    }
+}
+
+impl<T: DeserializeOwned> Kind<T> {
+    /// Whose a document is, and what it says; one that somebody edited into nonsense is none.
+    pub fn read(&self, name: &str, text: &str) -> Option<(String, T)> {
+        Some((self.whose(name).to_owned(), serde_json::from_str(text).ok()?))
     }
 }
 

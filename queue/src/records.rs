@@ -161,6 +161,15 @@ pub trait Records {
     /// An attempt that ended, if it is kept still.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
 
+    /// A [document](crate::documents), by its name.
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;
+
+    /// The documents whose names begin so, by name.
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>>;
+
+    /// Writes a document; `None`: it goes.
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()>;
+
     /// Writes what changed. May be called more than once in a transaction.
     async fn save(&mut self, changes: Changes) -> StoreResult<()>;
 

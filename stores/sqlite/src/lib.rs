@@ -8,6 +8,7 @@
 
 mod ask;
 mod code;
+mod documents;
 mod edits;
 mod error;
 mod give_back;

@@ -21,7 +21,7 @@ use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
-use crate::{code, edits, schema, sums};
+use crate::{code, documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
@@ -283,6 +283,18 @@ impl Records for SqliteRecords {
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
         self.ended_now(attempt).map_err(classify)
+    }
+
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        documents::find(&self.connection, name).map_err(classify)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        documents::all(&self.connection, prefix).map_err(classify)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        documents::write(&self.connection, &name, text.as_deref()).map_err(classify)
     }
 
     async fn save(&mut self, changes: Changes) -> StoreResult<()> {
