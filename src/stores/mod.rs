@@ -38,11 +38,10 @@ pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
 use shiftboss_queue::views;
+pub(crate) use shiftboss_sqlite::require_files;
+use shiftboss_sqlite::{SqliteReader, open_to_read};
 pub use sqlite::SqliteStore;
-pub(crate) use sqlite::{
-    Saved, backup, findings, look, mark, quick_check, recover, require_files, unmark,
-};
-use sqlite::{SqliteReader, open_to_read};
+pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {

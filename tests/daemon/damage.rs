@@ -205,7 +205,7 @@ fn the_rest_is_saved() {
     let waiting = "SELECT attr_path FROM queue WHERE is_dequeued = 0 \
         ORDER BY last_started, order_jitter, attr_path LIMIT 50";
     let next = site.sql(waiting);
-    let attempts = site.number("SELECT count(*) FROM shiftboss_attempts");
+    let attempts = site.number("SELECT count(*) FROM ended");
     let count = pages(&site);
     smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
     let (code, told) = recover(&site);
@@ -216,7 +216,7 @@ fn the_rest_is_saved() {
     let saved = number("SELECT count(*) FROM queue");
     // A page has at the most 2048 bytes of rows; one inside the tree leads to a hundred others.
     assert!(saved > 99_000 && saved <= ROWS as i64, "{saved}: {told}");
-    assert!(number("SELECT count(*) FROM shiftboss_attempts") > attempts - 300, "{told}");
+    assert!(number("SELECT count(*) FROM ended") > attempts - 300, "{told}");
     assert_eq!(rows(&new, "PRAGMA integrity_check").unwrap(), ["ok"]);
     let saved_log = rows(&new, LOG_ORDER).unwrap();
     assert!(saved_log.len() > 1_800, "{}", saved_log.len());

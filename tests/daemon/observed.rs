@@ -4,20 +4,6 @@ use std::fs;
 
 use crate::common::random::Random;
 use crate::common::{Site, wait_until};
-use serde_json::Value;
-
-impl Site {
-    /// `shiftboss status TARGET --json`.
-    fn status_of(&self, target: &str) -> Value {
-        let output = self.run(&["status", target, "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    fn status(&self) -> Value {
-        self.status_of("state.db")
-    }
-}
 
 /// The same is told by way of the database and of the socket, while the daemon runs and, by the
 /// database, when it does not.
@@ -103,10 +89,7 @@ fn one_change(site: &Site, random: &mut Random, round: i64) {
         0 => drop(site.ask("READY")),
         1 => drop(site.ask(&format!("DONE {key} {round}"))),
         2 => site.edit(&format!("INSERT OR IGNORE INTO log VALUES ('{key}', {now}, NULL, NULL)")),
-        3 => site.edit(&format!(
-            "INSERT INTO log VALUES ('{key}', {now}, {now}, 0) ON CONFLICT DO UPDATE
-            SET started = excluded.started, finished = NULL, exit_code = NULL"
-        )),
+        3 => site.edit(&format!("INSERT OR REPLACE INTO log VALUES ('{key}', {now}, NULL, NULL)")),
         4 => site.edit(&format!("UPDATE log SET finished = {now} WHERE attr_path = '{key}'")),
         5 => site.edit(&format!("UPDATE log SET finished = NULL WHERE attr_path >= '{key}'")),
         6 => site.edit(&format!("UPDATE queue SET is_dequeued = 1 WHERE attr_path = '{key}'")),

@@ -11,10 +11,10 @@ use std::path::Path;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode};
 use shiftboss_actors::store::StoreError;
+use shiftboss_sqlite::open_to_read;
 
 use super::file::make_new;
 use super::maintenance::quick_check_of;
-use super::snapshot::open_to_read;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::read_failure;
 

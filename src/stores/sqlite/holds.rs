@@ -3,12 +3,20 @@
 //!
 //! Called by the store's operations. What the triggers do for edits by hand is done here for the daemon's own.
 
-use rusqlite::{OptionalExtension, Result};
+use rusqlite::{OptionalExtension, Result, Row};
 use shiftboss_actors::store::{HOLDS_ENDED_AT_ONCE, HOLDS_MAX, Held, Hold};
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::query::Query;
+use super::query::{FromRow, Query};
 use super::session::Session;
+
+impl FromRow for shiftboss_queue::answers::Hold {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let (since, until, reason, by) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let kind = shiftboss_queue::answers::HoldKind::named(&row.get::<_, String>(4)?);
+        Ok(Self { kind, since, until, reason, by })
+    }
+}
 
 /// Those of operators are few.
 pub(super) const COUNT: &str =

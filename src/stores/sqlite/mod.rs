@@ -10,7 +10,7 @@
 //! [`due_times`]; what the daemon notes of itself in [`records`], what relays have in [`relays`], those that are gone for good in
 //! [`mod@forget_relay`]; what triggers do for others in [`derived_state`]; the log under load in
 //! [`checkpoints`]; who else wants the lock in [`lock_yielding`], who else wrote in [`changes`]; checks, idle times
-//! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers have [`snapshot`] and [`views`].
+//! and the end in [`maintenance`]; copies in [`mod@backup`], moves in `transfer`. Readers are `shiftboss-sqlite`'s.
 
 mod adopt;
 mod attempts;
@@ -49,14 +49,12 @@ mod rows;
 mod runs;
 mod schema;
 mod session;
-mod snapshot;
 mod store;
 mod task_rows;
 mod tasks;
 #[cfg(test)]
 mod tests;
 pub(super) mod transfer;
-mod views;
 mod write_behind;
 
 use super::options;
@@ -68,6 +66,4 @@ pub(crate) use maintenance::quick_check;
 #[cfg(test)]
 use options::{Durability, Options, Policy};
 pub(crate) use recover::{Saved, recover};
-pub(crate) use snapshot::{open_to_read, require_files};
 pub use store::SqliteStore;
-pub(crate) use views::SqliteReader;

@@ -31,4 +31,5 @@ pub use records::SqliteRecords;
 pub use salvage::{Salvage, Salvaged, salvage};
 pub use schema::{Whose, whose};
 pub use set_aside::{SetAside, set_aside};
+pub use snapshot::{open_to_read, require_files};
 pub use take_over::{Progress, TakenOver, take_over};

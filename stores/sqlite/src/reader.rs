@@ -12,6 +12,7 @@ mod order;
 mod queue;
 mod status;
 mod sums;
+mod supervisors;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -72,21 +73,27 @@ impl SqliteReader {
         now: UnixSeconds,
         question: impl FnOnce(&mut Look<'_>) -> Result<T>,
     ) -> ReadResult<T> {
-        let ask = |connection: &Connection| question(&mut Look::at(connection, now)?);
+        self.at_moment(|moment| moment.ask(|connection| question(&mut Look::at(connection, now)?)))
+    }
+
+    fn at_moment<T>(&self, ask: impl FnOnce(&Moment) -> ReadResult<T>) -> ReadResult<T> {
         let Some(Glance { patience, moment }) = &self.glance else {
-            return Moment::of(&self.path, None)?.ask(ask);
+            return ask(&Moment::of(&self.path, None)?);
         };
         let mut moment = moment.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *moment {
-            Some(moment) => moment.ask(ask),
-            none => none.insert(Moment::of(&self.path, Some(*patience))?).ask(ask),
+            Some(moment) => ask(moment),
+            none => ask(none.insert(Moment::of(&self.path, Some(*patience))?)),
         }
     }
 }
 
 impl Reader for SqliteReader {
     fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus> {
-        self.ask(now, |look| look.status())
+        self.at_moment(|moment| match moment.is_taken_over() {
+            true => moment.ask(|connection| Look::at(connection, now)?.status()),
+            false => moment.ask_anyhow(|connection| supervisors::status(connection, now)),
+        })
     }
 
     fn why(&self, now: UnixSeconds, key: &str, count_max: usize) -> ReadResult<Option<Why>> {

@@ -37,7 +37,7 @@ pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
 
-fn find_out(connection: &Connection) -> Result<Whose> {
+pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -64,11 +64,17 @@ fn find_out(connection: &Connection) -> Result<Whose> {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'
         AND name IN ('queue', 'fetcher_runs', 'fetchers', 'log')";
     let are_its = number(tables)? == REFERENCE_TABLES.len() as i64;
-    if application == 0 && are_its && (1..=2).contains(&version) {
-        return Ok(Whose::Supervisors);
+    match version {
+        1..=2 if application == 0 && are_its => return Ok(Whose::Supervisors),
+        3.. if application == 0 && are_its => {
+            return Ok(Whose::Refused(format!(
+                "it is the Python supervisor's, of version {version}, and this program knows versions 1 and 2: use a newer shiftboss"
+            )));
+        }
+        _ => (),
     }
     Ok(Whose::Refused(format!(
-        "it is a database of another program (application_id {application}, version {version}): give another path"
+        "it is not the database of a supervisor but of another program (application_id {application}, version {version}): give another path"
     )))
 }
 
@@ -105,4 +111,20 @@ fn statements() -> impl Iterator<Item = &'static str> {
 fn is_index(sql: &str) -> bool {
     let mut lines = sql.lines().filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.next().is_some_and(|line| !line.starts_with("CREATE TABLE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VERSION;
+
+    /// The documents name the version that is written.
+    #[test]
+    fn the_documents_say_which_version() {
+        let operating = include_str!("../../../docs/operating.md");
+        let migrating = include_str!("../../../docs/migrating-from-supervisor-py.md");
+        let json = include_str!("../../../docs/json.md");
+        assert!(json.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
+        assert!(operating.contains(&format!("this program knows versions up to {VERSION}: ")));
+        assert!(migrating.contains(&format!("`user_version` becomes {VERSION}")));
+    }
 }

@@ -19,7 +19,7 @@ use shiftboss_protocol::model::Run;
 use super::both::Pair;
 use super::daemons::daemon;
 use super::support::{self, Database, Site, cases, options};
-use crate::stores::sqlite::{SqliteReader, SqliteStore};
+use crate::stores::{SqliteReader, SqliteStore};
 use crate::stores::{move_in, move_out};
 
 /// What may stand in a file, but for the marks, what a daemon notes of itself, places in the file, and what is derived. Ends are

@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A queue as it is at a moment, in a file, and who is asked about it.
 pub struct Asked {
     pub reader: SqliteReader,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 pub fn ask(store: &SqliteRecords) -> Asked {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     store.connection().execute("VACUUM INTO ?1", [path.to_str()]).unwrap();
-    Asked { reader: SqliteReader::glance(path, PATIENCE), _directory: directory }
+    Asked { reader: SqliteReader::glance(path, PATIENCE), directory }
 }
 
 /// As a daemon notes how it was started.
@@ -448,6 +448,43 @@ fn what_cannot_be_looked_at() {
     std::fs::write(&path, "").unwrap();
     assert!(matches!(error(), ReadError::Foreign(_)));
     let other = rusqlite::Connection::open(&path).unwrap();
-    other.execute_batch("CREATE TABLE queue (attr_path)").unwrap();
-    assert!(error().to_string().contains("not yet taken over"));
+    for (sql, why) in [
+        ("CREATE TABLE queue (attr_path)", "another program"),
+        ("CREATE TABLE shiftboss_runs (run)", "unreleased build"),
+    ] {
+        other.execute_batch(sql).unwrap();
+        let refused = error();
+        assert!(matches!(&refused, ReadError::Foreign(it) if it.contains(why)), "{refused}");
+    }
+    let script = run("list f.1 a");
+    script.store().connection().execute_batch("PRAGMA user_version = 99").unwrap();
+    let refused = ask(script.store()).reader.status(NOW).unwrap_err();
+    assert!(
+        matches!(&refused, ReadError::Foreign(it) if it.contains("99") && it.contains("newer")),
+        "{refused}"
+    );
+}
+
+/// A listing ends before its payloads take too much memory, a count where it is told to, and all of it when patience does.
+#[test]
+fn answers_are_bounded() {
+    let mut script = run("list f.1 a b c d e f g h i j k l m n o p q r s t");
+    let large = "UPDATE rows SET payload = hex(zeroblob(524288))";
+    script.store().connection().execute(large, ()).unwrap();
+    script.run("pause");
+    let asked = ask(script.store());
+    let listed = |count| {
+        let listed = asked.reader.next_jobs(NOW, count).unwrap();
+        assert!(listed.paused);
+        (listed.keys, listed.truncated)
+    };
+    let (few, many) = (listed(5), listed(20));
+    assert_eq!((few.0.len(), few.1, many.0.len(), many.1), (5, false, 16, true));
+    let why = asked.reader.why(NOW, &many.0[9].key, 3).unwrap().unwrap();
+    let place = why.place.unwrap();
+    assert_eq!((place.keys_before, place.exact, why.expected_in_seconds), (3, false, None));
+    let many: Vec<String> = (0..1_000).map(|at| format!("k{at}")).collect();
+    let asked = ask(run(&format!("list f.1 {}", many.join(" "))).store());
+    let hasty = SqliteReader::glance(asked.directory.path().join("state.db"), Duration::ZERO);
+    assert!(matches!(hasty.next_jobs(NOW, 1_000), Err(ReadError::Unavailable(_))));
 }
