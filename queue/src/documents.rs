@@ -57,6 +57,8 @@ impl<T: DeserializeOwned> Kind<T> {
 
 /// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// By whose rules all keys have their places; missing while they get others.
+pub const PLACES: Kind<Policy> = Kind::new("places");
 /// Its input directory.
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.

@@ -181,13 +181,14 @@ impl Records for Memory {
             From::Later(now) => place.order.is_some_and(|turn| turn > now),
             From::Due(now) => place.due.is_some_and(|due| due <= now),
             From::Dues => place.due.is_some(),
+            From::All => true,
         };
         let mut next: Vec<_> = self.kept.keys.values().filter(is_meant).collect();
         match from {
             From::Lane => next.sort_by_key(|it| it.1.lane),
             From::Due(_) => next.sort_by_key(|it| it.1.due),
             // In the order of their ids.
-            From::Dues => {}
+            From::Dues | From::All => {}
             _ => next.sort_by_key(|it| it.1.order),
         }
         let key = behind.map(|it| &it.record.key);

@@ -44,6 +44,8 @@ pub enum From {
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
     ClassicHeld,
+    /// All keys, by their ids.
+    All,
 }
 
 /// What a task's worker is given, as a store has it.

@@ -2,9 +2,25 @@
 //! port and by the reader.
 
 use rusqlite::{Connection, Result, Row};
+use serde::de::DeserializeOwned;
+use shiftboss_queue::documents::Kind;
+use shiftboss_queue::records::StoreResult;
 use shiftboss_queue::views::behind;
 
 use crate::ask::Ask;
+use crate::error::classify;
+
+/// The only document of its kind; one that somebody edited into nonsense is none.
+///
+/// # Errors
+/// What SQLite says.
+pub fn document<T: DeserializeOwned>(
+    connection: &Connection,
+    kind: &Kind<T>,
+) -> StoreResult<Option<T>> {
+    let text = find(connection, kind.name()).map_err(classify)?;
+    Ok(text.and_then(|text| Some(kind.read(kind.name(), &text)?.1)))
+}
 
 pub(crate) fn find(connection: &Connection, name: &str) -> Result<Option<String>> {
     let sql = "SELECT value FROM documents WHERE name = ?1";

@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use shiftboss_queue::records::StoreError;
 
 /// Classifies an error.
-pub(crate) fn classify(error: Error) -> StoreError {
+pub fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {
         return StoreError::Full(text);

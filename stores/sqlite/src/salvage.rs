@@ -16,7 +16,7 @@ use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::{StoreError, StoreResult};
 
 use crate::error::classify;
-use crate::schema::{Whose, make, whose};
+use crate::schema::{self, Whose, whose};
 use copy::Copy;
 
 /// Each table, and the column of integers in whose order it lies; those without one are read from both ends only. Counts are derived.
@@ -75,7 +75,7 @@ pub struct Salvage {
 /// What is wrong with `to`; of `from` only that not even its schema can be read, or that it is none of ours.
 pub fn salvage(from: &Path, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
     let source = open(from)?;
-    make(to).map_err(classify)?;
+    schema::make(to).map_err(classify)?;
     let transaction = to.transaction().map_err(classify)?;
     let salvaged = copy_all(&source, &transaction, now).map_err(classify)?;
     transaction.commit().map_err(classify)?;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use rusqlite::{Connection, Result};
 use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::{self, Policy};
+use shiftboss_queue::documents::PLACES;
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{Change, KeyId};
 use shiftboss_queue::rules::clocks;
 
 use crate::ask::Ask;
-use crate::header;
 use crate::load::Loader;
 use crate::save::Saver;
+use crate::{documents, header};
 
 const WHOLE: &str = include_str!("whole.sql");
 /// Keys that are derived one after the other.
@@ -33,9 +33,11 @@ const NUMBERS: [&str; 4] = [
 /// See the module.
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     connection.execute_batch(WHOLE)?;
+    // A daemon that has other rules derives places anew.
+    documents::write(connection, PLACES.name(), None)?;
     let mut kept = header::load(connection)?;
     let before = kept.header.clone();
-    let context = before.context(&Arc::new(settings(connection)?), now);
+    let context = before.context(&Arc::new(Settings::default()), now);
     // Saving changes neither: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
@@ -54,23 +56,6 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
     header::save(connection, &before, &kept)
-}
-
-/// As far as places depend on them.
-fn settings(connection: &Connection) -> Result<Settings> {
-    let sql = "SELECT value FROM documents WHERE name = ?1";
-    let text: Option<String> =
-        connection.first(sql, [documents::DAEMON.name()], |row| row.get(0))?;
-    let known = text.and_then(|text| serde_json::from_str::<documents::Daemon>(&text).ok());
-    let settings = Settings::default();
-    Ok(match known {
-        Some(it) => Settings {
-            is_fair: it.policy == Policy::Fair,
-            lease_seconds: it.lease_seconds,
-            ..settings
-        },
-        None => settings,
-    })
 }
 
 struct Deriving<'a> {

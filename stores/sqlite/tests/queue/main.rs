@@ -15,6 +15,8 @@ mod model;
 mod previews;
 mod questions;
 mod salvage;
+#[path = "../../../../queue/tests/queue/starts.rs"]
+mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;
