@@ -4,8 +4,10 @@
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
 //! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
-//! [given back](give_back()). What can be read of a damaged file is [saved](salvage()) into a new one. No actor, no clock, no socket.
+//! [given back](give_back()). One that comes from a
+//! server [arrives](arrive()), and what can be read of a damaged file is [saved](salvage()) into a new one. No actor, no clock, no socket.
 
+mod arrive;
 mod ask;
 mod code;
 mod documents;
@@ -26,6 +28,7 @@ mod soundness;
 mod sums;
 mod take_over;
 
+pub use arrive::arrive;
 pub use documents::document;
 pub use error::classify;
 pub use give_back::{GivenBack, give_back};
