@@ -194,7 +194,8 @@ impl Writer<'_> {
         let mut behind = 0;
         loop {
             let sql = "SELECT rowid, key FROM moved_keys WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-            let keys = self.connection.rows::<(i64, String)>(sql, (behind, STEP), |row| row.try_into())?;
+            let keys =
+                self.connection.rows::<(i64, String)>(sql, (behind, STEP), |row| row.try_into())?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             behind = *last;
             for (_, key) in keys {
@@ -237,13 +238,17 @@ impl Writer<'_> {
     fn add_served(&self, record: &mut Record) -> Result<()> {
         let sql = "SELECT name, attempt FROM moved_last_served WHERE key = ?1";
         let key = record.key.as_str();
-        for (name, attempt) in self.connection.rows::<(String, i64)>(sql, [key], |row| row.try_into())? {
+        for (name, attempt) in
+            self.connection.rows::<(String, i64)>(sql, [key], |row| row.try_into())?
+        {
             if let Some(fetcher) = self.names.get(&*name) {
                 record.served.insert(*fetcher, Attempt(attempt));
             }
         }
         let sql = "SELECT fetcher, max(served) FROM moved_queue WHERE key = ?1 AND served IS NOT NULL GROUP BY fetcher";
-        for (fetcher, attempt) in self.connection.rows::<(i64, i64)>(sql, [key], |row| row.try_into())? {
+        for (fetcher, attempt) in
+            self.connection.rows::<(i64, i64)>(sql, [key], |row| row.try_into())?
+        {
             record.served.insert(FetcherId(fetcher), Attempt(attempt));
         }
         Ok(())
