@@ -27,7 +27,6 @@ pub mod records;
 mod relays;
 pub mod rules;
 pub mod standing;
-pub mod steps;
 pub mod sums;
 pub mod task;
 pub mod views;

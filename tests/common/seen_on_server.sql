@@ -28,5 +28,5 @@ CREATE FUNCTION seen.ifnull(int4, int4) RETURNS int4 LANGUAGE sql AS 'SELECT coa
 CREATE VIEW seen.out AS
     SELECT a.attempt, convert_from(k.key, 'UTF8') AS attr_path
     FROM shiftboss.attempts a JOIN shiftboss.keys k USING (key_id) WHERE a.finished IS NULL;
-CREATE VIEW seen.shiftboss_accepted AS
+CREATE VIEW seen.accepted AS
     SELECT spool, name, inode, born, checksum FROM shiftboss.accepted;

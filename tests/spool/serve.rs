@@ -42,7 +42,7 @@ fn wait_accepted(site: &Site, spool: &Spool) {
     wait_within(Duration::from_secs(60), "the spool's entries are accepted", || {
         left(spool, "tasks") == 1 && left(spool, "tasks/.checkout") == 0
     });
-    site.wait_sql("SELECT count(*) FROM shiftboss_accepted", &["0"]);
+    site.wait_sql("SELECT count(*) FROM accepted", &["0"]);
     for directory in [
         ".registry",
         ".data",

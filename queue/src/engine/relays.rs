@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! What relays ask, in the batch's transaction: to join, and batches of their own, each carried out once and in the relay's name. What
 //! is whose, [`Relays`] says; it is read once, and written with the batch. Where there is no relay, nothing is asked of the store.
 
@@ -278,5 +279,35 @@ impl<S: Records> Batch<'_, S> {
         self.known_relays().forget(&name.into());
         let fetchers: BTreeSet<_> = runs.iter().map(|(fetcher, _)| fetcher).collect();
         Ok(Forgetting::Gone { lists: runs.len() as u64, fetchers: fetchers.len() as u64 })
+=======
+//! Relays: what is theirs, and what they ask.
+
+use std::sync::Arc;
+
+use super::{Batch, Carried};
+use crate::error::Rejected;
+use crate::operation::{
+    AddRelayedRows, JoinRelay, JoinedRelay, LoseRelay, Relay, RelayAnswer, Relayed, RowsAnswer,
+};
+use crate::records::Records;
+
+macro_rules! later {
+    ($($name:ident($($it:ty)?) -> $answer:ty,)*) => {
+        $(pub(super) async fn $name(&mut self $(, _: $it)?) -> Carried<$answer> {
+            Ok(Err(Rejected("not yet".into())))
+        })*
+    };
+}
+
+impl<S: Records> Batch<'_, S> {
+    later! {
+        installation() -> Arc<str>,
+        place() -> Option<Arc<str>>,
+        join_relay(JoinRelay) -> JoinedRelay,
+        relayed(Relayed) -> RelayAnswer,
+        add_relayed_rows(AddRelayedRows) -> Vec<RowsAnswer>,
+        lose_relay(LoseRelay) -> Option<u64>,
+        relays() -> Vec<Relay>,
+>>>>>>> part-C
     }
 }

@@ -33,7 +33,7 @@ pub struct SqliteStore {
 }
 
 /// How the last daemon left the queue.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Found {
     /// It closed the database, rather than being killed.
     pub(crate) was_clean: bool,

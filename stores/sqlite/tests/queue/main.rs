@@ -15,6 +15,7 @@ mod model;
 mod previews;
 mod questions;
 mod salvage;
+mod size;
 #[path = "../../../../queue/tests/queue/starts.rs"]
 mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
