@@ -19,7 +19,6 @@ use shiftboss_sqlite::{Whose, missing, whose};
 use super::file::{self, corrupt, failed, not_usable, stopped};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::mark::Mark;
-use crate::stores::transfer::occupied;
 
 pub(crate) use salvage::salvage;
 pub(crate) use supervisor::give_back;
@@ -71,7 +70,8 @@ fn note<T: Serialize>(connection: &Connection, kind: &Kind<T>, document: &T) -> 
 fn require_free(path: &Path) -> std::result::Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         let path = path.display();
-        return Err(occupied(format!("{path} exists already: remove it, or choose another name")));
+        let text = format!("{path} exists already: remove it, or choose another name");
+        return Err(Failure::new(ExitCode::CannotCreate, text));
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub use error::classify;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
 pub use records::{SqliteRecords, at_once};
-pub use salvage::{Salvage, Salvaged, salvage};
+pub use salvage::{Salvage, Salvaged, open_damaged, salvage};
 pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
 pub use snapshot::{open_to_read, require_files};

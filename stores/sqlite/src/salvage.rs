@@ -16,7 +16,7 @@ use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::{StoreError, StoreResult};
 
 use crate::error::classify;
-use crate::schema::{self, Whose, whose};
+use crate::schema::{self, Whose};
 use copy::Copy;
 
 /// Each table, and the column of integers in whose order it lies; those without one are read from both ends only. Counts are derived.
@@ -69,39 +69,38 @@ pub struct Salvage {
     pub anew_count: u64,
 }
 
-/// Fills the empty database `to` with what can be read of ours at `from`.
+/// Opens a damaged database, to be [saved](salvage()).
 ///
 /// # Errors
-/// What is wrong with `to`; of `from` only that not even its schema can be read, or that it is none of ours.
-pub fn salvage(from: &Path, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
-    let source = open(from)?;
-    schema::make(to).map_err(classify)?;
-    let transaction = to.transaction().map_err(classify)?;
-    let salvaged = copy_all(&source, &transaction, now).map_err(classify)?;
-    transaction.commit().map_err(classify)?;
-    Ok(salvaged)
-}
-
-fn open(from: &Path) -> StoreResult<Connection> {
+/// Not even its schema can be read; or it is none of ours.
+pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
     let open = || {
         let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         source.pragma_update(None, "cell_size_check", true)?;
         // Else a file that was cut off is not read at all. Nothing is written: it is open for reading.
         source.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
-        Ok(source)
+        Ok((schema::find_out(&source)?, source))
     };
-    let unreadable = |why: StoreError| {
-        StoreError::Corrupt(format!("the schema of {} cannot be read: {why}", from.display()))
-    };
-    let source = Result::map_err(open(), classify).map_err(unreadable)?;
-    match whose(&source).map_err(unreadable)? {
-        Whose::Ours => Ok(source),
-        Whose::Refused(why) => Err(StoreError::Fatal(format!("{}: {why}", from.display()))),
-        Whose::Supervisors | Whose::Nobodys => Err(StoreError::Fatal(format!(
-            "{} has no queue of shiftboss: `.recover` of sqlite.org's sqlite3 may read what is in it",
-            from.display()
-        ))),
+    let opened: Result<_> = open();
+    match opened.map_err(classify)? {
+        (Whose::Ours, source) => Ok(source),
+        (Whose::Refused(why), _) => Err(StoreError::Fatal(why)),
+        (Whose::Supervisors | Whose::Nobodys, _) => {
+            Err(StoreError::Fatal("it has no queue of shiftboss".to_owned()))
+        }
     }
+}
+
+/// Fills an empty database with what can be read of a damaged one.
+///
+/// # Errors
+/// What is wrong with the new one; it is empty still.
+pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
+    schema::make(to).map_err(classify)?;
+    let transaction = to.transaction().map_err(classify)?;
+    let salvaged = copy_all(source, &transaction, now).map_err(classify)?;
+    transaction.commit().map_err(classify)?;
+    Ok(salvaged)
 }
 
 fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Salvage> {

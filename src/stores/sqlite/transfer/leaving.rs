@@ -2,24 +2,20 @@
 //! writes, reads all of it, and ends with the mark that it was moved.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rusqlite::functions::{Context, FunctionFlags};
-use rusqlite::{Connection, OpenFlags, Row};
+use rusqlite::{Connection, Row};
 use serde_json::Value as Json;
 use shiftboss_queue::code;
 use shiftboss_queue::documents::{DAEMON, IDENTITY, MOVED, Policy};
 use shiftboss_queue::record::FetcherId;
-use shiftboss_sqlite::{Whose, document, missing, whose};
+use shiftboss_sqlite::document;
 
-use super::note;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::Failure;
 use crate::stores::mark::Mark;
-use crate::stores::sqlite::file::{self, failed, not_usable, stopped};
+use crate::stores::sqlite::file::{failed, not_usable, stopped};
 use crate::stores::transfer::{Each, Kind, Source, Table, Value};
 
-/// How long somebody else who writes is waited for.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// What others wrote into the views, and no daemon has carried out.
 const EDITED: &str =
     "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";

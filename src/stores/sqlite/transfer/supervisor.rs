@@ -8,15 +8,14 @@ use shiftboss_sqlite::{GivenBack, document};
 
 use super::{leave, make_new, to_leave};
 use crate::exit::{ExitCode, Failure};
-use crate::stores::mark::{Mark, gone};
+use crate::stores::mark::{self, gone};
 use crate::stores::sqlite::file::{access, stopped};
 
 /// Makes the supervisor's database at `to`, and marks the file: no daemon uses it any more.
 pub(crate) fn give_back(from: &Path, to: &Path) -> Result<GivenBack, Failure> {
     let (source, from) = to_leave(from)?;
     let to = std::path::absolute(to).map_err(|error| access("look at", to, error))?;
-    let mark = document(&source, &MOVED).map_err(stopped("read", &from))?;
-    if let Some(left) = mark {
+    if let Some(left) = document(&source, &MOVED).map_err(stopped("read", &from))? {
         return Err(gone(&from.display().to_string(), &left));
     }
     // An empty file is no database yet.
@@ -31,7 +30,7 @@ pub(crate) fn give_back(from: &Path, to: &Path) -> Result<GivenBack, Failure> {
             Failure::new(ExitCode::StoreIo, text)
         })
     })?;
-    let mark = Mark::now(&from.display().to_string(), format!("supervisor.py:{}", to.display()));
+    let mark = mark::new("", format!("supervisor.py:{}", to.display()));
     leave(&source, &from, &mark)?;
     Ok(given)
 }
