@@ -7,7 +7,7 @@
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
-//! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
+//! Plain helpers under them: [`directory`], [`watch`], [`file_identity`](shiftboss_queue::file_identity) and [`run_reader`] (files), [`peer`]
 //! (sockets), [`fs_events`] (inotify), [`throttle`] (warnings), [`clock`],
 //! [`exit_notifier`].
 //!
@@ -18,7 +18,6 @@ pub mod clock;
 pub mod connection;
 pub mod directory;
 pub mod exit_notifier;
-pub mod file_identity;
 pub mod file_tail;
 pub mod file_watcher;
 pub mod fs_events;
@@ -35,3 +34,5 @@ pub mod testing;
 pub mod throttle;
 pub mod tree;
 pub mod watch;
+
+pub use shiftboss_queue::file_identity;

@@ -88,6 +88,11 @@ impl Context {
         }
     }
 
+    /// The Python supervisor knows no single tasks: they wait for a daemon with other rules.
+    pub fn is_handed_out(&self, fetcher: FetcherId) -> bool {
+        self.settings.is_fair || fetcher != FetcherId::TASKS
+    }
+
     /// The name of a fetcher; that of single tasks is among them.
     pub fn fetcher(&self, id: FetcherId) -> Arc<str> {
         self.fetchers.get(&id).cloned().unwrap_or_default()

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
@@ -40,8 +41,24 @@ impl<T> Kind<T> {
     }
 }
 
+impl<T: Serialize> Kind<T> {
+    pub fn text(&self, document: &T) -> String {
+        // None of them has what JSON has not, which is all that can fail.
+        serde_json::to_string(document).unwrap_or_default()
+    }
+}
+
+impl<T: DeserializeOwned> Kind<T> {
+    /// Whose a document is, and what it says; one that somebody edited into nonsense is none.
+    pub fn read(&self, name: &str, text: &str) -> Option<(String, T)> {
+        Some((self.whose(name).to_owned(), serde_json::from_str(text).ok()?))
+    }
+}
+
 /// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// By whose rules all keys have their places; missing while they get others.
+pub const PLACES: Kind<Policy> = Kind::new("places");
 /// Its input directory.
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.

@@ -36,6 +36,7 @@ pub struct Kept {
     pub ended: BTreeMap<i64, EndedAttempt>,
     pub header: Header,
     pub sums: Sums,
+    pub documents: BTreeMap<String, String>,
 }
 
 /// See the module.
@@ -180,13 +181,14 @@ impl Records for Memory {
             From::Later(now) => place.order.is_some_and(|turn| turn > now),
             From::Due(now) => place.due.is_some_and(|due| due <= now),
             From::Dues => place.due.is_some(),
+            From::All => true,
         };
         let mut next: Vec<_> = self.kept.keys.values().filter(is_meant).collect();
         match from {
             From::Lane => next.sort_by_key(|it| it.1.lane),
             From::Due(_) => next.sort_by_key(|it| it.1.due),
             // In the order of their ids.
-            From::Dues => {}
+            From::Dues | From::All => {}
             _ => next.sort_by_key(|it| it.1.order),
         }
         let key = behind.map(|it| &it.record.key);
@@ -248,6 +250,24 @@ impl Records for Memory {
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
         Ok(self.kept.ended.get(&attempt.0).cloned())
+    }
+
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        Ok(self.kept.documents.get(name).cloned())
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        let behind = self.kept.documents.range(prefix.to_owned()..);
+        let begin_so = behind.take_while(|(name, _)| name.starts_with(prefix));
+        Ok(begin_so.map(|(name, text)| (name.clone(), text.clone())).collect())
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        match text {
+            Some(text) => drop(self.kept.documents.insert(name, text)),
+            None => drop(self.kept.documents.remove(&name)),
+        }
+        Ok(())
     }
 
     async fn save(&mut self, changes: Changes) -> StoreResult<()> {

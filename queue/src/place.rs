@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::context::Context;
-use crate::record::{Bump, Millis, Record};
+use crate::record::{Bump, FetcherId, Millis, Record};
 
 /// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
 /// last start. Among equals a store goes by the key's jitter.
@@ -51,11 +51,13 @@ impl Record {
 
     /// Whether a row or a single task may be handed out, whose run is not being deleted.
     fn has_work(&self, context: &Context) -> bool {
-        self.singles.waiting > 0 || self.waiting().any(|task| !context.is_going(task))
+        let has_single = self.singles.waiting > 0 && context.is_handed_out(FetcherId::TASKS);
+        has_single || self.newest_rows().any(|it| self.is_armed(it) && !context.is_going(it.task()))
     }
 
     fn turn(&self, context: &Context) -> Turn {
         match self.stands_at() {
+            None if !context.settings.is_fair => Turn::Never(0),
             None => Turn::Never(self.since.unwrap_or(0)),
             Some(at) if context.settings.is_fair => Turn::Started(at.min(context.seconds())),
             Some(at) => Turn::Started(at),

@@ -4,15 +4,15 @@
 //! dispatched; a store that blocks has futures that are ready at once.
 
 use shiftboss_protocol::model::{Attempt, Key};
-use thiserror::Error;
 
 use crate::attempt::EndedAttempt;
+pub use crate::error::{StoreError, StoreResult};
 pub use crate::header::{Header, RunState};
-pub use crate::operation::Name;
-use crate::operation::Operation;
 use crate::place::{Place, Turn};
 use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
+pub use crate::steps::Name;
+use crate::steps::Operation;
 use crate::sums::{Oldest, Sums};
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.
@@ -44,6 +44,8 @@ pub enum From {
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
     ClassicHeld,
+    /// All keys, by their ids.
+    All,
 }
 
 /// What a task's worker is given, as a store has it.
@@ -108,21 +110,6 @@ pub struct Begun {
     pub now: Option<Millis>,
 }
 
-/// Why a batch was not carried out. Sorted by consequence: the first two may pass.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum StoreError {
-    #[error("{0}")]
-    Busy(String),
-    #[error("no space left for the database: {0}")]
-    Full(String),
-    #[error("the database is corrupt: {0}")]
-    Corrupt(String),
-    #[error("{0}")]
-    Fatal(String),
-}
-
-pub type StoreResult<T> = Result<T, StoreError>;
-
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]
 pub trait Records {
@@ -175,6 +162,15 @@ pub trait Records {
 
     /// An attempt that ended, if it is kept still.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
+
+    /// A [document](crate::documents), by its name.
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;
+
+    /// The documents whose names begin so, by name.
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>>;
+
+    /// Writes a document; `None`: it goes.
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()>;
 
     /// Writes what changed. May be called more than once in a transaction.
     async fn save(&mut self, changes: Changes) -> StoreResult<()>;

@@ -9,11 +9,11 @@ use shiftboss_protocol::model::{LeaseHolder, Row};
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
-use crate::operation::{Answer, Job};
 use crate::record::{Record, Task};
 use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
+use crate::steps::{Answer, Job};
 
 /// What there is for a worker.
 enum Choice {

@@ -6,12 +6,12 @@ use shiftboss_protocol::model::{Attempt, Key};
 
 use super::{Batch, Carried, used_up};
 use crate::attempt::{EndedAttempt, Outcome};
-use crate::operation::{Added, Answer, Operation, Rejected};
 use crate::record::{SingleStatus, Task};
 use crate::records::{Name, Records, StoreResult};
 use crate::rules::completion::{self, Ack};
 use crate::rules::lists::Forgotten;
 use crate::rules::{bumps, dispatch, edits, holds, leases, lists, retries, singles};
+use crate::steps::{Added, Answer, Operation, Rejected};
 
 impl<S: Records> Batch<'_, S> {
     pub(super) async fn on_attempt(&mut self, attempt: Attempt, operation: Operation) -> Carried {

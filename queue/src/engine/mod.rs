@@ -8,18 +8,19 @@ mod desk;
 mod hand_out;
 mod keys;
 mod runs;
+mod start;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
-use crate::operation::{Answer, Lease, Operation, Rejected};
 use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
 use crate::records::{Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored};
 use crate::rules;
 use crate::rules::dispatch::Scope;
+use crate::steps::{Answer, Lease, Operation, Rejected};
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
@@ -46,6 +47,8 @@ struct Memo {
     swept: Option<i64>,
     /// The last key that has followed the clock, if others have not.
     followed: Option<Stored>,
+    /// The last key whose place was [derived anew](Batch::derive_places), if others' are not.
+    derived: Option<Stored>,
     /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
 }
@@ -54,6 +57,11 @@ impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
         Self { store, settings, header, memo: Memo::default() }
+    }
+
+    /// Nothing is handed out until an operator says so.
+    pub fn is_paused(&self) -> bool {
+        self.header.paused
     }
 
     pub fn store(&self) -> &S {
@@ -114,6 +122,11 @@ impl<S: Records> Engine<S> {
     ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
         let before = self.header.clone();
         let outcome = Batch::new(self, now).carry_out(batch, outset).await;
+        self.settle(before, outcome).await
+    }
+
+    /// Of a transaction that failed nothing has happened.
+    async fn settle<T>(&mut self, before: Header, outcome: StoreResult<T>) -> StoreResult<T> {
         if outcome.is_err() {
             self.store.roll_back().await;
             (self.header, self.memo) = (before, Memo::default());
@@ -280,7 +293,7 @@ impl<'a, S: Records> Batch<'a, S> {
         self.memo.followed = next.last().filter(|_| is_more).cloned();
         for stored in next {
             let slot = self.desk.put(stored);
-            rules::clocks::follow(self.desk.record_mut(slot), &self.context);
+            rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
             self.changed(slot);
         }
         Ok(Ok(Answer::Is(is_more)))

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Run, TASKS_FETCHER};
 
 use super::{Batch, Carried, used_up};
-use crate::operation::{Answer, Reading, Rejected, Rows};
 use crate::record::FetcherId;
 use crate::records::{KeyId, Records, RunState, StoreResult, Stored};
 use crate::rules::lists;
+use crate::steps::{Answer, Reading, Rejected, Rows};
 
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
 /// scrambled by jitter.

@@ -27,7 +27,10 @@ impl Scope {
 /// The task that is handed out when the key's turn comes: fetchers take turns, so that one goes first which was served
 /// longest ago, or never. With `--classic` the lower fetcher does.
 pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Task> {
-    let may = |task: &Task| scope.has(task.fetcher()) && !context.is_going(*task);
+    let may = |task: &Task| {
+        let fetcher = task.fetcher();
+        scope.has(fetcher) && context.is_handed_out(fetcher) && !context.is_going(*task)
+    };
     let turn = |task: &Task| match context.settings.is_fair {
         true => (record.served(task.fetcher()), task.fetcher()),
         false => (Attempt(0), task.fetcher()),

@@ -48,8 +48,10 @@ pub fn wake(record: &mut Record, context: &mut Context) {
     if record.extras.hold.as_ref().is_some_and(|it| is_over(it.until)) {
         record.extras.hold = None;
     }
+    // Nobody waits for the end of a rule that is there no longer.
+    let has_no_rule = context.settings.backoff.is_none();
     if let Some(backoff) = &mut record.extras.backoff
-        && is_over(backoff.until)
+        && (is_over(backoff.until) || has_no_rule)
     {
         backoff.until = None;
     }

@@ -4,7 +4,7 @@ use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::counts::OF_SINGLES;
 use shiftboss_queue::engine::{Engine, STEP_KEYS};
-use shiftboss_queue::operation::{Answer, Operation as Op, Reading, Rows};
+use shiftboss_queue::steps::{Answer, Operation as Op, Reading, Rows};
 
 use crate::subject::{self, Store};
 use crate::words::{NOW, Script, ready};

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Key, Row, Run, jitter};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::steps::{Operation as Op, Reading, Rows};
 
 use crate::subject;
 use crate::words::{answer, ready};

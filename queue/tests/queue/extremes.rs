@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::steps::{Operation as Op, Reading, Rows};
 
 use crate::subject;
 use crate::words::{NOW, Script, answer, ready};

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::steps::{Operation as Op, Reading, Rows};
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use crate::subject::{self, Store};

@@ -6,6 +6,7 @@ mod classic;
 mod extremes;
 mod histories;
 mod model;
+mod starts;
 mod statements;
 mod subject;
 mod words;

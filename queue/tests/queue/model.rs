@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use shiftboss_protocol::model::jitter;
-use shiftboss_queue::operation::Operation as Op;
 use shiftboss_queue::policy::{Backoff, Retries};
+use shiftboss_queue::steps::Operation as Op;
 
 /// Settings of every history.
 pub const MAX_EXPIRED: u32 = 2;

@@ -336,14 +336,26 @@ fn leases() {
 fn classic() {
     hold(
         &Settings { is_fair: false, ..Settings::default() },
-        &[(
-            "the end of its lease is no event",
-            "
-            list f.1 a
-            ready -> job 1 a p
-            leases -> none
-            expire 1 -> nothing",
-        )],
+        &[
+            (
+                "the end of its lease is no event",
+                "
+                list f.1 a
+                ready -> job 1 a p
+                leases -> none
+                expire 1 -> nothing",
+            ),
+            (
+                "single tasks wait for other rules",
+                "
+                add a=1
+                ready -> nothing
+                list f.1 a
+                ready -> job 1 a p
+                finish a 0
+                ready -> nothing",
+            ),
+        ],
     );
 }
 

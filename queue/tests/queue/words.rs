@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Added, Answer, Lease, Operation as Op, Reading, Rejected, Rows};
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::rules::bumps::Bumped;
 use shiftboss_queue::rules::completion::Ack;
 use shiftboss_queue::rules::retries::Retried;
+use shiftboss_queue::steps::{Added, Answer, Lease, Operation as Op, Reading, Rejected, Rows};
 
 use crate::subject::{self, Store};
 

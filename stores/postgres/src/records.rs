@@ -418,6 +418,30 @@ impl Records for PostgresRecords {
         self.ended_now(attempt).await
     }
 
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        let sql = "SELECT value FROM documents WHERE name = $1";
+        let rows = self.ask_one(ask!(sql, name.to_owned())).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        let sql = "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
+        let rows = self.ask_one(ask!(sql, prefix.to_owned())).await?;
+        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        let write = "INSERT INTO documents (name, value) VALUES ($1, $2)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let delete = "DELETE FROM documents WHERE name = $1";
+        self.writes.push(match text {
+            Some(text) => ask!(write, name, text),
+            None => ask!(delete, name),
+        });
+        Ok(())
+    }
+
     async fn save(&mut self, changes: Changes) -> StoreResult<()> {
         self.save_now(changes)
     }

@@ -4,8 +4,8 @@
 
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::{Key, Run};
-use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::steps::Operation;
 
 const LOG: &str = "DELETE FROM log_edits WHERE key IN (SELECT key FROM log_edits LIMIT ?1)
     RETURNING key, started, finished, exit_code";

@@ -8,6 +8,7 @@
 
 mod ask;
 mod code;
+mod documents;
 mod edits;
 mod error;
 mod give_back;
@@ -20,13 +21,17 @@ mod save;
 mod schema;
 mod set_aside;
 mod snapshot;
+mod soundness;
 mod sums;
 mod take_over;
 
+pub use documents::document;
+pub use error::classify;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
-pub use records::SqliteRecords;
-pub use schema::{Whose, whose};
+pub use records::{SqliteRecords, at_once};
+pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
 pub use snapshot::{open_to_read, require_files};
+pub use soundness::{Findings, look_through, missing};
 pub use take_over::{Progress, TakenOver, take_over};

@@ -37,6 +37,7 @@ const IN_ORDER: &str = select!(
 const CLASSIC_HELD: &str = select!(
     "INDEXED BY in_order WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
+const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 const IN_FLIGHT: &str =
     select!("INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?2");
 const CLAIMED: &str = select!(
@@ -127,6 +128,7 @@ impl<'c> Loader<'c> {
         match from {
             From::Order => self.all(IN_ORDER, (turn, id, count), room),
             From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count), room),
+            From::All => self.all(ALL, (id, count), room),
             From::Later(bound) => {
                 let bound = (code::turn(bound), i64::MAX);
                 let (turn, id) = bound.max((turn, id));

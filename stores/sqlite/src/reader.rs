@@ -33,9 +33,8 @@ use shiftboss_queue::documents::{DAEMON, Daemon, Kind, Policy};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::{FetcherId, Record, Task};
 use shiftboss_queue::records::{KeyId, Payload};
-use shiftboss_queue::views::behind;
 
-use crate::ask::Ask;
+use crate::documents;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::snapshot::Moment;
@@ -191,13 +190,8 @@ impl<'c> Look<'c> {
 
     /// Documents of a kind, by whose they are; one that is not what it should be is none.
     fn documents<T: DeserializeOwned>(&self, kind: &Kind<T>) -> Result<Vec<(String, T)>> {
-        let sql = "SELECT name, value FROM documents WHERE name >= ?1 AND name < ?2 ORDER BY name";
-        let read = |row: &rusqlite::Row<'_>| {
-            let (name, value) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-            Ok(serde_json::from_str(value).ok().map(|it| (kind.whose(name).to_owned(), it)))
-        };
-        let found = self.connection.rows(sql, (kind.name(), behind(kind.name())), read)?;
-        Ok(found.into_iter().flatten().collect())
+        let found = documents::all(self.connection, kind.name())?.into_iter();
+        Ok(found.filter_map(|(name, text)| kind.read(&name, &text)).collect())
     }
 
     fn document<T: DeserializeOwned>(&self, kind: &Kind<T>) -> Result<Option<T>> {
@@ -207,9 +201,8 @@ impl<'c> Look<'c> {
 
 /// The only document of a kind; one that is not what it should be is none.
 fn document<T: DeserializeOwned>(connection: &Connection, kind: &Kind<T>) -> Result<Option<T>> {
-    let sql = "SELECT value FROM documents WHERE name = ?1";
-    let value: Option<String> = connection.first(sql, [kind.name()], |row| row.get(0))?;
-    Ok(value.and_then(|value| serde_json::from_str(&value).ok()))
+    let text = documents::find(connection, kind.name())?;
+    Ok(text.and_then(|text| kind.read(kind.name(), &text)).map(|(_, it)| it))
 }
 
 /// As people are told a time or a while, who know no milliseconds.

@@ -3,30 +3,34 @@
 //! Everything here is done before it returns; the futures are ready at once.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
-use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
+    StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::steps::Operation;
 
 use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::save::Saver;
-use crate::{code, edits, schema, sums};
+use crate::{code, documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Records in flight that stay in memory.
 const FLIGHTS_MAX: usize = 4_096;
+/// Attempts that ended are kept, if nothing else is said.
+const ATTEMPTS_KEPT: i64 = 100_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -40,6 +44,8 @@ pub struct SqliteRecords {
     flights: HashMap<Attempt, Stored>,
     /// Others may have edited something.
     is_edited: bool,
+    /// So many of the last attempts that ended.
+    attempts_kept: i64,
 }
 
 impl SqliteRecords {
@@ -58,7 +64,20 @@ impl SqliteRecords {
             Ok(())
         };
         begin(&connection).map_err(classify)?;
-        Ok(Self { connection, kept: None, version: None, flights: HashMap::new(), is_edited: true })
+        Ok(Self {
+            connection,
+            kept: None,
+            version: None,
+            flights: HashMap::new(),
+            is_edited: true,
+            attempts_kept: ATTEMPTS_KEPT,
+        })
+    }
+
+    /// Keeps so many of the last attempts that ended.
+    #[must_use]
+    pub fn keeping(self, attempts: u32) -> Self {
+        Self { attempts_kept: attempts.into(), ..self }
     }
 
     pub fn connection(&self) -> &Connection {
@@ -206,7 +225,7 @@ impl SqliteRecords {
                 self.flights.insert(flight.attempt, stored);
             }
         }
-        saver.ended(&changes.ended, |key| ids.get(key).copied())?;
+        saver.ended(&changes.ended, self.attempts_kept, |key| ids.get(key).copied())?;
         drop(saver);
         sums::add(&self.connection, &changes.sums)?;
         if let Some(oldest) = changes.oldest {
@@ -224,6 +243,17 @@ impl SqliteRecords {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.run("ROLLBACK");
         }
+    }
+}
+
+/// What a future of this store's says, which is there at once.
+///
+/// # Errors
+/// What the store says.
+pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => it,
+        Poll::Pending => Err(StoreError::Fatal("the database waits for somebody".to_owned())),
     }
 }
 
@@ -283,6 +313,18 @@ impl Records for SqliteRecords {
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
         self.ended_now(attempt).map_err(classify)
+    }
+
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        documents::find(&self.connection, name).map_err(classify)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        documents::all(&self.connection, prefix).map_err(classify)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        documents::write(&self.connection, &name, text.as_deref()).map_err(classify)
     }
 
     async fn save(&mut self, changes: Changes) -> StoreResult<()> {

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, Result};
 use shiftboss_queue::records::StoreResult;
 
+use crate::ask::Ask;
 use crate::error::classify;
 
 const TABLES: &str = include_str!("schema.sql");
@@ -13,7 +14,7 @@ const REFERENCE: &str = include_str!("reference.sql");
 /// `application_id` of a database of ours ("SHFT"). The Python supervisor sets none; but it sets `user_version` without looking.
 const APPLICATION_ID: i64 = 0x5348_4654;
 /// `user_version`. Those from 3 to 14 were of unreleased builds.
-const VERSION: i64 = 15;
+pub const VERSION: i64 = 15;
 /// The tables of the Python supervisor.
 pub(crate) const REFERENCE_TABLES: [&str; 4] = ["queue", "fetcher_runs", "fetchers", "log"];
 
@@ -37,6 +38,23 @@ pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
 
+/// Why a database whose header says this is refused, whatever tables it has; `None`: its tables tell.
+pub fn refused(application: i64, version: i64) -> Option<String> {
+    match (application, version) {
+        (APPLICATION_ID, ..=VERSION) | (0, 1..) => None,
+        (APPLICATION_ID, _) => Some(format!(
+            "it has version {version}, and this program knows versions up to {VERSION}: use the newer shiftboss that wrote it"
+        )),
+        _ => Some(foreign(application, version)),
+    }
+}
+
+fn foreign(application: i64, version: i64) -> String {
+    format!(
+        "it is not the database of a supervisor but of another program (application_id {application}, version {version}): give another path"
+    )
+}
+
 pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -52,10 +70,8 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
              end the single tasks, move the file away, and all lists are read again into a new one"
         )));
     }
-    if application == APPLICATION_ID && version > VERSION {
-        return Ok(Whose::Refused(format!(
-            "it has version {version}, and this program knows versions up to {VERSION}: use the newer shiftboss that wrote it"
-        )));
+    if let Some(why) = refused(application, version) {
+        return Ok(Whose::Refused(why));
     }
     let has = |table| connection.table_exists(None, table);
     if application == APPLICATION_ID && has("keys")? {
@@ -73,18 +89,34 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
         }
         _ => (),
     }
-    Ok(Whose::Refused(format!(
-        "it is not the database of a supervisor but of another program (application_id {application}, version {version}): give another path"
-    )))
+    Ok(Whose::Refused(foreign(application, version)))
 }
 
-/// Makes all tables.
-pub(crate) fn make(connection: &Connection) -> Result<()> {
+/// Makes an empty database ours.
+///
+/// # Errors
+/// What SQLite says.
+pub fn make(connection: &Connection) -> Result<()> {
     let transaction = connection.unchecked_transaction()?;
     make_tables(&transaction)?;
     make_indexes(&transaction)?;
     make_reference(&transaction)?;
     transaction.commit()
+}
+
+/// What a whole database has that this one lacks; the first of it, in the order in which it is made.
+pub(crate) fn missing(connection: &Connection) -> Result<Option<(String, String)>> {
+    let whole = Connection::open_in_memory()?;
+    make(&whole)?;
+    let all = "SELECT type, name FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    for named in whole.rows(all, [], |row| row.try_into())? {
+        let named: (String, String) = named;
+        let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = ?1 AND name = ?2)";
+        if !connection.value::<bool>(is_there, (&named.0, &named.1))? {
+            return Ok(Some(named));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the tables without their indexes, so that many rows are added sooner.

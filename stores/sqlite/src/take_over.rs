@@ -16,6 +16,7 @@ use rusqlite::{Connection, Result, Row, Statement, TransactionBehavior};
 use shiftboss_protocol::model::{Attempt, Key, TASKS_FETCHER, jitter};
 use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::counts::Tally;
+use shiftboss_queue::documents::{PLACES, Policy};
 use shiftboss_queue::record::{Before, FetcherId, Flight, LastRun, ListRow, Millis, Record};
 use shiftboss_queue::records::{Change, Header, RunState, StoreError, StoreResult};
 use shiftboss_queue::rules::{clocks, edits};
@@ -23,7 +24,7 @@ use shiftboss_queue::rules::{clocks, edits};
 use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::save::Saver;
-use crate::schema;
+use crate::{documents, schema};
 
 /// So much space there must be, in halves of the file: for the new tables, what they are sorted in, and what undoes it all.
 const SPACE_HALVES: u64 = 7;
@@ -159,6 +160,8 @@ fn in_transaction(
     };
     let taken = write_records(&transaction, &mut kept, context, &mut tell)?;
     header::save(&transaction, &Header::default(), &kept)?;
+    let policy = if settings.is_fair { Policy::Fair } else { Policy::Classic };
+    documents::write(&transaction, PLACES.name(), Some(&PLACES.text(&policy)))?;
     tell("making indexes", of);
     schema::make_indexes(&transaction)?;
     tell("dropping the old tables", of);

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
 use shiftboss_queue::records::{Outset, Records, StoreError};
 use shiftboss_queue::rules::completion::Ack;
+use shiftboss_queue::steps::{Answer, Job, Operation as Op, Reading, Rows};
 
 use crate::histories::{self, history};
 use crate::subject::{self, Store, connect};
@@ -42,7 +42,7 @@ fn dispatch() -> Op {
     Op::Dispatch { holder, fetchers: None }
 }
 
-fn jobs(answers: Vec<Result<Answer, shiftboss_queue::operation::Rejected>>) -> Vec<Job> {
+fn jobs(answers: Vec<Result<Answer, shiftboss_queue::steps::Rejected>>) -> Vec<Job> {
     let job = |answer| match answer {
         Ok(Answer::Job(job)) => Some(job),
         _ => None,

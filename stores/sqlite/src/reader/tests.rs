@@ -10,8 +10,8 @@ use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
+use shiftboss_queue::steps::{Operation as Op, Reading, Rows};
 
 use super::Look;
 use crate::SqliteRecords;

@@ -14,6 +14,9 @@ mod histories;
 mod model;
 mod previews;
 mod questions;
+mod size;
+#[path = "../../../../queue/tests/queue/starts.rs"]
+mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;

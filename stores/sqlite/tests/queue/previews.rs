@@ -6,9 +6,9 @@ use shiftboss_protocol::model::{Key, TASKS_FETCHER};
 use shiftboss_queue::answers::{QueueStatus, TaskStatus};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Answer, Operation as Op};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::FetcherId;
+use shiftboss_queue::steps::{Answer, Operation as Op};
 use shiftboss_sqlite::SqliteReader;
 
 use crate::histories::{Step, history, settings};

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::steps::{Operation as Op, Reading, Rows};
 use shiftboss_sqlite::SqliteRecords;
 
 use crate::reference;
