@@ -2,10 +2,10 @@
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::documents::{DAEMON, Daemon, PLACES, Policy, REJECTED};
-use crate::steps::Operation;
 use crate::record::Millis;
 use crate::records::{From, Outset, Records, StoreResult};
 use crate::rules::dispatch::Scope;
+use crate::steps::Operation;
 
 /// Documents that are written, or go, by name.
 type Notes = Vec<(String, Option<String>)>;
