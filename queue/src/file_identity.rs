@@ -55,6 +55,19 @@ pub struct Position {
     pub verified: Option<FileTimes>,
 }
 
+impl Position {
+    /// As it is kept.
+    pub fn text(&self) -> String {
+        // Plain numbers.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// `None`: no build of this version wrote it.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
 /// When a file was changed last, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTimes {
@@ -86,5 +99,15 @@ mod tests {
         }
         assert_eq!(DirectoryIdentity::parse("1"), None);
         assert_eq!(DirectoryIdentity::parse("one 2"), None);
+    }
+
+    #[test]
+    fn a_position_is_kept_as_text() {
+        let verified = Some(FileTimes { modified: i64::MIN, changed: 1 });
+        let position = Position { checksum: u64::MAX, verified, ..Position::default() };
+        for position in [position, Position::default()] {
+            assert_eq!(Position::parse(&position.text()), Some(position));
+        }
+        assert_eq!(Position::parse("12"), None);
     }
 }

@@ -12,6 +12,36 @@ use crate::counts::Tally;
 use crate::credit::CREDIT_FIRST;
 use crate::record::{FetcherId, Millis};
 
+/// Whether there may be rows of a run that its file has no longer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stale {
+    #[default]
+    No,
+    /// Rows came that are behind its position.
+    Ahead,
+    /// It was read anew since it changed.
+    Yes,
+}
+
+impl Stale {
+    /// As stores write it.
+    pub fn code(self) -> i16 {
+        match self {
+            Self::No => 0,
+            Self::Yes => 1,
+            Self::Ahead => 2,
+        }
+    }
+
+    pub fn of_code(code: i16) -> Self {
+        match code {
+            0 => Self::No,
+            2 => Self::Ahead,
+            _ => Self::Yes,
+        }
+    }
+}
+
 /// A run as a store knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunState {
@@ -23,9 +53,10 @@ pub struct RunState {
     pub listing: Option<i64>,
     /// The last reading of it.
     pub reading: i64,
-    /// How far its file was read, as the daemon that reads it writes that.
+    /// How far its file was read, as [text](crate::file_identity::Position::text).
     pub position: Option<String>,
     pub skipped: u64,
+    pub stale: Stale,
 }
 
 /// What is not any key's. Loaded at the begin of a batch, and saved with it.

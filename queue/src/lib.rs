@@ -26,7 +26,6 @@ pub mod record;
 pub mod records;
 pub mod rules;
 pub mod standing;
-pub mod steps;
 pub mod sums;
 pub mod task;
 pub mod views;

@@ -66,7 +66,13 @@ macro_rules! operations {
         #[serde(rename_all = "snake_case")]
         pub enum Outcome { $($request($answer),)* }
 
-        $(impl Request for $request {
+        $(impl From<$request> for Operation {
+            fn from(request: $request) -> Self {
+                Self::$request(request)
+            }
+        }
+
+        impl Request for $request {
             type Answer = $answer;
 
             fn push(self, batch: &mut Vec<Operation>) {
@@ -92,6 +98,9 @@ operations! {
     Dispatch {
         /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
         pub holder: Option<LeaseHolder>,
+        /// Whose tasks alone are meant; `None`: all are.
+        #[serde(default)]
+        pub fetchers: Option<Vec<Arc<str>>>,
     } => Dispatched,
 
     /// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
@@ -214,7 +223,12 @@ operations! {
     NoteInput(InputDirectory) => (),
 
     /// Adds a single task, behind those of its key that wait.
-    AddTask(Row) => Added,
+    AddTask {
+        pub task: Row,
+        /// Another one with the same ID is not added.
+        #[serde(default)]
+        pub id: Option<Arc<str>>,
+    } => Added,
 
     /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
     CancelTasks(Key) => Cancelled,

@@ -3,16 +3,16 @@
 //! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
 //! dispatched; a store that blocks has futures that are ready at once.
 
-use shiftboss_protocol::model::{Attempt, Key};
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Attempt, Key, Run};
 
 use crate::attempt::EndedAttempt;
 pub use crate::error::{StoreError, StoreResult};
-pub use crate::header::{Header, RunState};
+pub use crate::header::{Header, RunState, Stale};
 use crate::place::{Place, Turn};
-use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
+use crate::record::{FetcherId, LastRun, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
-pub use crate::steps::Name;
-use crate::steps::Operation;
 use crate::sums::{Oldest, Sums};
 
 /// A key by its number in a store: in the order of jitter, as far as the store can.
@@ -27,6 +27,25 @@ pub struct Stored {
     pub place: Place,
     /// What the worker of its one row is given, where the store had it at hand.
     pub payload: Option<String>,
+}
+
+/// How a key is named by an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Name {
+    Key(Key),
+    /// The key whose attempt it is, out or ended.
+    Attempt(Attempt),
+    /// The key of the single task that was added with this ID.
+    TaskId(Arc<str>),
+}
+
+/// What another program wrote into the four public tables (spec 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// A row of `log`.
+    Log { key: Key, last: LastRun },
+    /// `queue.is_dequeued` of a row.
+    Row { key: Key, run: Run, is_dequeued: bool },
 }
 
 /// Where the next ones are looked for.
@@ -99,6 +118,8 @@ pub struct Outset {
     /// It changes what is no key's, or puts new keys into the queue, or says whether there is work: no other daemon's batch goes on
     /// beside it.
     pub is_alone: bool,
+    /// It changes nothing, and nothing is saved: no lock is needed.
+    pub only_reads: bool,
 }
 
 /// What a store says when a batch begins.
@@ -108,6 +129,8 @@ pub struct Begun {
     pub header: Option<Header>,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
     pub now: Option<Millis>,
+    /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.
+    pub is_edited: bool,
 }
 
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
@@ -124,7 +147,7 @@ pub trait Records {
 
     /// What other programs wrote into the store since, some `count` at a time, to be carried out in this transaction. None of
     /// it comes again once that is committed.
-    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Operation>> {
+    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Edit>> {
         Ok(Vec::new())
     }
 

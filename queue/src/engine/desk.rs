@@ -29,6 +29,17 @@ struct Slot {
     is_forgotten: bool,
 }
 
+impl Slot {
+    /// What became of it is to be saved. What is as it was is not.
+    fn is_new(&self) -> bool {
+        self.is_changed
+            && match &self.stored {
+                Some(stored) => stored.record != self.record || stored.place != self.place,
+                None => !self.is_forgotten && !self.record.is_new(),
+            }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -101,8 +112,13 @@ impl Desk {
 
     /// Whether anything is known of its key.
     pub(super) fn is_known(&self, slot: usize) -> bool {
-        let Slot { stored, is_changed, is_forgotten, .. } = &self.slots[slot];
-        !is_forgotten && (stored.is_some() || *is_changed)
+        let Slot { stored, record, is_forgotten, .. } = &self.slots[slot];
+        !is_forgotten && (stored.is_some() || !record.is_new())
+    }
+
+    /// So many records are before it.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Its record is another one by now, and so may its place be; answered.
@@ -191,7 +207,7 @@ impl Desk {
     pub(super) fn clear(&mut self) -> Vec<Change> {
         let slots = std::mem::take(self).slots;
         let mut changes = Vec::with_capacity(slots.len());
-        changes.extend(slots.into_iter().filter(|slot| slot.is_changed).map(|slot| Change {
+        changes.extend(slots.into_iter().filter(Slot::is_new).map(|slot| Change {
             before: slot.stored,
             key: slot.record.key.clone(),
             now: (!slot.is_forgotten).then_some((slot.record, slot.place)),

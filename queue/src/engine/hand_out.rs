@@ -4,16 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{LeaseHolder, Row};
+use shiftboss_protocol::model::Row;
 
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
+use crate::operation::{Dispatch, Dispatched};
 use crate::record::{Record, Task};
 use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
-use crate::steps::{Answer, Job};
 
 /// What there is for a worker.
 enum Choice {
@@ -28,20 +28,17 @@ enum Choice {
 }
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) async fn dispatch(
-        &mut self,
-        holder: Option<LeaseHolder>,
-        fetchers: Option<Vec<Arc<str>>>,
-    ) -> Carried {
+    pub(super) async fn dispatch(&mut self, it: Dispatch) -> Carried<Dispatched> {
+        let Dispatch { holder, fetchers } = it;
         let scope = self.scope(fetchers);
         if self.header.paused {
-            return Ok(Ok(Answer::Nothing));
+            return Ok(Ok(Dispatched::Nothing));
         }
         loop {
             let (slot, is_of_lane) = match self.choose(&scope).await? {
                 Choice::Slot { slot, is_of_lane } => (slot, is_of_lane),
-                Choice::Nothing => return Ok(Ok(Answer::Nothing)),
-                Choice::Later => return Ok(Ok(Answer::Later)),
+                Choice::Nothing => return Ok(Ok(Dispatched::Nothing)),
+                Choice::Later => return Ok(Ok(Dispatched::Later)),
             };
             let slot = self.whole(slot).await?;
             // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
@@ -68,9 +65,8 @@ impl<S: Records> Batch<'_, S> {
             }
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
-            let (key, fetcher) = (self.desk.record(slot).key.clone(), task.fetcher());
-            let fetcher = self.context.fetcher(fetcher);
-            return Ok(Ok(Answer::Job(Job { attempt, row: Row { key, payload }, fetcher, task })));
+            let key = self.desk.record(slot).key.clone();
+            return Ok(Ok(Dispatched::Job(attempt, Row { key, payload })));
         }
     }
 
@@ -96,19 +92,19 @@ impl<S: Records> Batch<'_, S> {
         })
     }
 
-    pub(super) async fn has_work(&mut self) -> Carried {
+    pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
         if self.header.paused {
-            return Ok(Ok(Answer::Is(false)));
+            return Ok(false);
         }
         loop {
             let slot = match self.choose(&Scope::All).await? {
                 Choice::Slot { slot, .. } => slot,
-                Choice::Nothing => return Ok(Ok(Answer::Is(false))),
-                Choice::Later => return Ok(Ok(Answer::Is(true))),
+                Choice::Nothing => return Ok(false),
+                Choice::Later => return Ok(true),
             };
             let slot = self.whole(slot).await?;
             if dispatch::next_task(self.desk.record(slot), &Scope::All, &self.context).is_some() {
-                return Ok(Ok(Answer::Is(true)));
+                return Ok(true);
             }
             self.pass(slot);
         }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Run, TASKS_FETCHER};
+use shiftboss_protocol::model::{Row, Run, TASKS_FETCHER};
 
 use super::{Batch, Carried, used_up};
+use crate::error::Rejected;
+use crate::file_identity::Position;
+use crate::operation::{DeleteRuns, Prune, Reading, Registered, RowBatch};
 use crate::record::FetcherId;
-use crate::records::{KeyId, Records, RunState, StoreResult, Stored};
+use crate::records::{KeyId, Records, RunState, Stale, StoreResult, Stored};
 use crate::rules::lists;
-use crate::steps::{Answer, Reading, Rejected, Rows};
 
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
 /// scrambled by jitter.
 const APPENDED_TOGETHER: i64 = 600_000_000;
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) fn register(&mut self, run: Run) -> Result<Answer, Rejected> {
+    pub(super) fn register(&mut self, run: Run) -> Result<Registered, Rejected> {
         if run.started < 0 {
             return Err(Rejected(format!("{run} is no run: they are numbered from 0 on")));
         }
@@ -28,8 +30,17 @@ impl<S: Records> Batch<'_, S> {
         };
         let since = self.context.now.saturating_mul(1_000);
         let new = RunState { since, ..RunState::default() };
-        let state = self.header.runs.entry((fetcher, run.started)).or_insert(new);
-        Ok(Answer::Run(state.clone()))
+        let id = (fetcher, run.started);
+        let state = self.header.runs.entry(id).or_insert(new);
+        if state.deleting {
+            return Err(Rejected(format!("run {run} is being deleted")));
+        }
+        // Whoever asks reads on from the position.
+        if state.stale == Stale::Ahead {
+            state.stale = Stale::Yes;
+        }
+        let state = state.clone();
+        Ok(Registered::Run(self.stored_run(id, &state, &self.counts())))
     }
 
     fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
@@ -45,32 +56,35 @@ impl<S: Records> Batch<'_, S> {
         self.header.runs.contains_key(&run).then_some(run)
     }
 
-    pub(super) async fn add_rows(&mut self, rows: Rows) -> Carried {
-        let Some(run) = self.known(&rows.run).filter(|run| !self.context.going.contains(run))
-        else {
-            return Ok(Err(Rejected(format!("no such run: {}", rows.run))));
+    pub(super) async fn add_rows(&mut self, batch: RowBatch) -> Carried<()> {
+        let run = self.known(&batch.run).filter(|run| !self.context.going.contains(run));
+        let state = run.and_then(|run| self.header.runs.get_mut(&run));
+        let Some(run) = run.filter(|_| state.is_some_and(|state| read_on(state, &batch))) else {
+            return Ok(Err(Rejected(batch.unexpected())));
         };
-        let (reading, since) = self.note_reading(run, &rows);
-        for row in rows.rows {
+        self.add_lines(run, batch.rows).await?;
+        Ok(Ok(()))
+    }
+
+    /// Adds lines of a run, as they are read now.
+    pub(super) async fn add_lines(
+        &mut self,
+        run: (FetcherId, i64),
+        rows: Vec<Row>,
+    ) -> StoreResult<()> {
+        let (reading, since) = self.reading(run);
+        for row in rows {
             let slot = self.slot(row.key).await?;
             let record = self.desk.record_mut(slot);
             lists::add_row(record, run, reading, since, row.payload);
             self.changed(slot);
         }
-        Ok(Ok(Answer::Done))
+        Ok(())
     }
 
-    /// The reading of its rows, and since when they wait.
-    fn note_reading(&mut self, run: (FetcherId, i64), rows: &Rows) -> (i64, i64) {
+    /// The reading of a run's rows, and since when they wait.
+    fn reading(&mut self, run: (FetcherId, i64)) -> (i64, i64) {
         let state = self.header.runs.entry(run).or_default();
-        if rows.reading != Reading::Onward {
-            state.reading = state.reading.saturating_add(1);
-        }
-        if rows.reading == Reading::Listing {
-            state.listing = Some(state.reading);
-        }
-        (state.complete, state.position) = (rows.complete, rows.position.clone());
-        state.skipped = state.skipped.saturating_add(rows.skipped).min(i64::MAX.unsigned_abs());
         let now = self.context.now.saturating_mul(1_000);
         let is_first = now.saturating_sub(state.since) < APPENDED_TOGETHER;
         let since = if is_first {
@@ -81,16 +95,16 @@ impl<S: Records> Batch<'_, S> {
         (state.reading, if self.context.settings.is_fair { since } else { 0 })
     }
 
-    pub(super) async fn prune(&mut self, run: &Run, limit: usize) -> Carried {
-        let Some(run) = self.known(run) else {
-            return Ok(Ok(Answer::Is(false)));
+    pub(super) async fn prune(&mut self, it: Prune) -> StoreResult<bool> {
+        let Some(run) = self.known(&it.run) else {
+            return Ok(false);
         };
         self.flush().await?;
         let Some(listing) = self.header.runs.get(&run).and_then(|state| state.listing) else {
-            return Ok(Ok(Answer::Is(false)));
+            return Ok(false);
         };
         let known = self.memo.pruned.remove(&run).filter(|known| known.0 == listing);
-        let limit = limit.max(1);
+        let limit = it.limit.max(1);
         let keys = self.store.of_run(run, known.map(|it| it.1), limit).await?;
         let (is_last, last) = (keys.len() < limit, keys.last().map(|it| it.id));
         let is_old =
@@ -101,25 +115,26 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
         }
         if is_last {
-            self.header.runs.entry(run).or_default().listing = None;
+            let state = self.header.runs.entry(run).or_default();
+            (state.listing, state.stale) = (None, Stale::No);
         } else {
             self.memo.pruned.extend(last.map(|last| (run, (listing, last))));
         }
-        Ok(Ok(Answer::Is(!is_last)))
+        Ok(!is_last)
     }
 
-    pub(super) fn begin_deletion(&mut self, run: &Run) -> Answer {
+    pub(super) fn begin_deletion(&mut self, run: &Run) {
         if let Some(run) = self.known(run) {
             self.header.runs.entry(run).or_default().deleting = true;
             self.context.going.insert(run);
         }
-        Answer::Done
     }
 
-    pub(super) async fn delete_runs(&mut self, runs: &[Run], limit: usize) -> Carried {
+    pub(super) async fn delete_runs(&mut self, it: DeleteRuns) -> StoreResult<usize> {
         self.flush().await?;
-        let (mut left, mut gone) = (limit, 0);
-        for run in runs {
+        let (mut left, mut gone) = (it.limit, 0);
+        for run in &it.runs {
+            self.begin_deletion(run);
             let Some(run) = self.known(run) else {
                 gone += 1;
                 continue;
@@ -134,7 +149,7 @@ impl<S: Records> Batch<'_, S> {
             self.context.going.remove(&run);
             gone += 1;
         }
-        Ok(Ok(Answer::Count(gone)))
+        Ok(gone)
     }
 
     /// So many rows of the run were deleted.
@@ -148,4 +163,27 @@ impl<S: Records> Batch<'_, S> {
         }
         Ok(count)
     }
+}
+
+/// Notes how far a run's file was read; false, and nothing is noted: the rows do not follow what was read before.
+fn read_on(state: &mut RunState, batch: &RowBatch) -> bool {
+    let position = state.position.as_deref().and_then(Position::parse);
+    let (at, to) = (position.map_or(0, |it| it.offset), batch.position.offset);
+    let is_onward = batch.reading == Reading::Onward;
+    let follows = !is_onward || batch.from.is_none_or(|from| [from, to].contains(&at));
+    let has_rows = !batch.by_range || state.stale != Stale::No || at == to;
+    if !(follows && has_rows) {
+        return false;
+    }
+    // A file that is read from the start again has its faulty lines counted again.
+    let before = if is_onward && at <= to { state.skipped } else { 0 };
+    state.skipped = before.saturating_add(batch.skipped).min(i64::MAX.unsigned_abs());
+    (state.complete, state.position) = (batch.complete, Some(batch.position.text()));
+    if !is_onward {
+        (state.reading, state.stale) = (state.reading.saturating_add(1), Stale::Yes);
+        state.listing = (batch.reading == Reading::Listing).then_some(state.reading);
+    } else if state.stale == Stale::Ahead {
+        state.stale = Stale::No;
+    }
+    true
 }

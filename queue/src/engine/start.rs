@@ -2,10 +2,10 @@
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::documents::{DAEMON, Daemon, PLACES, Policy, REJECTED};
+use crate::operation::SetPaused;
 use crate::record::Millis;
-use crate::records::{From, Outset, Records, StoreResult};
+use crate::records::{From, Records, StoreResult};
 use crate::rules::dispatch::Scope;
-use crate::steps::Operation;
 
 /// Documents that are written, or go, by name.
 type Notes = Vec<(String, Option<String>)>;
@@ -21,11 +21,11 @@ impl<S: Records> Engine<S> {
         self.apply(now, Vec::new()).await?;
         if self.places().await? != Some(daemon.policy) {
             self.write(vec![(PLACES.of(""), None)]).await?;
-            while self.derive_places(now).await? {}
+            while self.alone(now, async |it| it.derive_places().await).await? {}
         }
         let unpaused = daemon.policy == Policy::Classic && self.header.paused;
         if unpaused {
-            self.apply(now, vec![Operation::SetPaused(false)]).await?;
+            self.apply(now, vec![SetPaused(false).into()]).await?;
         }
         let rejected = async |store: &mut S| store.documents(REJECTED.name()).await;
         let rejected = self.in_transaction(rejected).await?;
@@ -67,44 +67,17 @@ impl<S: Records> Engine<S> {
         .await
     }
 
-    /// A transaction about documents alone.
+    /// A transaction about documents alone, to which time is nothing.
     async fn in_transaction<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut S) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let begun = self.begin_alone().await;
-        let before = self.header.clone();
-        let outcome = match begun {
-            Ok(()) => match work(&mut self.store).await {
-                Ok(done) => self.store.commit().await.map(|()| done),
-                failed => failed,
-            },
-            Err(error) => Err(error),
-        };
-        self.settle(before, outcome).await
-    }
-
-    /// Derives the places of some more keys; whether there are more.
-    async fn derive_places(&mut self, now: Millis) -> StoreResult<bool> {
-        let begun = self.begin_alone().await;
-        let before = self.header.clone();
-        let outcome = match begun {
-            Ok(()) => Batch::new(self, now).derive_places().await,
-            Err(error) => Err(error),
-        };
-        self.settle(before, outcome).await
-    }
-
-    async fn begin_alone(&mut self) -> StoreResult<()> {
-        let outset = Outset { is_alone: true, ..Outset::default() };
-        if let Some(header) = self.store.begin(&outset).await?.header {
-            self.header = header;
-        }
-        Ok(())
+        self.alone(0, async |it| work(it.store).await).await
     }
 }
 
 impl<S: Records> Batch<'_, S> {
+    /// Derives the places of some more keys; whether there are more.
     async fn derive_places(&mut self) -> StoreResult<bool> {
         let behind = self.memo.derived.take();
         let next = self.store.next(From::All, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
@@ -115,8 +88,6 @@ impl<S: Records> Batch<'_, S> {
                 self.changed(slot);
             }
         }
-        self.flush().await?;
-        self.store.commit().await?;
         let is_more = last.is_some();
         self.memo.derived = last;
         Ok(is_more)

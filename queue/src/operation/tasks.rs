@@ -9,8 +9,9 @@ use shiftboss_protocol::model::Row;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Added {
-    Added,
-    /// The same payload of the same key waits already, or this very entry was accepted before.
+    /// Its number.
+    Added(i64),
+    /// The same payload of the same key waits already, its ID is known, or this very entry was accepted before.
     Known,
     /// There are as many single tasks as may be: it was not added.
     Full,

@@ -2,21 +2,11 @@
 
 use super::{bumps, singles};
 use crate::context::Context;
-use crate::record::{Record, Retry, Task};
-
-/// What came of a key whose tasks were to be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retried {
-    /// So many of its rows and single tasks wait again.
-    Back(u64),
-    /// It is held: nothing was changed.
-    Held,
-    /// No list and no single task has the key.
-    Unknown,
-}
+use crate::operation::Retried;
+use crate::record::{FetcherId, Record, Retry, Task};
 
 /// An operator's word: of one fetcher's task, or of all.
-pub fn retry(record: &mut Record, fetcher: Option<crate::record::FetcherId>) -> Retried {
+pub fn retry(record: &mut Record, fetcher: Option<FetcherId>) -> Retried {
     if !record.is_listed() {
         return Retried::Unknown;
     }
