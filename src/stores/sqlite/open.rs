@@ -15,7 +15,10 @@ use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_queue::documents::{ARRIVING, DAEMON, INPUT, MOVED};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::record::Millis;
-use shiftboss_sqlite::{Progress, SqliteRecords, TakenOver, Whose, at_once, document, missing, set_aside, take_over, whose};
+use shiftboss_sqlite::{
+    Progress, SqliteRecords, TakenOver, Whose, at_once, document, missing, set_aside, take_over,
+    whose,
+};
 use tracing::{info, warn};
 
 use super::changes::Changes;
@@ -58,8 +61,7 @@ impl SqliteStore {
         let mut connection = connect(path, options)?;
         let checkpoints =
             Checkpoints::new(&mut connection).map_err(failed("begin to use", path))?;
-        let (engine, found) =
-            start(connection, options).map_err(stopped("begin to use", path))?;
+        let (engine, found) = start(connection, options).map_err(stopped("begin to use", path))?;
         let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
             .map_err(|source| access("open", path, source))?;
         // By now SQLite has all of them open; a link is looked at as well as what it leads to.
@@ -73,8 +75,7 @@ impl SqliteStore {
 /// A connection to a sound database of this version.
 fn connect(path: &Path, options: &Options) -> Result<Connection, Failure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection =
-        Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
     configure(&mut connection, options).map_err(failed("configure", path))?;
     // One that is refused keeps its log.
     let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -126,7 +127,10 @@ fn begin_taking_over(connection: &mut Connection, options: &Options) -> StoreRes
         );
     }
     if aside > 0 {
-        warn!(rows = aside, "Rows that cannot be read are set aside: `shiftboss check --database` names them.");
+        warn!(
+            rows = aside,
+            "Rows that cannot be read are set aside: `shiftboss check --database` names them."
+        );
         for row in set_aside(connection, NAMED_MAX)? {
             warn!("Set aside: {row}.");
         }
@@ -139,10 +143,7 @@ fn now() -> Millis {
 }
 
 /// Begins to use a database.
-fn start(
-    connection: Connection,
-    options: &Options,
-) -> StoreResult<(Engine<SqliteRecords>, Found)> {
+fn start(connection: Connection, options: &Options) -> StoreResult<(Engine<SqliteRecords>, Found)> {
     let last = document(&connection, &DAEMON)?;
     let input = document(&connection, &INPUT)?.and_then(|input| input.identity);
     let records = SqliteRecords::new(connection)?.keeping(options.history);

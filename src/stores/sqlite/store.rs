@@ -84,9 +84,7 @@ impl SqliteStore {
             return Ok(());
         }
         let connection = self.engine.store().connection();
-        connection
-            .pragma_update(None, "synchronous", durability.synchronous())
-            .map_err(classify)
+        connection.pragma_update(None, "synchronous", durability.synchronous()).map_err(classify)
     }
 
     async fn apply_marked(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
