@@ -24,26 +24,27 @@ pub(crate) use salvage::salvage;
 pub(crate) use supervisor::give_back;
 
 /// How long somebody else who writes is waited for.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Opens a queue of ours that is to be moved away, with a transaction in which nobody else writes; the caller has its lock.
-fn to_leave(path: &Path) -> std::result::Result<(Connection, PathBuf), Failure> {
+/// Opens a queue of ours for writing.
+pub(super) fn open_ours(path: &Path) -> std::result::Result<Connection, Failure> {
     file::look(path)?;
+    let connection = open_to_write(path).map_err(failed("open", path))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("open", path))?;
+    let why = match whose(&connection).map_err(stopped("read", path))? {
+        Whose::Ours => return Ok(connection),
+        Whose::Refused(why) => why,
+        Whose::Nobodys => "it has no tables".to_owned(),
+        Whose::Supervisors => "it is the Python supervisor's: start `shiftboss serve` on it once, which takes it over, and stop it".to_owned(),
+    };
+    Err(not_usable(path, &why))
+}
+
+/// The same of one that is to be moved away, with a transaction in which nobody else writes; the caller has its lock.
+fn to_leave(path: &Path) -> std::result::Result<(Connection, PathBuf), Failure> {
     let path = std::path::absolute(path).map_err(|error| file::access("look at", path, error))?;
-    let connection = open_to_write(&path).map_err(failed("open", &path))?;
-    connection
-        .busy_timeout(BUSY_TIMEOUT)
-        .and_then(|()| connection.execute_batch("BEGIN IMMEDIATE"))
-        .map_err(failed("write to", &path))?;
-    let of_another = "start `shiftboss serve` on it once, which brings it up to date, and stop it";
-    match whose(&connection).map_err(stopped("read", &path))? {
-        Whose::Ours => {}
-        Whose::Refused(why) => return Err(not_usable(&path, &why)),
-        Whose::Supervisors => {
-            return Err(not_usable(&path, &format!("it is the Python supervisor's: {of_another}")));
-        }
-        Whose::Nobodys => return Err(not_usable(&path, "it has no tables")),
-    }
+    let connection = open_ours(&path)?;
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(failed("write to", &path))?;
     match missing(&connection).map_err(stopped("read", &path))? {
         Some(what) => Err(corrupt(&path, &what)),
         None => Ok((connection, path)),

@@ -8,6 +8,7 @@ use shiftboss_sqlite::{GivenBack, document};
 
 use super::{leave, make_new, to_leave};
 use crate::exit::{ExitCode, Failure};
+use crate::stores::Destination;
 use crate::stores::mark::{self, gone};
 use crate::stores::sqlite::file::{access, stopped};
 
@@ -30,7 +31,7 @@ pub(crate) fn give_back(from: &Path, to: &Path) -> Result<GivenBack, Failure> {
             Failure::new(ExitCode::StoreIo, text)
         })
     })?;
-    let mark = mark::new("", format!("supervisor.py:{}", to.display()));
+    let mark = mark::new("", Destination::Supervisor(to).to_string());
     leave(&source, &from, &mark)?;
     Ok(given)
 }
