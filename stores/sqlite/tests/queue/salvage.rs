@@ -195,6 +195,34 @@ fn a_table_without_its_root_is_lost_alone() {
     }
 }
 
+/// A damaged page may name any number as its last one: what comes behind it and the torn page after it is saved all the same, and
+/// the single task gets the next number.
+#[test]
+fn a_wild_number_hides_nothing() {
+    let (_directory, path) = filled();
+    let sql = "SELECT pageno, ncell FROM dbstat WHERE name = 'tasks' AND pagetype = 'leaf' ORDER BY path";
+    let whole = Connection::open(&path).unwrap();
+    let mut leaves = whole.prepare(sql).unwrap();
+    let leaves = leaves.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let leaves: Vec<(u32, i64)> = leaves.map(Result::unwrap).collect();
+    let (wild, torn) = (leaves[leaves.len() - 4], leaves[leaves.len() - 3]);
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut page = vec![0; PAGE as usize];
+    let start = u64::from((wild.0 - 1) * PAGE);
+    file.read_exact_at(&mut page, start).unwrap();
+    let number = |at: usize| usize::from(u16::from_be_bytes([page[at], page[at + 1]]));
+    // Its last cell: the length of its row in one byte, and then its number, which has two.
+    let cell = number(8 + 2 * (number(3) - 1));
+    assert!(page[cell] < 0x80 && page[cell + 1] >= 0x80, "{:?}", &page[cell..cell + 4]);
+    file.write_all_at(&[0xff, 0x7f], start + cell as u64 + 1).unwrap();
+    tear(&path, [torn.0].into_iter(), 0xa5);
+    let (salvage, new) = saved(&path);
+    let tasks = "SELECT count(*), max(number), (SELECT last_single FROM header) FROM tasks";
+    let tasks = new.query_row(tasks, [], |row| row.try_into()).unwrap();
+    assert_eq!(tasks, (300 - torn.1, 301, 301), "{salvage:?}");
+    goes_on(new, true);
+}
+
 /// What the log beside the file has, and the file has not yet, is saved, too.
 #[test]
 fn the_log_beside_it_counts() {
