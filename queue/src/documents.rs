@@ -79,7 +79,7 @@ pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
 pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
 /// Relays, by name.
 pub const RELAY: Kind<Relay> = Kind::new("relay/");
-/// What a relay asks is numbered in lanes: by the lane's number, `/`, and its name.
+/// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
 /// Leased attempts that a relay sees to, by number: its name.
 pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");

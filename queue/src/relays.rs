@@ -30,7 +30,9 @@ impl Relays {
         let leases = leases.iter().filter_map(|(name, text)| RELAY_LEASE.read(name, text));
         Self {
             by_name: relays.map(|(name, relay)| (name.into(), relay)).collect(),
-            leases: leases.filter_map(|(it, name)| Some((Attempt(it.parse().ok()?), name))).collect(),
+            leases: leases
+                .filter_map(|(it, name)| Some((Attempt(it.parse().ok()?), name)))
+                .collect(),
             ..Self::default()
         }
     }
@@ -38,9 +40,9 @@ impl Relays {
     /// Names and texts of the documents that are other ones by now; `None`: it goes.
     pub(crate) fn take_changes(&mut self) -> Vec<(String, Option<String>)> {
         let relays = std::mem::take(&mut self.changed);
-        let relays = relays.into_iter().map(|name| {
-            (RELAY.of(&name), self.by_name.get(&name).map(|relay| RELAY.text(relay)))
-        });
+        let relays = relays
+            .into_iter()
+            .map(|name| (RELAY.of(&name), self.by_name.get(&name).map(|relay| RELAY.text(relay))));
         let leases = std::mem::take(&mut self.changed_leases);
         let leases = leases.into_iter().map(|it| {
             let text = self.leases.get(&it).map(|name| RELAY_LEASE.text(name));
