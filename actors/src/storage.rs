@@ -361,7 +361,12 @@ impl ActorFuture<StorageActor> for Changes {
                 actor.runs_changed.tell();
             }
             actor.tell_followers();
-            actor.look_for_waiting(ctx);
+            if actor.is_remote {
+                actor.look_for_waiting(ctx);
+            } else {
+                // What others edited in a file is carried out with the next batch: here is one, also where nobody waits.
+                actor.look_for_work(ctx);
+            }
             actor.look_whether_drained(ctx);
         }
         Poll::Pending

@@ -238,7 +238,10 @@ fn why_in_words() {
     assert!(why("alpha").contains("f        1    complete  done "), "{}", why("alpha"));
     assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
     site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
-    assert!(why("old").contains("no fetcher lists it"), "{}", why("old"));
+    wait_until("the edit is carried out", || {
+        let why = site.run(&["why", "socket", "old"]).stdout;
+        String::from_utf8(why).unwrap().contains("no fetcher lists it")
+    });
     let unknown = site.run(&["why", "socket", "nobody"]);
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
 }

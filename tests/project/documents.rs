@@ -37,6 +37,8 @@ fn the_tests_that_are_named_exist() {
         "src",
         "actors",
         "protocol",
+        "queue",
+        "stores",
         "spool/src",
         "tests",
         "benches/src",

@@ -130,7 +130,7 @@ impl StorageActor {
     }
 
     /// A look alone: a transaction would wait for everybody else's.
-    fn look_for_work(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn look_for_work(&mut self, ctx: &mut Context<Self>) {
         self.submit(ctx, HasWork, |actor, _, has_work| {
             actor.waiting.awake |= has_work == Ok(true);
             let store = actor.store.as_ref().filter(|_| has_work.is_ok());
