@@ -20,7 +20,7 @@ use shiftboss_queue::record::{
     Backoff, Before, Bump, DeadBecause, Due, FetcherId, Flight, Hold, LastRun, ListRow, Millis,
     Record, Retry, SingleStatus, Task,
 };
-use shiftboss_queue::records::{Change, Header, RunState, StoreResult};
+use shiftboss_queue::records::{Change, RunState, StoreResult};
 use shiftboss_queue::rules::clocks;
 
 use crate::ask::Ask;
@@ -59,7 +59,7 @@ fn arrive_in(connection: &Connection, now: Millis) -> Result<()> {
     let Kept { header, ids, ends } = &mut kept;
     let saver = Saver::new(connection, ids, ends);
     Writer { connection, saver, context, names, counts: &mut header.counts }.run()?;
-    header::save(connection, &Header::default(), &kept)?;
+    header::save(connection, None, &kept)?;
     connection.execute_batch(REST)
 }
 
