@@ -322,13 +322,14 @@ impl<'a, S: Records> Batch<'a, S> {
         self.ahead.clear();
         self.flush_relays().await?;
         if self.only_reads {
-            self.desk.clear();
+            self.desk = Desk::default();
             return Ok(());
         }
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
         self.header.counts.merge(&self.desk.tally());
-        let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
+        let ended = std::mem::take(&mut self.ended);
+        let records = self.desk.clear(&ended);
         let mut sums = std::mem::take(&mut self.sums);
         let kept = self.context.settings.singles_kept;
         let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));

@@ -48,7 +48,7 @@ fn a_hold_without_its_rule_ends() {
     let mut script = Script::new(Settings { backoff, ..Settings::default() });
     script.run("list f.1 a\nready -> job 1 a p\nfinish a 1\nlist f.2 a\nready -> nothing");
     start(&mut script, Settings::default());
-    script.run("follow -> false\nready -> job 2 a p");
+    script.run("follow\nready -> job 2 a p");
 }
 
 /// What was rejected is found out anew; and it is known whether a daemon was stopped.
