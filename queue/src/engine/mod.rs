@@ -31,6 +31,7 @@ use crate::rules;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
+pub use relays::Forgetting;
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;

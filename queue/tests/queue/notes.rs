@@ -100,7 +100,7 @@ fn an_entry_is_accepted_once() {
     let settings = Settings { max_single_tasks: 2, ..Settings::default() };
     let mut queue = Asked::new(settings);
     let first = vec![entry("e", 1, "1")];
-    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added]));
+    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added(1)]));
     queue = queue.restart();
     assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]));
     assert_eq!(queue.jobs(), ["alpha 1"]);
@@ -109,7 +109,7 @@ fn an_entry_is_accepted_once() {
     let more =
         [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
     let accepted = queue.ask(AcceptEntries(more.to_vec())).unwrap();
-    assert_eq!(accepted, [Added::Added, Added::Added, Added::Full, Added::Known]);
+    assert_eq!(accepted, [Added::Added(2), Added::Added(3), Added::Full, Added::Known]);
     let known = queue.ask(AcceptedEntries).unwrap();
     assert_eq!(known, [&first[0], &more[0], &more[1], &more[3]].map(|it| it.id.clone()));
     for id in &known[..3] {
@@ -125,8 +125,8 @@ fn an_inode_is_used_again() {
     let first = entry("e", 1, "1");
     let mut second = entry("e", 1, "2");
     second.id.born = 2_000_000_000_000_000_001;
-    for entry in [&first, &second] {
-        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added]));
+    for (number, entry) in [(1, &first), (2, &second)] {
+        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added(number)]));
         assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Known]));
     }
     queue.ask(ForgetAccepted(first.id)).unwrap();
