@@ -59,7 +59,7 @@ fn arrive_in(connection: &Connection, now: Millis) -> Result<()> {
     let Kept { header, ids, ends } = &mut kept;
     let saver = Saver::new(connection, ids, ends);
     Writer { connection, saver, context, names, counts: &mut header.counts }.run()?;
-    header::save(connection, &Kept::default(), &kept)?;
+    header::save(connection, None, &kept)?;
     connection.execute_batch(REST)
 }
 
