@@ -226,7 +226,10 @@ mod tests {
         }
         assert_eq!([(); 3].map(|()| gathered.take(usize::MAX).0.len()), [1, 2, 1]);
         for _ in 0..5 {
-            gathered.push(vec![Operation::Dispatch(Dispatch { holder: None, fetchers: None })], reply());
+            gathered.push(
+                vec![Operation::Dispatch(Dispatch { holder: None, fetchers: None })],
+                reply(),
+            );
         }
         assert_eq!([(); 3].map(|()| gathered.take(2).0.len()), [2, 2, 1]);
     }

@@ -76,7 +76,8 @@ pub trait OneByOne: Store {
         exit_code: i64,
         now: UnixSeconds,
     ) -> StoreResult<Dispatched> {
-        let request = (Complete { key: key.clone(), exit_code }, Dispatch { holder: None, fetchers: None });
+        let request =
+            (Complete { key: key.clone(), exit_code }, Dispatch { holder: None, fetchers: None });
         let (completed, dispatched) = self.ask(now, request)?;
         completed.and(dispatched)
     }

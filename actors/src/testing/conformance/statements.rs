@@ -44,7 +44,8 @@ const STATEMENTS: [(&str, Check); 26] = [
         list(it, "f", 1, &["a"]);
         take(it, NOW);
         list(it, "f", 2, &["a"]);
-        let batch = (Complete { key: key("a"), exit_code: 0 }, Dispatch { holder: None, fetchers: None });
+        let batch =
+            (Complete { key: key("a"), exit_code: 0 }, Dispatch { holder: None, fetchers: None });
         let (_, dispatched) = it.store().ask_both(batch);
         assert!(matches!(dispatched.unwrap(), Dispatched::Job(..)));
     }),

@@ -352,7 +352,9 @@ fn a_classic_job_that_the_others_passed_comes_back() {
         outside.client.batch_execute(half_a_day_ago).await.unwrap();
         until_leased(&mut survivor, &[]).await;
         let began = Instant::now();
-        while ask(&mut survivor, Dispatch { holder: None, fetchers: None }).await.unwrap() == Dispatched::Nothing {
+        while ask(&mut survivor, Dispatch { holder: None, fetchers: None }).await.unwrap()
+            == Dispatched::Nothing
+        {
             assert!(began.elapsed() < PATIENCE, "it is out for ever");
             sleep(Duration::from_millis(100)).await;
         }

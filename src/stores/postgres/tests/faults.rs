@@ -213,7 +213,10 @@ fn a_claim_that_waits_for_its_client_holds_nothing_up() {
             let sends = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'";
             own.until(sends, "1").await;
             for _ in 0..KEYS {
-                while ask(&mut other, Dispatch { holder: None, fetchers: None }).await.is_ok_and(is_none) {
+                while ask(&mut other, Dispatch { holder: None, fetchers: None })
+                    .await
+                    .is_ok_and(is_none)
+                {
                     assert!(began.elapsed() < SOON);
                     sleep(Duration::from_millis(20)).await;
                 }
