@@ -247,7 +247,7 @@ impl SqliteRecords {
         if let Some(oldest) = changes.oldest {
             sums::drop_older(&self.connection, oldest)?;
         }
-        header::save(&self.connection, &before, &kept)?;
+        header::save(&self.connection, Some(&before), &kept)?;
         self.kept = Some(kept);
         Ok(())
     }
