@@ -65,6 +65,8 @@ pub const PLACES: Kind<Policy> = Kind::new("places");
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.
 pub const INSTALLATION: Kind<String> = Kind::new("installation");
+/// Which one it is among all queues in files, for moves: nothing of a file system is one, for numbers of files are used again.
+pub const IDENTITY: Kind<String> = Kind::new("identity");
 /// Where the queue was moved to.
 pub const MOVED: Kind<Move> = Kind::new("moved");
 /// From where a queue is moved here, until all of it is.

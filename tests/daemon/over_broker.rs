@@ -236,7 +236,7 @@ fn a_worker_may_move() {
     }
     assert_eq!(near.ask(&format!("DONE {there} 0")), "OK\n");
     assert_eq!(far.ask(&format!("DONE {here} 0")), "OK\n");
-    let expired = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'done'";
+    let expired = "SELECT count(*) FROM ended WHERE exit_code IS NULL";
     assert_eq!(installation.site.number(expired), 0);
 }
 

@@ -145,7 +145,8 @@ impl<S: Records> Engine<S> {
         let mut begun = self.or_roll_back(begun).await?;
         if let Some(header) = begun.header.take() {
             self.header = header;
-            // Somebody else has written.
+        }
+        if begun.has_changed {
             self.memo.relays = None;
         }
         Ok(begun)

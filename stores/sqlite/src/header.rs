@@ -83,15 +83,16 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Writes what of `now` is not in the database yet, which has `before`.
-pub(crate) fn save(connection: &Connection, before: &Kept, now: &Kept) -> Result<()> {
-    if now.numbers() != before.numbers() {
+/// Writes what of `now` is not in the database yet, which has `before`; `None`: it has nothing.
+pub(crate) fn save(connection: &Connection, before: Option<&Kept>, now: &Kept) -> Result<()> {
+    if before.is_none_or(|before| now.numbers() != before.numbers()) {
         let sql = "INSERT OR REPLACE INTO header
             (one, last_attempt, last_bump, last_single, last_since, credit, clock, ids, ends, paused)
             VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
         connection.prepare_cached(sql)?.execute(now.numbers())?;
     }
-    let (before, header) = (&before.header, &now.header);
+    let nothing = Header::default();
+    let (before, header) = (before.map_or(&nothing, |it| &it.header), &now.header);
     for (fetcher, name) in
         header.fetchers.iter().filter(|(id, _)| !before.fetchers.contains_key(id))
     {

@@ -173,7 +173,7 @@ fn a_target_must_be_empty() {
     moves(&site, "file.db", "state.db");
     fs::copy(site.path("file.db"), site.path("copy.db")).unwrap();
     let copy = Connection::open(site.path("copy.db")).unwrap();
-    copy.execute("DELETE FROM shiftboss_state WHERE name = 'moved'", []).unwrap();
+    copy.execute("DELETE FROM documents WHERE name = 'moved'", []).unwrap();
     refused(&site, &["move", "copy.db", "state.db"], 73, "there is a queue in postgres://");
     refused(&site, &["move", "state.db", "copy.db"], 73, "exists already");
     refused(&site, &["move", "state.db", "other"], 73, "exists already");
@@ -206,7 +206,11 @@ fn another_version_is_taken_over_first() {
     start_on(&site, "old.db").stop();
     moves(&site, "old.db", "state.db");
     let file = Connection::open(site.path("file.db")).unwrap();
-    file.execute("UPDATE shiftboss_state SET value = 'classic' WHERE name = 'policy'", []).unwrap();
+    file.execute(
+        "UPDATE documents SET value = json_set(value, '$.policy', 'classic') WHERE name = 'daemon'",
+        [],
+    )
+    .unwrap();
     refused(&site, &["move", "file.db", "state.db"], 78, "used without leases last");
     file.execute_batch("PRAGMA user_version = 99").unwrap();
     refused(&site, &["move", "file.db", "state.db"], 78, "use the newer shiftboss");
@@ -259,9 +263,8 @@ fn a_move_that_was_broken_off_is_ended() {
     let site = a_queue();
     moves(&site, "file.db", "state.db");
     let file = Connection::open(site.path("file.db")).unwrap();
-    let mark = "SELECT value FROM shiftboss_state WHERE name = 'moved'";
-    let mark: String = file.query_row(mark, [], |row| row.get(0)).unwrap();
-    let number = mark.split(' ').next().unwrap();
+    let number = "SELECT value ->> 'number' FROM documents WHERE name = 'moved'";
+    let number: String = file.query_row(number, [], |row| row.get(0)).unwrap();
     let place = site.path("file.db");
     let again = format!("UPDATE state SET move = '{number} {}'", place.display());
     server(&site).edit(&again);
@@ -271,7 +274,7 @@ fn a_move_that_was_broken_off_is_ended() {
     start_on(&site, "state.db").stop();
 
     server(&site).edit(&again);
-    file.execute("DELETE FROM shiftboss_state WHERE name = 'moved'", []).unwrap();
+    file.execute("DELETE FROM documents WHERE name = 'moved'", []).unwrap();
     drop(file);
     fs::copy(&place, site.path("other.db")).unwrap();
     refused(&site, &["move", "other.db", "state.db"], 78, "a move into postgres://");
@@ -297,8 +300,9 @@ fn a_way_back_that_was_broken_off_is_ended() {
     let url = server(&site).url();
     let mark = |number: &str| {
         let file = Connection::open(site.path("new.db")).unwrap();
-        let sql = "INSERT INTO shiftboss_state (name, value) VALUES ('move', ?1)";
-        file.execute(sql, [format!("{number} {url}")]).unwrap();
+        let sql =
+            "INSERT INTO documents VALUES ('arriving', json_object('number', ?1, 'place', ?2))";
+        file.execute(sql, [number, &url]).unwrap();
     };
     refused(&site, &["move", "state.db", "new.db"], 78, "was moved to /");
     mark(&number);

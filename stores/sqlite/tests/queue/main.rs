@@ -24,6 +24,8 @@ mod quiet;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 mod rolled_back;
+mod salvage;
+mod size;
 #[path = "../../../../queue/tests/queue/starts.rs"]
 mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
