@@ -24,6 +24,11 @@ pub enum Stale {
 }
 
 impl Stale {
+    /// For whoever reads its file on from its position.
+    pub fn for_the_next(self) -> Self {
+        if self == Self::Ahead { Self::Yes } else { self }
+    }
+
     /// As stores write it.
     pub fn code(self) -> i16 {
         match self {

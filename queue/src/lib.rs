@@ -24,6 +24,7 @@ pub mod policy;
 pub mod reader;
 pub mod record;
 pub mod records;
+mod relays;
 pub mod rules;
 pub mod standing;
 pub mod sums;

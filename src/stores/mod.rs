@@ -31,7 +31,7 @@ use shiftboss_actors::store::{ReadError, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;
-pub use database::{Database, without_passwords};
+pub use database::{Database, Destination, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
 pub(crate) use server::{check, migrate, move_in, move_out};
@@ -43,7 +43,7 @@ pub(crate) use shiftboss_sqlite::require_files;
 use shiftboss_sqlite::{SqliteReader, open_to_read};
 use sqlite::Found;
 pub use sqlite::SqliteStore;
-pub(crate) use sqlite::{Saved, backup, findings, look, mark, quick_check, recover, unmark};
+pub(crate) use sqlite::{backup, findings, give_back, look, mark, quick_check, salvage, unmark};
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {

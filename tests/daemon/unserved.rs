@@ -41,7 +41,10 @@ fn what_does_not_fit_is_refused() {
     let url = "postgres://u:secret@h/d";
     for (arguments, code, why) in [
         (&["backup", url, "copy"][..], 64, "pg_dump"),
-        (&["recover", url, "new.db"], 64, "pg_restore"),
+        (&["move", "--salvage", url, "new.db"], 64, "pg_restore"),
+        (&["move", "--salvage", "a.db", url], 64, "in a file"),
+        (&["move", url, "supervisor.py:new.db"], 64, "to a file first"),
+        (&["recover", "a.db", "new.db"], 64, "unrecognized subcommand"),
         (&["check", "--database", url], 64, "pg_amcheck"),
         (&["serve", "--classic", url, "input", "socket"], 64, "classic"),
         (&["serve", "--durability", "process", url, "input", "socket"], 64, "power cut"),

@@ -195,6 +195,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("spool/src/spool.rs", "mkdir", 1, "the operator's path"),
     ("stores/sqlite/src/give_back.rs", "Connection::open_with_flags", 1, "to read"),
+    ("stores/sqlite/src/salvage.rs", "Connection::open_with_flags", 1, "to read"),
     ("stores/sqlite/src/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
@@ -211,18 +212,11 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "an existing file, without CREATE",
     ),
     ("src/stores/sqlite/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
     (
-        "src/stores/sqlite/transfer/leaving.rs",
+        "src/stores/sqlite/transfer.rs",
         "Connection::open_with_flags",
         1,
         "an existing file, without CREATE",
-    ),
-    (
-        "src/stores/sqlite/transfer/arriving.rs",
-        "Connection::open_with_flags",
-        1,
-        "a file that a move made, without CREATE",
     ),
     ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
 ];

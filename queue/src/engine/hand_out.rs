@@ -65,6 +65,7 @@ impl<S: Records> Batch<'_, S> {
             }
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
+            self.note_lease(slot);
             let key = self.desk.record(slot).key.clone();
             return Ok(Ok(Dispatched::Job(attempt, Row { key, payload })));
         }

@@ -136,8 +136,11 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn heartbeat(&mut self, attempt: Attempt) -> StoreResult<Ack> {
-        let out = self.slot_of_flight(attempt).await?;
-        Ok(if out.is_some() { Ack::Recorded } else { Ack::Stale })
+        let Some(slot) = self.slot_of_flight(attempt).await? else {
+            return Ok(Ack::Stale);
+        };
+        self.note_lease(slot);
+        Ok(Ack::Recorded)
     }
 
     pub(super) async fn undo(&mut self, it: Undo) -> StoreResult<bool> {
@@ -155,7 +158,9 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn expire(&mut self, attempt: Attempt) -> StoreResult<Option<ExpiredLease>> {
-        let Some(slot) = self.slot_of_flight(attempt).await? else {
+        // Who sees to it by now knows when it ends.
+        let slot = self.slot_of_flight(attempt).await?;
+        let Some(slot) = slot.filter(|_| self.sees_to(attempt)) else {
             return Ok(None);
         };
         let record = self.desk.record_mut(slot);

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
-use crate::operation::{JobEnd, Operation, Outcome};
+use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::record::{FetcherId, Millis};
 use crate::records::{
     Begun, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
+use crate::relays::Relays;
 use crate::rules;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
@@ -61,6 +62,8 @@ struct Memo {
     derived: Option<Stored>,
     /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
+    /// As the store has them, with what this batch changed. `None`: to be read.
+    relays: Option<Relays>,
 }
 
 impl<S: Records> Engine<S> {
@@ -141,6 +144,8 @@ impl<S: Records> Engine<S> {
         let mut begun = self.or_roll_back(begun).await?;
         if let Some(header) = begun.header.take() {
             self.header = header;
+            // Somebody else has written.
+            self.memo.relays = None;
         }
         Ok(begun)
     }
@@ -227,6 +232,7 @@ impl<'a, S: Records> Batch<'a, S> {
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> StoreResult<T>,
     ) -> StoreResult<(T, Vec<JobEnd>)> {
+        self.read_relays().await?;
         let done = work(&mut self).await?;
         self.flush().await?;
         self.store.commit().await?;
@@ -250,6 +256,14 @@ impl<'a, S: Records> Batch<'a, S> {
     }
 
     async fn one(&mut self, operation: Operation) -> Carried<Outcome> {
+        match operation {
+            Operation::Relayed(it) => Ok(Ok(Outcome::Relayed(self.relayed(it).await?))),
+            of_asker => self.of_asker(of_asker).await,
+        }
+    }
+
+    /// One that the daemon asks, or a relay.
+    async fn of_asker(&mut self, operation: Operation) -> Carried<Outcome> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
             Op::Dispatch(it) => self.dispatch(it).await?.map(Out::Dispatch),
@@ -295,7 +309,8 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::Installation(_) => self.installation().await?.map(Out::Installation),
             Op::Place(_) => self.place().await?.map(Out::Place),
             Op::JoinRelay(it) => self.join_relay(it).await?.map(Out::JoinRelay),
-            Op::Relayed(it) => self.relayed(it).await?.map(Out::Relayed),
+            // One within another is nobody's.
+            Op::Relayed(_) => Ok(Out::Relayed(RelayAnswer::Lost)),
             Op::AddRelayedRows(it) => self.add_relayed_rows(it).await?.map(Out::AddRelayedRows),
             Op::LoseRelay(it) => self.lose_relay(it).await?.map(Out::LoseRelay),
             Op::Relays(_) => self.relays().await?.map(Out::Relays),
@@ -305,6 +320,7 @@ impl<'a, S: Records> Batch<'a, S> {
     /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
     async fn flush(&mut self) -> StoreResult<()> {
         self.ahead.clear();
+        self.flush_relays().await?;
         if self.only_reads {
             self.desk.clear();
             return Ok(());

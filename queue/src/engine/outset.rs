@@ -27,7 +27,11 @@ fn note(operation: &Operation, outset: &mut Outset) {
         | Op::Heartbeat(Heartbeat(attempt))
         | Op::Expire(Expire(attempt))
         | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
-        Op::Relayed(it) => it.operations.iter().for_each(|operation| note(operation, outset)),
+        Op::Relayed(it) => {
+            // Its number is one that no other daemon may carry out beside it.
+            outset.is_alone = true;
+            it.operations.iter().for_each(|operation| note(operation, outset));
+        }
         on_key => {
             outset.is_alone = true;
             match on_key {

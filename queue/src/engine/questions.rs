@@ -36,8 +36,11 @@ impl<S: Records> Batch<'_, S> {
         self.count_in_flight().await
     }
 
-    /// So many jobs are out. Under `--classic` a classic one is so for the length of its lease.
+    /// So many jobs are out; of a relay, those that it sees to. Under `--classic` a classic one is so for the length of its lease.
     pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
+        if self.asker.is_some() {
+            return Ok(self.leases().await?.len() as u64);
+        }
         if self.context.settings.is_fair {
             return Ok(sum(self.counts().0.values().map(|it| it.in_flight)));
         }
@@ -48,7 +51,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(flights.filter(|it| it.lease_seconds.is_some() || !is_over(it.started)).count() as u64)
     }
 
-    /// What is out, and how many seconds each has: a leased one from its last sign of life, a classic one from now on. Under
+    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from now on. Under
     /// `--classic` classic jobs have no lease.
     pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
         self.flush().await?;
@@ -56,6 +59,7 @@ impl<S: Records> Batch<'_, S> {
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
         let left = |started: i64| seconds_left(started.saturating_add(length), now);
         let flights = self.store.flights().await?.into_iter();
+        let flights = flights.filter(|it| self.sees_to(it.attempt));
         let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {
             let classic = || u32::try_from(left(it.started)).unwrap_or(u32::MAX);
             (it.attempt, it.lease_seconds.unwrap_or_else(classic))
@@ -76,10 +80,12 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
+    /// The asker's own.
     pub(super) fn runs(&self) -> Vec<StoredRun> {
         let counts = self.counts();
         let runs = self.header.runs.iter();
-        runs.map(|(run, state)| self.stored_run(*run, state, &counts)).collect()
+        let runs = runs.map(|(run, state)| self.stored_run(*run, state, &counts));
+        runs.filter(|it| self.is_own(&it.run.fetcher)).collect()
     }
 
     pub(super) fn stored_run(

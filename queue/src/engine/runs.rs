@@ -28,6 +28,9 @@ impl<S: Records> Batch<'_, S> {
             Some(known) => known,
             None => self.new_fetcher(&run.fetcher)?,
         };
+        if let Some(whose) = self.take_fetcher(&run.fetcher) {
+            return Ok(Registered::Elsewhere(whose));
+        }
         let since = self.context.now.saturating_mul(1_000);
         let new = RunState { since, ..RunState::default() };
         let id = (fetcher, run.started);
@@ -36,9 +39,7 @@ impl<S: Records> Batch<'_, S> {
             return Err(Rejected(format!("run {run} is being deleted")));
         }
         // Whoever asks reads on from the position.
-        if state.stale == Stale::Ahead {
-            state.stale = Stale::Yes;
-        }
+        state.stale = state.stale.for_the_next();
         let state = state.clone();
         Ok(Registered::Run(self.stored_run(id, &state, &self.counts())))
     }
@@ -51,13 +52,19 @@ impl<S: Records> Batch<'_, S> {
         Ok(id)
     }
 
+    /// A run that is known, and the asker's own.
     fn known(&self, run: &Run) -> Option<(FetcherId, i64)> {
-        let run = (self.fetcher(&run.fetcher)?, run.started);
-        self.header.runs.contains_key(&run).then_some(run)
+        let id = (self.fetcher(&run.fetcher)?, run.started);
+        (self.header.runs.contains_key(&id) && self.is_own(&run.fetcher)).then_some(id)
+    }
+
+    /// Likewise, and not on its way out of the queue.
+    pub(super) fn growing(&self, run: &Run) -> Option<(FetcherId, i64)> {
+        self.known(run).filter(|run| !self.context.going.contains(run))
     }
 
     pub(super) async fn add_rows(&mut self, batch: RowBatch) -> Carried<()> {
-        let run = self.known(&batch.run).filter(|run| !self.context.going.contains(run));
+        let run = self.growing(&batch.run);
         let state = run.and_then(|run| self.header.runs.get_mut(&run));
         let Some(run) = run.filter(|_| state.is_some_and(|state| read_on(state, &batch))) else {
             return Ok(Err(Rejected(batch.unexpected())));
@@ -144,16 +151,25 @@ impl<S: Records> Batch<'_, S> {
             if left == 0 {
                 break;
             }
-            self.header.runs.remove(&run);
-            self.memo.pruned.remove(&run);
-            self.context.going.remove(&run);
+            self.remove_run(run);
             gone += 1;
         }
         Ok(gone)
     }
 
+    /// A run goes that has no rows.
+    pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
+        self.header.runs.remove(&run);
+        self.memo.pruned.remove(&run);
+        self.context.going.remove(&run);
+    }
+
     /// So many rows of the run were deleted.
-    async fn delete_rows(&mut self, run: (FetcherId, i64), limit: usize) -> StoreResult<usize> {
+    pub(super) async fn delete_rows(
+        &mut self,
+        run: (FetcherId, i64),
+        limit: usize,
+    ) -> StoreResult<usize> {
         let keys = self.store.of_run(run, None::<KeyId>, limit).await?;
         let count = keys.len();
         for stored in keys {

@@ -16,7 +16,7 @@ pub fn run(database: &Path) -> Result<(), Failure> {
     if !damage.is_empty() {
         let text = format!(
             "the database {path} is damaged, as shown above: restore a backup, or save what can be read with \
-             `shiftboss recover {path} NEW`"
+             `shiftboss move --salvage {path} NEW`"
         );
         return Err(Failure::new(ExitCode::BadData, text));
     }

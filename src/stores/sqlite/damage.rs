@@ -70,7 +70,7 @@ pub(super) fn refuse_marked(database: &Path) -> Result<(), Failure> {
     let note = text.lines().skip(1).collect::<Vec<_>>().join("; ");
     let path = database.display();
     let text = format!(
-        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss recover {path} NEW` saves what can be read; or restore a backup"
+        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss move --salvage {path} NEW` saves what can be read; or restore a backup"
     );
     Err(Failure::new(ExitCode::BadData, text))
 }

@@ -80,9 +80,14 @@ pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Makes an empty file a database of ours.
 pub(super) fn make_schema(connection: &mut Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    set_page_size(connection)?;
     connection.pragma_update(None, "journal_mode", "delete")?;
     shiftboss_sqlite::make(connection)
+}
+
+/// Of a file that is empty.
+pub(super) fn set_page_size(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", PAGE_BYTES)
 }
 
 /// Makes a database at `path`, filled by `fill`, under a temporary name, and gives it its name when it is
@@ -191,7 +196,7 @@ pub(super) fn access(doing: &str, path: &Path, source: io::Error) -> Failure {
 pub(super) fn corrupt(path: &Path, what: &str) -> Failure {
     let path = path.display();
     let text = format!(
-        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"
+        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss move --salvage {path} NEW`; nothing was changed"
     );
     Failure::new(ExitCode::BadData, text)
 }

@@ -2,7 +2,7 @@
 //!
 //! A thin struct around the queue's engine, over the records in a file (the crate `shiftboss-sqlite`): what happens to a job is decided
 //! there. Here is what is the file's: opening, refusing and taking over in [`open`], the plain file in [`mod@file`], damage in
-//! [`damage`] and [`mod@recover`], the log under load in [`checkpoints`], who else wants the lock in [`lock_yielding`], who else wrote
+//! [`damage`], the log under load in [`checkpoints`], who else wants the lock in [`lock_yielding`], who else wrote
 //! in [`changes`], checks, idle times and the end in [`maintenance`], copies in [`mod@backup`], moves in `transfer`, relays that are
 //! gone for good in [`mod@forget_relay`]. Called by the StorageActor through the trait ([`store`]).
 
@@ -15,7 +15,6 @@ mod forget_relay;
 mod lock_yielding;
 mod maintenance;
 mod open;
-mod recover;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -29,6 +28,6 @@ pub(super) use forget_relay::forget_relay;
 pub(crate) use maintenance::quick_check;
 #[cfg(test)]
 use options::{Durability, Options, Policy};
-pub(crate) use recover::{Saved, recover};
 pub(super) use store::Found;
+pub(crate) use transfer::{give_back, salvage};
 pub use store::SqliteStore;

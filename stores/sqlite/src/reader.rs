@@ -155,12 +155,7 @@ impl<'c> Look<'c> {
     fn at(connection: &'c Connection, now: UnixSeconds) -> Result<Self> {
         let kept = header::load(connection)?;
         let daemon: Option<Daemon> = document(connection, &DAEMON)?;
-        let settings = daemon.as_ref().map_or_else(Settings::default, |it| Settings {
-            is_fair: it.policy == Policy::Fair,
-            lease_seconds: it.lease_seconds,
-            bump_share: it.bump_share,
-            ..Settings::default()
-        });
+        let settings = daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
         let context = kept.header.context(&Arc::new(settings), now.saturating_mul(1_000));
         Ok(Self { connection, loader: Loader::new(connection), kept, daemon, context })
     }

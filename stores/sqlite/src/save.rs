@@ -179,7 +179,7 @@ impl<'c> Saver<'c> {
     }
 
     /// All that is known of a key goes.
-    fn forget(&self, id: KeyId) -> Result<()> {
+    pub(crate) fn forget(&self, id: KeyId) -> Result<()> {
         for sql in [
             "WITH RECURSIVE chain (attempt) AS (
                 SELECT last_attempt FROM keys WHERE id = ?1

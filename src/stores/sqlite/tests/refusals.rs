@@ -137,7 +137,7 @@ fn a_truncated_database() {
             fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
         });
         assert_eq!(error.code(), ExitCode::BadData, "{keep}: {text}");
-        assert!(text.contains("shiftboss recover"), "{text}");
+        assert!(text.contains("shiftboss move --salvage"), "{text}");
     }
 }
 

@@ -14,6 +14,7 @@ mod histories;
 mod model;
 mod previews;
 mod questions;
+mod salvage;
 mod size;
 #[path = "../../../../queue/tests/queue/starts.rs"]
 mod starts;

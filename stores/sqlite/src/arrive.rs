@@ -1,0 +1,399 @@
+//! A queue that comes from a server, whose tables are others still, becomes one of ours: records are made of all that has the same
+//! key, and written as any new one is.
+//!
+//! Called by `move`, which copied what comes to temporary tables before, `moved_*`: their columns are in the program's
+//! `stores/transfer.rs`. Keys come in the order of jitter; so memory is bounded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, Result, Row, Transaction};
+use shiftboss_protocol::fetcher_file::checksum;
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, TASKS_FETCHER, jitter};
+use shiftboss_queue::context::Context;
+use shiftboss_queue::counts::Tally;
+use shiftboss_queue::documents::{self, Daemon, Gone, Input, Relay};
+use shiftboss_queue::file_identity::{FileTimes, Position};
+use shiftboss_queue::operation::EntryId;
+use shiftboss_queue::record::{
+    Backoff, Before, Bump, DeadBecause, Due, FetcherId, Flight, Hold, LastRun, ListRow, Millis,
+    Record, Retry, SingleStatus, Task,
+};
+use shiftboss_queue::records::{Change, Header, RunState, StoreResult};
+use shiftboss_queue::rules::clocks;
+
+use crate::ask::Ask;
+use crate::code;
+use crate::documents::write;
+use crate::error::classify;
+use crate::header::{self, Kept};
+use crate::save::Saver;
+
+const INDEXES: &str = include_str!("arrive/indexes.sql");
+const REST: &str = include_str!("arrive/rest.sql");
+/// A row that was armed then waits for nobody.
+const NEVER: Attempt = Attempt(-1);
+/// What served a row of which it is not known.
+const SERVED: Attempt = Attempt(1);
+/// Keys that are read together.
+const STEP: i64 = 1_000;
+
+/// Makes a queue of what was copied to `moved_*`, in the transaction in which that was; the other tables are empty.
+///
+/// # Errors
+/// What SQLite says; nothing is to be committed then.
+pub fn arrive(transaction: &Transaction<'_>, now: Millis) -> StoreResult<()> {
+    arrive_in(transaction, now).map_err(classify)
+}
+
+fn arrive_in(connection: &Connection, now: Millis) -> Result<()> {
+    add_functions(connection)?;
+    connection.execute_batch(INDEXES)?;
+    let mut kept = Kept::default();
+    load_header(connection, &mut kept)?;
+    write_documents(connection)?;
+    let context = kept.header.context(&Arc::default(), now);
+    let names = kept.header.fetchers.iter().map(|(id, name)| (name.clone(), *id));
+    let names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();
+    let Kept { header, ids, ends } = &mut kept;
+    let saver = Saver::new(connection, ids, ends);
+    Writer { connection, saver, context, names, counts: &mut header.counts }.run()?;
+    header::save(connection, &Header::default(), &kept)?;
+    connection.execute_batch(REST)
+}
+
+fn add_functions(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("shiftboss_jitter", 1, flags, |context| {
+        Ok(context.get_raw(0).as_str().map_or(0, jitter))
+    })?;
+    connection.create_scalar_function("shiftboss_checksum", 1, flags, |context| {
+        Ok(checksum(context.get_raw(0).as_bytes()?).cast_signed())
+    })
+}
+
+/// Numbers, fetchers and runs. A fetcher that has no run, but was once served or counted, has its name still.
+fn load_header(connection: &Connection, kept: &mut Kept) -> Result<()> {
+    let header = &mut kept.header;
+    let sql = "SELECT paused, last_task, last_attempt, credit FROM moved_state";
+    let state = connection.first::<(bool, i64, i64, i64)>(sql, [], |row| row.try_into())?;
+    if let Some(state) = state {
+        (header.paused, header.last_single, header.last_attempt, header.credit) = state;
+    }
+    header.last_bump = connection.value("SELECT coalesce(max(rowid), 0) FROM moved_bumps", [])?;
+    let fetchers: Vec<(i64, String)> =
+        connection.rows("SELECT fetcher, name FROM moved_fetchers", [], |row| row.try_into())?;
+    let known = fetchers.into_iter().map(|(id, name)| (FetcherId(id), name.into()));
+    header.fetchers = known.collect();
+    let others =
+        "SELECT name FROM moved_last_served UNION SELECT fetcher FROM moved_hours UNION SELECT ''
+        EXCEPT SELECT name FROM moved_fetchers EXCEPT SELECT ?1";
+    for name in connection.values::<String>(others, [TASKS_FETCHER])? {
+        let last = header.fetchers.keys().last().map_or(0, |id| id.0);
+        header.fetchers.insert(FetcherId(last.saturating_add(1)), name.into());
+    }
+    let runs = connection.rows("SELECT * FROM moved_runs", [], run)?;
+    header.runs = runs.into_iter().collect();
+    Ok(())
+}
+
+fn run(row: &Row<'_>) -> Result<((FetcherId, i64), RunState)> {
+    let number = |at: usize| row.get::<_, Option<i64>>(at).map(|it| it.map(i64::cast_unsigned));
+    let position = match number(6)? {
+        None => None,
+        Some(offset) => Some(Position {
+            offset,
+            lines: number(7)?.unwrap_or(0),
+            device: number(8)?.unwrap_or(0),
+            inode: number(9)?.unwrap_or(0),
+            checksum: number(10)?.unwrap_or(0),
+            content: number(11)?,
+            verified: row
+                .get::<_, Option<i64>>(12)?
+                .zip(row.get(13)?)
+                .map(|(modified, changed)| FileTimes { modified, changed }),
+        }),
+    };
+    let state = RunState {
+        complete: row.get(2)?,
+        deleting: row.get(3)?,
+        position: position.as_ref().map(code::json).transpose()?,
+        skipped: number(5)?.unwrap_or(0),
+        ..RunState::default()
+    };
+    Ok(((FetcherId(row.get(0)?), row.get(1)?), state))
+}
+
+/// What the daemon and its relays noted.
+fn write_documents(connection: &Connection) -> Result<()> {
+    let sql = "SELECT lease, max_tasks, input_directory, installation, bump_share FROM moved_state";
+    let state = connection.first(sql, [], |row| {
+        let daemon = Daemon {
+            durability: "power".to_owned(),
+            lease_seconds: row.get::<_, Option<i64>>(0)?.unwrap_or(0),
+            max_single_tasks: row.get::<_, Option<i64>>(1)?.unwrap_or(0),
+            bump_share: row.get::<_, Option<u32>>(4)?.unwrap_or(0),
+            ..Daemon::default()
+        };
+        Ok((daemon, row.get::<_, Option<String>>(2)?, row.get::<_, Option<String>>(3)?))
+    })?;
+    let note = |name: &str, text: String| write(connection, name, Some(&text));
+    if let Some((daemon, input, installation)) = state {
+        note(documents::DAEMON.name(), documents::DAEMON.text(&daemon))?;
+        let input = Input { identity: input, lost: None };
+        note(documents::INPUT.name(), documents::INPUT.text(&input))?;
+        if let Some(it) = installation {
+            note(documents::INSTALLATION.name(), documents::INSTALLATION.text(&it))?;
+        }
+    }
+    let mut relays = BTreeMap::<String, Vec<Arc<str>>>::new();
+    let sql = "SELECT DISTINCT relay, name FROM moved_runs JOIN moved_fetchers USING (fetcher)
+        WHERE relay IS NOT NULL ORDER BY 1, 2";
+    for (relay, name) in connection.rows::<(String, String)>(sql, [], |row| row.try_into())? {
+        relays.entry(relay).or_default().push(name.into());
+    }
+    for ((name, fetchers), epoch) in relays.into_iter().zip(1..) {
+        let relay = Relay {
+            process: String::new(),
+            epoch,
+            joined: 0,
+            gone: Some(Gone::Stopped),
+            input: Input::default(),
+            fetchers,
+            rejected: BTreeMap::new(),
+        };
+        note(&documents::RELAY.of(&name), documents::RELAY.text(&relay))?;
+    }
+    for entry in connection.rows("SELECT * FROM moved_accepted", [], entry)? {
+        note(&documents::accepted(&entry), documents::ACCEPTED.text(&entry))?;
+    }
+    Ok(())
+}
+
+fn entry(row: &Row<'_>) -> Result<EntryId> {
+    Ok(EntryId {
+        spool: row.get::<_, String>(0)?.into(),
+        name: row.get::<_, String>(1)?.into(),
+        inode: row.get::<_, i64>(2)?.cast_unsigned(),
+        born: row.get(3)?,
+        checksum: row.get::<_, i64>(4)?.cast_unsigned(),
+    })
+}
+
+struct Writer<'a> {
+    connection: &'a Connection,
+    saver: Saver<'a>,
+    context: Context,
+    names: BTreeMap<Arc<str>, FetcherId>,
+    counts: &'a mut Tally,
+}
+
+impl Writer<'_> {
+    fn run(mut self) -> Result<()> {
+        let mut behind = 0;
+        loop {
+            let sql = "SELECT rowid, key FROM moved_keys WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+            let keys =
+                self.connection.rows::<(i64, String)>(sql, (behind, STEP), |row| row.try_into())?;
+            let Some((last, _)) = keys.last() else { return Ok(()) };
+            behind = *last;
+            for (_, key) in keys {
+                self.write(&key)?;
+            }
+        }
+    }
+
+    fn write(&mut self, key: &str) -> Result<()> {
+        let mut record = self.record(key)?;
+        let mut counts = Tally::default();
+        counts.change(&Record::new(record.key.clone()), &record);
+        self.counts.merge(&counts);
+        clocks::look(&mut record, &self.context);
+        let (key, place) = (record.key.clone(), record.place(&self.context));
+        self.saver.change(Change { before: None, key, now: Some((record, place)) }).map(drop)
+    }
+
+    fn record(&self, key: &str) -> Result<Record> {
+        let of_log = "SELECT started, finished, exit_code FROM moved_log WHERE key = ?1";
+        let of_attempts = "SELECT coalesce(max(attempt), 0) FROM moved_attempts WHERE key = ?1
+            AND outcome <> 'undone'";
+        let mut record = Record {
+            since: Some(0),
+            last: self.connection.first(of_log, [key], last_run)?,
+            last_attempt: Attempt(self.connection.value(of_attempts, [key])?),
+            ..Record::new(Key::stored(key))
+        };
+        self.add_served(&mut record)?;
+        self.add_flight(&mut record)?;
+        record.is_claimed =
+            record.flight.is_none() && record.last.is_some_and(|last| last.finished.is_none());
+        self.add_rows(&mut record)?;
+        self.add_singles(&mut record)?;
+        self.add_holds(&mut record)?;
+        self.add_bumps(&mut record)?;
+        Ok(record)
+    }
+
+    fn add_served(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT name, attempt FROM moved_last_served WHERE key = ?1";
+        let key = record.key.as_str();
+        for (name, attempt) in
+            self.connection.rows::<(String, i64)>(sql, [key], |row| row.try_into())?
+        {
+            if let Some(fetcher) = self.names.get(&*name) {
+                record.served.insert(*fetcher, Attempt(attempt));
+            }
+        }
+        let sql = "SELECT fetcher, max(served) FROM moved_queue WHERE key = ?1 AND served IS NOT NULL GROUP BY fetcher";
+        for (fetcher, attempt) in
+            self.connection.rows::<(i64, i64)>(sql, [key], |row| row.try_into())?
+        {
+            record.served.insert(FetcherId(fetcher), Attempt(attempt));
+        }
+        Ok(())
+    }
+
+    /// The last attempt that did not end; the leases of those before it expired (`rest.sql`).
+    fn add_flight(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT attempt, fetcher, run_started, worker, lease, started_ms, prev_started, prev_finished, prev_exit_code, prev_served
+            FROM moved_attempts WHERE key = ?1 AND outcome IS NULL ORDER BY attempt DESC LIMIT 1";
+        record.flight = self.connection.first(sql, [record.key.as_str()], |row| {
+            let (worker, lease): (Option<String>, Option<u32>) = (row.get(3)?, row.get(4)?);
+            let holder = worker.zip(lease).map(|(worker, lease_seconds)| LeaseHolder {
+                worker: worker.into(),
+                lease_seconds,
+            });
+            let started: Option<i64> = row.get(6)?;
+            let last = match started {
+                Some(started) => {
+                    Some(LastRun { started, finished: row.get(7)?, exit_code: row.get(8)? })
+                }
+                None => None,
+            };
+            let served = row.get::<_, Option<i64>>(9)?.map(Attempt);
+            Ok(Flight {
+                attempt: Attempt(row.get(0)?),
+                task: code::task_of((row.get(1)?, row.get(2)?)),
+                holder,
+                started: row.get(5)?,
+                before: Before { last, served, bump: None, ahead: None },
+            })
+        })?;
+        if let Some(flight) = &record.flight {
+            record.served.insert(flight.task.fetcher(), flight.attempt);
+        }
+        Ok(())
+    }
+
+    /// Rows of lists; and what is said of leases of single tasks.
+    fn add_rows(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT fetcher, run_started, dispatched, expired, dead, CAST(payload AS BLOB), EXISTS (
+                SELECT 1 FROM moved_attempts AS out, json_each(out.marked) WHERE out.attempt = ?2 AND out.fetcher = moved_queue.fetcher
+                    AND json_each.value = run_started)
+            FROM moved_queue WHERE key = ?1 ORDER BY fetcher, run_started";
+        let out = record.flight.as_ref().map(|it| it.attempt.0);
+        let rows = self.connection.rows(sql, (record.key.as_str(), out), |row| {
+            let task = code::task_of((row.get(0)?, row.get(1)?));
+            let payload = String::from_utf8_lossy(row.get_ref(5)?.as_bytes()?).into_owned();
+            Ok((task, row.get(2)?, row.get::<_, u32>(3)?, row.get(4)?, payload, row.get(6)?))
+        })?;
+        for (task, is_dispatched, expired, is_dead, payload, is_out) in rows {
+            if expired > 0 {
+                record.extras.expired.push((task, expired));
+            }
+            let Task::Row { fetcher, run } = task else { continue };
+            if is_dead {
+                record.extras.dead.push((task, DeadBecause::Leases));
+            }
+            let before = record.flight.as_ref().and_then(|it| it.before.served);
+            if is_dispatched {
+                record.served.entry(fetcher).or_insert(SERVED);
+            }
+            let armed = match (is_dispatched || is_dead, is_out) {
+                // It waits again if the attempt is given back.
+                (true, true) => before.unwrap_or(Attempt(0)),
+                (true, false) => NEVER,
+                (false, _) => record.highest(),
+            };
+            record.rows.push(ListRow { fetcher, run, armed, reading: 0, payload: Some(payload) });
+        }
+        Ok(())
+    }
+
+    /// They themselves are copied later, for a key may have a million.
+    fn add_singles(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT status, count(*), min(task) FROM moved_single_tasks WHERE key = ?1 AND task IS NOT ?2 GROUP BY status";
+        let out = record.flight.as_ref().and_then(|it| match it.task {
+            Task::Single { number } => Some(number),
+            Task::Row { .. } => None,
+        });
+        let counts = self.connection.rows(sql, (record.key.as_str(), out), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get(2)?))
+        })?;
+        for (word, count, first) in counts {
+            match SingleStatus::of_word(&word) {
+                Some(SingleStatus::Failed) => record.singles.failed = count,
+                Some(SingleStatus::DeadLetter) => record.singles.dead = count,
+                _ => (record.singles.waiting, record.singles.first) = (count, Some(first)),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_holds(&self, record: &mut Record) -> Result<()> {
+        let key = record.key.as_str();
+        let sql = "SELECT failures FROM moved_backoff_counts WHERE key = ?1";
+        let failures = self.connection.first(sql, [key], |row| row.get(0))?;
+        record.extras.backoff = failures.map(|failures| Backoff { failures, until: None });
+        let sql = "SELECT kind, since, until, reason, held_by FROM moved_holds WHERE key = ?1";
+        let holds = self.connection.rows(sql, [key], |row| {
+            let (since, until) = (row.get(1)?, row.get::<_, Option<i64>>(2)?);
+            let until = until.map(|until| due(since, until));
+            let (reason, by) = (row.get(3)?, row.get::<_, String>(4)?.into());
+            Ok((row.get::<_, String>(0)?, Hold { since, until, reason, by }))
+        })?;
+        for (kind, hold) in holds {
+            if kind == "hold" {
+                record.extras.hold = Some(hold);
+            } else {
+                let none = Backoff { failures: 1, until: None };
+                record.extras.backoff.get_or_insert(none).until = hold.until;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_bumps(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT rowid, since, bumped_by, kind, due, fetcher, run_started, retries, attempt FROM moved_bumps WHERE key = ?1";
+        let bumps = self.connection.rows(sql, [record.key.as_str()], |row| {
+            let (number, since) = (row.get(0)?, row.get(1)?);
+            if row.get_ref(3)?.as_str()? == "bump" {
+                let by = row.get::<_, String>(2)?.into();
+                return Ok((Some(Bump { number, since, by }), None, row.get(8)?));
+            }
+            let task = code::task_of((row.get(5)?, row.get(6)?));
+            let due = row.get::<_, Option<i64>>(4)?.map(|until| self::due(since, until));
+            let lane = if due.is_none() { number } else { 0 };
+            Ok((None, Some(Retry { task, number: row.get(7)?, due, lane }), row.get(8)?))
+        })?;
+        for (bump, retry, out) in bumps {
+            record.extras.retries.extend(retry);
+            match (&mut record.flight, out) {
+                (Some(flight), Some::<i64>(_)) => flight.before.bump = bump,
+                _ => record.extras.bump = record.extras.bump.take().or(bump),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn last_run(row: &Row<'_>) -> Result<LastRun> {
+    Ok(LastRun { started: row.get(0)?, finished: row.get(1)?, exit_code: row.get(2)? })
+}
+
+/// What is due then, as was said in this second.
+fn due(since: i64, until: i64) -> Due {
+    let (at, since) = (until.saturating_mul(1_000), since.saturating_mul(1_000));
+    Due { at, delay: at.saturating_sub(since).max(0), clock: 0 }
+}
