@@ -30,7 +30,7 @@ impl Stale {
     }
 
     /// As stores write it.
-    pub fn code(self) -> i16 {
+    pub fn code(self) -> i64 {
         match self {
             Self::No => 0,
             Self::Yes => 1,
@@ -38,7 +38,7 @@ impl Stale {
         }
     }
 
-    pub fn of_code(code: i16) -> Self {
+    pub fn of_code(code: i64) -> Self {
         match code {
             0 => Self::No,
             2 => Self::Ahead,

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 
+use crate::attempt::EndedAttempt;
 use crate::context::Context;
 use crate::counts::Tally;
 use crate::place::{Place, Turn};
@@ -30,13 +31,13 @@ struct Slot {
 }
 
 impl Slot {
-    /// What became of it is to be saved. What is as it was is not.
-    fn is_new(&self) -> bool {
-        self.is_changed
-            && match &self.stored {
-                Some(stored) => stored.record != self.record || stored.place != self.place,
-                None => !self.is_forgotten && !self.record.is_new(),
-            }
+    /// What is as it was is not, but for a key whose attempt ended meanwhile.
+    fn is_to_be_saved(&self, ended: &[EndedAttempt]) -> bool {
+        let is_new = || match &self.stored {
+            Some(stored) => stored.record != self.record || stored.place != self.place,
+            None => !self.is_forgotten && !self.record.is_new(),
+        };
+        self.is_changed && (is_new() || ended.iter().any(|it| it.key == self.record.key))
     }
 }
 
@@ -203,14 +204,16 @@ impl Desk {
         tally
     }
 
-    /// What is to be saved; the desk is empty then.
-    pub(super) fn clear(&mut self) -> Vec<Change> {
+    /// What is to be saved, with all keys of attempts that ended; the desk is empty then.
+    pub(super) fn clear(&mut self, ended: &[EndedAttempt]) -> Vec<Change> {
         let slots = std::mem::take(self).slots;
         let mut changes = Vec::with_capacity(slots.len());
-        changes.extend(slots.into_iter().filter(Slot::is_new).map(|slot| Change {
-            before: slot.stored,
-            key: slot.record.key.clone(),
-            now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
+        changes.extend(slots.into_iter().filter(|slot| slot.is_to_be_saved(ended)).map(|slot| {
+            Change {
+                before: slot.stored,
+                key: slot.record.key.clone(),
+                now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
+            }
         }));
         changes
     }

@@ -31,6 +31,7 @@ use crate::rules;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
+pub use relays::Forgetting;
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
@@ -322,13 +323,14 @@ impl<'a, S: Records> Batch<'a, S> {
         self.ahead.clear();
         self.flush_relays().await?;
         if self.only_reads {
-            self.desk.clear();
+            self.desk = Desk::default();
             return Ok(());
         }
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
         self.header.counts.merge(&self.desk.tally());
-        let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
+        let ended = std::mem::take(&mut self.ended);
+        let records = self.desk.clear(&ended);
         let mut sums = std::mem::take(&mut self.sums);
         let kept = self.context.settings.singles_kept;
         let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));

@@ -52,6 +52,10 @@ pub fn dispatch(
         bump: record.extras.bump.take(),
         ahead: record.extras.ahead.take(),
     };
+    // With `--classic` a key is handed out again that was out for too long: a single task of it waits for the other rules.
+    if let Some(Flight { task: Task::Single { number }, .. }) = record.flight {
+        singles::comes_back(record, number);
+    }
     if let Task::Single { number } = task {
         singles::goes_out(record, number);
     }

@@ -3,10 +3,10 @@
 use shiftboss_protocol::model::{Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
+use shiftboss_queue::error::Rejected;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{
-    AddRows, Dispatch, Dispatched, Operation, Outcome, Reading, RegisterRun, Rejected, Request,
-    RowBatch,
+    AddRows, Dispatch, Dispatched, Operation, Outcome, Reading, RegisterRun, Request, RowBatch,
 };
 use shiftboss_queue::records::{Records, StoreResult};
 
@@ -72,7 +72,10 @@ impl Asked {
 
     /// All that waits, as `key payload`, sorted; it is out then.
     pub fn jobs(&mut self) -> Vec<String> {
-        let job = |queue: &mut Self| match queue.ask(Dispatch { holder: None }).unwrap() {
+        let job = |queue: &mut Self| match queue
+            .ask(Dispatch { holder: None, fetchers: None })
+            .unwrap()
+        {
             Dispatched::Job(_, row) => Some(format!("{} {}", row.key, row.payload)),
             _ => None,
         };
@@ -111,5 +114,5 @@ pub fn moved(fetcher: &str, offset: u64, reading: Reading) -> RowBatch {
 }
 
 pub fn lease() -> Dispatch {
-    Dispatch { holder: Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 }) }
+    Dispatch { holder: Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 }), fetchers: None }
 }

@@ -4,23 +4,22 @@ use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::counts::OF_SINGLES;
 use shiftboss_queue::engine::{Engine, STEP_KEYS};
-use shiftboss_queue::steps::{Answer, Operation as Op, Reading, Rows};
+use shiftboss_queue::operation::*;
 
 use crate::subject::{self, Store};
-use crate::words::{NOW, Script, ready};
+use crate::words::{NOW, Script, dispatch, lines, ready};
 
 fn run(fetcher: &str) -> Run {
     Run { fetcher: fetcher.into(), started: 1 }
 }
 
-fn rows(fetcher: &str, keys: std::ops::Range<usize>, reading: Reading) -> Op {
+fn rows(fetcher: &str, keys: std::ops::Range<usize>, reading: Reading) -> Operation {
     let row =
         |at| Row { key: Key::new(&format!("{fetcher}{at}")).unwrap(), payload: String::new() };
-    let (rows, skipped, complete, position) = (keys.map(row).collect(), 0, true, None);
-    Op::AddRows(Rows { run: run(fetcher), rows, skipped, complete, position, reading })
+    AddRows(RowBatch { reading, ..lines(run(fetcher), keys.map(row).collect()) }).into()
 }
 
-fn ask(engine: &mut Engine<Store>, batch: Vec<Op>) -> Vec<Answer> {
+fn ask(engine: &mut Engine<Store>, batch: Vec<Operation>) -> Vec<Outcome> {
     let answers = ready(engine.apply(NOW * 1_000, batch)).unwrap();
     answers.into_iter().map(Result::unwrap).collect()
 }
@@ -34,30 +33,34 @@ fn count_rows(engine: &Engine<Store>) -> i64 {
 fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
     const KEYS: usize = 10_000;
     let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![Op::RegisterRun(run("f")), rows("f", 0..KEYS, Reading::Onward)]);
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..KEYS, Reading::Onward)]);
     ready(engine.apply(
         (NOW + 1) * 1_000,
-        vec![Op::RegisterRun(run("g")), rows("g", 0..2, Reading::Onward)],
+        vec![RegisterRun(run("g")).into(), rows("g", 0..2, Reading::Onward)],
     ))
     .unwrap();
-    ask(&mut engine, vec![Op::BeginDeletion(run("f"))]);
+    ask(&mut engine, vec![BeginDeletion(run("f")).into()]);
     let mut batches = 0;
     loop {
         let before = subject::ready(engine.store());
-        let dispatch = Op::Dispatch { holder: None, fetchers: None };
-        let answers = ask(&mut engine, vec![dispatch.clone(), Op::HasWork, dispatch]);
+        let answers = ask(&mut engine, vec![dispatch(None), HasWork.into(), dispatch(None)]);
         batches += 1;
-        if let [Answer::Job(one), Answer::Is(true), Answer::Job(other)] = &answers[..] {
-            assert_ne!(one.row.key, other.row.key);
+        let [Outcome::Dispatch(one), Outcome::HasWork(true), Outcome::Dispatch(other)] =
+            &answers[..]
+        else {
+            panic!("{answers:?}");
+        };
+        if let [Dispatched::Job(_, one), Dispatched::Job(_, other)] = [one, other] {
+            assert_ne!(one.key, other.key);
             break;
         }
-        assert_eq!(answers, [Answer::Later, Answer::Is(true), Answer::Later]);
+        assert_eq!([one, other], [&Dispatched::Later; 2]);
         assert_eq!(before - subject::ready(engine.store()), STEP_KEYS);
     }
     assert_eq!(batches, KEYS / STEP_KEYS + 1);
     while count_rows(&engine) > 2 {
         let before = count_rows(&engine);
-        ask(&mut engine, vec![Op::DeleteRuns { runs: vec![run("f")], limit: STEP_KEYS }]);
+        ask(&mut engine, vec![DeleteRuns { runs: vec![run("f")], limit: STEP_KEYS }.into()]);
         assert!(before - count_rows(&engine) <= STEP_KEYS as i64);
     }
 }
@@ -66,11 +69,11 @@ fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
 #[test]
 fn a_prune_looks_at_each_row_once() {
     let mut engine = Engine::new(subject::new(), Settings::default());
-    let prune = Op::Prune { run: run("f"), limit: 100 };
-    ask(&mut engine, vec![Op::RegisterRun(run("f")), rows("f", 0..1_000, Reading::Onward)]);
+    let prune = Operation::from(Prune { run: run("f"), limit: 100 });
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..1_000, Reading::Onward)]);
     ask(&mut engine, vec![rows("f", 0..900, Reading::Listing)]);
     for _ in 0..5 {
-        assert_eq!(ask(&mut engine, vec![prune.clone()]), [Answer::Is(true)]);
+        assert_eq!(ask(&mut engine, vec![prune.clone()]), [Outcome::Prune(true)]);
     }
     ask(
         &mut engine,
@@ -78,7 +81,8 @@ fn a_prune_looks_at_each_row_once() {
     );
     let left = count_rows(&engine);
     assert!((900..1_100).contains(&left), "{left}");
-    let steps = (0..).take_while(|_| ask(&mut engine, vec![prune.clone()]) == [Answer::Is(true)]);
+    let steps =
+        (0..).take_while(|_| ask(&mut engine, vec![prune.clone()]) == [Outcome::Prune(true)]);
     assert_eq!(steps.count() as i64, left / 100);
     assert_eq!(count_rows(&engine), 900);
 }
@@ -87,15 +91,15 @@ fn a_prune_looks_at_each_row_once() {
 #[test]
 fn a_prune_of_a_run_that_is_gone_is_forgotten() {
     let mut engine = Engine::new(subject::new(), Settings::default());
-    let prune = Op::Prune { run: run("f"), limit: 100 };
+    let prune = Operation::from(Prune { run: run("f"), limit: 100 });
     for goes in [true, false] {
-        ask(&mut engine, vec![Op::RegisterRun(run("f")), rows("f", 0..150, Reading::Onward)]);
+        ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..150, Reading::Onward)]);
         ask(&mut engine, vec![rows("f", 0..0, Reading::Listing), prune.clone()]);
         if goes {
-            ask(&mut engine, vec![Op::DeleteRuns { runs: vec![run("f")], limit: 1_000 }]);
+            ask(&mut engine, vec![DeleteRuns { runs: vec![run("f")], limit: 1_000 }.into()]);
         }
     }
-    assert_eq!(ask(&mut engine, vec![prune]), [Answer::Is(false)]);
+    assert_eq!(ask(&mut engine, vec![prune]), [Outcome::Prune(false)]);
     assert_eq!(count_rows(&engine), 0);
 }
 

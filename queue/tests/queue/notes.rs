@@ -57,7 +57,7 @@ fn a_queue_is_known() {
 }
 
 /// One within its first run.
-fn running(name: &str) -> FetcherRecord {
+pub fn running(name: &str) -> FetcherRecord {
     let (state, run_started) = ("running".to_owned(), Some(90));
     FetcherRecord { name: name.into(), state, run_started, last_run: None, next_run: None }
 }
@@ -100,16 +100,15 @@ fn an_entry_is_accepted_once() {
     let settings = Settings { max_single_tasks: 2, ..Settings::default() };
     let mut queue = Asked::new(settings);
     let first = vec![entry("e", 1, "1")];
-    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added]));
+    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added(1)]));
     queue = queue.restart();
     assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]));
     assert_eq!(queue.jobs(), ["alpha 1"]);
     queue.ask(Complete { key: row("alpha", "").key, exit_code: 0 }).unwrap();
     assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]), "done already");
-    let more =
-        [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
+    let more = [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
     let accepted = queue.ask(AcceptEntries(more.to_vec())).unwrap();
-    assert_eq!(accepted, [Added::Added, Added::Added, Added::Full, Added::Known]);
+    assert_eq!(accepted, [Added::Added(2), Added::Added(3), Added::Full, Added::Known]);
     let known = queue.ask(AcceptedEntries).unwrap();
     assert_eq!(known, [&first[0], &more[0], &more[1], &more[3]].map(|it| it.id.clone()));
     for id in &known[..3] {
@@ -125,8 +124,8 @@ fn an_inode_is_used_again() {
     let first = entry("e", 1, "1");
     let mut second = entry("e", 1, "2");
     second.id.born = 2_000_000_000_000_000_001;
-    for entry in [&first, &second] {
-        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added]));
+    for (number, entry) in [(1, &first), (2, &second)] {
+        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added(number)]));
         assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Known]));
     }
     queue.ask(ForgetAccepted(first.id)).unwrap();

@@ -48,7 +48,7 @@ fn a_hold_without_its_rule_ends() {
     let mut script = Script::new(Settings { backoff, ..Settings::default() });
     script.run("list f.1 a\nready -> job 1 a p\nfinish a 1\nlist f.2 a\nready -> nothing");
     start(&mut script, Settings::default());
-    script.run("follow -> false\nready -> job 2 a p");
+    script.run("follow\nready -> job 2 a p");
 }
 
 /// What was rejected is found out anew; and it is known whether a daemon was stopped.
@@ -74,4 +74,52 @@ fn what_a_daemon_notes() {
     ready(script.engine.as_mut().unwrap().stop()).unwrap();
     let stopped = noted(&mut script);
     assert!(stopped.contains(r#""running":null"#), "{stopped}");
+}
+
+/// Single tasks of these keys, each handed out, under other rules by now.
+fn handed_out(adds: &str) -> Script {
+    let mut script = Script::new(Settings::default());
+    script.run(adds);
+    while script.say("ready") != "nothing" {}
+    start(&mut script, classic());
+    script
+}
+
+/// A job that ended under other rules does not run again, whatever the log says of its key by then.
+#[test]
+fn what_ended_elsewhere_is_over() {
+    let mut script = handed_out("add a=1\nadd b=1");
+    script.run("finish a 0\nfinish b 3");
+    start(&mut script, Settings::default());
+    script
+        .run("ready -> nothing\ncounts -> rows 1, failed 1\nretry b -> back 1\nready -> job 3 b 1");
+    let mut script = handed_out("add a=1\nadd b=1");
+    script.run("finish a 0\nfinish b 3\nlist f.1 a b\njobs -> a b\nfinish a 5\nfinish b 5");
+    start(&mut script, Settings::default());
+    script.run("ready -> nothing\ncounts -> rows 3, failed 1");
+}
+
+/// One that is out still has its lease: its worker may live on.
+#[test]
+fn what_is_out_elsewhere_is_out() {
+    let mut script = handed_out("add a=1\nadd b=1");
+    start(&mut script, Settings::default());
+    script.run(
+        "ready -> nothing\ndone 1 0 -> recorded\nexpire 2 -> expired b false\nready -> job 3 b 1",
+    );
+}
+
+/// What was put back waits; and so does what lost its lease there, to a job of its key.
+#[test]
+fn what_waits_elsewhere_waits() {
+    let mut script = Script::new(Settings::default());
+    script.run("add a=1\nready -> job 1 a 1\ndone 1 3\nretry a -> back 1");
+    start(&mut script, classic());
+    script.run("ready -> nothing");
+    start(&mut script, Settings::default());
+    script.run("ready -> job 2 a 1");
+    let mut script = handed_out("add a=1");
+    script.run("at 50000\nlist f.1 a\nready -> job 2 a p\nfinish a 5");
+    start(&mut script, Settings::default());
+    script.run("at 50001\nready -> job 3 a 1");
 }

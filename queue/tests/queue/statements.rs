@@ -180,8 +180,8 @@ fn leases() {
                 "
             list f.1 a b
             lease -> job 1 a p
-            undo 1 -> true
-            undo 1 -> false
+            undo a 1 -> true
+            undo a 1 -> false
             jobs -> a b",
             ),
             (
@@ -265,7 +265,7 @@ fn leases() {
             lease
             expire 1
             lease -> job 2 a p
-            undo 2
+            undo a 2
             done 1 0 -> recorded
             lease -> nothing",
             ),
@@ -291,7 +291,7 @@ fn leases() {
             lease
             restart
             at 60
-            leases -> 1 0+43200, 2 5+60
+            leases -> 1+43140, 2+60
             expire 1 -> expired a false
             done 2 0
             leases -> none",
@@ -325,7 +325,8 @@ fn leases() {
             list f.1 a
             ready
             requeue a -> requeued 1
-            requeue a -> requeued none
+            requeue a -> not in flight
+            requeue z -> unknown
             jobs -> a",
             ),
         ],
@@ -462,8 +463,10 @@ fn levers() {
                 "a key that is bumped goes before the order, as far as the credit goes",
                 "
             list f.1 a b c d e
-            bump b -> bumped
-            bump c -> bumped
+            bump b -> behind 0
+            bump c -> behind 1
+            bump b -> behind 0
+            bump c -> behind 1
             jobs -> b d c e a",
             ),
             (
@@ -471,7 +474,7 @@ fn levers() {
                 "
             list f.1 a
             ready
-            bump a -> bumped
+            bump a -> behind 0
             ready -> nothing
             finish a 0
             jobs -> a
@@ -484,7 +487,7 @@ fn levers() {
             list f.1 a c b
             bump b
             lease -> job 1 b p
-            undo 1
+            undo b 1
             jobs -> a b c",
             ),
             (
@@ -558,7 +561,7 @@ fn levers() {
             list f.4 c
             ran a -> 34560000 Some(0)
             ready -> job 3 a p
-            undo 3
+            undo a 3
             ran a -> 34560000 Some(0)
             jobs -> a c
             ran a -> 30 None",
@@ -572,16 +575,16 @@ fn levers() {
             ready
             finish a 0
             at 10
-            due -> due Some(1700000010000)
-            wake -> count 1
-            due -> due None
+            due -> due in 0
+            wake
+            due -> due never
             list f.2 c
             at 20
             ready -> job 2 c p
             finish c 0
             list f.3 c
             at 30
-            wake -> count 0
+            wake
             jobs -> a c",
             ),
             (
@@ -682,7 +685,7 @@ fn clocks() {
             list f.1 a
             hold a 60
             at 10
-            clock 3600 -> false
+            clock 3600
             at 3659
             wake
             ready -> nothing
@@ -711,7 +714,7 @@ fn clocks() {
             hold a 60
             restart
             at -100000
-            follow -> false
+            follow
             at -99941
             wake
             ready -> nothing
@@ -743,18 +746,22 @@ fn many_follow_the_clock_in_steps() {
     let keys = 2 * STEP_KEYS + 100;
     (0..keys).for_each(|key| script.run(&format!("hold k{key} 60")));
     script.run(
-        "clock -3600 -> true
+        "clock -3600
         hold z 60
         restart
-        follow -> true
-        follow -> true
-        follow -> false
+        follow
+        due -> due in 60
         at -3541
-        wake -> count 0
+        wake
+        counts -> held 601
         at -3540
-        wake -> count 250
-        wake -> count 250
-        wake -> count 101",
+        wake
+        counts -> held 351
+        wake
+        counts -> held 101
+        wake
+        counts -> none
+        due -> due never",
     );
 }
 
@@ -779,7 +786,7 @@ fn sums() {
             at 20
             release 3
             lease
-            undo 4
+            undo a 4
             hours -> 0:1:failure 1 2000 0 0, 0:1:released 1 8000 1 12, 0:1:success 1 10000 0 0, 0:1:undone 1 0 1 20
             minutes -> 0:0 1, 0:7 1",
             ),

@@ -184,7 +184,7 @@ impl PostgresRecords {
             self.numbers.take(drawn);
         }
         let header = self.header(numbers, &counts).await?;
-        Ok(Begun { header, now: self.has_clock.then_some(now) })
+        Ok(Begun { header, now: self.has_clock.then_some(now), is_edited: false })
     }
 
     /// The header, if it is not what this engine saved last.

@@ -20,7 +20,7 @@ use shiftboss_queue::record::{
     Backoff, Before, Bump, DeadBecause, Due, FetcherId, Flight, Hold, LastRun, ListRow, Millis,
     Record, Retry, SingleStatus, Task,
 };
-use shiftboss_queue::records::{Change, Header, RunState, StoreResult};
+use shiftboss_queue::records::{Change, RunState, Stale, StoreResult};
 use shiftboss_queue::rules::clocks;
 
 use crate::ask::Ask;
@@ -59,7 +59,7 @@ fn arrive_in(connection: &Connection, now: Millis) -> Result<()> {
     let Kept { header, ids, ends } = &mut kept;
     let saver = Saver::new(connection, ids, ends);
     Writer { connection, saver, context, names, counts: &mut header.counts }.run()?;
-    header::save(connection, &Header::default(), &kept)?;
+    header::save(connection, None, &kept)?;
     connection.execute_batch(REST)
 }
 
@@ -120,6 +120,7 @@ fn run(row: &Row<'_>) -> Result<((FetcherId, i64), RunState)> {
         deleting: row.get(3)?,
         position: position.as_ref().map(code::json).transpose()?,
         skipped: number(5)?.unwrap_or(0),
+        stale: if row.get(4)? { Stale::Yes } else { Stale::No },
         ..RunState::default()
     };
     Ok(((FetcherId(row.get(0)?), row.get(1)?), state))

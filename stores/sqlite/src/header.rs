@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Result, params_from_iter};
 use shiftboss_queue::counts::{Counts, Tally};
 use shiftboss_queue::record::FetcherId;
-use shiftboss_queue::records::{Header, RunState};
+use shiftboss_queue::records::{Header, RunState, Stale};
 
 /// The header, and what only this store counts.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +13,17 @@ pub(crate) struct Kept {
     pub(crate) ids: i64,
     /// The last number of an end.
     pub(crate) ends: i64,
+}
+
+impl Kept {
+    /// What is one row.
+    fn numbers(&self) -> [i64; 9] {
+        let it = &self.header;
+        let lasts = [it.last_attempt, it.last_bump, it.last_single, it.last_since];
+        let [attempt, bump, single, since] = lasts;
+        let paused = i64::from(it.paused);
+        [attempt, bump, single, since, it.credit, it.clock, self.ids, self.ends, paused]
+    }
 }
 
 /// What the database has; a new one has a new queue's.
@@ -40,7 +51,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
         header.fetchers.insert(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
     }
     let mut query = connection.prepare_cached(
-        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs",
+        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs",
     )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
@@ -53,6 +64,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
             reading: row.get(6)?,
             position: row.get(7)?,
             skipped: skipped.unsigned_abs(),
+            stale: Stale::of_code(row.get(9)?),
         };
         header.runs.insert((FetcherId(row.get(0)?), row.get(1)?), state);
     }
@@ -71,23 +83,16 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Writes what of `now` is not in the database yet, which has `before`.
-pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Result<()> {
-    let header = &now.header;
-    let sql = "INSERT OR REPLACE INTO header
-        (one, last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends)
-        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    connection.prepare_cached(sql)?.execute((
-        header.last_attempt,
-        header.last_bump,
-        header.last_single,
-        header.last_since,
-        header.credit,
-        header.paused,
-        header.clock,
-        now.ids,
-        now.ends,
-    ))?;
+/// Writes what of `now` is not in the database yet, which has `before`; `None`: it has nothing.
+pub(crate) fn save(connection: &Connection, before: Option<&Kept>, now: &Kept) -> Result<()> {
+    if before.is_none_or(|before| now.numbers() != before.numbers()) {
+        let sql = "INSERT OR REPLACE INTO header
+            (one, last_attempt, last_bump, last_single, last_since, credit, clock, ids, ends, paused)
+            VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        connection.prepare_cached(sql)?.execute(now.numbers())?;
+    }
+    let nothing = Header::default();
+    let (before, header) = (before.map_or(&nothing, |it| &it.header), &now.header);
     for (fetcher, name) in
         header.fetchers.iter().filter(|(id, _)| !before.fetchers.contains_key(id))
     {
@@ -108,8 +113,8 @@ fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<(
             continue;
         }
         let sql = "INSERT OR REPLACE INTO runs
-            (fetcher, run, since, complete, deleting, listing, reading, position, skipped)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+            (fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         connection.prepare_cached(sql)?.execute((
             fetcher.0,
             run,
@@ -120,6 +125,7 @@ fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<(
             state.reading,
             state.position.as_deref(),
             state.skipped.cast_signed(),
+            state.stale.code(),
         ))?;
     }
     Ok(())

@@ -29,7 +29,7 @@ use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
 use shiftboss_queue::context::{Context, Settings};
-use shiftboss_queue::documents::{DAEMON, Daemon, Kind, Policy};
+use shiftboss_queue::documents::{DAEMON, Daemon, Kind};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::{FetcherId, Record, Task};
 use shiftboss_queue::records::{KeyId, Payload};

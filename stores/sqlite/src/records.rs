@@ -13,11 +13,10 @@ use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
-    StoreResult, Stored,
+    Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
+    StoreError, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
-use shiftboss_queue::steps::Operation;
 
 use crate::error::classify;
 use crate::header::{self, Kept};
@@ -44,6 +43,8 @@ pub struct SqliteRecords {
     flights: HashMap<Attempt, Stored>,
     /// Others may have edited something.
     is_edited: bool,
+    /// The batch under way changes nothing.
+    only_reads: bool,
     /// So many of the last attempts that ended.
     attempts_kept: i64,
 }
@@ -70,6 +71,7 @@ impl SqliteRecords {
             version: None,
             flights: HashMap::new(),
             is_edited: true,
+            only_reads: false,
             attempts_kept: ATTEMPTS_KEPT,
         })
     }
@@ -90,8 +92,16 @@ impl SqliteRecords {
         Self { kept: None, version: None, flights: HashMap::new(), ..self }
     }
 
-    fn begin_now(&mut self) -> Result<Option<Header>> {
-        self.run("BEGIN IMMEDIATE")?;
+    fn begin_now(&mut self, only_reads: bool) -> Result<Begun> {
+        self.only_reads = only_reads;
+        self.run(if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" })?;
+        let header = self.header_now()?;
+        self.is_edited = self.is_edited && (!only_reads || edits::are_any(&self.connection)?);
+        Ok(Begun { header, now: None, is_edited: only_reads && self.is_edited })
+    }
+
+    /// `None`: it is as it was.
+    fn header_now(&mut self) -> Result<Option<Header>> {
         let version = self
             .connection
             .prepare_cached("PRAGMA data_version")?
@@ -113,12 +123,16 @@ impl SqliteRecords {
 
     fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
         let mut loader = Loader::new(&self.connection);
-        let flights = &mut self.flights;
+        let (flights, only_reads) = (&mut self.flights, self.only_reads);
         let mut one = |name: &Name| match name {
-            Name::Attempt(attempt) => match flights.remove(attempt) {
-                None => loader.named(name),
-                known => Ok(known),
-            },
+            Name::Attempt(attempt) => {
+                // What is not saved stays in memory.
+                let known = match only_reads {
+                    true => flights.get(attempt).cloned(),
+                    false => flights.remove(attempt),
+                };
+                known.map_or_else(|| loader.named(name), |known| Ok(Some(known)))
+            }
             _ => loader.named(name),
         };
         names.iter().map(&mut one).collect()
@@ -202,7 +216,8 @@ impl SqliteRecords {
 
     fn save_now(&mut self, changes: Changes) -> Result<()> {
         let mut kept = self.kept.take().unwrap_or_default();
-        let before = std::mem::replace(&mut kept.header, changes.header);
+        let (header, ids, ends) = (changes.header, kept.ids, kept.ends);
+        let before = Kept { header: std::mem::replace(&mut kept.header, header), ids, ends };
         let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends);
         let mut ids = HashMap::with_capacity(changes.ended.len());
         for change in changes.records {
@@ -231,7 +246,7 @@ impl SqliteRecords {
         if let Some(oldest) = changes.oldest {
             sums::drop_older(&self.connection, oldest)?;
         }
-        header::save(&self.connection, &before, &kept)?;
+        header::save(&self.connection, Some(&before), &kept)?;
         self.kept = Some(kept);
         Ok(())
     }
@@ -258,12 +273,11 @@ pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T
 }
 
 impl Records for SqliteRecords {
-    async fn begin(&mut self, _: &Outset) -> StoreResult<Begun> {
-        let header = self.begin_now().map_err(classify)?;
-        Ok(Begun { header, now: None })
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
+        self.begin_now(outset.only_reads).map_err(classify)
     }
 
-    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Operation>> {
+    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Edit>> {
         if !self.is_edited {
             return Ok(Vec::new());
         }

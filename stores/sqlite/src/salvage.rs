@@ -104,6 +104,8 @@ pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreRe
 }
 
 fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Salvage> {
+    // A new queue's.
+    target.execute("DELETE FROM header", [])?;
     let mut ranges = Vec::new();
     for (table, by) in TABLES {
         ranges.push(Copy::new(source, target, table, by)?.map_or(Ok(1), Copy::run)?);

@@ -5,6 +5,7 @@ use shiftboss_queue::records::StoreResult;
 
 use crate::ask::Ask;
 use crate::error::classify;
+use crate::header::{self, Kept};
 
 const TABLES: &str = include_str!("schema.sql");
 /// What outsiders wrote.
@@ -101,6 +102,7 @@ pub fn make(connection: &Connection) -> Result<()> {
     make_tables(&transaction)?;
     make_indexes(&transaction)?;
     make_reference(&transaction)?;
+    header::save(&transaction, None, &Kept::default())?;
     transaction.commit()
 }
 

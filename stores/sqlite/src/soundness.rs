@@ -25,8 +25,7 @@ const SQLITES: &str =
     "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
 /// What must be there for a start: a line for what is not. Cheap.
 const NEEDED: [&str; 4] = [
-    "SELECT 'the table header lacks its row' WHERE NOT EXISTS (SELECT 1 FROM header)
-     AND (EXISTS (SELECT 1 FROM keys) OR EXISTS (SELECT 1 FROM runs))",
+    "SELECT 'the table header lacks its row' WHERE NOT EXISTS (SELECT 1 FROM header)",
     "SELECT 'the table names lacks ' || count(*) || ' of the fetchers'
      FROM (SELECT DISTINCT fetcher FROM runs WHERE fetcher NOT IN (SELECT fetcher FROM names)) HAVING count(*) > 0",
     "SELECT 'the table runs lacks ' || count(*) || ' of the runs' FROM counts

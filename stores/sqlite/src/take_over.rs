@@ -159,7 +159,7 @@ fn in_transaction(
         fetchers: BTreeMap::new(),
     };
     let taken = write_records(&transaction, &mut kept, context, &mut tell)?;
-    header::save(&transaction, &Header::default(), &kept)?;
+    header::save(&transaction, None, &kept)?;
     let policy = if settings.is_fair { Policy::Fair } else { Policy::Classic };
     documents::write(&transaction, PLACES.name(), Some(&PLACES.text(&policy)))?;
     tell("making indexes", of);

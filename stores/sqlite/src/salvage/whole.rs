@@ -36,8 +36,8 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     // A daemon that has other rules derives places anew.
     documents::write(connection, PLACES.name(), None)?;
     let mut kept = header::load(connection)?;
-    let before = kept.header.clone();
-    let context = before.context(&Arc::new(Settings::default()), now);
+    let before = kept.clone();
+    let context = before.header.context(&Arc::new(Settings::default()), now);
     // Saving changes neither: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
@@ -55,7 +55,7 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
-    header::save(connection, &before, &kept)
+    header::save(connection, has_header.then_some(&before), &kept)
 }
 
 struct Deriving<'a> {

@@ -23,10 +23,10 @@ FROM (SELECT number, last_single + row_number() OVER (ORDER BY number) AS now FR
 WHERE tasks.number = numbered.number;
 
 -- Lists are read again as a whole; rows that are in none of them any more go then.
-INSERT INTO runs (fetcher, run, since, complete, deleting, listing, reading, position, skipped)
-SELECT fetcher, run, 0, 0, 0, NULL, max(reading), NULL, 0 FROM rows WHERE true GROUP BY fetcher, run
+INSERT INTO runs (fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale)
+SELECT fetcher, run, 0, 0, 0, NULL, max(reading), NULL, 0, 1 FROM rows WHERE true GROUP BY fetcher, run
 ON CONFLICT DO UPDATE SET reading = max(runs.reading, excluded.reading);
-UPDATE runs SET complete = 0, listing = NULL, position = NULL;
+UPDATE runs SET complete = 0, listing = NULL, position = NULL, stale = 1;
 
 UPDATE tasks SET status = 'waiting' WHERE status = 'in_flight'
     AND NOT EXISTS (SELECT 1 FROM keys WHERE id = tasks.key AND attempt IS NOT NULL AND fetcher = 0 AND run = number);

@@ -92,7 +92,7 @@ fn nothing_readable_is_missing(old: &Path, whole: &Path, new: &Connection) {
 
 /// It is sound, what is derived is as the records say, and its keys are handed out.
 fn goes_on(new: Connection, has_all_rows: bool) {
-    let found = look_through(&new).unwrap();
+    let found = look_through(&new);
     assert!(found.damage.is_empty(), "{found:?}");
     let number = |sql: &str| new.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     let rows = number("SELECT count(*) FROM rows") + number("SELECT count(*) FROM tasks");
@@ -200,7 +200,8 @@ fn a_table_without_its_root_is_lost_alone() {
 #[test]
 fn a_wild_number_hides_nothing() {
     let (_directory, path) = filled();
-    let sql = "SELECT pageno, ncell FROM dbstat WHERE name = 'tasks' AND pagetype = 'leaf' ORDER BY path";
+    let sql =
+        "SELECT pageno, ncell FROM dbstat WHERE name = 'tasks' AND pagetype = 'leaf' ORDER BY path";
     let whole = Connection::open(&path).unwrap();
     let mut leaves = whole.prepare(sql).unwrap();
     let leaves = leaves.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
@@ -218,7 +219,7 @@ fn a_wild_number_hides_nothing() {
     tear(&path, [torn.0].into_iter(), 0xa5);
     let (salvage, new) = saved(&path);
     let tasks = "SELECT count(*), max(number), (SELECT last_single FROM header) FROM tasks";
-    let tasks = new.query_row(tasks, [], |row| row.try_into()).unwrap();
+    let tasks: (i64, i64, i64) = new.query_row(tasks, [], |row| row.try_into()).unwrap();
     assert_eq!(tasks, (300 - torn.1, 301, 301), "{salvage:?}");
     goes_on(new, true);
 }
