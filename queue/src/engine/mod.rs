@@ -285,7 +285,10 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::RegisterRun(it) => self.register(it.0).map(Out::RegisterRun),
             Op::AddRows(it) => self.add_rows(it.0).await?.map(Out::AddRows),
             Op::Prune(it) => Ok(Out::Prune(self.prune(it).await?)),
-            Op::BeginDeletion(it) => Ok(Out::BeginDeletion(self.begin_deletion(&it.0))),
+            Op::BeginDeletion(it) => {
+                self.begin_deletion(&it.0);
+                Ok(Out::BeginDeletion(()))
+            }
             Op::DeleteRuns(it) => Ok(Out::DeleteRuns(self.delete_runs(it).await?)),
             Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
             Op::Drain(_) => Ok(Out::Drain(self.pause(true).await?)),

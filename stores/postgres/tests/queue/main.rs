@@ -12,6 +12,8 @@ mod extremes;
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;

@@ -16,6 +16,8 @@ mod histories;
 mod model;
 #[path = "../../../../queue/tests/queue/notes.rs"]
 mod notes;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
 mod previews;
 mod questions;
 #[path = "../../../../queue/tests/queue/relays.rs"]
