@@ -265,9 +265,10 @@ impl Writer<'_> {
 
     /// The last attempt that did not end; the leases of those before it expired (`rest.sql`).
     fn add_flight(&self, record: &mut Record) -> Result<()> {
-        let sql = "SELECT attempt, fetcher, run_started, worker, lease, started_ms, prev_started, prev_finished, prev_exit_code, prev_served
+        let sql = "SELECT attempt, fetcher, run_started, worker, lease, started_ms, prev_started, prev_finished, prev_exit_code, prev_served,
+                fetcher = 0 OR fetcher IN (SELECT fetcher FROM moved_fetchers), delivery_count
             FROM moved_attempts WHERE key = ?1 AND outcome IS NULL ORDER BY attempt DESC LIMIT 1";
-        record.flight = self.connection.first(sql, [record.key.as_str()], |row| {
+        let out = self.connection.first(sql, [record.key.as_str()], |row| {
             let (worker, lease): (Option<String>, Option<u32>) = (row.get(3)?, row.get(4)?);
             let holder = worker.zip(lease).map(|(worker, lease_seconds)| LeaseHolder {
                 worker: worker.into(),
@@ -281,20 +282,27 @@ impl Writer<'_> {
                 None => None,
             };
             let served = row.get::<_, Option<i64>>(9)?.map(Attempt);
-            // Whose fetcher is gone, nobody knows.
-            let fetcher = FetcherId(row.get(1)?);
-            let is_known = self.names.values().any(|known| *known == fetcher);
-            let fetcher = if is_known { Some(fetcher) } else { self.names.get("").copied() };
-            Ok(Flight {
-                attempt: Attempt(row.get(0)?),
-                task: code::task_of((fetcher.unwrap_or(FetcherId::TASKS).0, row.get(2)?)),
+            let (attempt, fetcher) = (Attempt(row.get(0)?), FetcherId(row.get(1)?));
+            // The number of a fetcher that is gone is known no more; but its name, if it was served with it.
+            let with_it = record.served.iter().find(|served| *served.1 == attempt);
+            let gone = with_it.map(|served| *served.0).or_else(|| self.names.get("").copied());
+            let is_known = row.get::<_, bool>(10)?;
+            let fetcher = gone.filter(|_| !is_known).unwrap_or(fetcher);
+            let flight = Flight {
+                attempt,
+                task: code::task_of((fetcher.0, row.get(2)?)),
                 holder,
                 started: row.get(5)?,
                 before: Before { last, served, bump: None, ahead: None },
-            })
+            };
+            Ok((flight, row.get::<_, u32>(11)?))
         })?;
-        if let Some(flight) = &record.flight {
+        if let Some((flight, deliveries)) = out {
             record.served.insert(flight.task.fetcher(), flight.attempt);
+            if deliveries > 1 {
+                record.extras.expired.push((flight.task, deliveries - 1));
+            }
+            record.flight = Some(flight);
         }
         Ok(())
     }
@@ -312,7 +320,8 @@ impl Writer<'_> {
             Ok((task, row.get(2)?, row.get::<_, u32>(3)?, row.get(4)?, payload, row.get(6)?))
         })?;
         for (task, is_dispatched, expired, is_dead, payload, is_out) in rows {
-            if expired > 0 {
+            let is_known = record.extras.expired.iter().any(|it| it.0 == task);
+            if expired > 0 && !is_known {
                 record.extras.expired.push((task, expired));
             }
             let Task::Row { fetcher, run } = task else { continue };
