@@ -4,7 +4,7 @@
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
 //! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub use shiftboss_queue::policy::*;
 pub use shiftboss_queue::reader::*;
 
 pub use shiftboss_protocol::model::LeaseHolder;
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
 /// a run counts as a row of its own.
@@ -35,13 +35,13 @@ pub trait Store {
     /// had not been asked. A batch that [only reads](Operation::only_reads) takes no lock. A store may
     /// merge operations and look ahead in the batch, if the answers do not show it.
     ///
-    /// `now` is the StorageActor's clock; a store that keeps time itself does not need it.
+    /// `now` is by the StorageActor's clock; a store that keeps time itself does not need it.
     ///
     /// # Errors
     /// Nothing of the batch has happened. `Busy` and `Full` may pass; `Corrupt` and `Fatal` do not.
     fn apply(
         &mut self,
-        now: UnixSeconds,
+        now: Millis,
         batch: Vec<Operation>,
     ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>>;
 
@@ -81,14 +81,20 @@ pub trait Store {
         Vec::new()
     }
 
-    /// The wall clock was set by so many seconds, which may be fewer than none: all that is due at a time of it keeps its
+    /// How long, in seconds, a job may be out whose worker says nothing of it until it ends (a classic one), and which the
+    /// StorageActor then has expire. `None`: that is nobody's business here.
+    fn classic_lease(&self) -> Option<u32> {
+        None
+    }
+
+    /// The wall clock was set by so much, which may be less than nothing: all that is due at a time of it keeps its
     /// distance, and what lies further ahead than its delay comes after that delay. With 0 at the start of each daemon. A
     /// store that keeps time itself sees to that itself.
     ///
     /// # Errors
-    /// Nothing has happened, and it is asked again.
-    fn follow_clock(&mut self, _now: UnixSeconds, _by: i64) -> StoreResult<()> {
-        Ok(())
+    /// Not all has followed, and it is asked again, with all by which the clock was set since it was followed last.
+    fn follow_clock(&mut self, _now: Millis, _by: Millis) -> StoreFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
     }
 
     /// Called at times, when nothing else is asked: brings the main file up to date and looks whether the

@@ -117,7 +117,8 @@ fn what_was_saved(saved: &Salvage, new: &Path) -> String {
     let gone = saved.tables.iter().filter(|it| it.is_lost_for_good());
     let gone: Vec<_> = gone.map(|it| format!("{} of {}", lost(it), it.table)).collect();
     if gone.is_empty() {
-        return out + &format!("{new} is ready. {again}, which bring back all that was lost of them.\n");
+        return out
+            + &format!("{new} is ready. {again}, which bring back all that was lost of them.\n");
     }
     let Salvage { anew, anew_count, .. } = saved;
     if *anew_count > 0 {

@@ -33,11 +33,6 @@ impl Policy {
         }
     }
 
-    /// A key whose dispatch is older than this has no lease at the time `now`.
-    pub(crate) fn expired(self, now: UnixSeconds) -> UnixSeconds {
-        now.saturating_sub(self.lease())
-    }
-
     /// As it is noted.
     pub(super) fn noted(self) -> documents::Policy {
         match self {
@@ -137,6 +132,12 @@ impl Options {
             retries: if is_fair { self.retries.clone() } else { RetryRules::default() },
             ..Settings::default()
         }
+    }
+
+    /// How long a classic job may be out until it expires, in seconds; `None`: it does not.
+    pub(super) fn classic_lease(&self) -> Option<u32> {
+        let is_fair = self.policy != Policy::Classic;
+        is_fair.then(|| u32::try_from(self.policy.lease()).unwrap_or(u32::MAX))
     }
 
     /// What status shows of a daemon that is started so.

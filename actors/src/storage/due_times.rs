@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 use tracing::warn;
 
 use super::StorageActor;
@@ -30,6 +31,12 @@ pub(super) struct ClockStep {
     /// By so many seconds the clock was set; 0: the daemon has just begun.
     pub by: i64,
     origin: UnixSeconds,
+}
+
+impl ClockStep {
+    pub fn by_millis(self) -> Millis {
+        self.by.saturating_mul(1_000)
+    }
 }
 
 impl ClockSteps {

@@ -48,8 +48,9 @@ impl StorageActor {
     ) -> Work {
         match dispatched {
             Dispatched::Job(attempt, job) => {
-                if let Some(holder) = holder {
-                    self.begin_lease(ctx, attempt, holder.lease_seconds);
+                let lease = holder.map(|holder| holder.lease_seconds).or(self.classic_lease);
+                if let Some(seconds) = lease {
+                    self.begin_lease(ctx, attempt, seconds);
                 }
                 Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
             }
@@ -80,7 +81,7 @@ impl<R: Request> Handler<TakeJob<R>> for StorageActor {
 
     fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
         let TakeJob { ended, holder } = message;
-        let request = (ended, Dispatch { holder: holder.clone() });
+        let request = (ended, Dispatch { holder: holder.clone(), fetchers: None });
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ended, dispatched) = answers?;
             let work = dispatched.map(|dispatched| actor.work(ctx, dispatched, holder.as_ref()));

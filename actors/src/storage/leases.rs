@@ -1,4 +1,4 @@
-//! Leases of protocol 2: each attempt that is leased ends unless its worker says a word in time.
+//! Leases: each attempt that is out ends unless its worker says a word in time. One of a classic job has one word, its end.
 //!
 //! Part of the StorageActor. When a lease ends is kept here, in memory and on the monotonic clock; the store
 //! knows which attempts are leased, and what an end means.
@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::StorageActor;
-use super::gathered::BATCH_OPERATIONS_MAX;
+use super::gathered::{BATCH_OPERATIONS_MAX, is_classic_dispatch};
 use crate::store::{
-    Ack, Each, Expire, ExpiredLease, Heartbeat, Leases, Operation, Outcome, Requeued, StoreResult,
+    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, Leases, Operation, Outcome,
+    Rejected, RelayAnswer, Requeued, StoreResult,
 };
 use shiftboss_protocol::model::Attempt;
 
@@ -67,6 +68,10 @@ impl LeaseClock {
         self.running.remove(&attempt);
     }
 
+    pub(super) fn note_ends(&mut self, ends: &[JobEnd]) {
+        ends.iter().for_each(|end| self.end(end.attempt));
+    }
+
     fn first_end(&self) -> Option<Instant> {
         self.running.values().map(|lease| lease.end).min()
     }
@@ -82,7 +87,12 @@ impl LeaseClock {
 
 impl StorageActor {
     /// The lease of an attempt that has ended does not run on; and one that came from elsewhere is to run here.
-    pub(super) fn note_leases(&mut self, operation: &Operation, outcome: &Outcome) {
+    pub(super) fn note_leases(
+        &mut self,
+        ctx: &mut Context<Self>,
+        operation: &Operation,
+        outcome: &Outcome,
+    ) {
         let ended = match (operation, outcome) {
             (Operation::CompleteAttempt(it), Outcome::CompleteAttempt(Ack::Recorded)) => it.attempt,
             (Operation::Release(it), Outcome::Release(Ack::Recorded)) => it.0,
@@ -100,9 +110,27 @@ impl StorageActor {
                 self.leases.is_complete = false;
                 return;
             }
+            (Operation::Relayed(it), Outcome::Relayed(RelayAnswer::Answered(outcomes))) => {
+                return self.begin_relayed_leases(ctx, &it.operations, outcomes);
+            }
             _ => return,
         };
         self.leases.end(ended);
+    }
+
+    /// Jobs without leases of their own end here, whoever handed them on.
+    fn begin_relayed_leases(
+        &mut self,
+        ctx: &mut Context<Self>,
+        operations: &[Operation],
+        outcomes: &[Result<Outcome, Rejected>],
+    ) {
+        let Some(seconds) = self.classic_lease else { return };
+        for (_, outcome) in operations.iter().zip(outcomes).filter(|it| is_classic_dispatch(it.0)) {
+            if let Ok(Outcome::Dispatch(Dispatched::Job(attempt, _))) = outcome {
+                self.begin_lease(ctx, *attempt, seconds);
+            }
+        }
     }
 
     /// Has a lease run for every attempt that the store knows as leased.

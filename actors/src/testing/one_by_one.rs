@@ -49,7 +49,7 @@ pub trait OneByOne: Store {
         now: UnixSeconds,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
-        wait_for(self.apply(now, batch))
+        wait_for(self.apply(now.saturating_mul(1_000), batch))
     }
 
     fn ask<R: Request>(&mut self, now: UnixSeconds, request: R) -> StoreResult<R::Answer> {
@@ -63,7 +63,7 @@ pub trait OneByOne: Store {
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
     ) -> StoreResult<Dispatched> {
-        self.ask(now, Dispatch { holder: holder.cloned() })
+        self.ask(now, Dispatch { holder: holder.cloned(), fetchers: None })
     }
 
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
@@ -76,7 +76,8 @@ pub trait OneByOne: Store {
         exit_code: i64,
         now: UnixSeconds,
     ) -> StoreResult<Dispatched> {
-        let request = (Complete { key: key.clone(), exit_code }, Dispatch { holder: None });
+        let request =
+            (Complete { key: key.clone(), exit_code }, Dispatch { holder: None, fetchers: None });
         let (completed, dispatched) = self.ask(now, request)?;
         completed.and(dispatched)
     }
@@ -167,7 +168,7 @@ pub trait OneByOne: Store {
     }
 
     fn add_task(&mut self, task: &Row, now: UnixSeconds) -> StoreResult<Added> {
-        self.ask(now, AddTask(task.clone()))
+        self.ask(now, AddTask { task: task.clone(), id: None })
     }
 
     fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled> {

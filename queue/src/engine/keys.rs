@@ -62,6 +62,7 @@ impl<S: Records> Batch<'_, S> {
         if let Some(ended) = ended {
             self.sums.end(&ended);
             self.ends.push(JobEnd {
+                attempt: ended.attempt,
                 fetcher: self.context.fetcher(ended.task.fetcher()),
                 outcome: ended.outcome.word(),
                 took_ms: ended.took_ms().unsigned_abs(),

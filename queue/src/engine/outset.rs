@@ -28,8 +28,8 @@ fn note(operation: &Operation, outset: &mut Outset) {
         | Op::Expire(Expire(attempt))
         | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
         Op::Relayed(it) => {
-            // Its number is one that no other daemon may carry out beside it.
-            outset.is_alone = true;
+            // No other daemon may carry the same number out beside it.
+            outset.is_alone |= !operation.only_reads();
             it.operations.iter().for_each(|operation| note(operation, outset));
         }
         on_key => {

@@ -54,6 +54,7 @@ pub struct ExpiredLease {
 /// An attempt whose end was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobEnd {
+    pub attempt: Attempt,
     /// Its fetcher's name; empty: it was gone.
     pub fetcher: Arc<str>,
     /// `success`, `timeout`, `failure`, `released`, `undone` or `expired`.

@@ -6,8 +6,7 @@ use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::Rejected;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{
-    AddRows, Dispatch, Dispatched, Operation, Outcome, Reading, RegisterRun, Request,
-    RowBatch,
+    AddRows, Dispatch, Dispatched, Operation, Outcome, Reading, RegisterRun, Request, RowBatch,
 };
 use shiftboss_queue::records::{Records, StoreResult};
 
@@ -73,7 +72,10 @@ impl Asked {
 
     /// All that waits, as `key payload`, sorted; it is out then.
     pub fn jobs(&mut self) -> Vec<String> {
-        let job = |queue: &mut Self| match queue.ask(Dispatch { holder: None, fetchers: None }).unwrap() {
+        let job = |queue: &mut Self| match queue
+            .ask(Dispatch { holder: None, fetchers: None })
+            .unwrap()
+        {
             Dispatched::Job(_, row) => Some(format!("{} {}", row.key, row.payload)),
             _ => None,
         };

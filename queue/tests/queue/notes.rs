@@ -57,7 +57,7 @@ fn a_queue_is_known() {
 }
 
 /// One within its first run.
-fn running(name: &str) -> FetcherRecord {
+pub fn running(name: &str) -> FetcherRecord {
     let (state, run_started) = ("running".to_owned(), Some(90));
     FetcherRecord { name: name.into(), state, run_started, last_run: None, next_run: None }
 }
@@ -106,8 +106,7 @@ fn an_entry_is_accepted_once() {
     assert_eq!(queue.jobs(), ["alpha 1"]);
     queue.ask(Complete { key: row("alpha", "").key, exit_code: 0 }).unwrap();
     assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]), "done already");
-    let more =
-        [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
+    let more = [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
     let accepted = queue.ask(AcceptEntries(more.to_vec())).unwrap();
     assert_eq!(accepted, [Added::Added(2), Added::Added(3), Added::Full, Added::Known]);
     let known = queue.ask(AcceptedEntries).unwrap();

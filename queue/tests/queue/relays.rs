@@ -10,9 +10,8 @@ use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::{
     Ack, AddRelayedRows, AddRows, CompleteAttempt, CountInFlight, DeleteRuns, Dispatched, Expire,
     Heartbeat, InputDirectory, JoinRelay, JoinedRelay, Lane, Leases, LoseRelay, NoteInput,
-    Operation, Outcome, Prune, REJECTED_MAX, Reading, RegisterRun, Registered, RejectFile,
-    Relay, RelayAnswer, Relayed, RelayedRows, Relays, Request, RowBatch, RowsAnswer,
-    Runs, StoredRun,
+    Operation, Outcome, Prune, REJECTED_MAX, Reading, RegisterRun, Registered, RejectFile, Relay,
+    RelayAnswer, Relayed, RelayedRows, Relays, Request, RowBatch, RowsAnswer, Runs, StoredRun,
 };
 use shiftboss_queue::records::StoreResult;
 
@@ -80,7 +79,8 @@ impl Sender {
         started: i64,
         rows: &[&str],
     ) -> RowsAnswer {
-        let row = |text: &&str| text.split_once('=').map_or(row(text, "1"), |(key, it)| row(key, it));
+        let row =
+            |text: &&str| text.split_once('=').map_or(row(text, "1"), |(key, it)| row(key, it));
         let (run, rows) = (run("g", started), rows.iter().map(row).collect());
         let relayed = RelayedRows { epoch: self.epoch, range, number, run, rows };
         queue.ask(AddRelayedRows(vec![relayed])).unwrap().remove(0)
@@ -149,9 +149,7 @@ fn a_rejected_operation_spoils_no_other() {
     let operations = vec![unknown.clone(), nobodys, Operation::Dispatch(lease())];
     let whole = vec![unknown, within(1, operations), Operation::Dispatch(lease())];
     let outcomes = queue.apply(whole);
-    let is_unknown = |outcome: &Result<Outcome, Rejected>| {
-        matches!(outcome, Err(Rejected(why)) if why.starts_with("run x.1 is not known"))
-    };
+    let is_unknown = |outcome: &Result<Outcome, Rejected>| matches!(outcome, Err(Rejected(why)) if why.starts_with("run x.1 is not known"));
     assert!(is_unknown(&outcomes[0]), "{outcomes:?}");
     let Ok(Outcome::Relayed(RelayAnswer::Answered(inner))) = &outcomes[1] else {
         panic!("{outcomes:?}")
@@ -394,7 +392,9 @@ fn a_position_moves_behind_its_rows() {
     relay.rows(&mut queue, (0, 1), 1, &["alpha"]);
     let mut add = |from, offset| {
         let batch = moved("g", offset, Reading::Onward);
-        relay.ask(&mut queue, AddRows(RowBatch { from: Some(from), by_range: true, ..batch })).is_ok()
+        relay
+            .ask(&mut queue, AddRows(RowBatch { from: Some(from), by_range: true, ..batch }))
+            .is_ok()
     };
     assert_eq!([add(0, 10), add(0, 10), add(10, 20)], [true, true, false]);
 }
@@ -416,7 +416,8 @@ fn a_relay_ahead_of_the_queue_is_lost() {
 #[test]
 fn rows_before_their_position_make_a_run_stale() {
     let (mut queue, mut relay) = with_a_run();
-    let is_stale = |queue: &mut Asked, relay: &mut Sender| match relay.register(queue, run("g", 1)) {
+    let is_stale = |queue: &mut Asked, relay: &mut Sender| match relay.register(queue, run("g", 1))
+    {
         Registered::Run(stored) => stored.stale,
         answer => panic!("{answer:?}"),
     };

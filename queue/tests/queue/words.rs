@@ -144,7 +144,7 @@ impl Script {
             ["ends"] => {
                 let ends = self.engine.as_mut().unwrap().take_ends();
                 let of = |it: &JobEnd| {
-                    let JobEnd { fetcher, outcome, took_ms, revisit_seconds } = it;
+                    let JobEnd { fetcher, outcome, took_ms, revisit_seconds, .. } = it;
                     format!("{fetcher} {outcome} {took_ms} {revisit_seconds:?}")
                 };
                 listed(ends.iter().map(of))

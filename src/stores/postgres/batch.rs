@@ -175,7 +175,9 @@ fn step(operation: &Operation) -> Step<'_> {
         }
         Op::ForgetRejected(it) => Step { name: Some(&it.0), ..named("forget_rejected") },
         Op::NoteInput(it) => with("note_input", input(&it.0)),
-        Op::AddTask(it) => Step { payload: Some(&it.0.payload), ..of_key("add_task", &it.0.key) },
+        Op::AddTask(it) => {
+            Step { payload: Some(&it.task.payload), ..of_key("add_task", &it.task.key) }
+        }
         Op::CancelTasks(it) => {
             Step { code: limit(CANCELLED_AT_ONCE), ..of_key("cancel_tasks", &it.0) }
         }

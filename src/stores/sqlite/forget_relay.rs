@@ -30,7 +30,7 @@ pub(in crate::stores) fn forget_relay(path: &Path, name: &str) -> Result<Left, F
     let records = SqliteRecords::new(connection).map_err(stopped("read", path))?;
     let mut engine = Engine::new(records, daemon.unwrap_or_default().settings());
     loop {
-        let step = at_once(engine.forget_relay(SystemClock.now(), name));
+        let step = at_once(engine.forget_relay(SystemClock.millis(), name));
         match step.map_err(stopped("write to", path))? {
             Forgetting::More => {}
             Forgetting::Gone { lists, fetchers } => {

@@ -29,5 +29,5 @@ pub(crate) use maintenance::quick_check;
 #[cfg(test)]
 use options::{Durability, Options, Policy};
 pub(super) use store::Found;
-pub(crate) use transfer::{give_back, salvage};
 pub use store::SqliteStore;
+pub(crate) use transfer::{give_back, salvage};

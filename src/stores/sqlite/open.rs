@@ -67,8 +67,16 @@ impl SqliteStore {
         // By now SQLite has all of them open; a link is looked at as well as what it leads to.
         let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
         let files = watch_files(files).map_err(|source| access("look at", path, source))?;
-        let (durability, changes) = (options.durability, Changes::default());
-        Ok(Self { engine, checkpoints, files, changes, lock_yielding, durability, found })
+        Ok(Self {
+            engine,
+            checkpoints,
+            files,
+            changes: Changes::default(),
+            lock_yielding,
+            durability: options.durability,
+            classic_lease: options.classic_lease(),
+            found,
+        })
     }
 }
 
@@ -139,7 +147,7 @@ fn begin_taking_over(connection: &mut Connection, options: &Options) -> StoreRes
 }
 
 fn now() -> Millis {
-    SystemClock.now()
+    SystemClock.millis()
 }
 
 /// Begins to use a database.

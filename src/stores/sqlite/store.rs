@@ -29,6 +29,8 @@ pub struct SqliteStore {
     pub(super) changes: Changes,
     pub(super) lock_yielding: LockYielding,
     pub(super) durability: Durability,
+    /// `None`: the Python supervisor's rules, by which a job's lease has no end of its own.
+    pub(super) classic_lease: Option<u32>,
     pub(super) found: Found,
 }
 
@@ -106,6 +108,10 @@ impl Store for SqliteStore {
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
         self.changes.poll(self.engine.store().connection(), task).map(|()| Changed::Queue)
+    }
+
+    fn classic_lease(&self) -> Option<u32> {
+        self.classic_lease
     }
 
     fn follow_clock(&mut self, now: Millis, by: Millis) -> StoreFuture<'_, ()> {

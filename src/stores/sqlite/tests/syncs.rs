@@ -22,7 +22,7 @@ fn accepting_is_synced_whatever_the_durability() {
         CREATE TEMP TRIGGER watch AFTER INSERT ON main.tasks
         BEGIN INSERT INTO seen SELECT synchronous FROM pragma_synchronous; END";
     site.store.engine.store().connection().execute_batch(watch).unwrap();
-    assert_eq!(site.store.accept(&[entry], 1_000), Ok(vec![Added::Added]));
+    assert_eq!(site.store.accept(&[entry], 1_000), Ok(vec![Added::Added(1)]));
     let seen = "SELECT group_concat(synchronous) FROM seen";
     let connection = site.store.engine.store().connection();
     let seen: String = connection.query_row(seen, [], |row| row.get(0)).unwrap();

@@ -93,7 +93,7 @@ fn fill(
     let mut copies = Copies { transaction: &transaction, path, statement: None };
     let moved = read_all(source, &mut copies)?;
     drop(copies);
-    arrive(&transaction, SystemClock.now()).map_err(stopped("fill", path))?;
+    arrive(&transaction, SystemClock.millis()).map_err(stopped("fill", path))?;
     note(&transaction, &ARRIVING, mark).map_err(cannot())?;
     transaction.commit().map_err(cannot())?;
     Ok(moved)

@@ -17,8 +17,7 @@ use crate::stores::sqlite::file::{failed, not_usable, stopped};
 use crate::stores::transfer::{Each, Kind, Source, Table, Value};
 
 /// What others wrote into the views, and no daemon has carried out.
-const EDITED: &str =
-    "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";
+const EDITED: &str = "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";
 /// Of a row that hangs on the list of a fetcher; the single tasks of a key have one row there, in the place of all of them.
 const QUEUE: &str = "
     SELECT rows.fetcher, rows.run, keys.key, rows.payload, armed < coalesce(served_by(served, rows.fetcher), 0),

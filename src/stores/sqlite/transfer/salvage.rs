@@ -33,7 +33,7 @@ pub(crate) fn salvage(old: &Path, new: &Path) -> Result<Salvage, Failure> {
     };
     make_new(new, |target| {
         set_page_size(target).map_err(|why| cannot(&why))?;
-        let saved = shiftboss_sqlite::salvage(&source, target, SystemClock.now());
+        let saved = shiftboss_sqlite::salvage(&source, target, SystemClock.millis());
         saved.map_err(|why| cannot(&why))
     })
 }

@@ -63,7 +63,7 @@ fn numbers_without_a_next_one_are_refused() {
         pause
         resume
         more f.1 a b d
-        bump b -> bumped
+        bump b -> behind 0
         hold a 60
         follow
         wake

@@ -292,7 +292,7 @@ fn attempts_that_ended() {
         list f.1 a b c
         list g.1 a
         lease
-        undo 1
+        undo a 1
         lease
         done 2 0
         lease

@@ -83,7 +83,8 @@ fn request() -> impl Strategy<Value = String> {
         1 => (prop::sample::select(vec!["f", "g"]), 1..4_i64).prop_map(|(fetcher, run)| format!("delete {fetcher}.{run}")),
         1 => (attempt(), 0..2_i64).prop_map(|(attempt, code)| format!("done {attempt} {code}")),
         1 => (key(), 0..2_i64).prop_map(|(key, code)| format!("finish {key} {code}")),
-        2 => (prop::sample::select(vec!["expire", "undo", "release"]), attempt()).prop_map(|(what, it)| format!("{what} {it}")),
+        2 => (prop::sample::select(vec!["expire", "release"]), attempt()).prop_map(|(what, it)| format!("{what} {it}")),
+        1 => (key(), attempt()).prop_map(|(key, it)| format!("undo {key} {it}")),
         2 => (prop::sample::select(vec!["requeue", "retry", "hold", "unhold"]), key()).prop_map(|(what, key)| format!("{what} {key}")),
     ]
 }
