@@ -31,24 +31,28 @@ const KEPT: [&str; 12] = [
     "SELECT fetcher, run, complete, deleting, position, skipped, stale FROM runs",
     "SELECT * FROM queue",
     "SELECT * FROM log",
-    "SELECT key, claimed, served, waiting, failed, dead, last_attempt, attempt, fetcher, run, worker, lease, started_ms,
-        json_remove(before, '$.bump.number'), iif(started IS NULL, turn IS NULL, turn) FROM keys
+    "SELECT keys.key, claimed, (SELECT group_concat(coalesce(name, '@tasks') || substr(value, instr(value, ':')), ' ' ORDER BY name)
+            FROM json_each('[\"' || replace(served, ' ', '\",\"') || '\"]') LEFT JOIN names ON names.fetcher = CAST(value AS INTEGER)),
+        waiting, failed, dead, last_attempt, attempt, iif(fetcher IN (SELECT fetcher FROM runs UNION SELECT 0), fetcher, NULL), run,
+        worker, lease, started_ms, json_remove(before, '$.bump'), CASE WHEN EXISTS (SELECT 1 FROM runs WHERE deleting) THEN 0 WHEN started IS NULL THEN turn IS NULL ELSE turn END FROM keys
     WHERE started IS NOT NULL OR served <> '' OR last_attempt > 0 OR EXISTS (SELECT 1 FROM extras WHERE extras.key = id)
         OR EXISTS (SELECT 1 FROM rows WHERE rows.key = id) OR EXISTS (SELECT 1 FROM tasks WHERE tasks.key = id)",
     "SELECT keys.key, extras ->> '$.hold.since', extras ->> '$.hold.until.at', extras ->> '$.hold.reason', extras ->> '$.hold.by',
         extras ->> '$.backoff.failures', extras ->> '$.backoff.until.at', extras ->> '$.bump.since', extras ->> '$.bump.by',
-        lane IS NULL, due, (SELECT group_concat(value ->> '$.task' || value ->> '$.number' || (value ->> '$.due.at'))
+        lane IS NULL, due, (SELECT group_concat((value ->> '$.task') || (value ->> '$.number') || coalesce(value ->> '$.due.at', ''))
             FROM json_each(extras, '$.retries')),
-        (SELECT group_concat(value, ' ' ORDER BY value) FROM json_each(extras, '$.expired') WHERE value ->> '$[0].Row' IS NOT NULL),
+        (SELECT group_concat(value, ' ' ORDER BY value) FROM json_each(extras, '$.expired') WHERE value ->> '$[0].Row.fetcher' IN (SELECT fetcher FROM runs)),
         (SELECT group_concat(value, ' ' ORDER BY value) FROM json_each(extras, '$.dead'))
-    FROM extras JOIN keys ON keys.id = extras.key",
-    "SELECT attempts.attempt, keys.key, attempts.fetcher, attempts.run, attempts.worker, attempts.started_ms, ended_ms, outcome,
+    FROM extras JOIN keys ON keys.id = extras.key
+    WHERE json_remove(extras, '$.expired') <> '{\"hold\":null,\"backoff\":null,\"bump\":null,\"retries\":[]}' OR extras LIKE '%\"Row\"%'",
+    "SELECT attempts.attempt, keys.key, iif(attempts.fetcher IN (SELECT fetcher FROM runs), attempts.fetcher, NULL), attempts.run, attempts.worker, attempts.started_ms, ended_ms, outcome,
         attempts.exit_code, previous, revisit, rank() OVER (ORDER BY ended) FROM attempts JOIN keys ON keys.id = attempts.key",
     "SELECT number, keys.key, status, checksum, payload FROM tasks JOIN keys ON keys.id = tasks.key
     WHERE status NOT IN ('done', 'cancelled')",
     "SELECT * FROM minutes WHERE jobs > 0",
     "SELECT name, hour, outcome, jobs, took_ms, revisits, revisit_seconds FROM hours LEFT JOIN names USING (fetcher) WHERE jobs > 0",
-    "SELECT * FROM counts",
+    "SELECT coalesce(name, counts.fetcher), run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
+    FROM counts LEFT JOIN names USING (fetcher)",
     "SELECT last_attempt, last_single, credit, paused, (SELECT value FROM documents WHERE name = 'input') FROM header",
 ];
 
