@@ -517,9 +517,10 @@ fn levers() {
             list f.1 a
             forget a -> Listed
             ready
+            forget a -> Listed
+            delete f.1
             forget a -> InFlight
             finish a 0
-            delete f.1
             forget a -> Forgotten
             forget a -> Unknown",
             ),
