@@ -159,7 +159,7 @@ impl Records for Memory {
         self.before = Some(Box::new(self.kept.clone()));
         let is_known = std::mem::replace(&mut self.is_known, true);
         let header = (!is_known).then(|| self.kept.header.clone());
-        Ok(Begun { header, ..Begun::default() })
+        Ok(Begun { has_changed: !is_known, header, ..Begun::default() })
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {

@@ -202,7 +202,7 @@ impl Record {
 
     /// Nothing is known of its key.
     pub fn is_new(&self) -> bool {
-        *self == Self::new(self.key.clone())
+        self.since.is_none() && self.last.is_none() && *self == Self::new(self.key.clone())
     }
 
     /// When its fetcher was served last; 0: never.

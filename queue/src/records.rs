@@ -127,6 +127,8 @@ pub struct Outset {
 pub struct Begun {
     /// `None`: it is still what this engine saved last.
     pub header: Option<Header>,
+    /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
+    pub has_changed: bool,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
     pub now: Option<Millis>,
     /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.

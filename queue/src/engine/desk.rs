@@ -212,7 +212,9 @@ impl Desk {
             Change {
                 before: slot.stored,
                 key: slot.record.key.clone(),
-                now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
+                // A key that was held and never listed is as if nobody had named it.
+                now: (!slot.is_forgotten && !slot.record.is_new())
+                    .then_some((slot.record, slot.place)),
             }
         }));
         changes

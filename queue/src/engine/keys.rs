@@ -14,7 +14,7 @@ use crate::operation::{
     HOLDS_MAX, Held, Hold, JobEnd, Requeued, Retried, Retry, Undo,
 };
 use crate::record::{FetcherId, SingleStatus, Task};
-use crate::records::{Edit, From, Name, Records, StoreResult};
+use crate::records::{Edit, From, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
 use crate::rules::{bumps, completion, dispatch, edits, holds, leases, lists, retries, singles};
 
@@ -241,7 +241,12 @@ impl<S: Records> Batch<'_, S> {
             true => {
                 self.flush().await?;
                 let lane = self.store.next(From::Lane, None, &Scope::All, BUMPS_MAX).await?;
-                lane.iter().filter(|it| it.place.lane.is_some_and(|lane| lane < number)).count()
+                let goes = |it: &Stored| {
+                    let is_before = it.place.lane.is_some_and(|lane| lane < number);
+                    is_before
+                        && dispatch::next_task(&it.record, &Scope::All, &self.context).is_some()
+                };
+                lane.iter().filter(|it| goes(it)).count()
             }
         };
         Ok(Bumped::Behind(before as u64))

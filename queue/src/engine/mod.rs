@@ -145,7 +145,8 @@ impl<S: Records> Engine<S> {
         let mut begun = self.or_roll_back(begun).await?;
         if let Some(header) = begun.header.take() {
             self.header = header;
-            // Somebody else has written.
+        }
+        if begun.has_changed {
             self.memo.relays = None;
         }
         Ok(begun)
@@ -285,7 +286,10 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::RegisterRun(it) => self.register(it.0).map(Out::RegisterRun),
             Op::AddRows(it) => self.add_rows(it.0).await?.map(Out::AddRows),
             Op::Prune(it) => Ok(Out::Prune(self.prune(it).await?)),
-            Op::BeginDeletion(it) => Ok(Out::BeginDeletion(self.begin_deletion(&it.0))),
+            Op::BeginDeletion(it) => {
+                self.begin_deletion(&it.0);
+                Ok(Out::BeginDeletion(()))
+            }
             Op::DeleteRuns(it) => Ok(Out::DeleteRuns(self.delete_runs(it).await?)),
             Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
             Op::Drain(_) => Ok(Out::Drain(self.pause(true).await?)),

@@ -3,6 +3,7 @@
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::counts::OF_SINGLES;
+use shiftboss_queue::credit::BUMPS_MAX;
 use shiftboss_queue::engine::{Engine, STEP_KEYS};
 use shiftboss_queue::operation::*;
 
@@ -101,6 +102,36 @@ fn a_prune_of_a_run_that_is_gone_is_forgotten() {
     }
     assert_eq!(ask(&mut engine, vec![prune]), [Outcome::Prune(false)]);
     assert_eq!(count_rows(&engine), 0);
+}
+
+/// There are only so many keys that are held or bumped at a time; one that is may be so again.
+#[test]
+fn levers_are_bounded() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    let key = |at: usize| Key::new(&format!("f{at}")).unwrap();
+    let bump = |at| Bump { key: key(at), by: "o".into() }.into();
+    let hold = |at| Hold { key: key(at), seconds: None, reason: String::new(), by: "o".into() };
+    ask(
+        &mut engine,
+        vec![RegisterRun(run("f")).into(), rows("f", 0..BUMPS_MAX + 2, Reading::Onward)],
+    );
+    let answers = ask(&mut engine, (0..=BUMPS_MAX).map(bump).collect());
+    let behind = |at: usize| Outcome::Bump(Bumped::Behind(at as u64));
+    assert_eq!(answers[BUMPS_MAX - 1], behind(BUMPS_MAX - 1));
+    assert_eq!(answers[BUMPS_MAX], Outcome::Bump(Bumped::Full));
+    assert_eq!(
+        ask(&mut engine, vec![bump(7), bump(BUMPS_MAX + 1)]),
+        [behind(7), Outcome::Bump(Bumped::Full)]
+    );
+    for from in (0..HOLDS_MAX).step_by(500) {
+        ask(&mut engine, (from..from + 500).map(|at| hold(at).into()).collect());
+    }
+    let held = ask(&mut engine, vec![hold(3).into(), hold(HOLDS_MAX).into()]);
+    assert!(matches!(
+        &held[0],
+        Outcome::Hold(Held::Held { replaced: Some(_), is_known: true, .. })
+    ));
+    assert_eq!(held[1], Outcome::Hold(Held::Full));
 }
 
 /// A single task that is done is known by its ID until so many others were added.

@@ -94,7 +94,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => attempt().prop_map(|it| Release(it).into()),
         1 => (key(), attempt()).prop_map(|(key, attempt)| Undo { key, attempt }.into()),
         1 => key().prop_map(|key| Requeue(key).into()),
-        1 => Just(HasWork.into()),
+        1 => prop::sample::select(vec![HasWork.into(), CountInFlight.into(), WhyIdle.into()]),
     ];
     let levers = prop_oneof![
         2 => (key(), "[x-z]").prop_map(|(key, payload)| AddTask {

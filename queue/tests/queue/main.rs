@@ -8,6 +8,7 @@ mod extremes;
 mod histories;
 mod model;
 mod notes;
+mod positions;
 mod relays;
 mod starts;
 mod statements;

@@ -554,6 +554,13 @@ impl Model {
                 self.paused = *paused;
                 format!("count {}", self.out.len())
             }
+            Op::CountInFlight(_) => format!("count {}", self.out.len()),
+            Op::WhyIdle(_) if self.paused => {
+                let waits = self.tasks.iter().filter(|it| it.waits && self.is_newest(it));
+                format!("paused {}", waits.filter(|it| !self.is_going(it)).count())
+            }
+            Op::WhyIdle(_) if self.out.is_empty() => "idle".into(),
+            Op::WhyIdle(_) => format!("busy {}", self.out.len()),
             Op::HasWork(_) => (!self.paused && !self.order().is_empty()).to_string(),
             other => panic!("the model knows nothing of {other:?}"),
         }

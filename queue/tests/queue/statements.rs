@@ -929,3 +929,117 @@ fn failures() {
         ],
     );
 }
+
+/// What is asked of the queue as a whole.
+#[test]
+fn questions() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "a run says how far it was read, and how many rows it has",
+                "
+            list f.1 a b
+            list g.2 b
+            ready
+            finish a 0
+            runs -> f.1 0 2, g.2 0 1
+            go g.2
+            runs -> f.1 0 2, g.2 0 1 deleting
+            register g.2 -> rejected
+            delete g.2 -> count 1
+            runs -> f.1 0 2",
+            ),
+            (
+                "what is out, and how long each has: a classic job from its hand-out on",
+                "
+            list f.1 a b c
+            ready
+            ready
+            lease
+            idle -> busy 3
+            at 3600
+            leases -> 1+39600, 2+39600, 3+60
+            at 43199
+            leases -> 1+1, 2+1, 3+60
+            at 50000
+            leases -> 1+0, 2+0, 3+60
+            out -> count 3",
+            ),
+            (
+                "why there is nothing to do",
+                "
+            list f.1 a b
+            pause
+            idle -> paused 2
+            go f.1
+            idle -> paused 0
+            resume
+            idle -> idle",
+            ),
+            (
+                "when something is due, in seconds",
+                "
+            hold a 60
+            hold b
+            due -> due in 60
+            pass 59
+            due -> due in 1
+            pass 1
+            due -> due in 0
+            wake
+            due -> due never",
+            ),
+            (
+                "how jobs ended, for the daemon's own counts",
+                "
+            list f.1 a
+            add b=1
+            lease
+            pass 2
+            done 1 0
+            list f.2 a
+            ready -> job 2 b 1
+            pass 1
+            finish b 124
+            lease
+            undo a 3
+            log a 1 2 0
+            ends -> f success 2000 None, @tasks timeout 1000 None, f undone 0 Some(3)
+            ends -> none",
+            ),
+            (
+                "of a key that nobody knows nothing is kept",
+                "
+            finish a 0
+            retry a -> unknown
+            unhold a -> false
+            cancel a -> cancelled 0 false
+            requeue a -> unknown
+            forget a -> Unknown
+            hold a
+            unhold a -> true
+            forget a -> Unknown",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn classic_questions() {
+    hold(
+        &Settings { is_fair: false, ..Settings::default() },
+        &[(
+            "a classic job is out for 12 hours, and a leased one until it ends",
+            "
+            list f.1 a b
+            ready
+            lease
+            at 43200
+            out -> count 2
+            at 43201
+            out -> count 1
+            leases -> 2+60",
+        )],
+    );
+}

@@ -331,6 +331,8 @@ fn operation(words: &[&str]) -> Operation {
         ["runs"] => Runs.into(),
         ["idle"] => WhyIdle.into(),
         ["out"] => CountInFlight.into(),
+        ["work"] => HasWork.into(),
+        ["probe"] => Probe.into(),
         other => panic!("no request: {other:?}"),
     }
 }

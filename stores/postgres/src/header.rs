@@ -109,6 +109,7 @@ impl Kept {
         ids: i64,
         daemon: i64,
         is_alone: bool,
+        has_noted: bool,
     ) -> StoreResult<Vec<Ask>> {
         let before = std::mem::replace(&mut self.header, now);
         let now = &self.header;
@@ -118,7 +119,8 @@ impl Kept {
         }
         let numbers =
             |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused, it.clock);
-        let is_same = numbers(now) == numbers(&before)
+        let is_same = !has_noted
+            && numbers(now) == numbers(&before)
             && ids == self.ids
             && now.fetchers == before.fetchers
             && now.runs == before.runs;

@@ -56,6 +56,8 @@ pub struct PostgresRecords {
     kept: Option<Kept>,
     is_open: bool,
     is_alone: bool,
+    /// Documents were written that other daemons remember.
+    has_noted: bool,
     ahead: Ahead,
     /// What is to be sent before anything else.
     writes: Vec<Ask>,
@@ -109,6 +111,7 @@ impl PostgresRecords {
             kept: None,
             is_open: false,
             is_alone: false,
+            has_noted: false,
             ahead: Ahead::default(),
             writes: Vec::new(),
             numbers: Numbers::default(),
@@ -156,7 +159,7 @@ impl PostgresRecords {
             self.roll_back_now().await;
         }
         self.numbers.stale();
-        (self.is_open, self.is_alone) = (true, outset.is_alone);
+        (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
@@ -183,8 +186,11 @@ impl PostgresRecords {
         if outset.next > 0 {
             self.numbers.take(drawn);
         }
+        let known = self.kept.as_ref().map(|kept| kept.version);
         let header = self.header(numbers, &counts).await?;
-        Ok(Begun { header, now: self.has_clock.then_some(now), is_edited: false })
+        let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
+        let now = self.has_clock.then_some(now);
+        Ok(Begun { header, has_changed, now, is_edited: false })
     }
 
     /// The header, if it is not what this engine saved last.
@@ -330,7 +336,8 @@ impl PostgresRecords {
         self.ends += new;
         self.writes.extend(sums::add(&sums, self.daemon));
         self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
-        self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone)?);
+        let has_noted = std::mem::take(&mut self.has_noted);
+        self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone, has_noted)?);
         Ok(())
     }
 
@@ -435,6 +442,8 @@ impl Records for PostgresRecords {
         let write = "INSERT INTO documents (name, value) VALUES ($1, $2)
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         let delete = "DELETE FROM documents WHERE name = $1";
+        // Of a batch that is not alone it is only who sees to a job.
+        self.has_noted |= self.is_alone;
         self.writes.push(match text {
             Some(text) => ask!(write, name, text),
             None => ask!(delete, name),

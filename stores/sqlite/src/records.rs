@@ -97,7 +97,8 @@ impl SqliteRecords {
         self.run(if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" })?;
         let header = self.header_now()?;
         self.is_edited = self.is_edited && (!only_reads || edits::are_any(&self.connection)?);
-        Ok(Begun { header, now: None, is_edited: only_reads && self.is_edited })
+        let is_edited = only_reads && self.is_edited;
+        Ok(Begun { has_changed: header.is_some(), header, now: None, is_edited })
     }
 
     /// `None`: it is as it was.

@@ -28,6 +28,31 @@ proptest! {
 
 const NOW: i64 = 1_700_000_000_000;
 
+/// A relay is one relay, whichever daemon hears it: what it says again to another one is answered as the first time.
+#[test]
+fn a_relay_is_known_to_all() {
+    let schema = subject::schema();
+    let engine = |daemon| Engine::new(subject::store(&schema, daemon), Settings::default());
+    let mut daemons = [1, 2].map(engine);
+    let mut ask = |daemon: usize, operation: Operation| {
+        ready(daemons[daemon].apply(NOW, vec![operation])).unwrap().remove(0).unwrap()
+    };
+    let keys = ask(0, RegisterRun(Run { fetcher: "f".into(), started: 1 }).into());
+    assert!(matches!(keys, Outcome::RegisterRun(Registered::Run(_))));
+    assert_eq!(ask(1, Relays.into()), Outcome::Relays(vec![]));
+    let join = JoinRelay { name: "r".into(), process: "p".into(), installation: None };
+    let Outcome::JoinRelay(JoinedRelay { epoch, .. }) = ask(0, join.into()) else { panic!() };
+    let register = RegisterRun(Run { fetcher: "g".into(), started: 1 }).into();
+    let relayed = Relayed { epoch, lane: Lane::Lists, number: 1, operations: vec![register] };
+    let first = ask(1, relayed.clone().into());
+    assert!(matches!(first, Outcome::Relayed(RelayAnswer::Answered(_))), "{first:?}");
+    assert_eq!(ask(0, relayed.clone().into()), first);
+    let taken = ask(0, RegisterRun(Run { fetcher: "g".into(), started: 2 }).into());
+    assert!(matches!(taken, Outcome::RegisterRun(Registered::Elsewhere(_))), "{taken:?}");
+    ask(0, LoseRelay { epoch, is_stopped: true }.into());
+    assert_eq!(ask(1, relayed.into()), Outcome::Relayed(RelayAnswer::Lost));
+}
+
 fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Operation> {
     let run = Run { fetcher: "f".into(), started: run };
     let row = |key: usize| Row { key: Key::new(&format!("k{key}")).unwrap(), payload: "p".into() };

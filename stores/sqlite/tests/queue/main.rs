@@ -16,8 +16,11 @@ mod histories;
 mod model;
 #[path = "../../../../queue/tests/queue/notes.rs"]
 mod notes;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
 mod previews;
 mod questions;
+mod quiet;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 mod rolled_back;
