@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 use rusqlite::Connection;
 use shiftboss_actors::store::{
     Dispatched, Installation, JoinRelay, Lane, Operation, Outcome, Reader, RegisterRun,
-    Registered, RelayAnswer, Relayed, Runs, Store,
+    Registered, RelayAnswer, Relayed, RetryRules, Runs, Store,
 };
 use shiftboss_actors::testing::conformance::{History, Step, Subject, step};
 use shiftboss_actors::testing::model::Rules;
@@ -128,6 +128,8 @@ fn goes_on(rules: Rules, [first, second]: &[Vec<Step>; 2]) -> Result<(), TestCas
 
 /// What a file has after a history. Who asks need not know what it comes to.
 fn filled(file: PathBuf, rules: Rules, steps: &[Step]) -> PathBuf {
+    // Of a key a server tries one task again by itself at a time.
+    let rules = Rules { retries: RetryRules::default(), ..rules };
     let mut history = History::new(rules.clone());
     let mut file = InFile::open(file, rules);
     for step in steps {
