@@ -32,10 +32,8 @@ use crate::save::Saver;
 
 const INDEXES: &str = include_str!("arrive/indexes.sql");
 const REST: &str = include_str!("arrive/rest.sql");
-/// A row that was armed then waits for nobody.
+/// A row that was armed then waits for nobody, whether its fetcher was served or not.
 const NEVER: Attempt = Attempt(-1);
-/// What served a row of which it is not known.
-const SERVED: Attempt = Attempt(1);
 /// Keys that are read together.
 const STEP: i64 = 1_000;
 
@@ -142,8 +140,10 @@ fn write_documents(connection: &Connection) -> Result<()> {
     let note = |name: &str, text: String| write(connection, name, Some(&text));
     if let Some((daemon, input, installation)) = state {
         note(documents::DAEMON.name(), documents::DAEMON.text(&daemon))?;
-        let input = Input { identity: input, lost: None };
-        note(documents::INPUT.name(), documents::INPUT.text(&input))?;
+        if input.is_some() {
+            let input = Input { identity: input, lost: None };
+            note(documents::INPUT.name(), documents::INPUT.text(&input))?;
+        }
         if let Some(it) = installation {
             note(documents::INSTALLATION.name(), documents::INSTALLATION.text(&it))?;
         }
@@ -227,13 +227,21 @@ impl Writer<'_> {
         };
         self.add_served(&mut record)?;
         self.add_flight(&mut record)?;
-        record.is_claimed =
-            record.flight.is_none() && record.last.is_some_and(|last| last.finished.is_none());
+        record.is_claimed = record.flight.is_none() && self.is_claimed(&record)?;
         self.add_rows(&mut record)?;
         self.add_singles(&mut record)?;
         self.add_holds(&mut record)?;
         self.add_bumps(&mut record)?;
         Ok(record)
+    }
+
+    /// Whether somebody else started it, and may be at it: the start of which no end is known is that of no attempt that ended.
+    fn is_claimed(&self, record: &Record) -> Result<bool> {
+        let sql = "SELECT NOT EXISTS (SELECT 1 FROM moved_attempts WHERE key = ?1 AND outcome IS NOT NULL AND started_ms / 1000 = ?2)";
+        match record.last.filter(|last| last.finished.is_none()) {
+            Some(last) => self.connection.value(sql, (record.key.as_str(), last.started)),
+            None => Ok(false),
+        }
     }
 
     fn add_served(&self, record: &mut Record) -> Result<()> {
@@ -257,9 +265,10 @@ impl Writer<'_> {
 
     /// The last attempt that did not end; the leases of those before it expired (`rest.sql`).
     fn add_flight(&self, record: &mut Record) -> Result<()> {
-        let sql = "SELECT attempt, fetcher, run_started, worker, lease, started_ms, prev_started, prev_finished, prev_exit_code, prev_served
+        let sql = "SELECT attempt, fetcher, run_started, worker, lease, started_ms, prev_started, prev_finished, prev_exit_code, prev_served,
+                fetcher = 0 OR fetcher IN (SELECT fetcher FROM moved_fetchers), delivery_count
             FROM moved_attempts WHERE key = ?1 AND outcome IS NULL ORDER BY attempt DESC LIMIT 1";
-        record.flight = self.connection.first(sql, [record.key.as_str()], |row| {
+        let out = self.connection.first(sql, [record.key.as_str()], |row| {
             let (worker, lease): (Option<String>, Option<u32>) = (row.get(3)?, row.get(4)?);
             let holder = worker.zip(lease).map(|(worker, lease_seconds)| LeaseHolder {
                 worker: worker.into(),
@@ -273,16 +282,27 @@ impl Writer<'_> {
                 None => None,
             };
             let served = row.get::<_, Option<i64>>(9)?.map(Attempt);
-            Ok(Flight {
-                attempt: Attempt(row.get(0)?),
-                task: code::task_of((row.get(1)?, row.get(2)?)),
+            let (attempt, fetcher) = (Attempt(row.get(0)?), FetcherId(row.get(1)?));
+            // The number of a fetcher that is gone is known no more; but its name, if it was served with it.
+            let with_it = record.served.iter().find(|served| *served.1 == attempt);
+            let gone = with_it.map(|served| *served.0).or_else(|| self.names.get("").copied());
+            let is_known = row.get::<_, bool>(10)?;
+            let fetcher = gone.filter(|_| !is_known).unwrap_or(fetcher);
+            let flight = Flight {
+                attempt,
+                task: code::task_of((fetcher.0, row.get(2)?)),
                 holder,
                 started: row.get(5)?,
                 before: Before { last, served, bump: None, ahead: None },
-            })
+            };
+            Ok((flight, row.get::<_, u32>(11)?))
         })?;
-        if let Some(flight) = &record.flight {
+        if let Some((flight, deliveries)) = out {
             record.served.insert(flight.task.fetcher(), flight.attempt);
+            if deliveries > 1 {
+                record.extras.expired.push((flight.task, deliveries - 1));
+            }
+            record.flight = Some(flight);
         }
         Ok(())
     }
@@ -291,7 +311,7 @@ impl Writer<'_> {
     fn add_rows(&self, record: &mut Record) -> Result<()> {
         let sql = "SELECT fetcher, run_started, dispatched, expired, dead, CAST(payload AS BLOB), EXISTS (
                 SELECT 1 FROM moved_attempts AS out, json_each(out.marked) WHERE out.attempt = ?2 AND out.fetcher = moved_queue.fetcher
-                    AND json_each.value = run_started)
+                    AND json_each.value = moved_queue.run_started)
             FROM moved_queue WHERE key = ?1 ORDER BY fetcher, run_started";
         let out = record.flight.as_ref().map(|it| it.attempt.0);
         let rows = self.connection.rows(sql, (record.key.as_str(), out), |row| {
@@ -300,7 +320,8 @@ impl Writer<'_> {
             Ok((task, row.get(2)?, row.get::<_, u32>(3)?, row.get(4)?, payload, row.get(6)?))
         })?;
         for (task, is_dispatched, expired, is_dead, payload, is_out) in rows {
-            if expired > 0 {
+            let is_known = record.extras.expired.iter().any(|it| it.0 == task);
+            if expired > 0 && !is_known {
                 record.extras.expired.push((task, expired));
             }
             let Task::Row { fetcher, run } = task else { continue };
@@ -308,9 +329,6 @@ impl Writer<'_> {
                 record.extras.dead.push((task, DeadBecause::Leases));
             }
             let before = record.flight.as_ref().and_then(|it| it.before.served);
-            if is_dispatched {
-                record.served.entry(fetcher).or_insert(SERVED);
-            }
             let armed = match (is_dispatched || is_dead, is_out) {
                 // It waits again if the attempt is given back.
                 (true, true) => before.unwrap_or(Attempt(0)),

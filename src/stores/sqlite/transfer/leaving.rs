@@ -40,7 +40,7 @@ const QUEUE: &str = "
 /// Fetchers that have no row of the key any more.
 const LAST_SERVED: &str = "
     SELECT key, coalesce(name, '@tasks'), served_by(served, served.fetcher)
-    FROM (SELECT id, key, served, CAST(it.value AS INTEGER) AS fetcher
+    FROM (SELECT keys.id, keys.key, served, CAST(it.value AS INTEGER) AS fetcher
         FROM keys, json_each('[\"' || replace(served, ' ', '\",\"') || '\"]') AS it WHERE served <> '') AS served
     LEFT JOIN names ON names.fetcher = served.fetcher
     WHERE (name IS NOT NULL OR served.fetcher = 0)
@@ -56,7 +56,7 @@ const ATTEMPTS: &str = "
     UNION ALL
     SELECT attempt, key, fetcher, run, started_ms, worker, lease,
         1 + coalesce((SELECT it.value ->> '$[1]' FROM extras, json_each(extras, '$.expired') AS it
-            WHERE extras.key = id AND (it.value ->> '$[0].Row.fetcher' = fetcher AND it.value ->> '$[0].Row.run' = run
+            WHERE extras.key = keys.id AND (it.value ->> '$[0].Row.fetcher' = fetcher AND it.value ->> '$[0].Row.run' = run
                 OR fetcher = 0 AND it.value ->> '$[0].Single.number' = run)), 0),
         before ->> '$.last.started', before ->> '$.last.finished', before ->> '$.last.exit_code', before ->> '$.served',
         (SELECT iif(count(*) = 0, json_array(keys.run), json_group_array(rows.run)) FROM rows
