@@ -209,7 +209,7 @@ impl StorageActor {
             (followed, outcomes, store.take_ends())
         };
         self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {
-            followed.into_iter().for_each(|(step, followed)| actor.note_step(step, followed));
+            followed.into_iter().for_each(|(step, followed)| actor.note_step(ctx, step, followed));
             actor.leases.note_ends(&ends);
             if let Ok(outcomes) = &outcomes
                 && replies.writes

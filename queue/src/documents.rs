@@ -13,7 +13,8 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use crate::answers::FetcherRecord;
 use crate::context::Settings;
-use crate::operation::EntryId;
+use crate::error;
+use crate::operation::{EntryId, Outcome};
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
 pub const RELAY: Kind<Relay> = Kind::new("relay/");
 /// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
+/// What the last batch of a lane was answered, likewise named: its relay may ask again.
+pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
 /// Leased attempts that a relay sees to, by number: its name.
 pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");
 
@@ -206,8 +209,6 @@ pub enum Gone {
 #[serde(default)]
 pub struct Lane {
     pub number: i64,
-    /// What the batch of that number was answered, as it was written: its relay may ask again.
-    pub answer: Option<String>,
     /// Of a range: the numbers whose rows were rejected, in order.
     pub rejected: Vec<i64>,
 }

@@ -96,7 +96,9 @@ impl Record {
     fn dues(&self, context: &Context) -> impl Iterator<Item = Millis> {
         let hold = self.extras.hold.as_ref().and_then(|it| it.until);
         let backoff = self.extras.backoff.and_then(|it| it.until);
-        let retries = self.extras.retries.iter().filter_map(|it| it.due);
+        // The reference's rules try nothing again: it stays delayed.
+        let retries = self.extras.retries.iter().filter(|_| context.settings.is_fair);
+        let retries = retries.filter_map(|it| it.due);
         let started = self.held_until(context).filter(|until| {
             context.settings.is_fair
                 && *until > context.now

@@ -37,6 +37,7 @@ pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, R
 pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
+#[cfg(feature = "postgres")]
 use shiftboss_queue::views;
 pub(crate) use shiftboss_sqlite::Findings;
 pub(crate) use shiftboss_sqlite::require_files;

@@ -84,13 +84,20 @@ impl StorageActor {
     }
 
     /// What could not be followed is tried again with the next batch.
-    pub(super) fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
+    pub(super) fn note_step(
+        &mut self,
+        ctx: &mut Context<Self>,
+        step: ClockStep,
+        followed: StoreResult<()>,
+    ) {
         match followed {
             Ok(()) => {
                 self.clock_steps.followed(step);
                 if step.by != 0 {
                     let seconds = step.by;
                     warn!(seconds, "The clock was set. Retries and holds keep their delays.");
+                    self.leases.note_clock_step();
+                    self.begin_missing_leases(ctx);
                 }
             }
             Err(error) => self.note(&error),

@@ -48,10 +48,7 @@ impl StorageActor {
     ) -> Work {
         match dispatched {
             Dispatched::Job(attempt, job) => {
-                let lease = holder.map(|holder| holder.lease_seconds).or(self.classic_lease);
-                if let Some(seconds) = lease {
-                    self.begin_lease(ctx, attempt, seconds);
-                }
+                self.begin_its_lease(ctx, attempt, holder);
                 Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
             }
             Dispatched::Nothing => Work::Nothing,

@@ -13,8 +13,8 @@ use tracing::{info, warn};
 use super::StorageActor;
 use super::gathered::{BATCH_OPERATIONS_MAX, is_classic_dispatch};
 use crate::store::{
-    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, Leases, Operation, Outcome,
-    Rejected, RelayAnswer, Requeued, StoreResult,
+    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, LeaseHolder, Leases, Operation,
+    Outcome, Rejected, RelayAnswer, Requeued, StoreResult,
 };
 use shiftboss_protocol::model::Attempt;
 
@@ -33,12 +33,19 @@ pub(super) struct LeaseClock {
 struct Lease {
     end: Instant,
     length: Duration,
+    /// It runs on the time that passes, whoever sets the clock.
+    is_steady: bool,
 }
 
 impl Lease {
     fn new(seconds: u32, now: Instant) -> Self {
         let length = Duration::from_secs(seconds.into());
-        Self { end: now + length, length }
+        Self { end: now + length, length, is_steady: true }
+    }
+
+    /// It runs on the wall clock: a classic job's, or one that may be.
+    fn by_the_clock(self) -> Self {
+        Self { is_steady: false, ..self }
     }
 }
 
@@ -66,6 +73,12 @@ impl LeaseClock {
 
     fn end(&mut self, attempt: Attempt) {
         self.running.remove(&attempt);
+    }
+
+    /// The wall clock was set: the store knows when leases end that run on it.
+    pub(super) fn note_clock_step(&mut self) {
+        self.running.retain(|_, lease| lease.is_steady);
+        self.is_complete = false;
     }
 
     pub(super) fn note_ends(&mut self, ends: &[JobEnd]) {
@@ -128,7 +141,7 @@ impl StorageActor {
         let Some(seconds) = self.classic_lease else { return };
         for (_, outcome) in operations.iter().zip(outcomes).filter(|it| is_classic_dispatch(it.0)) {
             if let Ok(Outcome::Dispatch(Dispatched::Job(attempt, _))) = outcome {
-                self.begin_lease(ctx, *attempt, seconds);
+                self.begin_lease(ctx, *attempt, Lease::new(seconds, Instant::now()).by_the_clock());
             }
         }
     }
@@ -142,7 +155,8 @@ impl StorageActor {
             Ok(leases) => {
                 let now = Instant::now();
                 for (attempt, seconds) in leases {
-                    actor.leases.running.entry(attempt).or_insert(Lease::new(seconds, now));
+                    let lease = Lease::new(seconds, now).by_the_clock();
+                    actor.leases.running.entry(attempt).or_insert(lease);
                 }
                 actor.set_lease_timer(ctx, now);
             }
@@ -150,9 +164,22 @@ impl StorageActor {
         });
     }
 
-    /// A job was handed out to somebody who speaks protocol 2.
-    pub(super) fn begin_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, seconds: u32) {
-        let lease = Lease::new(seconds, Instant::now());
+    /// A job was handed out.
+    pub(super) fn begin_its_lease(
+        &mut self,
+        ctx: &mut Context<Self>,
+        attempt: Attempt,
+        holder: Option<&LeaseHolder>,
+    ) {
+        let now = Instant::now();
+        let classic = || Some(Lease::new(self.classic_lease?, now).by_the_clock());
+        let leased = holder.map(|holder| Lease::new(holder.lease_seconds, now));
+        if let Some(lease) = leased.or_else(classic) {
+            self.begin_lease(ctx, attempt, lease);
+        }
+    }
+
+    fn begin_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, lease: Lease) {
         self.ring_at(ctx, lease.end);
         self.leases.running.insert(attempt, lease);
     }

@@ -101,6 +101,8 @@ impl MockStore {
     pub fn with_jobs(keys: &[&str]) -> Self {
         let mock = Self::default();
         keys.iter().for_each(|key| mock.add_job(key, "1"));
+        // They were there before.
+        mock.inside().changed = None;
         mock
     }
 

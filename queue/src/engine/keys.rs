@@ -148,7 +148,10 @@ impl<S: Records> Batch<'_, S> {
         let slot = self.slot_of_flight(it.attempt).await?;
         // Under the reference's rules a hand-out is one that arrived.
         let is_fair = self.context.settings.is_fair;
-        let is_its = |slot: &usize| is_fair && self.desk.record(*slot).key == it.key;
+        let is_its = |slot: &usize| {
+            let record = self.desk.record(*slot);
+            is_fair && record.key == it.key && dispatch::is_its_start(record)
+        };
         let Some(slot) = slot.filter(is_its) else {
             return Ok(false);
         };
@@ -344,6 +347,11 @@ impl<S: Records> Batch<'_, S> {
                         self.sums.by_hand(before, record.last);
                     }
                     self.changed(slot);
+                    let record = self.desk.record_mut(slot);
+                    if leases::is_over(record, &self.context) {
+                        let expired = leases::expire(record, &self.context);
+                        self.end(slot, expired.map(|it| it.attempt));
+                    }
                     edited.map(drop).map_err(|error| Rejected(error.to_string()))
                 }
                 Edit::Row { key, run, is_dequeued } => {

@@ -9,7 +9,7 @@ use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::model::{Attempt, Row, Run};
 
 use super::{Batch, Carried, Engine, STEP_KEYS};
-use crate::documents::{self, INSTALLATION, RELAY, RELAY_LANE, RELAY_LEASE};
+use crate::documents::{self, INSTALLATION, RELAY, RELAY_ANSWER, RELAY_LANE, RELAY_LEASE};
 use crate::error::Rejected;
 use crate::file_identity::DirectoryIdentity;
 use crate::operation::{
@@ -31,9 +31,9 @@ fn number_of(lane: Lane) -> u8 {
     }
 }
 
-/// The name of a relay's lane.
+/// A relay's lane, as it is named.
 fn lane(relay: &str, number: u8) -> String {
-    RELAY_LANE.of(&format!("{relay}/{number}"))
+    format!("{relay}/{number}")
 }
 
 /// What came of a step of forgetting a relay.
@@ -123,7 +123,7 @@ impl<S: Records> Batch<'_, S> {
         // Another process counts its batches anew, and each one its rows with each epoch.
         let of_batches = OF_BATCHES.into_iter().filter(|_| is_another);
         for number in of_batches.chain(OF_RANGES) {
-            self.store.note(lane(&it.name, number), None).await?;
+            self.forget_lane(&it.name, number).await?;
         }
         let relay = self.known_relays().get(&it.name).cloned().unwrap_or_default();
         if is_another {
@@ -139,6 +139,12 @@ impl<S: Records> Batch<'_, S> {
             is_paused: self.header.paused,
             input_directory: relay.input.identity.and_then(|it| DirectoryIdentity::parse(&it)),
         }))
+    }
+
+    async fn forget_lane(&mut self, relay: &str, number: u8) -> StoreResult<()> {
+        let lane = lane(relay, number);
+        self.store.note(RELAY_LANE.of(&lane), None).await?;
+        self.store.note(RELAY_ANSWER.of(&lane), None).await
     }
 
     pub(super) async fn lose_relay(&mut self, it: LoseRelay) -> Carried<Option<u64>> {
@@ -160,16 +166,17 @@ impl<S: Records> Batch<'_, S> {
         let is_numbered = !operations.iter().all(Operation::only_reads);
         let lane = self::lane(&relay, number_of(lane));
         if is_numbered || operations.is_empty() {
-            let last = self.document(&RELAY_LANE, &lane).await?.unwrap_or_default();
+            let last = self.document(&RELAY_LANE, &RELAY_LANE.of(&lane)).await?.unwrap_or_default();
             if operations.is_empty() && number > last.number {
                 // What it was answered is not in this queue: a backup was restored.
                 return Ok(RelayAnswer::Lost);
             }
             if is_numbered && number <= last.number {
-                let answer = last.answer.filter(|_| number == last.number);
-                // What is no answer was edited by hand.
-                let answers = answer.and_then(|answer| serde_json::from_str(&answer).ok());
-                return Ok(answers.map_or(RelayAnswer::Outdated, RelayAnswer::Answered));
+                if number < last.number {
+                    return Ok(RelayAnswer::Outdated);
+                }
+                let answer = self.document(&RELAY_ANSWER, &RELAY_ANSWER.of(&lane)).await?;
+                return Ok(answer.map_or(RelayAnswer::Outdated, RelayAnswer::Answered));
             }
         }
         let mut answers = Vec::with_capacity(operations.len());
@@ -180,10 +187,9 @@ impl<S: Records> Batch<'_, S> {
             answers.push(answer?);
         }
         if is_numbered {
-            // No answer has a map with keys that are no texts, which is all that can fail.
-            let answer = Some(serde_json::to_string(&answers).unwrap_or_default());
-            let last = documents::Lane { number, answer, rejected: Vec::new() };
-            self.note(&RELAY_LANE, lane, &last).await?;
+            let last = documents::Lane { number, rejected: Vec::new() };
+            self.note(&RELAY_LANE, RELAY_LANE.of(&lane), &last).await?;
+            self.note(&RELAY_ANSWER, RELAY_ANSWER.of(&lane), &answers).await?;
         }
         Ok(RelayAnswer::Answered(answers))
     }
@@ -203,7 +209,7 @@ impl<S: Records> Batch<'_, S> {
         let Some(relay) = self.known_relays().acting(it.epoch) else {
             return Ok(RowsAnswer::Lost);
         };
-        let name = lane(&relay, OF_RANGES.start.saturating_add(it.range));
+        let name = RELAY_LANE.of(&lane(&relay, OF_RANGES.start.saturating_add(it.range)));
         let mut last = self.document(&RELAY_LANE, &name).await?.unwrap_or_default();
         if it.number <= last.number {
             return Ok(relays::answer_again(&it, &last.rejected));
@@ -302,7 +308,7 @@ impl<S: Records> Batch<'_, S> {
         }
         runs.iter().for_each(|run| self.remove_run(*run));
         for number in OF_BATCHES.into_iter().chain(OF_RANGES) {
-            self.store.note(lane(name, number), None).await?;
+            self.forget_lane(name, number).await?;
         }
         self.known_relays().forget(&name.into());
         let fetchers: BTreeSet<_> = runs.iter().map(|(fetcher, _)| fetcher).collect();

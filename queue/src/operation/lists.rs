@@ -39,7 +39,7 @@ pub enum Reading {
     Onward,
     /// At the start of the file, since it changed: the run is [stale](StoredRun::stale) from now on.
     Anew,
-    /// Likewise, and what is read from here on is the whole list, for [`Prune`].
+    /// Likewise, and what is read from here on is the whole list, for [`Prune`](super::Prune).
     Listing,
 }
 

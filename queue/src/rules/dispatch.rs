@@ -76,13 +76,20 @@ pub fn take_back(record: &mut Record, outcome: Outcome, context: &Context) -> Op
     Some(attempt)
 }
 
+/// Whether the last start is that of the attempt that is out, and nobody edited it since.
+pub fn is_its_start(record: &Record) -> bool {
+    record.flight.as_ref().is_some_and(|flight| is_start_of(record, flight))
+}
+
+fn is_start_of(record: &Record, flight: &Flight) -> bool {
+    let is_its = |last: LastRun| last.started == flight.started.div_euclid(1_000);
+    record.last.is_some_and(|last| last.finished.is_none() && is_its(last))
+}
+
 /// Puts a hand-out's marks back. A start that somebody edited meanwhile is his.
 pub(super) fn restore(record: &mut Record, flight: &Flight) {
     let Flight { task, before, .. } = flight;
-    let is_its = record.last.is_some_and(|last| {
-        last.finished.is_none() && last.started == flight.started.div_euclid(1_000)
-    });
-    if is_its {
+    if is_start_of(record, flight) {
         (record.last, record.extras.ahead) = (before.last, before.ahead);
     }
     match before.served {

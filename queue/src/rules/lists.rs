@@ -35,10 +35,10 @@ pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) -> bool
 
 /// Whether all that is known of the key may be forgotten.
 pub fn forget(record: &Record) -> Forgotten {
-    if record.flight.is_some() {
-        Forgotten::InFlight
-    } else if record.is_listed() {
+    if record.is_listed() {
         Forgotten::Listed
+    } else if record.flight.is_some() {
+        Forgotten::InFlight
     } else {
         Forgotten::Forgotten
     }

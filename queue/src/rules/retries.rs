@@ -47,6 +47,9 @@ fn has_failed(record: &Record, task: Task) -> bool {
 
 /// Those whose time has come wait again, in the lane.
 pub(super) fn wake(record: &mut Record, context: &mut Context) {
+    if !context.settings.is_fair {
+        return;
+    }
     let (mut retries, now) = (std::mem::take(&mut record.extras.retries), context.now);
     retries.sort_by_key(|it| (it.due.map(|due| due.at), it.task));
     for it in retries.iter_mut().filter(|it| it.due.is_some_and(|due| due.is_over(now))) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shiftboss_protocol::model::{Attempt, Run};
-use shiftboss_queue::documents::{INPUT, REJECTED, RELAY, RELAY_LANE, RELAY_LEASE};
+use shiftboss_queue::documents::{INPUT, REJECTED, RELAY, RELAY_ANSWER, RELAY_LANE, RELAY_LEASE};
 use shiftboss_queue::engine::Forgetting;
 use shiftboss_queue::error::Rejected;
 use shiftboss_queue::file_identity::DirectoryIdentity;
@@ -294,8 +294,9 @@ fn a_relay_is_forgotten() {
     let steps: Vec<_> = (0..4).map(|_| forget(&mut queue)).collect();
     let gone = Forgetting::Gone { lists: 1, fetchers: 1 };
     assert_eq!(steps, [Forgetting::More, Forgetting::More, gone, Forgetting::Unknown]);
-    let (mut queue, lanes) = queue.documents(RELAY_LANE.name());
-    assert_eq!(lanes, []);
+    let (queue, lanes) = queue.documents(RELAY_LANE.name());
+    let (mut queue, answers) = queue.documents(RELAY_ANSWER.name());
+    assert_eq!((lanes, answers), (vec![], vec![]));
     assert_eq!(relay.send(&mut queue, &[Operation::Runs(Runs)]), RelayAnswer::Lost);
     let done = CompleteAttempt { attempt: leased, exit_code: 0 };
     assert_eq!(queue.ask(done), Ok(Ack::Recorded));

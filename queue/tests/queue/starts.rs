@@ -6,7 +6,7 @@ use std::time::Duration;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Daemon, Policy, REJECTED, Running};
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::policy::{Backoff, CountedEnds, Delays};
+use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::records::{Outset, Records};
 
 use crate::words::{NOW, Script, ready};
@@ -39,16 +39,38 @@ fn places_follow_the_rules() {
     script.run("ready -> nothing");
 }
 
-/// A key that its failures hold is free where no rule holds any.
+/// A key that its failures hold is free where no rule holds any; with the rule they are counted anew.
 #[test]
 fn a_hold_without_its_rule_ends() {
     let first = Duration::from_secs(60);
-    let (delays, after) = (Delays::new(first, 1.0, first), NonZeroU32::MIN);
+    let (delays, after) = (Delays::new(first, 1.0, first), NonZeroU32::new(2).unwrap());
     let backoff = Some(Backoff { after, on: CountedEnds::failed(), delays });
-    let mut script = Script::new(Settings { backoff, ..Settings::default() });
-    script.run("list f.1 a\nready -> job 1 a p\nfinish a 1\nlist f.2 a\nready -> nothing");
+    let rule = || Settings { backoff: backoff.clone(), ..Settings::default() };
+    let mut script = Script::new(rule());
+    let twice = "list f.1 a\nready -> job 1 a p\nfinish a 1\nlist f.2 a\nready -> job 2 a p";
+    script.run(twice);
+    script.run("finish a 1\nlist f.3 a\nready -> nothing");
     start(&mut script, Settings::default());
-    script.run("follow\nready -> job 2 a p");
+    script.run("follow\nready -> job 3 a p\nfinish a 1");
+    start(&mut script, rule());
+    script.run("list f.4 a\nready -> job 4 a p\nfinish a 1\nlist f.5 a\nready -> job 5 a p");
+    script.run("finish a 1\nlist f.6 a\nready -> nothing");
+}
+
+/// Under the reference's rules nothing is tried again: what is delayed stays so until a daemon with others comes.
+#[test]
+fn a_delayed_task_waits_for_other_rules() {
+    let first = Duration::from_secs(60);
+    let retries =
+        Retries { on: CountedEnds::failed(), most: 1, delays: Delays::new(first, 1.0, first) };
+    let retries = RetryRules { lists: Some(retries), ..RetryRules::default() };
+    let rule = || Settings { retries: retries.clone(), ..Settings::default() };
+    let mut script = Script::new(rule());
+    script.run("list f.1 a\nready -> job 1 a p\nfinish a 1\nready -> nothing");
+    start(&mut script, classic());
+    script.run("at 100\nwake\nready -> nothing");
+    start(&mut script, rule());
+    script.run("wake\nready -> job 2 a p");
 }
 
 /// What was rejected is found out anew; and it is known whether a daemon was stopped.

@@ -517,9 +517,10 @@ fn levers() {
             list f.1 a
             forget a -> Listed
             ready
+            forget a -> Listed
+            delete f.1
             forget a -> InFlight
             finish a 0
-            delete f.1
             forget a -> Forgotten
             forget a -> Unknown",
             ),
@@ -605,6 +606,19 @@ fn levers() {
             finish b 0
             row b f.3 1
             ready -> nothing",
+            ),
+            (
+                "the lease of a classic job ends with a start that was long ago, and no other one does",
+                "
+            list f.1 a b
+            ready -> job 1 a p
+            lease -> job 2 b p
+            log a 1699956801
+            log b 1699950000
+            ready -> nothing
+            log a 1699956799
+            ready -> job 3 a p
+            undo b 2 -> false",
             ),
         ],
     );

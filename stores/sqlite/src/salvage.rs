@@ -111,7 +111,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
         ranges.push(Copy::new(source, target, table, by)?.map_or(Ok(1), Copy::run)?);
     }
     let mut salvage = Salvage::default();
-    begin_anew(source, target, &mut salvage)?;
+    begin_anew(source, target, now, &mut salvage)?;
     whole::make_whole(target, now)?;
     for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
         let count = |of: &Connection| {
@@ -131,8 +131,13 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     Ok(salvage)
 }
 
-/// Names of keys and fetchers that their indexes have yet.
-fn begin_anew(source: &Connection, target: &Connection, salvage: &mut Salvage) -> Result<()> {
+/// Names of keys and fetchers that their indexes have yet. When these keys ran is not known, so they wait since now.
+fn begin_anew(
+    source: &Connection,
+    target: &Connection,
+    now: Millis,
+    salvage: &mut Salvage,
+) -> Result<()> {
     let names = "SELECT fetcher, name FROM names INDEXED BY sqlite_autoindex_names_1 ORDER BY name";
     by_index(source, names, |id, name| {
         let sql = "INSERT OR IGNORE INTO names (fetcher, name) VALUES (?1, ?2)";
@@ -141,8 +146,9 @@ fn begin_anew(source: &Connection, target: &Connection, salvage: &mut Salvage) -
     let keys = "SELECT id, key FROM keys INDEXED BY keys_by_key ORDER BY key";
     by_index(source, keys, |id, key| {
         let sql = "INSERT OR IGNORE INTO keys (id, key, since, claimed, served, waiting, failed, dead, last_attempt, held, extra)
-            VALUES (?1, ?2, 0, 0, '', 0, 0, 0, 0, 0, 0)";
-        if target.prepare_cached(sql)?.execute((id, &key))? > 0 {
+            VALUES (?1, ?2, ?3, 0, '', 0, 0, 0, 0, 0, 0)";
+        let since = now.saturating_mul(1_000);
+        if target.prepare_cached(sql)?.execute((id, &key, since))? > 0 {
             salvage.anew_count += 1;
             if salvage.anew.len() < NAMED_MAX {
                 salvage.anew.push(key);

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rusqlite::Connection;
 use shiftboss_actors::store::{
-    Dispatched, Installation, JoinRelay, Lane, Operation, Outcome, Reader, RegisterRun,
-    Registered, RelayAnswer, Relayed, RetryRules, Runs, Store,
+    Dispatched, Installation, JoinRelay, Lane, Operation, Outcome, Reader, RegisterRun, Registered,
+    RelayAnswer, Relayed, RetryRules, Runs, Store,
 };
 use shiftboss_actors::testing::conformance::{History, Step, Subject, step};
 use shiftboss_actors::testing::model::Rules;

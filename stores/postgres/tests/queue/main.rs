@@ -14,10 +14,10 @@ mod extremes;
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
-#[path = "../../../../queue/tests/queue/positions.rs"]
-mod positions;
 #[path = "../../../../queue/tests/queue/notes.rs"]
 mod notes;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 #[path = "../../../../queue/tests/queue/statements.rs"]

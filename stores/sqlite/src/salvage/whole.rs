@@ -55,7 +55,7 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
-    header::save(connection, has_header.then_some(&before), &kept)
+    header::save(connection, Some(&before), &kept)
 }
 
 struct Deriving<'a> {

@@ -256,7 +256,7 @@ fn dead_letters_and_delays() {
         Retries { on: CountedEnds::failed(), most: 2, delays: Delays::new(first, 1.0, most) };
     let retries = RetryRules { lists: Some(retries), ..RetryRules::default() };
     let settings = Settings { max_expired_leases: 2, retries, ..Settings::default() };
-    let script = played(
+    let mut script = played(
         settings,
         "
         list f.1 b
@@ -284,6 +284,14 @@ fn dead_letters_and_delays() {
     assert!(delayed[0].starts_with("a g.1, failure 9; retry 1 in "), "{delayed:?}");
     assert_eq!((at.status().delayed, at.rows("a").0), (1, KeyState::Delayed));
     assert_eq!(at.rows("a").1, ["g.1 Delayed 9"]);
+    script.run(
+        "
+        at 20
+        wake",
+    );
+    let why = At::new(&script, 20).why("a");
+    assert_eq!((why.state, why.retry), (KeyState::Waiting, None));
+    assert_eq!(why.bump.map(|it| it.by).as_deref(), Some("job_retry"));
 }
 
 #[test]

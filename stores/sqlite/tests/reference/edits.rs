@@ -4,6 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use rusqlite::Connection;
+use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_sqlite::SqliteRecords;
 
@@ -110,7 +111,9 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
         drop(Ours::new(&path));
-        let rules = shiftboss_queue::context::Settings { max_expired_leases: 2, ..Default::default() };
+        // An edit of a job's start does not end its lease.
+        let rules =
+            Settings { max_expired_leases: 2, lease_seconds: 2 * words::NOW, ..Settings::default() };
         let mut script = Script::new(rules.clone());
         script.engine = Some(Engine::new(SqliteRecords::new(open(&path)).unwrap(), rules));
         let outside = open(&path);
