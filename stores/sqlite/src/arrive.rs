@@ -194,19 +194,21 @@ impl Writer<'_> {
     fn run(mut self) -> Result<()> {
         let mut behind = 0;
         loop {
-            let sql = "SELECT rowid, key FROM moved_keys WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
-            let keys =
-                self.connection.rows::<(i64, String)>(sql, (behind, STEP), |row| row.try_into())?;
-            let Some((last, _)) = keys.last() else { return Ok(()) };
+            let sql =
+                "SELECT rowid, key, what FROM moved_keys WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+            let keys = self
+                .connection
+                .rows::<(i64, String, i64)>(sql, (behind, STEP), |row| row.try_into())?;
+            let Some((last, ..)) = keys.last() else { return Ok(()) };
             behind = *last;
-            for (_, key) in keys {
-                self.write(&key)?;
+            for (_, key, what) in keys {
+                self.write(&key, what)?;
             }
         }
     }
 
-    fn write(&mut self, key: &str) -> Result<()> {
-        let mut record = self.record(key)?;
+    fn write(&mut self, key: &str, what: i64) -> Result<()> {
+        let mut record = self.record(key, what)?;
         let mut counts = Tally::default();
         counts.change(&Record::new(record.key.clone()), &record);
         self.counts.merge(&counts);
@@ -215,33 +217,28 @@ impl Writer<'_> {
         self.saver.change(Change { before: None, key, now: Some((record, place)) }).map(drop)
     }
 
-    fn record(&self, key: &str) -> Result<Record> {
-        let of_log = "SELECT started, finished, exit_code FROM moved_log WHERE key = ?1";
-        let of_attempts = "SELECT coalesce(max(attempt), 0) FROM moved_attempts WHERE key = ?1
-            AND outcome <> 'undone'";
-        let mut record = Record {
-            since: Some(0),
-            last: self.connection.first(of_log, [key], last_run)?,
-            last_attempt: Attempt(self.connection.value(of_attempts, [key])?),
-            ..Record::new(Key::stored(key))
-        };
-        self.add_served(&mut record)?;
-        self.add_flight(&mut record)?;
-        record.is_claimed = record.flight.is_none() && self.is_claimed(&record)?;
-        self.add_rows(&mut record)?;
-        self.add_singles(&mut record)?;
-        self.add_holds(&mut record)?;
-        self.add_bumps(&mut record)?;
+    /// `what`: in which tables there is something of it.
+    fn record(&self, key: &str, what: i64) -> Result<Record> {
+        let mut record = Record { since: Some(0), ..Record::new(Key::stored(key)) };
+        let parts: [(i64, fn(&Self, &mut Record) -> Result<()>); 6] = [
+            (2, Self::add_last),
+            (4, Self::add_served),
+            (8, Self::add_attempts),
+            (1, Self::add_rows),
+            (16, Self::add_singles),
+            (32, Self::add_extras),
+        ];
+        for (_, add) in parts.iter().filter(|part| part.0 & what != 0) {
+            add(self, &mut record)?;
+        }
         Ok(record)
     }
 
-    /// Whether somebody else started it, and may be at it: the start of which no end is known is that of no attempt that ended.
-    fn is_claimed(&self, record: &Record) -> Result<bool> {
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM moved_attempts WHERE key = ?1 AND outcome IS NOT NULL AND started_ms / 1000 = ?2)";
-        match record.last.filter(|last| last.finished.is_none()) {
-            Some(last) => self.connection.value(sql, (record.key.as_str(), last.started)),
-            None => Ok(false),
-        }
+    fn add_last(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT started, finished, exit_code FROM moved_log WHERE key = ?1";
+        record.last = self.connection.first(sql, [record.key.as_str()], last_run)?;
+        record.is_claimed = record.last.is_some_and(|last| last.finished.is_none());
+        Ok(())
     }
 
     fn add_served(&self, record: &mut Record) -> Result<()> {
@@ -260,6 +257,21 @@ impl Writer<'_> {
         {
             record.served.insert(FetcherId(fetcher), Attempt(attempt));
         }
+        Ok(())
+    }
+
+    /// The last one that ended, and the one that is out.
+    fn add_attempts(&self, record: &mut Record) -> Result<()> {
+        let sql = "SELECT coalesce(max(attempt), 0), coalesce(max(started_ms / 1000 = ?2), 0) FROM moved_attempts
+            WHERE key = ?1 AND outcome <> 'undone'";
+        let started = record.last.map(|last| last.started);
+        let ended =
+            self.connection.first(sql, (record.key.as_str(), started), |row| row.try_into())?;
+        let (last, is_its): (i64, bool) = ended.unwrap_or_default();
+        record.last_attempt = Attempt(last);
+        self.add_flight(record)?;
+        // Somebody else started it, and may be at it, if no attempt began then.
+        record.is_claimed &= record.flight.is_none() && !is_its;
         Ok(())
     }
 
@@ -358,6 +370,11 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    fn add_extras(&self, record: &mut Record) -> Result<()> {
+        self.add_holds(record)?;
+        self.add_bumps(record)
     }
 
     fn add_holds(&self, record: &mut Record) -> Result<()> {
