@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Result};
 use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::PLACES;
+use shiftboss_queue::documents::{PLACES, Policy};
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{Change, KeyId};
 use shiftboss_queue::rules::clocks;
@@ -34,7 +34,7 @@ const NUMBERS: [&str; 4] = [
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     connection.execute_batch(WHOLE)?;
     // A daemon that has other rules derives places anew.
-    documents::write(connection, PLACES.name(), None)?;
+    documents::write(connection, PLACES.name(), Some(&PLACES.text(&Policy::Fair)))?;
     let mut kept = header::load(connection)?;
     let before = kept.clone();
     let context = before.header.context(&Arc::new(Settings::default()), now);
