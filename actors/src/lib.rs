@@ -7,7 +7,7 @@
 //! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
 //! starts a [`connection`] (ConnectionActor) per socket.
 //!
-//! Plain helpers under them: [`directory`], [`watch`], [`file_identity`](shiftboss_queue::file_identity) and [`run_reader`] (files), [`peer`]
+//! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
 //! (sockets), [`fs_events`] (inotify), [`throttle`] (warnings), [`clock`],
 //! [`exit_notifier`].
 //!

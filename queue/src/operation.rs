@@ -99,7 +99,7 @@ operations! {
         /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
         pub holder: Option<LeaseHolder>,
         /// Whose tasks alone are meant; `None`: all are.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fetchers: Option<Vec<Arc<str>>>,
     } => Dispatched,
 
@@ -226,7 +226,7 @@ operations! {
     AddTask {
         pub task: Row,
         /// Another one with the same ID is not added.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub id: Option<Arc<str>>,
     } => Added,
 

@@ -231,7 +231,8 @@ fn the_rest_is_saved() {
     let first = site.next_key("READY").unwrap();
     assert!(next[..20].contains(&first), "{first}: {next:?}");
     daemon.stop();
-    assert_eq!(check(&site).0, Some(0));
+    let (code, told) = check(&site);
+    assert_eq!(code, Some(0), "{told}");
     assert_eq!(salvage(&site).0, Some(0));
     assert_eq!(salvage(&site).0, Some(73));
 }
