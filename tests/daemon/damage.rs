@@ -2,7 +2,9 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Output;
 
+use super::unserved::code_and_error;
 use crate::common::mounts::FileSystem;
 use crate::common::sql::{editor, reader, rows};
 use crate::common::{Site, wait_until};
@@ -229,7 +231,8 @@ fn the_rest_is_saved() {
     let first = site.next_key("READY").unwrap();
     assert!(next[..20].contains(&first), "{first}: {next:?}");
     daemon.stop();
-    assert_eq!(check(&site).0, Some(0));
+    let (code, told) = check(&site);
+    assert_eq!(code, Some(0), "{told}");
     assert_eq!(salvage(&site).0, Some(0));
     assert_eq!(salvage(&site).0, Some(73));
 }
@@ -296,4 +299,21 @@ fn emptied_private_tables() {
         assert!(site.ask("READY").starts_with("JOB "), "{damage}");
         site.wait_count(10);
     }
+}
+
+/// A target that is full, or whose directory is missing, is blamed, and nothing is left of it.
+#[test]
+fn the_target_of_what_is_saved_is_blamed() {
+    let site = filled(2_000);
+    let blamed = |output: Output, new: &str| {
+        let (code, error) = code_and_error(&output);
+        assert!(code == 73 && error.contains(new) && !error.contains("state.db"), "{code} {error}");
+    };
+    blamed(site.run(&["move", "--salvage", "state.db", "missing/new.db"]), "missing/new.db");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_shiftboss")]);
+    shell.args(["move", "--salvage", "state.db", "new.db"]);
+    blamed(shell.current_dir(site.path("")).output().unwrap(), "new.db");
+    assert!(!site.path("new.db").exists());
+    assert_eq!(salvage(&site).0, Some(0));
 }

@@ -7,6 +7,7 @@ use super::{JOURNAL, stands_alone};
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
 use crate::common::sql::{LOG, QUEUE, RUNS};
+use crate::unserved::code_and_error;
 
 const QUEUED: [&str; 5] = [
     "f|1|alpha|0 1|1",
@@ -216,4 +217,39 @@ fn a_day_of_the_reference(site: &Site) {
     let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
     assert_eq!(left.len(), 8, "{left:?}");
     assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
+}
+
+/// On the way back the queue leaves its file, which no daemon uses afterwards; single tasks stay behind, and what was in the place of the
+/// target stays.
+#[test]
+fn the_way_back_leaves_a_mark() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\nbravo 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
+    let give_back = |to: &str| code_and_error(&site.run(&["move", "state.db", to]));
+    let (code, error) = give_back("supervisor.py:old.db");
+    assert!(code == 75 && !site.path("old.db").exists(), "{code} {error}");
+    daemon.stop();
+    std::fs::write(site.path("other"), "mine").unwrap();
+    let (code, error) = give_back("supervisor.py:other");
+    assert!(code == 73 && error.contains("other exists already"), "{code} {error}");
+    assert_eq!(std::fs::read(site.path("other")).unwrap(), b"mine");
+    std::fs::write(site.path("old.db"), "").unwrap();
+    let output = site.run(&["move", "state.db", "supervisor.py:old.db"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("Moved: 2 tasks, 0 logged keys. 1 single task stayed behind.\n"),
+        "{said}"
+    );
+    let (code, log) = site.refused(site.serve(&[]));
+    assert!(code == 78 && log.contains("was moved to supervisor.py:/"), "{code} {log}");
+    let (code, error) = give_back("supervisor.py:again.db");
+    assert!(code == 78 && error.contains("was moved to"), "{code} {error}");
+    let given = Connection::open(site.path("old.db")).unwrap();
+    assert_eq!(
+        given.query_row("SELECT count(*) FROM queue", [], |row| row.get::<_, i64>(0)),
+        Ok(2)
+    );
 }
