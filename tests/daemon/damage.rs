@@ -117,6 +117,24 @@ fn killed_when_the_damage_is_found() {
     assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
 }
 
+/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes, and `check` names it.
+#[test]
+fn a_payload_that_cannot_be_read() {
+    let site = filled(3);
+    site.edit(
+        "UPDATE rows SET payload = CAST(x'ff' AS TEXT)
+        WHERE key = (SELECT id FROM keys WHERE key = 'key000001')",
+    );
+    let (code, told) = check(&site);
+    assert!(code == Some(1) && told.contains("key000001"), "{code:?} {told}");
+    let daemon = site.start();
+    let mut keys = [(); 3].map(|()| site.next_key("READY"));
+    keys.sort();
+    assert_eq!(keys, [None, Some("key000000".to_owned()), Some("key000002".to_owned())]);
+    assert_eq!(site.status()["dead_letters"], 1);
+    daemon.stop();
+}
+
 /// Another file in the place of the one that the note is about is used.
 #[test]
 fn a_note_is_about_one_file() {
