@@ -23,6 +23,9 @@ const NEVER: Attempt = Attempt(-1);
 /// Keys that are read together.
 const STEP: i64 = 1_000;
 
+/// Adds what there is of one kind to a record.
+type Part<W> = fn(&W, &mut Record) -> Result<()>;
+
 /// Makes records, and writes them.
 pub(super) struct Writer<'a> {
     pub(super) connection: &'a Connection,
@@ -63,7 +66,7 @@ impl Writer<'_> {
     /// `what`: in which tables there is something of it.
     fn record(&self, key: &str, what: i64) -> Result<Record> {
         let mut record = Record { since: Some(0), ..Record::new(Key::stored(key)) };
-        let parts: [(i64, fn(&Self, &mut Record) -> Result<()>); 6] = [
+        let parts: [(i64, Part<Self>); 6] = [
             (2, Self::add_last),
             (4, Self::add_served),
             (8, Self::add_attempts),
