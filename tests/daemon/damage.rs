@@ -2,7 +2,9 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Output;
 
+use super::unserved::code_and_error;
 use crate::common::mounts::FileSystem;
 use crate::common::sql::{editor, reader, rows};
 use crate::common::{Site, wait_until};
@@ -113,6 +115,24 @@ fn killed_when_the_damage_is_found() {
     daemon.kill();
     let (code, log) = site.refused(site.serve(&[]));
     assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
+}
+
+/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes, and `check` names it.
+#[test]
+fn a_payload_that_cannot_be_read() {
+    let site = filled(3);
+    site.edit(
+        "UPDATE rows SET payload = CAST(x'ff' AS TEXT)
+        WHERE key = (SELECT id FROM keys WHERE key = 'key000001')",
+    );
+    let (code, told) = check(&site);
+    assert!(code == Some(1) && told.contains("key000001"), "{code:?} {told}");
+    let daemon = site.start();
+    let mut keys = [(); 3].map(|()| site.next_key("READY"));
+    keys.sort();
+    assert_eq!(keys, [None, Some("key000000".to_owned()), Some("key000002".to_owned())]);
+    assert_eq!(site.status()["dead_letters"], 1);
+    daemon.stop();
 }
 
 /// Another file in the place of the one that the note is about is used.
@@ -229,7 +249,8 @@ fn the_rest_is_saved() {
     let first = site.next_key("READY").unwrap();
     assert!(next[..20].contains(&first), "{first}: {next:?}");
     daemon.stop();
-    assert_eq!(check(&site).0, Some(0));
+    let (code, told) = check(&site);
+    assert_eq!(code, Some(0), "{told}");
     assert_eq!(salvage(&site).0, Some(0));
     assert_eq!(salvage(&site).0, Some(73));
 }
@@ -296,4 +317,21 @@ fn emptied_private_tables() {
         assert!(site.ask("READY").starts_with("JOB "), "{damage}");
         site.wait_count(10);
     }
+}
+
+/// A target that is full, or whose directory is missing, is blamed, and nothing is left of it.
+#[test]
+fn the_target_of_what_is_saved_is_blamed() {
+    let site = filled(2_000);
+    let blamed = |output: Output, new: &str| {
+        let (code, error) = code_and_error(&output);
+        assert!(code == 73 && error.contains(new) && !error.contains("state.db"), "{code} {error}");
+    };
+    blamed(site.run(&["move", "--salvage", "state.db", "missing/new.db"]), "missing/new.db");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_shiftboss")]);
+    shell.args(["move", "--salvage", "state.db", "new.db"]);
+    blamed(shell.current_dir(site.path("")).output().unwrap(), "new.db");
+    assert!(!site.path("new.db").exists());
+    assert_eq!(salvage(&site).0, Some(0));
 }

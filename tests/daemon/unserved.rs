@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::common::Site;
 
-fn code_and_error(output: &Output) -> (i32, String) {
+pub fn code_and_error(output: &Output) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 

@@ -159,12 +159,6 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "the operator's path; what is below it is distrusted",
     ),
     ("src/commands/serve/locks.rs", "create_dir", 1, "the operator's path"),
-    (
-        "src/stores/sqlite/forget_relay.rs",
-        "Connection::open_with_flags",
-        1,
-        "makes nothing; the file was looked at before",
-    ),
     ("src/fetch/claim.rs", "renameat", 1, "replaces whatever has the name"),
     (
         "src/safe_file.rs",
@@ -211,7 +205,6 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         1,
         "an existing file, without CREATE",
     ),
-    ("src/stores/sqlite/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
     (
         "src/stores/sqlite/transfer.rs",
         "Connection::open_with_flags",

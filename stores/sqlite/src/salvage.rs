@@ -96,11 +96,16 @@ pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
 /// # Errors
 /// What is wrong with the new one; it is empty still.
 pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
-    schema::make(to).map_err(classify)?;
-    let transaction = to.transaction().map_err(classify)?;
-    let salvaged = copy_all(source, &transaction, now).map_err(classify)?;
-    transaction.commit().map_err(classify)?;
-    Ok(salvaged)
+    let mut fill = || {
+        schema::make(to)?;
+        let transaction = to.transaction()?;
+        // A new one's.
+        transaction.execute("DELETE FROM header", [])?;
+        let salvaged = copy_all(source, &transaction, now)?;
+        transaction.commit()?;
+        Ok(salvaged)
+    };
+    Result::map_err(fill(), classify)
 }
 
 fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Salvage> {

@@ -7,13 +7,15 @@ use super::{JOURNAL, stands_alone};
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
 use crate::common::sql::{LOG, QUEUE, RUNS};
+use crate::unserved::code_and_error;
 
+/// What [`fill`] queues, once it is taken over: the lease of the job of charlie is over.
 const QUEUED: [&str; 5] = [
     "f|1|alpha|0 1|1",
     "f|1|bravo| 0 2|0",
     "f|2|alpha|1 2|0",
     "g|1|alpha|0 1|0",
-    "g|1|charlie|0 3|1",
+    "g|1|charlie|0 3|0",
 ];
 const LOGGED: [&str; 3] = ["alpha|1000|1005|0", "charlie|2000|-|-", "old|5|6|-9"];
 const LAST_STARTED: &str = "SELECT attr_path, last_started, order_jitter FROM queue \
@@ -90,7 +92,9 @@ fn jobs_in_flight_get_a_lease() {
         connection.execute_batch(&begun).unwrap();
         drop(connection);
         let daemon = site.start_with(&["--lease", "1h"]);
-        site.wait_queue(&QUEUED);
+        let mut queued = QUEUED;
+        queued[4] = if is_held { "g|1|charlie|0 3|1" } else { QUEUED[4] };
+        site.wait_queue(&queued);
         let why = String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
         assert_eq!(why.contains("in flight"), is_held, "{why}");
         for _ in 0..2 {
@@ -216,4 +220,39 @@ fn a_day_of_the_reference(site: &Site) {
     let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
     assert_eq!(left.len(), 8, "{left:?}");
     assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
+}
+
+/// On the way back the queue leaves its file, which no daemon uses afterwards; single tasks stay behind, and what was in the place of the
+/// target stays.
+#[test]
+fn the_way_back_leaves_a_mark() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\nbravo 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
+    let give_back = |to: &str| code_and_error(&site.run(&["move", "state.db", to]));
+    let (code, error) = give_back("supervisor.py:old.db");
+    assert!(code == 75 && !site.path("old.db").exists(), "{code} {error}");
+    daemon.stop();
+    std::fs::write(site.path("other"), "mine").unwrap();
+    let (code, error) = give_back("supervisor.py:other");
+    assert!(code == 73 && error.contains("other exists already"), "{code} {error}");
+    assert_eq!(std::fs::read(site.path("other")).unwrap(), b"mine");
+    std::fs::write(site.path("old.db"), "").unwrap();
+    let output = site.run(&["move", "state.db", "supervisor.py:old.db"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("Moved: 2 tasks, 0 logged keys. 1 single task stayed behind.\n"),
+        "{said}"
+    );
+    let (code, log) = site.refused(site.serve(&[]));
+    assert!(code == 78 && log.contains("was moved to supervisor.py:/"), "{code} {log}");
+    let (code, error) = give_back("supervisor.py:again.db");
+    assert!(code == 78 && error.contains("was moved to"), "{code} {error}");
+    let given = Connection::open(site.path("old.db")).unwrap();
+    assert_eq!(
+        given.query_row("SELECT count(*) FROM queue", [], |row| row.get::<_, i64>(0)),
+        Ok(2)
+    );
 }

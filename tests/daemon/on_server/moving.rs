@@ -106,9 +106,7 @@ fn a_queue_goes_there_and_back() {
     assert!(builder.ask("READY").starts_with("JOB 1 "));
     let failed = site.next_key("READY").unwrap();
     let out = site.next_key(&format!("DONE {failed} 7")).unwrap();
-    for payload in ["1", "2"] {
-        assert!(site.run(&["add", "socket", "single", payload]).status.success());
-    }
+    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
     daemon.stop();
     let (order, counted) = (next_keys(&site, "file.db"), counts(&site, "file.db"));
     assert!(order.len() > 2 && counted.len() == 3, "{order:?} {counted:?}");
@@ -120,8 +118,14 @@ fn a_queue_goes_there_and_back() {
         ),
         "{said}"
     );
-    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 2 single tasks, "), "{said}");
-    assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
+    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 1 single task, "), "{said}");
+    // Since when keys wait that never ran, a server does not know.
+    let sorted = |mut keys: Vec<String>| {
+        keys.sort();
+        keys
+    };
+    assert_eq!(sorted(next_keys(&site, "state.db")), sorted(order));
+    assert_eq!(counts(&site, "state.db"), counted);
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     assert!(moved_to(&site, "file.db").starts_with("postgres://"));
     let daemon = start_on(&site, "state.db");
@@ -327,10 +331,10 @@ fn a_way_back_that_was_broken_off_is_ended() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_move_may_be_killed_at_any_time() {
     let site = Site::new();
-    let lines: String = (0..20_000).map(|i| format!("key{i} 0 {i}\n")).collect();
+    let lines: String = (0..10_000).map(|i| format!("key{i} 0 {i}\n")).collect();
     site.write("f.1.txt", lines);
     let daemon = start_on(&site, "file.db");
-    wait_until("the list is read", || counts(&site, "file.db")[0].contains("20000 waiting"));
+    wait_until("the list is read", || counts(&site, "file.db")[0].contains("10000 waiting"));
     daemon.stop();
     for (from, to) in [("file.db", "state.db"), ("state.db", "new.db")] {
         for round in 0.. {

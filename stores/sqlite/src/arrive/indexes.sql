@@ -10,10 +10,13 @@ CREATE INDEX temp.moved_holds_by_key ON moved_holds (key);
 CREATE INDEX temp.moved_backoff_counts_by_key ON moved_backoff_counts (key);
 CREATE INDEX temp.moved_bumps_by_key ON moved_bumps (key);
 
--- In the order in which they are written.
+-- In the order in which they are written; what: in which tables they are, as a sum (`Writer::record`).
 CREATE TEMP TABLE moved_keys AS
-SELECT key FROM (
-    SELECT key FROM moved_queue UNION SELECT key FROM moved_log UNION SELECT key FROM moved_last_served
-    UNION SELECT key FROM moved_attempts UNION SELECT key FROM moved_single_tasks UNION SELECT key FROM moved_holds
-    UNION SELECT key FROM moved_backoff_counts UNION SELECT key FROM moved_bumps)
-ORDER BY shiftboss_jitter(key), key;
+SELECT key, sum(what) AS what FROM (
+    SELECT DISTINCT key, 1 AS what FROM moved_queue
+    UNION ALL SELECT key, 2 FROM moved_log
+    UNION ALL SELECT key, 4 FROM (SELECT key FROM moved_last_served UNION SELECT key FROM moved_queue WHERE served IS NOT NULL)
+    UNION ALL SELECT DISTINCT key, 8 FROM moved_attempts
+    UNION ALL SELECT DISTINCT key, 16 FROM moved_single_tasks
+    UNION ALL SELECT key, 32 FROM (SELECT key FROM moved_holds UNION SELECT key FROM moved_backoff_counts UNION SELECT key FROM moved_bumps))
+GROUP BY key ORDER BY shiftboss_jitter(key), key;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, Result};
-use shiftboss_queue::context::{Context, Settings};
+use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::PLACES;
+use shiftboss_queue::documents::{DAEMON, Daemon, PLACES};
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{Change, KeyId};
 use shiftboss_queue::rules::clocks;
@@ -33,11 +33,15 @@ const NUMBERS: [&str; 4] = [
 /// See the module.
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     connection.execute_batch(WHOLE)?;
+    let daemon = documents::find(connection, DAEMON.name())?;
+    let daemon = daemon.and_then(|text| Some(DAEMON.read("", &text)?.1));
+    let settings = daemon.as_ref().map(Daemon::settings).unwrap_or_default();
     // A daemon that has other rules derives places anew.
-    documents::write(connection, PLACES.name(), None)?;
+    let policy = daemon.map(|it| it.policy).unwrap_or_default();
+    documents::write(connection, PLACES.name(), Some(&PLACES.text(&policy)))?;
     let mut kept = header::load(connection)?;
     let before = kept.clone();
-    let context = before.header.context(&Arc::new(Settings::default()), now);
+    let context = before.header.context(&Arc::new(settings), now);
     // Saving changes neither: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
