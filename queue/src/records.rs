@@ -168,6 +168,17 @@ pub trait Records {
     /// All that is out, by attempt.
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
+    /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted:
+    /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or a
+    /// store that cannot tell soon.
+    async fn leaving(
+        &mut self,
+        _behind: Option<&Stored>,
+        _count: usize,
+    ) -> StoreResult<Option<(Stored, bool)>> {
+        Ok(None)
+    }
+
     /// Keys of a run, behind a key, at most `count`.
     async fn of_run(
         &mut self,

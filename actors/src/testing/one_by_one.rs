@@ -12,11 +12,10 @@ use crate::store::{
     AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, Bump, Bumped,
     CancelTasks, Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns,
     Dispatch, Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords,
-    ForgetAccepted, ForgetFetcher, ForgetRejected, HasWork, Heartbeat, Held, Hold, InputDirectory,
-    LeaseHolder, Leases, NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun,
-    Registered, RejectFile, Rejected, Release, Request, Requeue, Requeued, Retried, Retry,
-    RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreError, StoreResult, StoredRun, Undo, Unhold,
-    WhyIdle,
+    ForgetAccepted, ForgetFetcher, HasWork, Heartbeat, Held, Hold, LeaseHolder, Leases,
+    NoteFetcher, Operation, Outcome, Prune, RegisterRun, Registered, RejectFile, Rejected, Release,
+    Request, Requeue, Requeued, Retried, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store,
+    StoreError, StoreResult, StoredRun, Undo, Unhold, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
@@ -68,18 +67,6 @@ pub trait OneByOne: Store {
 
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
         self.ask(now, Complete { key: key.clone(), exit_code })
-    }
-
-    fn finish_and_dispatch(
-        &mut self,
-        key: &Key,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Dispatched> {
-        let request =
-            (Complete { key: key.clone(), exit_code }, Dispatch { holder: None, fetchers: None });
-        let (completed, dispatched) = self.ask(now, request)?;
-        completed.and(dispatched)
     }
 
     fn finish_attempt(
@@ -157,14 +144,6 @@ pub trait OneByOne: Store {
 
     fn reject_file(&mut self, name: &str, reason: &str, now: UnixSeconds) -> StoreResult<()> {
         self.ask(now, RejectFile { name: name.to_owned(), reason: reason.to_owned() })
-    }
-
-    fn forget_rejected(&mut self, name: &str) -> StoreResult<()> {
-        self.ask(0, ForgetRejected(name.to_owned()))
-    }
-
-    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()> {
-        self.ask(now, NoteInput(input.clone()))
     }
 
     fn add_task(&mut self, task: &Row, now: UnixSeconds) -> StoreResult<Added> {

@@ -15,6 +15,9 @@ use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
 
+/// Keys that are stepped over in one batch at the most: a request waits for no more.
+const LEAVING_MAX: usize = 4_096;
+
 /// What there is for a worker.
 enum Choice {
     /// Of the order, or of the lane.
@@ -121,6 +124,7 @@ impl<S: Records> Batch<'_, S> {
     }
 
     async fn choose(&mut self, scope: &Scope) -> StoreResult<Choice> {
+        self.step_over_leaving().await?;
         if self.in_vain >= STEP_KEYS {
             return Ok(Choice::Later);
         }
@@ -139,6 +143,26 @@ impl<S: Records> Batch<'_, S> {
             (first, held) => first.or(held),
         };
         Ok(first.map_or(Choice::Nothing, |(_, slot)| Choice::Slot { slot, is_of_lane: false }))
+    }
+
+    /// Steps over what is in front and has nothing but rows of runs that go, once a batch: to look at each such key, and to save that
+    /// it has nothing, would keep workers waiting for as long as a list is long.
+    async fn step_over_leaving(&mut self) -> StoreResult<()> {
+        if std::mem::replace(&mut self.ahead.has_stepped, true) {
+            return Ok(());
+        }
+        if self.context.going.is_empty() {
+            self.memo.leaving = None;
+            return Ok(());
+        }
+        let behind = self.memo.leaving.as_ref();
+        if let Some((last, is_more)) = self.store.leaving(behind, LEAVING_MAX).await? {
+            self.memo.leaving = Some(last);
+            if is_more {
+                self.in_vain = STEP_KEYS;
+            }
+        }
+        Ok(())
     }
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
@@ -201,7 +225,8 @@ impl<S: Records> Batch<'_, S> {
             if !look.next.is_empty() || look.is_all {
                 return Ok(look.next.front().copied());
             }
-            let behind = look.last.and_then(|slot| self.desk.stored(slot));
+            let front = self.memo.leaving.as_ref().filter(|_| from == From::Order);
+            let behind = look.last.and_then(|slot| self.desk.stored(slot)).or(front);
             let next = self.store.next(from, behind, scope, look.count).await?;
             look.is_all = next.len() < look.count;
             // There are some in vain: more at once.
@@ -216,6 +241,8 @@ impl<S: Records> Batch<'_, S> {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     looks: Vec<Look>,
+    /// What is in front and goes was [stepped over](Batch::step_over_leaving).
+    has_stepped: bool,
     /// So many are looked up at once.
     pub(super) count: usize,
 }
@@ -236,7 +263,7 @@ struct Look {
 impl Ahead {
     /// As many as the batch may hand out.
     pub(super) fn of(outset: &Outset) -> Self {
-        Self { looks: Vec::new(), count: outset.next.max(1) }
+        Self { looks: Vec::new(), has_stepped: false, count: outset.next.max(1) }
     }
 
     pub(super) fn clear(&mut self) {

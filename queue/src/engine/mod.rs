@@ -63,6 +63,8 @@ struct Memo {
     derived: Option<Stored>,
     /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
+    /// The last key of the order's front that has nothing but rows of runs that go, as all before it: none of them is looked at.
+    leaving: Option<Stored>,
     /// As the store has them, with what this batch changed. `None`: to be read.
     relays: Option<Relays>,
 }
@@ -147,7 +149,7 @@ impl<S: Records> Engine<S> {
             self.header = header;
         }
         if begun.has_changed {
-            self.memo.relays = None;
+            (self.memo.relays, self.memo.leaving) = (None, None);
         }
         Ok(begun)
     }
@@ -371,7 +373,14 @@ impl<'a, S: Records> Batch<'a, S> {
         rules::tidy(record);
         rules::clocks::look(record, &self.context);
         self.singles = None;
-        self.desk.changed(slot, &self.context);
+        let place = self.desk.changed(slot, &self.context);
+        let front = self.memo.leaving.as_ref();
+        let front = front.and_then(|it| Some((it.place.order?, it.record.key.jitter())));
+        if place.order.is_some_and(|turn| {
+            front.is_some_and(|front| (turn, self.desk.record(slot).key.jitter()) <= front)
+        }) {
+            self.memo.leaving = None;
+        }
     }
 
     /// The number of a fetcher's name, if it has one.

@@ -34,6 +34,12 @@ const ROWS: &str = "SELECT fetcher, run, armed, reading, payload FROM rows WHERE
 const IN_ORDER: &str = select!(
     "INDEXED BY in_order WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
+/// Those in order, and whether each has nothing but rows of runs that are being deleted.
+const LEAVING: &str = "SELECT id, waiting = 0 AND NOT EXISTS (
+        SELECT 1 FROM rows WHERE rows.key = id AND (rows.fetcher, rows.run) NOT IN (
+            SELECT fetcher, run FROM runs WHERE deleting = 1))
+    FROM keys INDEXED BY in_order
+    WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3";
 const CLASSIC_HELD: &str = select!(
     "INDEXED BY in_order WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
 );
@@ -151,6 +157,28 @@ impl<'c> Loader<'c> {
                 self.of_ids(sql, (until, due, id, count))
             }
         }
+    }
+
+    /// See the port.
+    pub(crate) fn leaving(
+        &mut self,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> Result<Option<(Stored, bool)>> {
+        let id = behind.map_or(i64::MIN, |it| it.id.0);
+        let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+        let (mut last, mut is_more) = (None, false);
+        let mut query = self.connection.prepare_cached(LEAVING)?;
+        let mut found = query.query((turn, id, limit(count).0))?;
+        while let Some(row) = found.next()? {
+            is_more = row.get(1)?;
+            if !is_more {
+                break;
+            }
+            last = Some(KeyId(row.get(0)?));
+        }
+        let last = last.map(|id| self.by_id(id)).transpose()?.flatten();
+        Ok(last.map(|last| (last, is_more)))
     }
 
     /// Keys of a run, behind a key.

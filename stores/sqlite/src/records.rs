@@ -305,6 +305,14 @@ impl Records for SqliteRecords {
         self.flights_now().map_err(classify)
     }
 
+    async fn leaving(
+        &mut self,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> StoreResult<Option<(Stored, bool)>> {
+        Loader::new(&self.connection).leaving(behind, count).map_err(classify)
+    }
+
     async fn of_run(
         &mut self,
         run: (FetcherId, i64),
