@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Output;
 
-use super::unserved::code_and_error;
+use crate::code_and_error;
 use crate::common::mounts::FileSystem;
 use crate::common::sql::{editor, reader, rows};
 use crate::common::{Site, wait_until};

@@ -2,14 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread::JoinHandle;
 
+use crate::code_and_error;
 use crate::common::Site;
-
-pub fn code_and_error(output: &Output) -> (i32, String) {
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
 
 /// What is wrong with a URL is said, without its password, by each command that takes one.
 #[test]

@@ -4,10 +4,10 @@ use rusqlite::Connection;
 use shiftboss_protocol::model::jitter;
 
 use super::{JOURNAL, stands_alone};
+use crate::code_and_error;
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
 use crate::common::sql::{LOG, QUEUE, RUNS};
-use crate::unserved::code_and_error;
 
 /// What [`fill`] queues, once it is taken over: the lease of the job of charlie is over.
 const QUEUED: [&str; 5] = [

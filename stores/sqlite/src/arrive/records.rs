@@ -23,9 +23,6 @@ const NEVER: Attempt = Attempt(-1);
 /// Keys that are read together.
 const STEP: i64 = 1_000;
 
-/// Adds what there is of one kind to a record.
-type Part<W> = fn(&W, &mut Record) -> Result<()>;
-
 /// Makes records, and writes them.
 pub(super) struct Writer<'a> {
     pub(super) connection: &'a Connection,
@@ -66,16 +63,25 @@ impl Writer<'_> {
     /// `what`: in which tables there is something of it.
     fn record(&self, key: &str, what: i64) -> Result<Record> {
         let mut record = Record { since: Some(0), ..Record::new(Key::stored(key)) };
-        let parts: [(i64, Part<Self>); 6] = [
-            (2, Self::add_last),
-            (4, Self::add_served),
-            (8, Self::add_attempts),
-            (1, Self::add_rows),
-            (16, Self::add_singles),
-            (32, Self::add_extras),
-        ];
-        for (_, add) in parts.iter().filter(|part| part.0 & what != 0) {
-            add(self, &mut record)?;
+        let has = |part: i64| what & part != 0;
+        if has(2) {
+            self.add_last(&mut record)?;
+        }
+        if has(4) {
+            self.add_served(&mut record)?;
+        }
+        if has(8) {
+            self.add_attempts(&mut record)?;
+        }
+        if has(1) {
+            self.add_rows(&mut record)?;
+        }
+        if has(16) {
+            self.add_singles(&mut record)?;
+        }
+        if has(32) {
+            self.add_holds(&mut record)?;
+            self.add_bumps(&mut record)?;
         }
         Ok(record)
     }
@@ -216,11 +222,6 @@ impl Writer<'_> {
             }
         }
         Ok(())
-    }
-
-    fn add_extras(&self, record: &mut Record) -> Result<()> {
-        self.add_holds(record)?;
-        self.add_bumps(record)
     }
 
     fn add_holds(&self, record: &mut Record) -> Result<()> {
