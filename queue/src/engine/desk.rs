@@ -117,9 +117,13 @@ impl Desk {
         !is_forgotten && (stored.is_some() || !record.is_new())
     }
 
-    /// So many records are before it.
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
+    /// How many more records are of a kind, with all that is not saved yet.
+    pub(super) fn more(&self, is: impl Fn(&Record) -> bool) -> i64 {
+        let more = |slot: &Slot| {
+            let was = slot.stored.as_ref().is_some_and(|it| is(&it.record));
+            i64::from(is(&slot.record)) - i64::from(was)
+        };
+        self.slots.iter().filter(|slot| slot.is_changed).map(more).sum()
     }
 
     /// Its record is another one by now, and so may its place be; answered.
