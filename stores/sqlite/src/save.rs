@@ -52,15 +52,6 @@ impl<'c> Saver<'c> {
     /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
     pub(crate) fn change(&mut self, change: Change) -> Result<Option<Stored>> {
         let Change { before, key, now } = change;
-        // One that was forgotten and is listed anew, in one batch.
-        let is_new = |known: &Stored| {
-            let now = now.as_ref().map(|(record, _)| record.last_attempt);
-            now.is_some_and(|now| now < known.record.last_attempt)
-        };
-        let before = match before {
-            Some(known) if is_new(&known) => self.forget(known.id).map(|()| None)?,
-            before => before,
-        };
         match (before, now) {
             (None, None) => Ok(None),
             (Some(before), None) => self.forget(before.id).map(|()| None),
