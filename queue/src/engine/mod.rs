@@ -175,7 +175,6 @@ impl<S: Records> Engine<S> {
         now: Millis,
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let before = self.header.clone();
         match Batch::new(self, now).work(work).await {
             Ok((done, ends)) => {
                 self.ends.extend(ends);
@@ -183,7 +182,8 @@ impl<S: Records> Engine<S> {
             }
             Err(error) => {
                 self.store.roll_back().await;
-                (self.header, self.memo) = (before, Memo::default());
+                // The store says the header with the next begin.
+                self.memo = Memo::default();
                 Err(error)
             }
         }
