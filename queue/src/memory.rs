@@ -289,6 +289,7 @@ impl Records for Memory {
     }
 
     async fn roll_back(&mut self) {
+        self.is_known = false;
         if let Some(before) = self.before.take() {
             self.kept = *before;
         }

@@ -125,7 +125,7 @@ pub struct Outset {
 /// What a store says when a batch begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// `None`: it is still what this engine saved last.
+    /// `None`: it is still what this engine saved last, and nothing was rolled back since.
     pub header: Option<Header>,
     /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
     pub has_changed: bool,

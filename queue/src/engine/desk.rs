@@ -28,6 +28,8 @@ struct Slot {
     is_changed: bool,
     /// All that was known of it goes.
     is_forgotten: bool,
+    /// Likewise, at first: what is known of it since is a new key's.
+    was_forgotten: bool,
 }
 
 impl Slot {
@@ -90,7 +92,8 @@ impl Desk {
         if let Some(flight) = &record.flight {
             self.by_attempt.insert(flight.attempt, at);
         }
-        self.slots.push(Slot { stored, record, place, is_changed: false, is_forgotten: false });
+        let (is_changed, is_forgotten, was_forgotten) = (false, false, false);
+        self.slots.push(Slot { stored, record, place, is_changed, is_forgotten, was_forgotten });
         at
     }
 
@@ -117,9 +120,13 @@ impl Desk {
         !is_forgotten && (stored.is_some() || !record.is_new())
     }
 
-    /// So many records are before it.
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
+    /// How many more records are of a kind, with all that is not saved yet.
+    pub(super) fn more(&self, is: impl Fn(&Record) -> bool) -> i64 {
+        let more = |slot: &Slot| {
+            let was = slot.stored.as_ref().is_some_and(|it| is(&it.record));
+            i64::from(is(&slot.record)) - i64::from(was)
+        };
+        self.slots.iter().filter(|slot| slot.is_changed).map(more).sum()
     }
 
     /// Its record is another one by now, and so may its place be; answered.
@@ -153,7 +160,8 @@ impl Desk {
         self.leave(slot);
         let it = &mut self.slots[slot];
         it.record = Record::new(it.record.key.clone());
-        (it.place, it.is_changed, it.is_forgotten) = (Place::default(), true, true);
+        (it.place, it.is_changed) = (Place::default(), true);
+        (it.is_forgotten, it.was_forgotten) = (true, true);
     }
 
     /// Changed keys that are ready, the first one first.
@@ -208,15 +216,17 @@ impl Desk {
     pub(super) fn clear(&mut self, ended: &[EndedAttempt]) -> Vec<Change> {
         let slots = std::mem::take(self).slots;
         let mut changes = Vec::with_capacity(slots.len());
-        changes.extend(slots.into_iter().filter(|slot| slot.is_to_be_saved(ended)).map(|slot| {
-            Change {
-                before: slot.stored,
-                key: slot.record.key.clone(),
-                // A key that was held and never listed is as if nobody had named it.
-                now: (!slot.is_forgotten && !slot.record.is_new())
-                    .then_some((slot.record, slot.place)),
+        for mut slot in slots.into_iter().filter(|slot| slot.is_to_be_saved(ended)) {
+            let key = slot.record.key.clone();
+            // A key that was held and never listed is as if nobody had named it.
+            let is_known = !slot.is_forgotten && !slot.record.is_new();
+            if is_known && slot.was_forgotten {
+                let before = slot.stored.take();
+                changes.push(Change { before, key: key.clone(), now: None });
             }
-        }));
+            let now = is_known.then_some((slot.record, slot.place));
+            changes.push(Change { before: slot.stored, key, now });
+        }
         changes
     }
 }

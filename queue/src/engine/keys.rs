@@ -210,7 +210,7 @@ impl<S: Records> Batch<'_, S> {
         let before = self.desk.record(slot);
         let replaced = before.extras.hold.as_ref().and(before.hold(&self.context));
         let is_known = before.last.is_some() || before.is_listed();
-        if replaced.is_none() && self.has_all(HOLDS_MAX, |it| it.held) {
+        if replaced.is_none() && self.count_held() >= HOLDS_MAX {
             return Ok(Held::Full);
         }
         let record = self.desk.record_mut(slot);
@@ -234,13 +234,13 @@ impl<S: Records> Batch<'_, S> {
             return Ok(refused);
         }
         let was_bumped = record.extras.bump.is_some();
-        if !was_bumped && self.has_all(BUMPS_MAX, |it| it.bumped) {
+        if !was_bumped && self.count_bumped() >= BUMPS_MAX {
             return Ok(Bumped::Full);
         }
         let number = bumps::bump(self.desk.record_mut(slot), it.by, &mut self.context);
         self.changed(slot);
         let before = match was_bumped {
-            false => self.count_keys(|it| it.bumped).saturating_sub(1),
+            false => self.count_bumped().saturating_sub(1),
             true => {
                 self.flush().await?;
                 let lane = self.store.next(From::Lane, None, &Scope::All, BUMPS_MAX).await?;

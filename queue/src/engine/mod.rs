@@ -55,6 +55,8 @@ pub struct Engine<S> {
 /// What is remembered from batch to batch, and may be forgotten.
 #[derive(Debug, Default)]
 struct Memo {
+    /// Fetchers by name, single tasks among them.
+    names: HashMap<Arc<str>, FetcherId>,
     /// The minute in which the store was last told what is too old.
     swept: Option<i64>,
     /// The last key that has followed the clock, if others have not.
@@ -147,6 +149,7 @@ impl<S: Records> Engine<S> {
         let mut begun = self.or_roll_back(begun).await?;
         if let Some(header) = begun.header.take() {
             self.header = header;
+            self.memo.names.clear();
         }
         if begun.has_changed {
             (self.memo.relays, self.memo.leaving) = (None, None);
@@ -172,7 +175,6 @@ impl<S: Records> Engine<S> {
         now: Millis,
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let before = self.header.clone();
         match Batch::new(self, now).work(work).await {
             Ok((done, ends)) => {
                 self.ends.extend(ends);
@@ -180,7 +182,8 @@ impl<S: Records> Engine<S> {
             }
             Err(error) => {
                 self.store.roll_back().await;
-                (self.header, self.memo) = (before, Memo::default());
+                // The store says the header with the next begin.
+                self.memo = Memo::default();
                 Err(error)
             }
         }
@@ -214,6 +217,10 @@ impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, header, memo, .. } = engine;
         let context = header.context(settings, now);
+        if memo.names.len() != context.fetchers.len() {
+            let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
+            memo.names = names.collect();
+        }
         Self {
             store,
             header,
@@ -385,7 +392,7 @@ impl<'a, S: Records> Batch<'a, S> {
 
     /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
-        self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
+        self.memo.names.get(name).copied()
     }
 }
 

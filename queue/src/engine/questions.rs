@@ -7,7 +7,7 @@ use super::clock::seconds_left;
 use crate::counts::{Counts, OF_KEYS, Tally};
 use crate::file_identity::Position;
 use crate::operation::StoredRun;
-use crate::record::FetcherId;
+use crate::record::{FetcherId, Record};
 use crate::records::{Records, RunState, Stale, StoreResult};
 
 impl<S: Records> Batch<'_, S> {
@@ -18,17 +18,20 @@ impl<S: Records> Batch<'_, S> {
         counts
     }
 
-    /// How many keys there are of a kind.
-    pub(super) fn count_keys(&self, of: impl Fn(&Counts) -> i64) -> usize {
-        let count = self.counts().0.get(&OF_KEYS).map_or(0, of);
-        usize::try_from(count).unwrap_or(0)
+    /// Keys that are held by operators.
+    pub(super) fn count_held(&self) -> usize {
+        self.count_keys(|counts| counts.held, |record| record.extras.hold.is_some())
     }
 
-    /// Whether there are as many keys of a kind as may be. They are counted only where that may be so.
-    pub(super) fn has_all(&self, max: usize, of: impl Fn(&Counts) -> i64) -> bool {
-        let saved = self.header.counts.0.get(&OF_KEYS).map_or(0, &of);
-        let most = usize::try_from(saved).unwrap_or(0).saturating_add(self.desk.len());
-        most >= max && self.count_keys(of) >= max
+    /// Keys that are bumped, and wait for their turn.
+    pub(super) fn count_bumped(&self) -> usize {
+        self.count_keys(|counts| counts.bumped, |record| record.extras.bump.is_some())
+    }
+
+    /// Those that were counted, and what came since.
+    fn count_keys(&self, of: impl Fn(&Counts) -> i64, is: impl Fn(&Record) -> bool) -> usize {
+        let saved = self.header.counts.0.get(&OF_KEYS).map_or(0, of);
+        usize::try_from(saved.saturating_add(self.desk.more(is))).unwrap_or(0)
     }
 
     pub(super) async fn pause(&mut self, is_paused: bool) -> StoreResult<u64> {

@@ -48,6 +48,7 @@ impl<S: Records> Batch<'_, S> {
         let last = self.context.fetchers.keys().last().map_or(0, |id| id.0);
         let id = FetcherId(last.checked_add(1).ok_or_else(|| used_up("fetchers"))?);
         self.context.fetchers.insert(id, name.clone());
+        self.memo.names.insert(name.clone(), id);
         self.header.fetchers.insert(id, name.clone());
         Ok(id)
     }

@@ -1,5 +1,8 @@
 //! The header of a queue, as it is read and written: only what changed since.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, Result, params_from_iter};
 use shiftboss_queue::counts::{Counts, Tally};
 use shiftboss_queue::record::FetcherId;
@@ -104,14 +107,12 @@ pub(crate) fn save(connection: &Connection, before: Option<&Kept>, now: &Kept) -
 }
 
 fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<()> {
-    for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
-        let sql = "DELETE FROM runs WHERE fetcher = ?1 AND run = ?2";
-        connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
-    }
-    for ((fetcher, run), state) in &now.runs {
-        if before.runs.get(&(*fetcher, *run)) == Some(state) {
+    for ((fetcher, run), state) in changed(&before.runs, &now.runs) {
+        let Some(state) = state else {
+            let sql = "DELETE FROM runs WHERE fetcher = ?1 AND run = ?2";
+            connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
-        }
+        };
         let sql = "INSERT OR REPLACE INTO runs
             (fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
@@ -132,18 +133,44 @@ fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<(
 }
 
 fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<()> {
-    for (fetcher, run) in before.0.keys().filter(|run| !now.0.contains_key(run)) {
-        let sql = "DELETE FROM counts WHERE fetcher = ?1 AND run = ?2";
-        connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
-    }
-    for ((fetcher, run), it) in &now.0 {
-        if before.0.get(&(*fetcher, *run)) == Some(it) {
+    for ((fetcher, run), counts) in changed(&before.0, &now.0) {
+        let Some(counts) = counts else {
+            let sql = "DELETE FROM counts WHERE fetcher = ?1 AND run = ?2";
+            connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
-        }
+        };
         let sql = "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed,
             held, backed_off, bumped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let values = [fetcher.0, *run].into_iter().chain(it.values());
+        let values = [fetcher.0, run].into_iter().chain(counts.values());
         connection.prepare_cached(sql)?.execute(params_from_iter(values))?;
     }
     Ok(())
+}
+
+/// What is not as it was, in order; `None`: it is gone. There may be many runs, so both are gone through once.
+fn changed<'a, K: Copy + Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    now: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = (K, Option<&'a V>)> {
+    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (before.peek(), now.peek()) {
+                (Some(old), Some(new)) => old.0.cmp(new.0),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return None,
+            };
+            match order {
+                Ordering::Less => return before.next().map(|(key, _)| (*key, None)),
+                Ordering::Greater => return now.next().map(|(key, it)| (*key, Some(it))),
+                Ordering::Equal => {
+                    let (old, (key, it)) = (before.next()?.1, now.next()?);
+                    if old != it {
+                        return Some((*key, Some(it)));
+                    }
+                }
+            }
+        }
+    })
 }

@@ -184,18 +184,18 @@ impl<'c> Loader<'c> {
     ) -> Result<Option<(Stored, bool)>> {
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
-        let (mut last, mut is_more) = (None, false);
+        let (mut last, mut left) = (None, count);
         let mut query = self.connection.prepare_cached(LEAVING)?;
         let mut found = query.query((turn, id, limit(count).0))?;
         while let Some(row) = found.next()? {
-            is_more = row.get(1)?;
-            if !is_more {
+            if !row.get::<_, bool>(1)? {
                 break;
             }
             last = Some(KeyId(row.get(0)?));
+            left -= 1;
         }
         let last = last.map(|id| self.by_id(id)).transpose()?.flatten();
-        Ok(last.map(|last| (last, is_more)))
+        Ok(last.map(|last| (last, left == 0)))
     }
 
     /// Keys of a run, behind a key.

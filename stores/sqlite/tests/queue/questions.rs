@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use serde_json::json;
+use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, INPUT, Policy, REJECTED, RELAY, RELAY_LEASE};
+use shiftboss_queue::operation::{AddTask, Forget};
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadError, Reader, StatsOf, TasksWith};
 use shiftboss_sqlite::{SqliteReader, SqliteRecords};
 use tempfile::TempDir;
 
-use crate::words::{NOW, Script};
+use crate::words::{NOW, Script, ready};
 
 /// How long the questions of one test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -495,4 +497,19 @@ fn answers_are_bounded() {
     let asked = ask(run(&format!("list f.1 {}", many.join(" "))).store());
     let hasty = SqliteReader::glance(asked.directory.path().join("state.db"), Duration::ZERO);
     assert!(matches!(hasty.next_jobs(NOW, 1_000), Err(ReadError::Unavailable(_))));
+}
+
+/// A key that is forgotten and added anew in one batch has no history.
+#[test]
+fn what_is_forgotten_and_added_in_one_batch_is_new() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a\nready -> job 1 a p\nfinish a 0\ndelete f.1");
+    let key = Key::new("a").unwrap();
+    let task = Row { key: key.clone(), payload: "1".to_owned() };
+    let batch = vec![Forget(key).into(), AddTask { task, id: None }.into()];
+    ready(script.engine.as_mut().unwrap().apply(NOW * 1_000, batch)).unwrap();
+    let asked = ask(script.store());
+    let all = EndedAttempts { count: 10, ..EndedAttempts::default() };
+    assert_eq!(asked.reader.ended_attempts(&all).unwrap().attempts, []);
+    script.run("ready -> job 2 a 1");
 }
