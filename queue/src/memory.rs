@@ -270,11 +270,11 @@ impl Records for Memory {
         Ok(())
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         changes.records.into_iter().for_each(|change| self.change(change));
         let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
         self.kept.ended.extend(ended);
-        self.kept.header = changes.header;
+        self.kept.header = changes.header.clone();
         self.kept.sums.merge(&changes.sums);
         if let Some(oldest) = changes.oldest {
             self.kept.sums.drop_older(oldest);

@@ -5,9 +5,12 @@
 
 use std::sync::Arc;
 
+use std::collections::BTreeSet;
+
 use shiftboss_protocol::model::{Attempt, Key, Run};
 
 use crate::attempt::EndedAttempt;
+use crate::counts;
 pub use crate::error::{StoreError, StoreResult};
 pub use crate::header::{Header, RunState, Stale};
 use crate::place::{Place, Turn};
@@ -88,12 +91,15 @@ pub struct InFlight {
 
 /// What a batch changed.
 #[derive(Debug)]
-pub struct Changes {
+pub struct Changes<'a> {
     /// Records with their places; `None` in place of a record: all that is known of the key goes. The record's edits of single
     /// tasks and payloads of rows are to be carried out.
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
-    pub header: Header,
+    pub header: &'a Header,
+    /// Runs that changed, or are gone; and those whose counts did.
+    pub runs: BTreeSet<counts::Run>,
+    pub counts: BTreeSet<counts::Run>,
     /// By what the sums change.
     pub sums: Sums,
     /// What is older goes; said now and then.
@@ -209,7 +215,7 @@ pub trait Records {
     async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()>;
 
     /// Writes what changed. May be called more than once in a transaction.
-    async fn save(&mut self, changes: Changes) -> StoreResult<()>;
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()>;
 
     /// What was saved is durable when this returns.
     async fn commit(&mut self) -> StoreResult<()>;

@@ -18,6 +18,8 @@ mod start;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use shiftboss_protocol::model::TASKS_FETCHER;
+
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
@@ -217,9 +219,9 @@ impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, header, memo, .. } = engine;
         let context = header.context(settings, now);
-        if memo.names.len() != context.fetchers.len() {
+        if memo.names.is_empty() {
             let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
-            memo.names = names.collect();
+            memo.names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();
         }
         Self {
             store,
@@ -341,7 +343,9 @@ impl<'a, S: Records> Batch<'a, S> {
         }
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
-        self.header.counts.merge(&self.desk.tally());
+        let tally = self.desk.tally();
+        self.header.counts.merge(&tally);
+        let (runs, counts) = (self.header.runs.take_changed(), tally.0.into_keys().collect());
         let ended = std::mem::take(&mut self.ended);
         let records = self.desk.clear(&ended);
         let mut sums = std::mem::take(&mut self.sums);
@@ -351,8 +355,8 @@ impl<'a, S: Records> Batch<'a, S> {
         let minute = self.context.now.div_euclid(60_000);
         let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
         let oldest = is_due.then_some(oldest);
-        let header = self.header.clone();
-        self.store.save(Changes { records, ended, header, sums, oldest }).await
+        let header = &*self.header;
+        self.store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await
     }
 
     /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.

@@ -129,9 +129,12 @@ impl<S: Records> Batch<'_, S> {
         if is_another {
             // Its files may have changed since the last process read rows that their positions are not behind.
             let fetchers: Vec<_> = relay.fetchers.iter().map(|name| self.fetcher(name)).collect();
-            let runs = self.header.runs.iter_mut();
-            let its = runs.filter(|((fetcher, _), _)| fetchers.contains(&Some(*fetcher)));
-            its.for_each(|(_, state)| state.stale = state.stale.for_the_next());
+            let runs = self.header.runs.keys().copied();
+            let its = runs.filter(|(fetcher, _)| fetchers.contains(&Some(*fetcher)));
+            for run in its.collect::<Vec<_>>() {
+                let state = self.header.runs.change(run);
+                state.stale = state.stale.for_the_next();
+            }
         }
         Ok(Ok(JoinedRelay {
             epoch: relay.epoch,
@@ -236,7 +239,7 @@ impl<S: Records> Batch<'_, S> {
         let Some(run) = self.growing(run) else {
             return Ok(false);
         };
-        let state = self.header.runs.entry(run).or_default();
+        let state = self.header.runs.change(run);
         if state.stale == Stale::No {
             state.stale = Stale::Ahead;
         }

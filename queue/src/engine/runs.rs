@@ -34,7 +34,11 @@ impl<S: Records> Batch<'_, S> {
         let since = self.context.now.saturating_mul(1_000);
         let new = RunState { since, ..RunState::default() };
         let id = (fetcher, run.started);
-        let state = self.header.runs.entry(id).or_insert(new);
+        let is_new = !self.header.runs.contains_key(&id);
+        let state = self.header.runs.change(id);
+        if is_new {
+            *state = new;
+        }
         if state.deleting {
             return Err(Rejected(format!("run {run} is being deleted")));
         }
@@ -45,11 +49,13 @@ impl<S: Records> Batch<'_, S> {
     }
 
     fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
-        let last = self.context.fetchers.keys().last().map_or(0, |id| id.0);
+        let last = self.header.fetchers.keys().last().map_or(0, |id| id.0);
         let id = FetcherId(last.checked_add(1).ok_or_else(|| used_up("fetchers"))?);
-        self.context.fetchers.insert(id, name.clone());
         self.memo.names.insert(name.clone(), id);
-        self.header.fetchers.insert(id, name.clone());
+        // Nobody else has the map then, so it need not be copied.
+        self.context.fetchers = Arc::default();
+        self.header.name_fetcher(id, name.clone());
+        self.context.fetchers = self.header.fetchers.clone();
         Ok(id)
     }
 
@@ -66,8 +72,7 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn add_rows(&mut self, batch: RowBatch) -> Carried<()> {
         let run = self.growing(&batch.run);
-        let state = run.and_then(|run| self.header.runs.get_mut(&run));
-        let Some(run) = run.filter(|_| state.is_some_and(|state| read_on(state, &batch))) else {
+        let Some(run) = run.filter(|run| read_on(self.header.runs.change(*run), &batch)) else {
             return Ok(Err(Rejected(batch.unexpected())));
         };
         self.add_lines(run, batch.rows).await?;
@@ -92,7 +97,8 @@ impl<S: Records> Batch<'_, S> {
 
     /// The reading of a run's rows, and since when they wait.
     fn reading(&mut self, run: (FetcherId, i64)) -> (i64, i64) {
-        let state = self.header.runs.entry(run).or_default();
+        let unknown = RunState::default();
+        let state = self.header.runs.get(&run).unwrap_or(&unknown);
         let now = self.context.now.saturating_mul(1_000);
         let is_first = now.saturating_sub(state.since) < APPENDED_TOGETHER;
         let since = if is_first {
@@ -123,7 +129,7 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
         }
         if is_last {
-            let state = self.header.runs.entry(run).or_default();
+            let state = self.header.runs.change(run);
             (state.listing, state.stale) = (None, Stale::No);
         } else {
             self.memo.pruned.extend(last.map(|last| (run, (listing, last))));
@@ -133,7 +139,7 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) fn begin_deletion(&mut self, run: &Run) {
         if let Some(run) = self.known(run) {
-            self.header.runs.entry(run).or_default().deleting = true;
+            self.header.runs.change(run).deleting = true;
             self.context.going.insert(run);
         }
     }
@@ -160,7 +166,7 @@ impl<S: Records> Batch<'_, S> {
 
     /// A run goes that has no rows.
     pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
-        self.header.runs.remove(&run);
+        self.header.runs.remove(run);
         self.memo.pruned.remove(&run);
         self.context.going.remove(&run);
     }

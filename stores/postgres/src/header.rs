@@ -90,7 +90,7 @@ impl Kept {
     pub(crate) fn read_lists(&mut self, names: &[Row], runs: &[Row]) -> StoreResult<()> {
         let names = names.iter().map(name).collect::<Result<_, _>>();
         let runs = runs.iter().map(run).collect::<Result<_, _>>();
-        self.header.fetchers = names.map_err(classify)?;
+        self.header.fetchers = Arc::new(names.map_err(classify)?);
         self.header.runs = runs.map_err(classify)?;
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Kept {
             && numbers(now) == numbers(&before)
             && ids == self.ids
             && now.fetchers == before.fetchers
-            && now.runs == before.runs;
+            && *now.runs == *before.runs;
         if !is_same {
             if !is_alone {
                 let text = "a batch that is not alone changed what all daemons share";
@@ -169,7 +169,7 @@ fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
 }
 
 fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
-    for (fetcher, name) in &now.fetchers {
+    for (fetcher, name) in now.fetchers.iter() {
         if !before.fetchers.contains_key(fetcher) {
             asks.push(ask!(SAVE_NAME, fetcher.0, name.to_string()));
         }
@@ -177,7 +177,7 @@ fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
     for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
         asks.push(ask!(DELETE_RUN, fetcher.0, *run));
     }
-    for ((fetcher, run), state) in &now.runs {
+    for ((fetcher, run), state) in now.runs.iter() {
         if before.runs.get(&(*fetcher, *run)) != Some(state) {
             let RunState { since, complete, deleting, listing, reading, position, skipped, stale } =
                 state.clone();

@@ -316,8 +316,8 @@ impl PostgresRecords {
         rows.first().map(|row| load::ended(row, attempt)).transpose()
     }
 
-    fn save_now(&mut self, changes: Changes) -> StoreResult<()> {
-        let Changes { records, ended, header, sums, oldest } = changes;
+    fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
+        let Changes { records, ended, header, sums, oldest, .. } = changes;
         // What it read before may be another thing now.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
@@ -337,7 +337,13 @@ impl PostgresRecords {
         self.writes.extend(sums::add(&sums, self.daemon));
         self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
         let has_noted = std::mem::take(&mut self.has_noted);
-        self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone, has_noted)?);
+        self.writes.extend(kept.save(
+            header.clone(),
+            ids,
+            self.daemon,
+            self.is_alone,
+            has_noted,
+        )?);
         Ok(())
     }
 
@@ -451,7 +457,7 @@ impl Records for PostgresRecords {
         Ok(())
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         self.save_now(changes)
     }
 

@@ -50,7 +50,7 @@ fn arrive_in(connection: &Connection, now: Millis) -> Result<()> {
     let Kept { header, ids, ends } = &mut kept;
     let saver = Saver::new(connection, ids, ends);
     Writer { connection, saver, context, names, counts: &mut header.counts }.run()?;
-    header::save(connection, None, &kept)?;
+    header::save_all(connection, &kept)?;
     connection.execute_batch(REST)
 }
 
@@ -76,13 +76,13 @@ fn load_header(connection: &Connection, kept: &mut Kept) -> Result<()> {
     let fetchers: Vec<(i64, String)> =
         connection.rows("SELECT fetcher, name FROM moved_fetchers", [], |row| row.try_into())?;
     let known = fetchers.into_iter().map(|(id, name)| (FetcherId(id), name.into()));
-    header.fetchers = known.collect();
+    header.fetchers = Arc::new(known.collect());
     let others =
         "SELECT name FROM moved_last_served UNION SELECT fetcher FROM moved_hours UNION SELECT ''
         EXCEPT SELECT name FROM moved_fetchers EXCEPT SELECT ?1";
     for name in connection.values::<String>(others, [TASKS_FETCHER])? {
         let last = header.fetchers.keys().last().map_or(0, |id| id.0);
-        header.fetchers.insert(FetcherId(last.saturating_add(1)), name.into());
+        header.name_fetcher(FetcherId(last.saturating_add(1)), name.into());
     }
     let runs = connection.rows("SELECT * FROM moved_runs", [], run)?;
     header.runs = runs.into_iter().collect();

@@ -1,12 +1,11 @@
 //! The header of a queue, as it is read and written: only what changed since.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use rusqlite::{Connection, Result, params_from_iter};
-use shiftboss_queue::counts::{Counts, Tally};
+use shiftboss_queue::counts::{Counts, Run};
 use shiftboss_queue::record::FetcherId;
-use shiftboss_queue::records::{Header, RunState, Stale};
+use shiftboss_queue::records::{Changes, Header, RunState, Stale};
 
 /// The header, and what only this store counts.
 #[derive(Debug, Clone, Default)]
@@ -18,20 +17,28 @@ pub(crate) struct Kept {
     pub(crate) ends: i64,
 }
 
-impl Kept {
-    /// What is one row.
-    fn numbers(&self) -> [i64; 9] {
-        let it = &self.header;
-        let lasts = [it.last_attempt, it.last_bump, it.last_single, it.last_since];
-        let [attempt, bump, single, since] = lasts;
-        let paused = i64::from(it.paused);
-        [attempt, bump, single, since, it.credit, it.clock, self.ids, self.ends, paused]
+/// What is one number each, as the database has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) ids: i64,
+    pub(crate) ends: i64,
+    header: [i64; 7],
+    last_fetcher: i64,
+}
+
+impl Numbers {
+    pub(crate) fn of(it: &Header, ids: i64, ends: i64) -> Self {
+        let [attempt, bump, single, since] =
+            [it.last_attempt, it.last_bump, it.last_single, it.last_since];
+        let header = [attempt, bump, single, since, it.credit, it.clock, i64::from(it.paused)];
+        let last_fetcher = it.fetchers.keys().last().map_or(0, |id| id.0);
+        Self { ids, ends, header, last_fetcher }
     }
 }
 
 /// What the database has; a new one has a new queue's.
 pub(crate) fn load(connection: &Connection) -> Result<Kept> {
-    let mut kept = Kept::default();
+    let (mut kept, mut runs) = (Kept::default(), Vec::new());
     let header = &mut kept.header;
     let mut query = connection.prepare_cached(
         "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header",
@@ -51,7 +58,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     let mut query = connection.prepare_cached("SELECT fetcher, name FROM names")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        header.fetchers.insert(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
+        header.name_fetcher(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
     }
     let mut query = connection.prepare_cached(
         "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs",
@@ -69,8 +76,9 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
             skipped: skipped.unsigned_abs(),
             stale: Stale::of_code(row.get(9)?),
         };
-        header.runs.insert((FetcherId(row.get(0)?), row.get(1)?), state);
+        runs.push(((FetcherId(row.get(0)?), row.get(1)?), state));
     }
+    header.runs = runs.into_iter().collect();
     let mut query = connection.prepare_cached(
         "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
          FROM counts",
@@ -86,29 +94,56 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Writes what of `now` is not in the database yet, which has `before`; `None`: it has nothing.
-pub(crate) fn save(connection: &Connection, before: Option<&Kept>, now: &Kept) -> Result<()> {
-    if before.is_none_or(|before| now.numbers() != before.numbers()) {
-        let sql = "INSERT OR REPLACE INTO header
-            (one, last_attempt, last_bump, last_single, last_since, credit, clock, ids, ends, paused)
-            VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-        connection.prepare_cached(sql)?.execute(now.numbers())?;
+/// Writes a whole header into tables that have none.
+pub(crate) fn save_all(connection: &Connection, kept: &Kept) -> Result<()> {
+    let Kept { header, ids, ends } = kept;
+    let (runs, counts) = (header.runs.keys().copied(), header.counts.0.keys().copied());
+    save_numbers(connection, Numbers::of(header, *ids, *ends))?;
+    save_names(connection, header, FetcherId::TASKS)?;
+    save_runs(connection, header, runs)?;
+    save_counts(connection, header, counts)
+}
+
+/// Writes what changed; `before` is what the database has.
+pub(crate) fn save(
+    connection: &Connection,
+    before: Numbers,
+    now: Numbers,
+    changes: &Changes<'_>,
+) -> Result<()> {
+    let header = changes.header;
+    if now != before {
+        save_numbers(connection, now)?;
+        save_names(connection, header, FetcherId(before.last_fetcher))?;
     }
-    let nothing = Header::default();
-    let (before, header) = (before.map_or(&nothing, |it| &it.header), &now.header);
-    for (fetcher, name) in
-        header.fetchers.iter().filter(|(id, _)| !before.fetchers.contains_key(id))
-    {
+    save_runs(connection, header, changes.runs.iter().copied())?;
+    save_counts(connection, header, changes.counts.iter().copied())
+}
+
+fn save_numbers(connection: &Connection, now: Numbers) -> Result<()> {
+    let sql = "INSERT OR REPLACE INTO header
+        (one, last_attempt, last_bump, last_single, last_since, credit, clock, paused, ids, ends)
+        VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let values = now.header.into_iter().chain([now.ids, now.ends]);
+    connection.prepare_cached(sql)?.execute(params_from_iter(values)).map(drop)
+}
+
+/// Fetchers behind one: their numbers ascend.
+fn save_names(connection: &Connection, header: &Header, behind: FetcherId) -> Result<()> {
+    for (fetcher, name) in header.fetchers.range((Excluded(behind), Unbounded)) {
         let sql = "INSERT INTO names (fetcher, name) VALUES (?1, ?2)";
         connection.prepare_cached(sql)?.execute((fetcher.0, &**name))?;
     }
-    save_runs(connection, before, header)?;
-    save_counts(connection, &before.counts, &header.counts)
+    Ok(())
 }
 
-fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<()> {
-    for ((fetcher, run), state) in changed(&before.runs, &now.runs) {
-        let Some(state) = state else {
+fn save_runs(
+    connection: &Connection,
+    header: &Header,
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    for (fetcher, run) in runs {
+        let Some(state) = header.runs.get(&(fetcher, run)) else {
             let sql = "DELETE FROM runs WHERE fetcher = ?1 AND run = ?2";
             connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
@@ -132,9 +167,13 @@ fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<(
     Ok(())
 }
 
-fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<()> {
-    for ((fetcher, run), counts) in changed(&before.0, &now.0) {
-        let Some(counts) = counts else {
+fn save_counts(
+    connection: &Connection,
+    header: &Header,
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    for (fetcher, run) in runs {
+        let Some(counts) = header.counts.0.get(&(fetcher, run)) else {
             let sql = "DELETE FROM counts WHERE fetcher = ?1 AND run = ?2";
             connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
@@ -145,32 +184,4 @@ fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<(
         connection.prepare_cached(sql)?.execute(params_from_iter(values))?;
     }
     Ok(())
-}
-
-/// What is not as it was, in order; `None`: it is gone. There may be many runs, so both are gone through once.
-fn changed<'a, K: Copy + Ord, V: PartialEq>(
-    before: &'a BTreeMap<K, V>,
-    now: &'a BTreeMap<K, V>,
-) -> impl Iterator<Item = (K, Option<&'a V>)> {
-    let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
-    std::iter::from_fn(move || {
-        loop {
-            let order = match (before.peek(), now.peek()) {
-                (Some(old), Some(new)) => old.0.cmp(new.0),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => return None,
-            };
-            match order {
-                Ordering::Less => return before.next().map(|(key, _)| (*key, None)),
-                Ordering::Greater => return now.next().map(|(key, it)| (*key, Some(it))),
-                Ordering::Equal => {
-                    let (old, (key, it)) = (before.next()?.1, now.next()?);
-                    if old != it {
-                        return Some((*key, Some(it)));
-                    }
-                }
-            }
-        }
-    })
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Result};
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
@@ -171,6 +171,9 @@ impl<'c> Look<'c> {
 
     /// A fetcher by its name.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
+        if name == TASKS_FETCHER {
+            return Some(FetcherId::TASKS);
+        }
         let mut known = self.context.fetchers.iter();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }

@@ -19,7 +19,7 @@ use shiftboss_queue::records::{
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::error::classify;
-use crate::header::{self, Kept};
+use crate::header::{self, Kept, Numbers};
 use crate::load::Loader;
 use crate::save::Saver;
 use crate::{code, documents, edits, schema, sums};
@@ -36,7 +36,7 @@ const ATTEMPTS_KEPT: i64 = 100_000;
 pub struct SqliteRecords {
     connection: Connection,
     /// As the database has it, with what this transaction wrote. `None`: to be read.
-    kept: Option<Kept>,
+    kept: Option<Numbers>,
     /// How often others wrote, as SQLite counts it.
     version: Option<i64>,
     /// Records in flight, as the database has them.
@@ -112,9 +112,9 @@ impl SqliteRecords {
         }
         self.flights.clear();
         self.is_edited = true;
-        let kept = header::load(&self.connection)?;
-        let header = kept.header.clone();
-        (self.kept, self.version) = (Some(kept), Some(version));
+        let Kept { header, ids, ends } = header::load(&self.connection)?;
+        let numbers = Numbers::of(&header, ids, ends);
+        (self.kept, self.version) = (Some(numbers), Some(version));
         Ok(Some(header))
     }
 
@@ -215,13 +215,12 @@ impl SqliteRecords {
         ended.optional()
     }
 
-    fn save_now(&mut self, changes: Changes) -> Result<()> {
-        let mut kept = self.kept.take().unwrap_or_default();
-        let (header, ids, ends) = (changes.header, kept.ids, kept.ends);
-        let before = Kept { header: std::mem::replace(&mut kept.header, header), ids, ends };
-        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends);
+    fn save_now(&mut self, mut changes: Changes<'_>) -> Result<()> {
+        let before = self.kept.take().unwrap_or_default();
+        let (mut last_id, mut last_end) = (before.ids, before.ends);
+        let mut saver = Saver::new(&self.connection, &mut last_id, &mut last_end);
         let mut ids = HashMap::with_capacity(changes.ended.len());
-        for change in changes.records {
+        for change in std::mem::take(&mut changes.records) {
             let out = change
                 .before
                 .as_ref()
@@ -247,8 +246,9 @@ impl SqliteRecords {
         if let Some(oldest) = changes.oldest {
             sums::drop_older(&self.connection, oldest)?;
         }
-        header::save(&self.connection, Some(&before), &kept)?;
-        self.kept = Some(kept);
+        let now = Numbers::of(changes.header, last_id, last_end);
+        header::save(&self.connection, before, now, &changes)?;
+        self.kept = Some(now);
         Ok(())
     }
 
@@ -350,7 +350,7 @@ impl Records for SqliteRecords {
         documents::write(&self.connection, &name, text.as_deref()).map_err(classify)
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         self.save_now(changes).map_err(classify)
     }
 

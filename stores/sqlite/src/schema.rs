@@ -102,7 +102,7 @@ pub fn make(connection: &Connection) -> Result<()> {
     make_tables(&transaction)?;
     make_indexes(&transaction)?;
     make_reference(&transaction)?;
-    header::save(&transaction, None, &Kept::default())?;
+    header::save_all(&transaction, &Kept::default())?;
     transaction.commit()
 }
 

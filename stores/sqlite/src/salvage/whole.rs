@@ -40,8 +40,7 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     let policy = daemon.map(|it| it.policy).unwrap_or_default();
     documents::write(connection, PLACES.name(), Some(&PLACES.text(&policy)))?;
     let mut kept = header::load(connection)?;
-    let before = kept.clone();
-    let context = before.header.context(&Arc::new(settings), now);
+    let context = kept.header.context(&Arc::new(settings), now);
     // Saving changes neither: all keys have their ids, and nothing ended.
     let (mut ids, mut ends) = (kept.ids, kept.ends);
     let saver = Saver::new(connection, &mut ids, &mut ends);
@@ -59,7 +58,9 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
-    header::save(connection, Some(&before), &kept)
+    // What was copied of it is written anew, whole.
+    connection.execute_batch("DELETE FROM names; DELETE FROM runs; DELETE FROM counts")?;
+    header::save_all(connection, &kept)
 }
 
 struct Deriving<'a> {
