@@ -9,14 +9,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, Reading,
-    RegisterRun, Request, RowBatch, Store, StoreResult,
+    RegisterRun, Request, RowBatch, StoreResult,
 };
-use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run, jitter};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -93,10 +92,8 @@ impl Bare {
     pub fn apply<R: Request>(&mut self, request: R) -> io::Result<R::Answer> {
         let mut batch = Vec::new();
         request.push(&mut batch);
-        // What blocks does its work before.
-        let outcomes = self.store.apply(self.now * 1_000, batch).now_or_never();
-        let outcomes = outcomes.ok_or_else(|| io::Error::other("the store waits"))?;
-        told(R::answer(&mut told(outcomes)?.into_iter()))
+        let outcomes = told(self.store.apply_now(self.now, &batch))?;
+        told(R::answer(&mut outcomes.into_iter()))
     }
 
     /// The end of one job and the next, in a commit of their own.
@@ -117,7 +114,7 @@ impl Bare {
         while self.in_flight.len() < count {
             self.dispatch()?;
         }
-        let dispatch = Dispatch { holder: self.holder.clone(), fetchers: None };
+        let dispatch = Dispatch { holder: self.holder.clone() };
         let ended: Vec<_> = self.in_flight.drain(..count).collect();
         if self.holder.is_some() {
             let end = |attempt| (CompleteAttempt { attempt, exit_code: 0 }, dispatch.clone());
@@ -143,7 +140,7 @@ impl Bare {
     /// # Errors
     /// When the store says so.
     pub fn ask(&mut self) -> io::Result<Dispatched> {
-        self.apply(Dispatch { holder: self.holder.clone(), fetchers: None })
+        self.apply(Dispatch { holder: self.holder.clone() })
     }
 
     /// Jobs that were not handed out yet.
@@ -198,7 +195,8 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
     }
 }
 
-/// Has all keys have run, long before the first second, in a database that no daemon uses: the next one begins with that.
+/// Has all keys have run, long before the first second, in a database that no daemon uses. The log is as a daemon leaves
+/// it: its rows lie in the order in which the keys ran.
 ///
 /// # Errors
 /// When SQLite says so.
@@ -206,7 +204,9 @@ pub fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
     let mut connection = rusqlite::Connection::open(path)?;
     let transaction = connection.transaction()?;
     let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
-    for key in (0..keys).map(key) {
+    let mut keys: Vec<String> = (0..keys).map(key).collect();
+    keys.sort_by_cached_key(|key| jitter(key));
+    for key in keys {
         transaction.prepare_cached(sql)?.execute((key, START - 1_000_000))?;
     }
     transaction.commit()

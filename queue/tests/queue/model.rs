@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use shiftboss_protocol::model::jitter;
-use shiftboss_queue::operation::*;
+use shiftboss_queue::operation::Operation as Op;
 use shiftboss_queue::policy::{Backoff, Retries};
-use shiftboss_queue::record::LastRun;
 
 /// Settings of every history.
 pub const MAX_EXPIRED: u32 = 2;
@@ -332,18 +331,17 @@ impl Model {
     }
 
     /// Carries an operation out, and says what it is answered.
-    pub fn perform(&mut self, op: &Operation) -> String {
+    pub fn perform(&mut self, op: &Op) -> String {
         let answer = self.on_attempt(op).unwrap_or_else(|| self.on_key(op));
         self.tidy();
         self.look();
         answer
     }
 
-    fn on_attempt(&mut self, op: &Operation) -> Option<String> {
-        use Operation as Op;
+    fn on_attempt(&mut self, op: &Op) -> Option<String> {
         Some(match op {
-            Op::Dispatch(it) => self.dispatch(it.holder.is_some()),
-            Op::Complete(Complete { key, exit_code }) => {
+            Op::Dispatch { holder, .. } => self.dispatch(holder.is_some()),
+            Op::Complete { key, exit_code } => {
                 match self.take(|out| out.key == key.as_str()) {
                     Some(out) => self.end(out, *exit_code),
                     None => {
@@ -361,7 +359,7 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::CompleteAttempt(CompleteAttempt { attempt, exit_code }) => {
+            Op::CompleteAttempt { attempt, exit_code } => {
                 if let Some(out) = self.take(|out| out.attempt == attempt.0) {
                     self.end(out, *exit_code);
                     return Some("recorded".into());
@@ -385,7 +383,7 @@ impl Model {
                     Some(_) => "stale".into(),
                 }
             }
-            Op::Release(Release(attempt)) => match self.take(|out| out.attempt == attempt.0) {
+            Op::Release(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
                     self.sum_up(&out, "released");
@@ -398,18 +396,16 @@ impl Model {
                     Some(_) => "stale".into(),
                 },
             },
-            Op::Undo(Undo { key, attempt }) => {
-                match self.take(|out| out.attempt == attempt.0 && out.key == key.as_str()) {
-                    Some(out) => {
-                        self.restore(&out);
-                        self.sum_up(&out, "undone");
-                        self.ends.insert(out.attempt, ("undone", out));
-                        "true".into()
-                    }
-                    None => "false".into(),
+            Op::Undo(attempt) => match self.take(|out| out.attempt == attempt.0) {
+                Some(out) => {
+                    self.restore(&out);
+                    self.sum_up(&out, "undone");
+                    self.ends.insert(out.attempt, ("undone", out));
+                    "true".into()
                 }
-            }
-            Op::Requeue(Requeue(key)) => match self.take(|out| out.key == key.as_str()) {
+                None => "false".into(),
+            },
+            Op::Requeue(key) => match self.take(|out| out.key == key.as_str()) {
                 Some(out) => {
                     self.restore(&out);
                     let attempt = out.attempt;
@@ -417,10 +413,9 @@ impl Model {
                     self.ends.insert(attempt, ("released", out));
                     format!("requeued {attempt}")
                 }
-                None if self.is_listed(key.as_str()) => "not in flight".into(),
-                None => "unknown".into(),
+                None => "requeued none".into(),
             },
-            Op::Expire(Expire(attempt)) => match self.take(|out| out.attempt == attempt.0) {
+            Op::Expire(attempt) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => self.expire(out),
                 None => "nothing".into(),
             },
@@ -461,19 +456,17 @@ impl Model {
         answer
     }
 
-    fn on_key(&mut self, op: &Operation) -> String {
-        use Operation as Op;
+    fn on_key(&mut self, op: &Op) -> String {
         match op {
-            Op::RegisterRun(RegisterRun(run)) => {
+            Op::RegisterRun(run) => {
                 let fetcher = self.fetcher(&run.fetcher).unwrap_or_else(|| {
                     self.fetchers.push(run.fetcher.to_string());
                     self.fetchers.len() as i64
                 });
-                let new = (self.now * 1_000_000, false);
-                let (_, is_going) = *self.runs.entry((fetcher, run.started)).or_insert(new);
-                if is_going { "rejected".into() } else { "run".into() }
+                self.runs.entry((fetcher, run.started)).or_insert((self.now * 1_000_000, false));
+                "run".into()
             }
-            Op::AddRows(AddRows(rows)) => {
+            Op::AddRows(rows) => {
                 let run = self.fetcher(&rows.run.fetcher).map(|id| (id, rows.run.started));
                 let Some((run, (since, false))) =
                     run.and_then(|run| Some((run, *self.runs.get(&run)?)))
@@ -487,7 +480,7 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::DeleteRuns(DeleteRuns { runs, .. }) => {
+            Op::DeleteRuns { runs, .. } => {
                 for run in runs {
                     if let Some(fetcher) = self.fetcher(&run.fetcher) {
                         self.runs.remove(&(fetcher, run.started));
@@ -496,7 +489,7 @@ impl Model {
                 }
                 format!("count {}", runs.len())
             }
-            Op::BeginDeletion(BeginDeletion(run)) => {
+            Op::BeginDeletion(run) => {
                 if let Some(run) = self.fetcher(&run.fetcher).map(|id| (id, run.started))
                     && let Some(run) = self.runs.get_mut(&run)
                 {
@@ -504,8 +497,8 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::AddTask(AddTask { task, .. }) => self.add_task(task.key.as_str(), &task.payload),
-            Op::CancelTasks(CancelTasks(key)) => {
+            Op::AddTask { task, .. } => self.add_task(task.key.as_str(), &task.payload),
+            Op::CancelTasks(key) => {
                 let out = self.out.iter().find(|out| out.key == key.as_str() && out.fetcher == 0);
                 let out = out.map(|out| out.run);
                 let before = self.tasks.len();
@@ -513,7 +506,7 @@ impl Model {
                     .retain(|it| it.fetcher != 0 || it.key != key.as_str() || Some(it.run) == out);
                 format!("cancelled {} {}", before - self.tasks.len(), out.is_some())
             }
-            Op::Retry(Retry { key, fetcher }) => {
+            Op::Retry { key, fetcher } => {
                 let fetcher = fetcher.as_ref().map(|name| self.fetcher(name).unwrap_or(-1));
                 match key.as_str() {
                     key if !self.is_listed(key) => "unknown".into(),
@@ -521,85 +514,69 @@ impl Model {
                     key => format!("back {}", self.arm(key, fetcher)),
                 }
             }
-            Op::Hold(Hold { key, seconds, .. }) => {
+            Op::Hold { key, seconds, .. } => {
                 let delay = seconds.map(i64::from);
                 let until = delay.map(|delay| (self.now + delay, delay));
                 format!("held {}", self.holds.insert(key.to_string(), until).is_some())
             }
-            Op::Unhold(Unhold(key)) => {
+            Op::Unhold(key) => {
                 let backed_off = self.failures.get_mut(key.as_str()).and_then(|it| it.1.take());
                 (self.holds.remove(key.as_str()).is_some() | backed_off.is_some()).to_string()
             }
-            Op::Bump(Bump { key, .. }) => match key.as_str() {
+            Op::Bump { key, .. } => match key.as_str() {
                 key if !self.is_listed(key) => "unknown".into(),
                 key if self.is_held(key) => "held".into(),
                 key => {
                     self.arm(key, None);
-                    let Some(at) = self.bumps.get(key).copied() else {
-                        self.lanes += 1;
-                        self.bumps.insert(key.to_owned(), self.lanes);
-                        return format!("behind {}", self.bumps.len() - 1);
-                    };
-                    // Those that may go.
-                    let order = self.order();
-                    let before = self.bumps.iter().filter(|it| *it.1 < at && order.contains(it.0));
-                    format!("behind {}", before.count())
+                    let lanes = &mut self.lanes;
+                    self.bumps.entry(key.to_owned()).or_insert_with(|| {
+                        *lanes += 1;
+                        *lanes
+                    });
+                    "bumped".into()
                 }
             },
-            Op::EndHolds(_) => {
+            Op::Wake => {
                 self.wake();
+                "woken".into()
+            }
+            Op::FollowClock { by } => {
+                let holds = self.holds.values_mut().flatten();
+                let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
+                let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
+                for (at, delay) in holds.chain(failures).chain(tasks) {
+                    *at = (*at + by / 1_000).min(self.now + *delay);
+                }
+                "false".into()
+            }
+            Op::EditLog { key, last } => {
+                let (key, now) = (key.to_string(), (last.started, last.finished, last.exit_code));
+                if let (Some(before), Some(finished)) = (self.last.get(&key), last.finished) {
+                    if let (_, Some(finished), code) = *before {
+                        let minute = (finished.div_euclid(60), code.unwrap());
+                        *self.minutes.entry(minute).or_default() -= 1;
+                    }
+                    let minute = (finished.div_euclid(60), last.exit_code.unwrap());
+                    *self.minutes.entry(minute).or_default() += 1;
+                }
+                if let Some(out) = self.take(|out| out.key == key) {
+                    let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
+                    self.end(out, last.exit_code.unwrap());
+                    // No attempt of ours ended.
+                    *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
+                    self.summed.remove(&attempt);
+                }
+                self.ahead.remove(&key);
+                self.last.insert(key, now);
                 "done".into()
             }
-            Op::SetPaused(SetPaused(paused)) => {
+            Op::SetPaused(paused) => {
                 self.paused = *paused;
                 format!("count {}", self.out.len())
             }
-            Op::CountInFlight(_) => format!("count {}", self.out.len()),
-            Op::WhyIdle(_) if self.paused => {
-                let waits = self.tasks.iter().filter(|it| it.waits && self.is_newest(it));
-                format!("paused {}", waits.filter(|it| !self.is_going(it)).count())
-            }
-            Op::WhyIdle(_) if self.out.is_empty() => "idle".into(),
-            Op::WhyIdle(_) => format!("busy {}", self.out.len()),
-            Op::HasWork(_) => (!self.paused && !self.order().is_empty()).to_string(),
+            Op::HasWork => (!self.paused && !self.order().is_empty()).to_string(),
             other => panic!("the model knows nothing of {other:?}"),
         }
-    }
-
-    /// The clock was set by so many seconds.
-    pub fn follow_clock(&mut self, by: i64) {
-        let holds = self.holds.values_mut().flatten();
-        let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
-        let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
-        for (at, delay) in holds.chain(failures).chain(tasks) {
-            *at = (*at + by).min(self.now + *delay);
-        }
-        self.look();
-    }
-
-    /// Somebody wrote into the log.
-    pub fn edit_log(&mut self, key: &str, last: LastRun) -> String {
-        let now = (last.started, last.finished, last.exit_code);
-        if let (Some(before), Some(finished)) = (self.last.get(key), last.finished) {
-            if let (_, Some(finished), code) = *before {
-                let minute = (finished.div_euclid(60), code.unwrap());
-                *self.minutes.entry(minute).or_default() -= 1;
-            }
-            let minute = (finished.div_euclid(60), last.exit_code.unwrap());
-            *self.minutes.entry(minute).or_default() += 1;
-        }
-        if let Some(out) = self.take(|out| out.key == key) {
-            let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
-            self.end(out, last.exit_code.unwrap());
-            // No attempt of ours ended.
-            *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
-            self.summed.remove(&attempt);
-        }
-        self.ahead.remove(key);
-        self.last.insert(key.to_owned(), now);
-        self.tidy();
-        self.look();
-        "done".into()
     }
 
     fn add(&mut self, (fetcher, run): (i64, i64), key: &str, payload: &str, since: i64) {

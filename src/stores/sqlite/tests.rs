@@ -1,8 +1,26 @@
-//! What is the file's, tested through the trait that the StorageActor sees, and through SQL as outsiders do. What the queue does is
-//! proved in the crate of its rules, over these tables too.
+//! The store, tested through the trait that the StorageActor sees, and through SQL as outsiders do.
 
+mod attempts;
 mod changes;
+mod due_times;
+mod edits;
+mod entries;
+mod failed;
+mod fairness;
+mod histories;
+mod history;
+mod leases;
+mod managed_fetchers;
 mod power_cuts;
+mod questions;
 mod refusals;
+mod relayed_rows;
+mod relays;
+mod shapes;
+mod statements;
 mod support;
-mod syncs;
+mod take_over;
+mod tasks;
+mod tasks_elsewhere;
+mod upgrades;
+mod views;

@@ -41,7 +41,7 @@ async fn send(
 
 fn claim() -> Operation {
     let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 600 });
-    Operation::Dispatch(Dispatch { holder, fetchers: None })
+    Operation::Dispatch(Dispatch { holder })
 }
 
 fn run() -> Run {

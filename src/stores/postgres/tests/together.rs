@@ -23,8 +23,7 @@ use super::support::{self, Database};
 use crate::stores::postgres::PostgresStore;
 
 fn dispatch() -> Dispatch {
-    let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
-    Dispatch { holder: Some(holder), fetchers: None }
+    Dispatch { holder: Some(LeaseHolder { worker: "worker".into(), lease_seconds: 600 }) }
 }
 
 async fn number(outside: &Client, question: &str) -> i64 {

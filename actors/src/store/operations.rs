@@ -1,0 +1,403 @@
+//! The operations of a store, as data: what is asked, and what each is answered.
+//!
+//! Sent to the StorageActor, which gathers them for a [`Store`](super::Store) to carry out. [`Request`] keeps the types of both
+//! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an
+//! entry of the table below, and an arm in each store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Ack, Added, Bumped, Cancelled, Dispatched, EntryId, ExpiredLease, FetcherRecord, Forgotten,
+    Held, InputDirectory, JoinedRelay, Lane, LeaseHolder, Registered, Rejected, Relay, RelayAnswer,
+    RelayedRows, Requeued, Retried, RowBatch, RowsAnswer, SpoolEntry, StoreError, StoreResult,
+    StoredRun,
+};
+use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run};
+
+/// One operation or several that are asked together, with the type of its answer.
+pub trait Request: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Adds its operations to a batch.
+    fn push(self, batch: &mut Vec<Operation>);
+
+    /// Takes the answer from the outcomes of its operations.
+    ///
+    /// # Errors
+    /// What the store rejected; `Fatal` when the store answered another operation.
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer>;
+}
+
+/// The outcomes of a request's operations, in order, as far as they were not taken yet.
+pub type Outcomes = std::vec::IntoIter<Result<Outcome, Rejected>>;
+
+/// Makes an operation and its answer of each line of the table below: `What { it: takes } => what it is answered`.
+macro_rules! operations {
+    (@struct [$($doc:tt)*] $request:ident { $($fields:tt)* }) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $request { $($fields)* }
+    };
+    (@struct [$($doc:tt)*] $request:ident $(($field:ty))?) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $request $((pub $field))?;
+    };
+    ($($(#[$doc:meta])* $request:ident $({ $($fields:tt)* })? $(($field:ty))? => $answer:ty,)*) => {
+        $(operations!(@struct [$(#[$doc])*] $request $({ $($fields)* })? $(($field))?);)*
+
+        /// One step of a batch.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Operation { $($request($request),)* }
+
+        /// What came of an [`Operation`].
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Outcome { $($request($answer),)* }
+
+        $(impl Request for $request {
+            type Answer = $answer;
+
+            fn push(self, batch: &mut Vec<Operation>) {
+                batch.push(Operation::$request(self));
+            }
+
+            fn answer(outcomes: &mut Outcomes) -> StoreResult<$answer> {
+                match outcomes.next() {
+                    Some(Ok(Outcome::$request(answer))) => Ok(answer),
+                    Some(Err(Rejected(text))) => Err(StoreError::Rejected(text)),
+                    // A defect of the store.
+                    Some(Ok(_)) | None => Err(StoreError::Fatal(
+                        "the store did not answer what it was asked".to_owned(),
+                    )),
+                }
+            }
+        })*
+    };
+}
+
+operations! {
+    /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
+    Dispatch {
+        /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
+        pub holder: Option<LeaseHolder>,
+    } => Dispatched,
+
+    /// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
+    Complete {
+        pub key: Key,
+        pub exit_code: i64,
+    } => (),
+
+    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
+    /// counts as long as its key was not handed out again.
+    CompleteAttempt {
+        pub attempt: Attempt,
+        pub exit_code: i64,
+    } => Ack,
+
+    /// Gives a leased attempt's job back to its old place in the order.
+    Release(Attempt) => Ack,
+
+    /// Asks whether an attempt is leased still: [`Ack::Recorded`] if so, else [`Ack::Stale`].
+    Heartbeat(Attempt) => Ack,
+
+    /// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
+    /// dead-lettered until its fetcher's next run or a [`Retry`]. `None`: the attempt had ended already.
+    Expire(Attempt) => Option<ExpiredLease>,
+
+    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
+    Undo {
+        pub key: Key,
+        pub attempt: Attempt,
+    } => bool,
+
+    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight.
+    Retry {
+        pub key: Key,
+        /// The fetcher whose rows alone are meant; `None`: all are.
+        pub fetcher: Option<Arc<str>>,
+    } => Retried,
+
+    /// Keeps a key from being handed out, in place of an earlier hold of it; a job in flight goes on. It outlives lists and
+    /// restarts, and then the key is back at its old place.
+    Hold {
+        pub key: Key,
+        /// How long; `None`: until [`Unhold`].
+        pub seconds: Option<u32>,
+        /// For people; may be empty.
+        pub reason: String,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Held,
+
+    /// Has a key run soon: its ended rows wait again, as by [`Retry`], and it goes before the order as far as the [`Credit`](super::Credit)
+    /// allows. A key in flight runs once more. A hand-out that is taken back leaves it bumped.
+    Bump {
+        pub key: Key,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Bumped,
+
+    /// Forgets all that is known of a key that nothing lists: when it ran, its attempts, its hold. Hand-outs that never arrived are
+    /// no attempts of it, and what was summed up stays.
+    Forget(Key) => Forgotten,
+
+    /// Ends the hold of a key; says whether there was one.
+    Unhold(Key) => bool,
+
+    /// Ends holds whose time is over, a bounded number at once.
+    EndHolds => (),
+
+    /// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
+    Requeue(Key) => Requeued,
+
+    /// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
+    /// delivery.
+    SetPaused(bool) => u64,
+
+    /// From now on, and until a pause is ended, nothing is handed out through this store. A queue with one daemon is paused,
+    /// so that the next one hands nothing out either; of several the others go on. Says how many jobs of this daemon are in
+    /// flight.
+    Drain => u64,
+
+    /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
+    /// deletion is rejected. Of a fetcher that is another daemon's and may be taken over, all runs that this one has
+    /// are registered in one batch: the others leave the queue.
+    RegisterRun(Run) => Registered,
+
+    /// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
+    /// the new payload. Rejected for an unknown run, or one under deletion.
+    AddRows(RowBatch) => (),
+
+    /// Deletes rows of a run that were not read since its last [listing](super::Reading::Listing) began. Says
+    /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
+    Prune {
+        pub run: Run,
+        /// So many rows are looked at, at the most.
+        pub limit: usize,
+    } => bool,
+
+    /// Marks a run for its deletion: no row of it is handed out from now on. An unknown run is left alone.
+    BeginDeletion(Run) => (),
+
+    /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
+    /// first runs are gone; one that was not known counts.
+    DeleteRuns {
+        pub runs: Vec<Run>,
+        /// So many rows and runs, at the most.
+        pub limit: usize,
+    } => usize,
+
+    /// Notes that an input file is rejected, for status. An earlier note keeps its time, and gets the new reason.
+    RejectFile {
+        /// The file's name, escaped.
+        pub name: String,
+        pub reason: String,
+    } => (),
+
+    /// Takes the note about a rejected file back, by its escaped name.
+    ForgetRejected(String) => (),
+
+    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
+    NoteInput(InputDirectory) => (),
+
+    /// Adds a single task, behind those of its key that wait.
+    AddTask(Row) => Added,
+
+    /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
+    CancelTasks(Key) => Cancelled,
+
+    /// Accepts entries of a spool: adds the task of each, and remembers which entry it came from. A batch with
+    /// this in it is on the disk when it is answered, whatever the durability: the entry is removed then.
+    /// One that is remembered is [`Added::Known`], whatever became of its task. One that is [`Added::Full`]
+    /// is not remembered.
+    AcceptEntries(Vec<SpoolEntry>) => Vec<Added>,
+
+    /// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes nothing.
+    ForgetAccepted(EntryId) => (),
+
+    /// Notes how a managed fetcher is, in place of what was noted of it before.
+    NoteFetcher(FetcherRecord) => (),
+
+    /// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
+    ForgetFetcher(Arc<str>) => (),
+
+    /// Lets a relay act on this queue, under a name of its own; under an earlier epoch of the name nothing is carried out
+    /// any more. What the relay of that name had before is its own still, but for leases that were taken from it.
+    JoinRelay {
+        pub name: Arc<str>,
+        /// Which process it is, so that it is known again.
+        pub process: Arc<str>,
+        /// The queue that it has used so far: it is rejected by another one.
+        pub installation: Option<Arc<str>>,
+    } => JoinedRelay,
+
+    /// Which queue this is: no other one has the same.
+    Installation => Arc<str>,
+
+    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has the queue.
+    Place => Option<Arc<str>>,
+
+    /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
+    /// carried out once: said again, it is answered as the first time. A batch that only reads has none; one without operations may
+    /// have that of the last one that was kept: where the queue has a lower one, it went back, and the relay is lost.
+    Relayed {
+        /// The one that the relay joined with.
+        pub epoch: i64,
+        pub lane: Lane,
+        /// Of its lane.
+        pub number: i64,
+        /// None of relays.
+        pub operations: Vec<Operation>,
+    } => RelayAnswer,
+
+    /// Adds rows of relays' lists, in order, and moves no run's position. Each number is carried out once, and only after the
+    /// one before.
+    AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
+
+    /// Takes a relay for dead, or for stopped if it said so itself: nothing is carried out in its name any more, and the jobs that are
+    /// leased through it are this daemon's. Says how many; `None`: it has another epoch by now.
+    LoseRelay {
+        pub epoch: i64,
+        pub is_stopped: bool,
+    } => Option<u64>,
+
+    /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
+    Probe => (),
+
+    /// Every run that the store knows.
+    Runs => Vec<StoredRun>,
+
+    /// All leased attempts, with their leases in seconds.
+    Leases => Vec<(Attempt, u32)>,
+
+    /// Whether a [`Dispatch`] would find a job.
+    HasWork => bool,
+
+    /// In how many seconds the next hold is over; 0: [`EndHolds`] has something to do; `None`: none ends by itself.
+    NextHoldEnd => Option<u64>,
+
+    /// How many jobs are in flight.
+    CountInFlight => u64,
+
+    /// Why there may be nothing to hand out; takes no longer the larger the queue is.
+    WhyIdle => Idle,
+
+    /// The accepted entries that are remembered, in order.
+    AcceptedEntries => Vec<EntryId>,
+
+    /// All that is noted of managed fetchers, by name.
+    FetcherRecords => Vec<FetcherRecord>,
+
+    /// The relays that have joined and were not lost since, by name.
+    Relays => Vec<Relay>,
+}
+
+impl Operation {
+    /// It changes nothing: a batch of such ones needs no lock, so nobody's is in the way.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Self::Relayed(it) => it.operations.iter().all(Self::only_reads),
+            Self::Heartbeat(_)
+            | Self::Runs(_)
+            | Self::Leases(_)
+            | Self::HasWork(_)
+            | Self::NextHoldEnd(_)
+            | Self::CountInFlight(_)
+            | Self::WhyIdle(_)
+            | Self::AcceptedEntries(_)
+            | Self::FetcherRecords(_)
+            | Self::Relays(_) => true,
+            _ => false,
+        }
+    }
+
+    /// A job may be there because of it that was not there before. Of an end that is so where its key has more than this job.
+    pub fn may_bring_work(&self) -> bool {
+        match self {
+            Self::Relayed(it) => it.operations.iter().any(Self::may_bring_work),
+            Self::Complete(_)
+            | Self::CompleteAttempt(_)
+            | Self::Release(_)
+            | Self::Expire(_)
+            | Self::Undo(_)
+            | Self::Retry(_)
+            | Self::Requeue(_)
+            | Self::Bump(_)
+            | Self::Unhold(_)
+            | Self::EndHolds(_)
+            | Self::SetPaused(_)
+            | Self::AddRows(_)
+            | Self::AddRelayedRows(_)
+            | Self::Prune(_)
+            | Self::DeleteRuns(_)
+            | Self::AddTask(_)
+            | Self::CancelTasks(_)
+            | Self::AcceptEntries(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Rows that it changes at the most, if it may be many: such a one costs least as the first of a transaction.
+    pub fn bulk_rows(&self) -> usize {
+        match self {
+            Self::AddRows(AddRows(batch)) => batch.rows.len(),
+            Self::AddRelayedRows(it) => it.0.iter().map(|relayed| relayed.rows.len()).sum(),
+            Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
+            // There may be thousands at once, and no worker waits for all of them.
+            Self::BeginDeletion(_) => 1,
+            Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// No operation at all.
+impl Request for () {
+    type Answer = ();
+
+    fn push(self, _: &mut Vec<Operation>) {}
+
+    fn answer(_: &mut Outcomes) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+/// Two requests one behind the other in one transaction; each is answered for itself.
+impl<A: Request, B: Request> Request for (A, B) {
+    type Answer = (StoreResult<A::Answer>, StoreResult<B::Answer>);
+
+    fn push(self, batch: &mut Vec<Operation>) {
+        self.0.push(batch);
+        self.1.push(batch);
+    }
+
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer> {
+        let first = A::answer(outcomes);
+        Ok((first, B::answer(outcomes)))
+    }
+}
+
+/// Operations of one kind in one transaction; each is answered for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Each<R>(pub Vec<R>);
+
+impl<R: Request> Request for Each<R> {
+    type Answer = Vec<StoreResult<R::Answer>>;
+
+    fn push(self, batch: &mut Vec<Operation>) {
+        self.0.into_iter().for_each(|request| request.push(batch));
+    }
+
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer> {
+        let mut answers = Vec::with_capacity(outcomes.len());
+        while !outcomes.as_slice().is_empty() {
+            answers.push(R::answer(outcomes));
+        }
+        Ok(answers)
+    }
+}

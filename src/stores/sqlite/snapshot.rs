@@ -1,0 +1,210 @@
+//! Reading a database, for `status`, `backup` and whoever else only reads: opening it, and consistent snapshots.
+//!
+//! A reader needs no write access to the file or its directory, makes no file, and disturbs no
+//! daemon.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use shiftboss_actors::store::ReadError;
+
+use super::file::beside;
+use super::options::Policy;
+use super::records::state;
+use super::schema;
+
+/// How long a reader waits for a lock; in WAL mode it never has to.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Steps of SQLite's machine between two looks at the time: some 15 µs.
+const STEPS_A_LOOK: i32 = 300;
+
+/// Opens a supervisor's database for reading alone.
+///
+/// # Errors
+/// When it is missing, somebody else's, or cannot be read.
+pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
+    require_files(path)?;
+    let connection = try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
+    for table in schema::PUBLIC_TABLES {
+        if !connection.table_exists(None, table).map_err(failed(path))? {
+            return Err(foreign(path));
+        }
+    }
+    Ok(connection)
+}
+
+/// One moment of a database, of any version that is known.
+#[derive(Debug)]
+pub(super) struct Moment {
+    path: PathBuf,
+    connection: Connection,
+    version: i64,
+}
+
+impl Moment {
+    /// What is asked is interrupted once `patience` is over.
+    pub(super) fn of(path: &Path, patience: Option<Duration>) -> Result<Self, ReadError> {
+        let mut connection = open_to_read(path)?;
+        if let Some(patience) = patience {
+            end_after(&mut connection, patience).map_err(failed(path))?;
+        }
+        connection.execute_batch("BEGIN").map_err(failed(path))?;
+        let version = schema::version(&connection).map_err(failed(path))?;
+        let moment = Self { path: path.to_owned(), connection, version };
+        if version > schema::VERSION {
+            let known = schema::VERSION;
+            return Err(moment.of_another_version(&format!(
+                "this program knows versions up to {known}: use the newer shiftboss that wrote it"
+            )));
+        }
+        Ok(moment)
+    }
+
+    /// Asks; `ask` is given the version, too. Without an answer the database is to be taken over first.
+    pub(super) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&Connection, i64) -> Result<Option<T>>,
+    ) -> Result<T, ReadError> {
+        let answer = ask(&self.connection, self.version).map_err(failed(&self.path))?;
+        answer.ok_or_else(|| {
+            self.of_another_version(
+                "and is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
+            )
+        })
+    }
+
+    fn of_another_version(&self, why: &str) -> ReadError {
+        let (path, version) = (self.path.display(), self.version);
+        ReadError::Foreign(format!("the database {path} has version {version}, {why}"))
+    }
+}
+
+/// Interrupts what is asked once `patience` is over, and lets others have the processor at each look. A scheduler leaves it for
+/// milliseconds to who has it, even of the lowest priority, and a daemon that wakes up there, or its worker, would wait.
+fn end_after(connection: &mut Connection, patience: Duration) -> Result<()> {
+    let end = Instant::now() + patience;
+    let look = move || {
+        thread::yield_now();
+        Instant::now() > end
+    };
+    connection.progress_handler(STEPS_A_LOOK, Some(look))
+}
+
+fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
+    move |source| {
+        if source.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
+            return ReadError::Unavailable(format!(
+                "{} did not answer in time: it is slow, or very large",
+                path.display()
+            ));
+        }
+        ReadError::Failed(format!("cannot read the database {}: {source}", path.display()))
+    }
+}
+
+fn foreign(path: &Path) -> ReadError {
+    ReadError::Foreign(format!(
+        "{} is not the database of a supervisor: give the path that `shiftboss serve` was given",
+        path.display()
+    ))
+}
+
+/// The policy of the daemon that runs, or ran last.
+pub(super) fn policy(snapshot: &Connection) -> Result<Policy> {
+    if state(snapshot, "policy")?.as_deref() == Some("classic") {
+        return Ok(Policy::Classic);
+    }
+    let lease = state(snapshot, "lease")?.and_then(|text| text.parse().ok());
+    Ok(Policy::Fair { lease_seconds: lease.unwrap_or_else(|| Policy::Classic.lease()) })
+}
+
+/// Why a database was not opened as usual; or the database, where it can be opened otherwise.
+fn not_opened(path: &Path, source: rusqlite::Error) -> Result<Connection, ReadError> {
+    if let Some(denied) = denied(path) {
+        return Err(denied);
+    }
+    let shown = path.display();
+    if !path.exists() {
+        return Err(ReadError::Unavailable(format!(
+            "there is no database {shown}, and no daemon with such a socket: give the database that \
+             `shiftboss serve` was given"
+        )));
+    }
+    match source.sqlite_error_code() {
+        // SQLite would have had to make a file, or to write one, in order to read.
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
+            let logs = ["-wal", "-journal"].map(|end| beside(path, end));
+            let Some(log) = logs.iter().find(|log| log.exists()) else {
+                // Left in WAL mode and closed: nobody has it open, so it stays as it is meanwhile.
+                return try_to_read(path, "mode=ro&immutable=1").map_err(failed(path));
+            };
+            // It must be replayed first, in a place where that cannot be done.
+            Err(ReadError::Unavailable(format!(
+                "cannot read the database {shown}: {source}. Its last writer did not finish, and what it left in \
+                 {} can only be read where the directory is writable: start `shiftboss serve`, or run this as the \
+                 daemon's user",
+                log.display()
+            )))
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Err(ReadError::Corrupt(format!(
+                "{shown} is no sound SQLite database ({source}): give another path, restore a backup, or save what \
+                 can be read with `shiftboss recover {shown} NEW`"
+            )))
+        }
+        _ => Err(failed(path)(source)),
+    }
+}
+
+/// What this user may not read of a database: it, a file that belongs to it, or a directory on the way there. Nothing
+/// is opened: closing it again would drop the locks that this process may have on it.
+fn denied(path: &Path) -> Option<ReadError> {
+    let may_not = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
+    let file = files(path).into_iter().find(may_not)?;
+    // One that cannot even be looked at is behind a directory that may not be entered.
+    let (place, found) =
+        file.ancestors().find_map(|place| Some((place, place.metadata().ok()?)))?;
+    Some(ReadError::Denied(format!(
+        "this user may not read {}, which belongs to the user {}: run this as that user or as root, or have the \
+         daemon make what others may read (UMask=0022 in its unit)",
+        place.display(),
+        found.uid()
+    )))
+}
+
+/// A database, and what SQLite keeps beside it.
+fn files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-journal", "-shm"].map(|end| beside(path, end))
+}
+
+/// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
+pub(crate) fn require_files(database: &Path) -> Result<(), ReadError> {
+    // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
+    let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let is_other = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());
+    files(&path).into_iter().find(is_other).map_or(Ok(()), |file| {
+        Err(ReadError::Foreign(format!(
+            "{} is no regular file: give the path of the database that `shiftboss serve` was given",
+            file.display()
+        )))
+    })
+}
+
+fn try_to_read(path: &Path, parameters: &str) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    // Every byte is escaped: none has a meaning in a URI.
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    let escaped: String = bytes.map(|byte| format!("%{byte:02X}")).collect();
+    let connection = Connection::open_with_flags(format!("file:{escaped}?{parameters}"), flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // A statement is not prepared anew for each value that it is given: of many keys that costs more than all else.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
