@@ -85,9 +85,9 @@ impl<S: Records> Batch<'_, S> {
 
     /// The asker's own.
     pub(super) fn runs(&self) -> Vec<StoredRun> {
-        let counts = self.counts();
+        let tally = self.desk.tally();
         let runs = self.header.runs.iter();
-        let runs = runs.map(|(run, state)| self.stored_run(*run, state, &counts));
+        let runs = runs.map(|(run, state)| self.stored_run(*run, state, &tally));
         runs.filter(|it| self.is_own(&it.run.fetcher)).collect()
     }
 
@@ -95,9 +95,10 @@ impl<S: Records> Batch<'_, S> {
         &self,
         run: (FetcherId, i64),
         state: &RunState,
-        counts: &Tally,
+        not_saved: &Tally,
     ) -> StoredRun {
-        let rows = counts.0.get(&run).map_or(0, |it| it.rows);
+        let of = |counts: &Tally| counts.0.get(&run).map_or(0, |it| it.rows);
+        let rows = of(&self.header.counts).saturating_add(of(not_saved));
         StoredRun {
             run: Run { fetcher: self.context.fetcher(run.0), started: run.1 },
             complete: state.complete,

@@ -45,7 +45,7 @@ impl<S: Records> Batch<'_, S> {
         // Whoever asks reads on from the position.
         state.stale = state.stale.for_the_next();
         let state = state.clone();
-        Ok(Registered::Run(self.stored_run(id, &state, &self.counts())))
+        Ok(Registered::Run(self.stored_run(id, &state, &self.desk.tally())))
     }
 
     fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
