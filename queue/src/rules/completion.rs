@@ -67,7 +67,10 @@ pub fn finish_late(
     (late.outcome, late.exit_code) = (Outcome::of(exit_code), Some(exit_code));
     late.ended = context.now;
     let is_gone = matches!(late.task, Task::Single { .. }) && single.is_none();
-    if !is_gone {
+    if is_gone {
+        // It was cancelled; its key has failed all the same.
+        holds::count_end(record, exit_code, context);
+    } else {
         settle(record, late.task, exit_code, context);
     }
 }
