@@ -147,11 +147,11 @@ bench-broker: ## Measure relays beside the bare broker and the daemon, and write
 		target/release/shiftboss-bench broker $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
 # SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
-# First 20,000 random histories of each kind against the store's model (TMPDIR in memory makes that quick), and ten power
-# cuts in each of 500 more.
+# First 20,000 random histories of each kind against the queue's model, in memory and over SQLite, and ten power cuts in each of
+# 500 more (TMPDIR in memory makes those quick).
 soak: ## Run random histories, then the daemon at full load for ten minutes; check what must hold
-	PROPTEST_CASES=$(or $(CASES),20000) cargo test --release --locked --lib -- \
-		sqlite::tests::attempts sqlite::tests::histories
+	PROPTEST_CASES=$(or $(CASES),20000) cargo test --release --locked -p shiftboss-queue -p shiftboss-sqlite --test queue -- \
+		classic histories
 	PROPTEST_CASES=$(or $(CUTS),500) cargo test --release --locked --lib -- sqlite::tests::power_cuts
 	cargo build --release --locked -p shiftboss -p shiftboss-soak
 	target/release/shiftboss-soak $(SOAK)

@@ -29,7 +29,7 @@ use crate::broker::{BROKER_PREFIX, Broker, QueueKind};
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
-use crate::stores::Database;
+use crate::stores::{Database, Destination};
 use crate::url::Url;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
@@ -128,20 +128,6 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Save what can be read of a damaged database into a new one
-    ///
-    /// Goes table by table, skips what cannot be read, and says of each table how many rows were saved and in how
-    /// many places something was lost. The old database is left as it is. Lists are read again from their files.
-    #[command(after_help = "\
-Example:
-  shiftboss recover /var/lib/shiftboss/state.db /var/lib/shiftboss/recovered.db")]
-    Recover {
-        /// The damaged database. No daemon may use it
-        #[arg(value_parser = database())]
-        database: Database,
-        /// The database to be made; must not exist
-        new: PathBuf,
-    },
     /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
     ///
     /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
@@ -176,22 +162,32 @@ Examples:
         /// The name, as `shiftboss status` shows it
         name: Option<String>,
     },
-    /// Move a queue from a file to a PostgreSQL server, or back
+    /// Move a queue from a file to a PostgreSQL server, or back; to the Python supervisor; or out of a damaged file
     ///
     /// All of it: lists with how far they were read, tasks, the log and the order, attempts, single tasks. No daemon may use
     /// either end. The old queue is left as it is, and marked: no daemon starts on it any more. If a move is broken off, run
     /// it again.
+    ///
+    /// The Python supervisor gets its four tables, without single tasks, holds and retries, which it does not know. With --salvage
+    /// what can be read of a damaged file is saved into a new one: of each table it is said how many rows that were, and what was
+    /// lost. The damaged file stays as it is, unmarked. Lists are read again from their files.
     #[command(after_help = "\
 Examples:
   shiftboss move /var/lib/shiftboss/state.db postgres://shiftboss@db.example/queue
-  shiftboss move postgres://shiftboss@db.example/queue /var/lib/shiftboss/state.db")]
+  shiftboss move postgres://shiftboss@db.example/queue /var/lib/shiftboss/state.db
+  shiftboss move /var/lib/shiftboss/state.db supervisor.py:/var/log/bot/state.db
+  shiftboss move --salvage /var/lib/shiftboss/state.db /var/lib/shiftboss/saved.db")]
     Move {
+        /// Save what can be read of a damaged file; exits with 1 if something was lost that no list's file brings back
+        #[arg(long)]
+        salvage: bool,
         /// The database that has the queue: a file, or a URL
         #[arg(value_parser = database())]
         from: Database,
-        /// Where it goes: the URL of a database without a queue, or a file that does not exist
-        #[arg(value_parser = database())]
-        to: Database,
+        /// Where it goes: the URL of a database without a queue, a file that does not exist, or such a file for the Python
+        /// supervisor, as supervisor.py:FILE
+        #[arg(value_parser = PathBufValueParser::new().map(Destination::from))]
+        to: Destination,
         /// To a server: the name of the daemon that will have the lists [default: the machine's host name]
         #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
         daemon_name: Option<String>,

@@ -39,8 +39,6 @@ start() {
     trap stop EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    trap 'interrupted=yes && kill_node 1 && start_node 1' USR1
-    trap 'interrupted=yes && start_killed' USR2
     names=$(free_port)
     epmd -address 127.0.0.1 -port "$names" >"$place/epmd" 2>&1 &
     name_server=$!
@@ -50,8 +48,13 @@ start() {
     for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}" -1 1); do prepare_node; done
     printf '#!/bin/sh\n. "%s"\nexec "%s" "$@"\n' "$place/1/environment" "$bin/rabbitmqctl" >"$place/ctl"
     chmod +x "$place/ctl"
-    start_killed
-    SHIFTBOSS_TEST_BROKER="amqp://guest:guest@127.0.0.1:$port/%2f" SHIFTBOSS_TEST_BROKER_PID=$$
+    keep &
+    keeper=$!
+    until [ -f "$place/started" ]; do
+        kill -0 "$keeper" 2>/dev/null || exit 1
+        sleep 0.1
+    done
+    SHIFTBOSS_TEST_BROKER="amqp://guest:guest@127.0.0.1:$port/%2f" SHIFTBOSS_TEST_BROKER_PID=$keeper
     SHIFTBOSS_TEST_BROKER_TLS="amqps://guest:guest@localhost:$tls/%2f" SHIFTBOSS_TEST_BROKER_CA=$place/ca.pem
     SHIFTBOSS_TEST_BROKER_CTL=$place/ctl
     export SHIFTBOSS_TEST_BROKER SHIFTBOSS_TEST_BROKER_PID SHIFTBOSS_TEST_BROKER_CTL
@@ -127,11 +130,22 @@ start_killed() {
     done
 }
 
+# The nodes' parent, a process of its own: a signal for the broker interrupts nobody who waits for the command.
+keep() {
+    trap 'kill_node 1 && start_node 1' USR1
+    trap start_killed USR2
+    start_killed
+    : >"$place/started"
+    while :; do
+        wait || :
+        sleep 0.1
+    done
+}
+
 stop() {
     code=$?
     trap - EXIT INT TERM
-    trap '' USR1 USR2
-    [ -z "$command" ] || kill "$command" 2>/dev/null || :
+    [ -z "$keeper" ] || { kill "$keeper" && wait "$keeper"; } 2>/dev/null || :
     for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}"); do kill_node "$number"; done
     kill -KILL "$name_server" 2>/dev/null || :
     rm -rf "$place"
@@ -141,17 +155,6 @@ stop() {
 if [ -n "${SHIFTBOSS_TEST_BROKER:-}" ]; then
     exec "$@"
 fi
-command=
+keeper=
 start
-"$@" &
-command=$!
-# A signal ends a wait; the command has not ended by that, or it has ended meanwhile, and its code is still to be had.
-interrupted=yes code=127
-while [ -n "$interrupted" ]; do
-    interrupted=
-    wait "$command" && ended=0 || ended=$?
-    # What was waited for before is not known any more.
-    [ "$ended" = 127 ] || code=$ended
-done
-command=
-exit "$code"
+"$@"

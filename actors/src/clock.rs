@@ -5,11 +5,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 
-/// Tells the time in whole seconds.
+/// Tells the time.
 pub trait Clock: Send {
-    /// Seconds since 1970; 0 when the system's clock stands before that.
-    fn now(&self) -> UnixSeconds;
+    /// Milliseconds since 1970; 0 when the system's clock stands before that.
+    fn millis(&self) -> Millis;
+
+    /// Whole seconds since 1970.
+    fn now(&self) -> UnixSeconds {
+        self.millis().div_euclid(1_000)
+    }
 
     /// [`boot_time`], of this clock.
     fn boot_time(&self) -> Duration;
@@ -21,15 +27,15 @@ pub fn boot_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-/// The system's clock (spec 2: whole seconds of the wall clock).
+/// The system's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now(&self) -> UnixSeconds {
+    fn millis(&self) -> Millis {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+            .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
     fn boot_time(&self) -> Duration {

@@ -18,7 +18,6 @@ pub mod clock;
 pub mod connection;
 pub mod directory;
 pub mod exit_notifier;
-pub mod file_identity;
 pub mod file_tail;
 pub mod file_watcher;
 pub mod fs_events;
@@ -35,3 +34,5 @@ pub mod testing;
 pub mod throttle;
 pub mod tree;
 pub mod watch;
+
+pub use shiftboss_queue::file_identity;

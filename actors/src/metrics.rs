@@ -264,10 +264,18 @@ impl Counted {
 
 #[cfg(test)]
 mod tests {
+    use shiftboss_protocol::model::Attempt;
+
     use super::*;
 
     fn end(fetcher: &str, outcome: &'static str, took_ms: u64) -> JobEnd {
-        JobEnd { fetcher: fetcher.into(), outcome, took_ms, revisit_seconds: Some(took_ms) }
+        JobEnd {
+            attempt: Attempt(1),
+            fetcher: fetcher.into(),
+            outcome,
+            took_ms,
+            revisit_seconds: Some(took_ms),
+        }
     }
 
     /// A value is in the first range whose bound is not below it; what is beyond all has a range, too.

@@ -71,6 +71,8 @@ pub struct StorageActor {
     housekeeping: Housekeeping,
     outages: Outages,
     leases: LeaseClock,
+    /// That of [jobs without one](Store::classic_lease).
+    classic_lease: Option<u32>,
     waiting: WaitQueue,
     runs_changed: RunsChange,
     /// Who else is told that there may be work.
@@ -103,7 +105,6 @@ impl StorageActor {
         let (is_remote, words) = (store.is_remote(), Words::of(&*store));
         Self {
             is_remote,
-            store: Some(store),
             clock,
             clock_steps: ClockSteps::default(),
             gathered: Gathered::default(),
@@ -114,12 +115,14 @@ impl StorageActor {
             housekeeping: Housekeeping::new(),
             outages: Outages::new(words),
             leases: LeaseClock::default(),
+            classic_lease: store.classic_lease(),
             waiting: WaitQueue::default(),
             runs_changed: RunsChange::default(),
             work_followers: Vec::new(),
             drains: false,
             closing: None,
             end: Some(end),
+            store: Some(store),
         }
     }
 
@@ -188,13 +191,16 @@ impl StorageActor {
         if self.waits_for_company(ctx) {
             return;
         }
-        let now = self.clock.now();
+        let now = self.clock.millis();
         let (batch, replies) = self.gathered.take(hand_outs_max);
         // Who only looks is not held up by the lock that this may need; at the start it needs none but for once.
         let step = self.clock_step().filter(|step| replies.writes || step.by == 0);
         let begun = Instant::now();
         let apply = async move |store: &mut dyn Store| {
-            let followed = step.map(|step| (step, store.follow_clock(now, step.by)));
+            let followed = match step {
+                Some(step) => Some((step, store.follow_clock(now, step.by_millis()).await)),
+                None => None,
+            };
             let outcomes = match &followed {
                 // Times that are due would be told by another clock.
                 Some((_, Err(error))) => Err(error.clone()),
@@ -203,11 +209,12 @@ impl StorageActor {
             (followed, outcomes, store.take_ends())
         };
         self.call(ctx, apply, move |actor, ctx, (followed, outcomes, ends)| {
-            followed.into_iter().for_each(|(step, followed)| actor.note_step(step, followed));
+            followed.into_iter().for_each(|(step, followed)| actor.note_step(ctx, step, followed));
+            actor.leases.note_ends(&ends);
             if let Ok(outcomes) = &outcomes
                 && replies.writes
             {
-                actor.metrics.committed(outcomes, &ends, begun.elapsed(), now);
+                actor.metrics.committed(outcomes, &ends, begun.elapsed(), now.div_euclid(1_000));
             }
             actor.applied(ctx, replies, outcomes);
         });
@@ -361,7 +368,12 @@ impl ActorFuture<StorageActor> for Changes {
                 actor.runs_changed.tell();
             }
             actor.tell_followers();
-            actor.look_for_waiting(ctx);
+            if actor.is_remote {
+                actor.look_for_waiting(ctx);
+            } else {
+                // What others edited in a file is carried out with the next batch: here is one, also where nobody waits.
+                actor.look_for_work(ctx);
+            }
             actor.look_whether_drained(ctx);
         }
         Poll::Pending

@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
 use shiftboss_actors::file_identity::Position;
 use shiftboss_actors::store::{
     AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, Reading,
-    RegisterRun, Request, RowBatch, StoreResult,
+    RegisterRun, Request, RowBatch, Store, StoreResult,
 };
-use shiftboss_protocol::model::{Attempt, Key, Row, Run, jitter};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -92,8 +93,10 @@ impl Bare {
     pub fn apply<R: Request>(&mut self, request: R) -> io::Result<R::Answer> {
         let mut batch = Vec::new();
         request.push(&mut batch);
-        let outcomes = told(self.store.apply_now(self.now, &batch))?;
-        told(R::answer(&mut outcomes.into_iter()))
+        // What blocks does its work before.
+        let outcomes = self.store.apply(self.now * 1_000, batch).now_or_never();
+        let outcomes = outcomes.ok_or_else(|| io::Error::other("the store waits"))?;
+        told(R::answer(&mut told(outcomes)?.into_iter()))
     }
 
     /// The end of one job and the next, in a commit of their own.
@@ -114,7 +117,7 @@ impl Bare {
         while self.in_flight.len() < count {
             self.dispatch()?;
         }
-        let dispatch = Dispatch { holder: self.holder.clone() };
+        let dispatch = Dispatch { holder: self.holder.clone(), fetchers: None };
         let ended: Vec<_> = self.in_flight.drain(..count).collect();
         if self.holder.is_some() {
             let end = |attempt| (CompleteAttempt { attempt, exit_code: 0 }, dispatch.clone());
@@ -140,7 +143,7 @@ impl Bare {
     /// # Errors
     /// When the store says so.
     pub fn ask(&mut self) -> io::Result<Dispatched> {
-        self.apply(Dispatch { holder: self.holder.clone() })
+        self.apply(Dispatch { holder: self.holder.clone(), fetchers: None })
     }
 
     /// Jobs that were not handed out yet.
@@ -195,8 +198,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
     }
 }
 
-/// Has all keys have run, long before the first second, in a database that no daemon uses. The log is as a daemon leaves
-/// it: its rows lie in the order in which the keys ran.
+/// Has all keys have run, long before the first second, in a database that no daemon uses: the next one begins with that.
 ///
 /// # Errors
 /// When SQLite says so.
@@ -204,9 +206,7 @@ pub fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
     let mut connection = rusqlite::Connection::open(path)?;
     let transaction = connection.transaction()?;
     let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";
-    let mut keys: Vec<String> = (0..keys).map(key).collect();
-    keys.sort_by_cached_key(|key| jitter(key));
-    for key in keys {
+    for key in (0..keys).map(key) {
         transaction.prepare_cached(sql)?.execute((key, START - 1_000_000))?;
     }
     transaction.commit()

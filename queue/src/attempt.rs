@@ -44,6 +44,11 @@ impl Outcome {
         }
     }
 
+    /// A job ended so, and was not taken back.
+    pub fn has_run(self) -> bool {
+        matches!(self, Self::Success | Self::Failure | Self::Timeout)
+    }
+
     pub fn word(self) -> &'static str {
         WORDS.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, word)| word)
     }
@@ -71,6 +76,16 @@ pub struct EndedAttempt {
     pub previous: Attempt,
     /// From its key's start before to its own, in seconds.
     pub revisit: Option<i64>,
+}
+
+impl EndedAttempt {
+    /// How long it was out, in milliseconds. Wall clocks step; a hand-out that never arrived took no time.
+    pub fn took_ms(&self) -> i64 {
+        match self.outcome {
+            Outcome::Undone => 0,
+            _ => self.ended.saturating_sub(self.started).max(0),
+        }
+    }
 }
 
 impl Flight {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{Due, FetcherId, Millis, Task};
@@ -58,8 +58,8 @@ pub struct Context {
     pub last_bump: i64,
     /// Runs that are being deleted.
     pub going: BTreeSet<(FetcherId, i64)>,
-    /// With single tasks, whose name is `@tasks`.
-    pub fetchers: BTreeMap<FetcherId, Arc<str>>,
+    /// All but that of single tasks.
+    pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
 }
 
 impl Context {
@@ -88,9 +88,17 @@ impl Context {
         }
     }
 
+    /// The Python supervisor knows no single tasks: they wait for a daemon with other rules.
+    pub fn is_handed_out(&self, fetcher: FetcherId) -> bool {
+        self.settings.is_fair || fetcher != FetcherId::TASKS
+    }
+
     /// The name of a fetcher; that of single tasks is among them.
     pub fn fetcher(&self, id: FetcherId) -> Arc<str> {
-        self.fetchers.get(&id).cloned().unwrap_or_default()
+        match id {
+            FetcherId::TASKS => TASKS_FETCHER.into(),
+            id => self.fetchers.get(&id).cloned().unwrap_or_default(),
+        }
     }
 
     /// A place in the lane, behind all that were given before.

@@ -152,8 +152,10 @@ impl Tally {
     pub fn merge(&mut self, other: &Self) {
         for (run, counts) in &other.0 {
             self.run(*run).add(*counts);
+            if self.0.get(run) == Some(&Counts::default()) {
+                self.0.remove(run);
+            }
         }
-        self.0.retain(|_, counts| *counts != Counts::default());
     }
 }
 

@@ -7,10 +7,14 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::answers::FetcherRecord;
+use crate::context::Settings;
+use crate::error;
+use crate::operation::{EntryId, Outcome};
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
 #[derive(Debug)]
@@ -40,12 +44,30 @@ impl<T> Kind<T> {
     }
 }
 
+impl<T: Serialize> Kind<T> {
+    pub fn text(&self, document: &T) -> String {
+        // None of them has what JSON has not, which is all that can fail.
+        serde_json::to_string(document).unwrap_or_default()
+    }
+}
+
+impl<T: DeserializeOwned> Kind<T> {
+    /// Whose a document is, and what it says; one that somebody edited into nonsense is none.
+    pub fn read(&self, name: &str, text: &str) -> Option<(String, T)> {
+        Some((self.whose(name).to_owned(), serde_json::from_str(text).ok()?))
+    }
+}
+
 /// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// By whose rules all keys have their places; missing while they get others.
+pub const PLACES: Kind<Policy> = Kind::new("places");
 /// Its input directory.
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.
 pub const INSTALLATION: Kind<String> = Kind::new("installation");
+/// Which one it is among all queues in files, for moves: nothing of a file system is one, for numbers of files are used again.
+pub const IDENTITY: Kind<String> = Kind::new("identity");
 /// Where the queue was moved to.
 pub const MOVED: Kind<Move> = Kind::new("moved");
 /// From where a queue is moved here, until all of it is.
@@ -54,12 +76,22 @@ pub const ARRIVING: Kind<Move> = Kind::new("arriving");
 pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
 /// Managed fetchers, by name.
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
+/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes.
+pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
 /// Relays, by name.
 pub const RELAY: Kind<Relay> = Kind::new("relay/");
 /// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
-/// Leased attempts that a relay sees to, by number: its name. What is here of others, or of an attempt that ended, is out of date.
+/// What the last batch of a lane was answered, likewise named: its relay may ask again.
+pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
+/// Leased attempts that a relay sees to, by number: its name.
 pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");
+
+/// The name of an accepted entry among others. A spool's own name has no `/`.
+pub fn accepted(id: &EntryId) -> String {
+    let EntryId { spool, name, inode, born, checksum } = id;
+    ACCEPTED.of(&format!("{spool}/{inode}.{born}.{checksum:x}/{name}"))
+}
 
 /// See [`DAEMON`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +107,18 @@ pub struct Daemon {
     pub max_single_tasks: i64,
     /// `None`: it was stopped.
     pub running: Option<Running>,
+}
+
+impl Daemon {
+    /// What of it rules go by where nothing is handed out.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            is_fair: self.policy == Policy::Fair,
+            lease_seconds: self.lease_seconds,
+            bump_share: self.bump_share,
+            ..Settings::default()
+        }
+    }
 }
 
 /// By whose rules jobs are handed out.
@@ -136,21 +180,18 @@ pub struct Rejected {
 }
 
 /// See [`RELAY`]. What it is not named in is the daemon's own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Relay {
     /// Which one of its processes it is.
     pub process: String,
     /// No other joining of any relay has the same.
     pub epoch: i64,
     pub joined: UnixSeconds,
-    #[serde(default)]
     pub gone: Option<Gone>,
-    #[serde(default)]
     pub input: Input,
     /// The fetchers whose lists it has.
-    #[serde(default)]
     pub fetchers: Vec<Arc<str>>,
-    #[serde(default)]
     pub rejected: BTreeMap<String, Rejected>,
 }
 
@@ -165,11 +206,11 @@ pub enum Gone {
 
 /// The last number in a lane of a relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lane {
     pub number: i64,
-    /// What the batch of that number was answered, as it was written: its relay may ask again. Of rows: the numbers of those that
-    /// were rejected.
-    pub answer: Option<String>,
+    /// Of a range: the numbers whose rows were rejected, in order.
+    pub rejected: Vec<i64>,
 }
 
 #[cfg(test)]

@@ -2,15 +2,51 @@
 //!
 //! The [engine](crate::engine) changes it, [stores](crate::records) load and save it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, TASKS_FETCHER};
+use shiftboss_protocol::model::Attempt;
 
 use crate::context::{Context, Settings};
-use crate::counts::Tally;
+use crate::counts::{Run, Tally};
 use crate::credit::CREDIT_FIRST;
 use crate::record::{FetcherId, Millis};
+
+/// Whether there may be rows of a run that its file has no longer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stale {
+    #[default]
+    No,
+    /// Rows came that are behind its position.
+    Ahead,
+    /// It was read anew since it changed.
+    Yes,
+}
+
+impl Stale {
+    /// For whoever reads its file on from its position.
+    pub fn for_the_next(self) -> Self {
+        if self == Self::Ahead { Self::Yes } else { self }
+    }
+
+    /// As stores write it.
+    pub fn code(self) -> i64 {
+        match self {
+            Self::No => 0,
+            Self::Yes => 1,
+            Self::Ahead => 2,
+        }
+    }
+
+    pub fn of_code(code: i64) -> Self {
+        match code {
+            0 => Self::No,
+            2 => Self::Ahead,
+            _ => Self::Yes,
+        }
+    }
+}
 
 /// A run as a store knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,9 +59,10 @@ pub struct RunState {
     pub listing: Option<i64>,
     /// The last reading of it.
     pub reading: i64,
-    /// How far its file was read, as the daemon that reads it writes that.
+    /// How far its file was read, as [text](crate::file_identity::Position::text).
     pub position: Option<String>,
     pub skipped: u64,
+    pub stale: Stale,
 }
 
 /// What is not any key's. Loaded at the begin of a batch, and saved with it.
@@ -42,8 +79,8 @@ pub struct Header {
     pub paused: bool,
     /// By how much the wall clock was set so far, all in all; what is due [follows](crate::rules::clocks).
     pub clock: Millis,
-    pub fetchers: BTreeMap<FetcherId, Arc<str>>,
-    pub runs: BTreeMap<(FetcherId, i64), RunState>,
+    pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
+    pub runs: Runs,
     /// Sums by run.
     pub counts: Tally,
 }
@@ -59,8 +96,8 @@ impl Default for Header {
             credit: CREDIT_FIRST,
             paused: false,
             clock: 0,
-            fetchers: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            fetchers: Arc::default(),
+            runs: Runs::default(),
             counts: Tally::default(),
         }
     }
@@ -70,8 +107,6 @@ impl Header {
     /// What rules go by at `now`.
     pub fn context(&self, settings: &Arc<Settings>, now: Millis) -> Context {
         let going = self.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
-        let mut fetchers = self.fetchers.clone();
-        fetchers.insert(FetcherId::TASKS, TASKS_FETCHER.into());
         Context {
             now,
             clock: self.clock,
@@ -79,7 +114,51 @@ impl Header {
             last_attempt: Attempt(self.last_attempt),
             last_bump: self.last_bump,
             going: going.collect(),
-            fetchers,
+            fetchers: self.fetchers.clone(),
         }
+    }
+
+    /// A fetcher has this name from now on.
+    pub fn name_fetcher(&mut self, id: FetcherId, name: Arc<str>) {
+        Arc::make_mut(&mut self.fetchers).insert(id, name);
+    }
+}
+
+/// Runs, and which of them changed: there may be many, of which a batch changes few.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Runs {
+    all: BTreeMap<Run, RunState>,
+    changed: BTreeSet<Run>,
+}
+
+impl Runs {
+    /// A run, to be changed; it is there then.
+    pub fn change(&mut self, run: Run) -> &mut RunState {
+        self.changed.insert(run);
+        self.all.entry(run).or_default()
+    }
+
+    pub fn remove(&mut self, run: Run) {
+        self.changed.insert(run);
+        self.all.remove(&run);
+    }
+
+    /// Those that changed since this was asked last; what is not there any more was removed.
+    pub fn take_changed(&mut self) -> BTreeSet<Run> {
+        std::mem::take(&mut self.changed)
+    }
+}
+
+impl Deref for Runs {
+    type Target = BTreeMap<Run, RunState>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl FromIterator<(Run, RunState)> for Runs {
+    fn from_iter<I: IntoIterator<Item = (Run, RunState)>>(runs: I) -> Self {
+        Self { all: runs.into_iter().collect(), changed: BTreeSet::new() }
     }
 }

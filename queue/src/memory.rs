@@ -36,6 +36,7 @@ pub struct Kept {
     pub ended: BTreeMap<i64, EndedAttempt>,
     pub header: Header,
     pub sums: Sums,
+    pub documents: BTreeMap<String, String>,
 }
 
 /// See the module.
@@ -158,7 +159,7 @@ impl Records for Memory {
         self.before = Some(Box::new(self.kept.clone()));
         let is_known = std::mem::replace(&mut self.is_known, true);
         let header = (!is_known).then(|| self.kept.header.clone());
-        Ok(Begun { header, now: None })
+        Ok(Begun { has_changed: !is_known, header, ..Begun::default() })
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
@@ -180,13 +181,14 @@ impl Records for Memory {
             From::Later(now) => place.order.is_some_and(|turn| turn > now),
             From::Due(now) => place.due.is_some_and(|due| due <= now),
             From::Dues => place.due.is_some(),
+            From::All => true,
         };
         let mut next: Vec<_> = self.kept.keys.values().filter(is_meant).collect();
         match from {
             From::Lane => next.sort_by_key(|it| it.1.lane),
             From::Due(_) => next.sort_by_key(|it| it.1.due),
             // In the order of their ids.
-            From::Dues => {}
+            From::Dues | From::All => {}
             _ => next.sort_by_key(|it| it.1.order),
         }
         let key = behind.map(|it| &it.record.key);
@@ -250,11 +252,29 @@ impl Records for Memory {
         Ok(self.kept.ended.get(&attempt.0).cloned())
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        Ok(self.kept.documents.get(name).cloned())
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        let behind = self.kept.documents.range(prefix.to_owned()..);
+        let begin_so = behind.take_while(|(name, _)| name.starts_with(prefix));
+        Ok(begin_so.map(|(name, text)| (name.clone(), text.clone())).collect())
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        match text {
+            Some(text) => drop(self.kept.documents.insert(name, text)),
+            None => drop(self.kept.documents.remove(&name)),
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         changes.records.into_iter().for_each(|change| self.change(change));
         let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
         self.kept.ended.extend(ended);
-        self.kept.header = changes.header;
+        self.kept.header = changes.header.clone();
         self.kept.sums.merge(&changes.sums);
         if let Some(oldest) = changes.oldest {
             self.kept.sums.drop_older(oldest);
@@ -269,6 +289,7 @@ impl Records for Memory {
     }
 
     async fn roll_back(&mut self) {
+        self.is_known = false;
         if let Some(before) = self.before.take() {
             self.kept = *before;
         }

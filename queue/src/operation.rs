@@ -1,263 +1,425 @@
 //! What may be asked of a queue, as data, and what each is answered. A batch of them is one transaction.
 //!
-//! Made by the actors and commands, carried out by the [engine](crate::engine).
+//! Sent to the StorageActor, which gathers them for the [engine](crate::engine) to carry out. [`Request`] keeps the types of both
+//! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an entry of the table below, and an arm
+//! of the engine.
+
+mod jobs;
+mod keys;
+mod lists;
+mod relays;
+mod tasks;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
-use thiserror::Error;
 
-use crate::attempt::Outcome;
-use crate::header::RunState;
-use crate::record::{Hold, LastRun, Millis, Task};
-use crate::rules::bumps::Bumped;
-use crate::rules::completion::Ack;
-use crate::rules::lists::Forgotten;
-use crate::rules::retries::Retried;
-use crate::rules::singles::Cancelled;
+use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 
-/// How a key is named by an operation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Name {
-    Key(Key),
-    /// The key whose attempt it is, out or ended.
-    Attempt(Attempt),
-    /// The key of the single task that was added with this ID.
-    TaskId(Arc<str>),
+use crate::answers::FetcherRecord;
+use crate::error::{Rejected, StoreError, StoreResult};
+pub use jobs::*;
+pub use keys::*;
+pub use lists::*;
+pub use relays::*;
+pub use tasks::*;
+
+/// One operation or several that are asked together, with the type of its answer.
+pub trait Request: Send + 'static {
+    type Answer: Send + 'static;
+
+    /// Adds its operations to a batch.
+    fn push(self, batch: &mut Vec<Operation>);
+
+    /// Takes the answer from the outcomes of its operations.
+    ///
+    /// # Errors
+    /// What the store rejected; `Fatal` when the store answered another operation.
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer>;
 }
 
-/// One step of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
-    /// Takes the next job, of these fetchers or of all.
+/// The outcomes of a request's operations, in order, as far as they were not taken yet.
+pub type Outcomes = std::vec::IntoIter<Result<Outcome, Rejected>>;
+
+/// Makes an operation and its answer of each line of the table below: `What { it: takes } => what it is answered`.
+macro_rules! operations {
+    (@struct [$($doc:tt)*] $request:ident { $($fields:tt)* }) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $request { $($fields)* }
+    };
+    (@struct [$($doc:tt)*] $request:ident $(($field:ty))?) => {
+        $($doc)*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $request $((pub $field))?;
+    };
+    ($($(#[$doc:meta])* $request:ident $({ $($fields:tt)* })? $(($field:ty))? => $answer:ty,)*) => {
+        $(operations!(@struct [$(#[$doc])*] $request $({ $($fields)* })? $(($field))?);)*
+
+        /// One step of a batch.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Operation { $($request($request),)* }
+
+        /// What came of an [`Operation`].
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Outcome { $($request($answer),)* }
+
+        $(impl From<$request> for Operation {
+            fn from(request: $request) -> Self {
+                Self::$request(request)
+            }
+        }
+
+        impl Request for $request {
+            type Answer = $answer;
+
+            fn push(self, batch: &mut Vec<Operation>) {
+                batch.push(Operation::$request(self));
+            }
+
+            fn answer(outcomes: &mut Outcomes) -> StoreResult<$answer> {
+                match outcomes.next() {
+                    Some(Ok(Outcome::$request(answer))) => Ok(answer),
+                    Some(Err(Rejected(text))) => Err(StoreError::Rejected(text)),
+                    // A defect of the store.
+                    Some(Ok(_)) | None => Err(StoreError::Fatal(
+                        "the store did not answer what it was asked".to_owned(),
+                    )),
+                }
+            }
+        })*
+    };
+}
+
+operations! {
+    /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
     Dispatch {
-        holder: Option<LeaseHolder>,
-        fetchers: Option<Vec<Arc<str>>>,
-    },
-    /// The end of the key's job, by key alone (classic).
+        /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
+        pub holder: Option<LeaseHolder>,
+        /// Whose tasks alone are meant; `None`: all are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fetchers: Option<Vec<Arc<str>>>,
+    } => Dispatched,
+
+    /// Records the end of `key`'s job, by key alone (classic); an unknown key changes nothing.
     Complete {
-        key: Key,
-        exit_code: i64,
-    },
+        pub key: Key,
+        pub exit_code: i64,
+    } => (),
+
+    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
+    /// counts as long as its key was not handed out again.
     CompleteAttempt {
-        attempt: Attempt,
-        exit_code: i64,
-    },
-    /// A worker gives its job back.
-    Release(Attempt),
-    /// Whether it is out still.
-    Heartbeat(Attempt),
-    /// Its lease expired.
-    Expire(Attempt),
-    /// The hand-out never arrived.
-    Undo(Attempt),
-    /// An operator puts the job of a key back that is out.
-    Requeue(Key),
-    /// The ended tasks of a key wait again, of one fetcher or of all.
+        pub attempt: Attempt,
+        pub exit_code: i64,
+    } => Ack,
+
+    /// Gives a leased attempt's job back to its old place in the order.
+    Release(Attempt) => Ack,
+
+    /// Asks whether an attempt is leased still: [`Ack::Recorded`] if so, else [`Ack::Stale`].
+    Heartbeat(Attempt) => Ack,
+
+    /// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
+    /// dead-lettered until its fetcher's next run or a [`Retry`]. `None`: the attempt had ended already.
+    Expire(Attempt) => Option<ExpiredLease>,
+
+    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
+    Undo {
+        pub key: Key,
+        pub attempt: Attempt,
+    } => bool,
+
+    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight.
     Retry {
-        key: Key,
-        fetcher: Option<Arc<str>>,
-    },
+        pub key: Key,
+        /// The fetcher whose rows alone are meant; `None`: all are.
+        pub fetcher: Option<Arc<str>>,
+    } => Retried,
+
+    /// Keeps a key from being handed out, in place of an earlier hold of it; a job in flight goes on. It outlives lists and
+    /// restarts, and then the key is back at its old place.
     Hold {
-        key: Key,
-        seconds: Option<u32>,
-        reason: String,
-        by: Arc<str>,
-    },
-    Unhold(Key),
+        pub key: Key,
+        /// How long; `None`: until [`Unhold`].
+        pub seconds: Option<u32>,
+        /// For people; may be empty.
+        pub reason: String,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Held,
+
+    /// Has a key run soon: its ended rows wait again, as by [`Retry`], and it goes before the order as far as the [`Credit`](crate::credit::Credit)
+    /// allows. A key in flight runs once more. A hand-out that is taken back leaves it bumped.
     Bump {
-        key: Key,
-        by: Arc<str>,
-    },
-    Forget(Key),
-    /// Holds that are over end, and delayed tasks wait again that are due: a bounded number.
-    Wake,
-    /// The wall clock was set by so much: what is due keeps its distance, and lies no further ahead than it was said to take. A
-    /// bounded number at once: it is to be asked again, with 0, until it says no; also at each start.
-    FollowClock {
-        by: Millis,
-    },
-    SetPaused(bool),
-    RegisterRun(Run),
-    AddRows(Rows),
-    /// Rows go that were not read since the run's listing began; whether there is more to do.
+        pub key: Key,
+        /// Who wants it, as he names himself.
+        pub by: Arc<str>,
+    } => Bumped,
+
+    /// Forgets all that is known of a key that nothing lists: when it ran, its attempts, its hold. Hand-outs that never arrived are
+    /// no attempts of it, and what was summed up stays.
+    Forget(Key) => Forgotten,
+
+    /// Ends the hold of a key; says whether there was one.
+    Unhold(Key) => bool,
+
+    /// Ends holds whose time is over, a bounded number at once.
+    EndHolds => (),
+
+    /// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
+    Requeue(Key) => Requeued,
+
+    /// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
+    /// delivery.
+    SetPaused(bool) => u64,
+
+    /// From now on, and until a pause is ended, nothing is handed out through this store. A queue with one daemon is paused,
+    /// so that the next one hands nothing out either; of several the others go on. Says how many jobs of this daemon are in
+    /// flight.
+    Drain => u64,
+
+    /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
+    /// deletion is rejected. Of a fetcher that is another daemon's and may be taken over, all runs that this one has
+    /// are registered in one batch: the others leave the queue.
+    RegisterRun(Run) => Registered,
+
+    /// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
+    /// the new payload. Rejected for an unknown run, or one under deletion.
+    AddRows(RowBatch) => (),
+
+    /// Deletes rows of a run that were not read since its last [listing](Reading::Listing) began. Says
+    /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
     Prune {
-        run: Run,
-        /// So many rows are looked at.
-        limit: usize,
-    },
-    /// Nothing of the run is handed out any more.
-    BeginDeletion(Run),
-    /// A bounded number of rows of runs that are being deleted goes, and each run with its last row.
+        pub run: Run,
+        /// So many rows are looked at, at the most.
+        pub limit: usize,
+    } => bool,
+
+    /// Marks a run for its deletion: no row of it is handed out from now on. An unknown run is left alone.
+    BeginDeletion(Run) => (),
+
+    /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
+    /// first runs are gone; one that was not known counts.
     DeleteRuns {
-        runs: Vec<Run>,
-        limit: usize,
-    },
-    /// A single task; one with an ID that is known already is not added again.
+        pub runs: Vec<Run>,
+        /// So many rows and runs, at the most.
+        pub limit: usize,
+    } => usize,
+
+    /// Notes that an input file is rejected, for status. An earlier note keeps its time, and gets the new reason.
+    RejectFile {
+        /// The file's name, escaped.
+        pub name: String,
+        pub reason: String,
+    } => (),
+
+    /// Takes the note about a rejected file back, by its escaped name.
+    ForgetRejected(String) => (),
+
+    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
+    NoteInput(InputDirectory) => (),
+
+    /// Adds a single task, behind those of its key that wait.
     AddTask {
-        task: Row,
-        id: Option<Arc<str>>,
-    },
-    /// The single tasks of a key go, but for the one that is out.
-    CancelTasks(Key),
-    /// Somebody edited a row of `log`.
-    EditLog {
-        key: Key,
-        last: LastRun,
-    },
-    /// Somebody edited `queue.is_dequeued` of a row.
-    EditRow {
-        key: Key,
-        run: Run,
-        is_dequeued: bool,
-    },
-    /// Whether a dispatch would find a job.
-    HasWork,
-    /// When a [`Wake`](Self::Wake) has something to do.
-    NextDue,
-    /// What is out, for a daemon that begins: it has them [expire](Self::Expire). Under `--classic` classic jobs never do.
-    Leases,
+        pub task: Row,
+        /// Another one with the same ID is not added.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub id: Option<Arc<str>>,
+    } => Added,
+
+    /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
+    CancelTasks(Key) => Cancelled,
+
+    /// Accepts entries of a spool: adds the task of each, and remembers which entry it came from. A batch with
+    /// this in it is on the disk when it is answered, whatever the durability: the entry is removed then.
+    /// One that is remembered is [`Added::Known`], whatever became of its task. One that is [`Added::Full`]
+    /// is not remembered.
+    AcceptEntries(Vec<SpoolEntry>) => Vec<Added>,
+
+    /// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes nothing.
+    ForgetAccepted(EntryId) => (),
+
+    /// Notes how a managed fetcher is, in place of what was noted of it before.
+    NoteFetcher(FetcherRecord) => (),
+
+    /// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
+    ForgetFetcher(Arc<str>) => (),
+
+    /// Lets a relay act on this queue, under a name of its own; under an earlier epoch of the name nothing is carried out
+    /// any more. What the relay of that name had before is its own still, but for leases that were taken from it.
+    JoinRelay {
+        pub name: Arc<str>,
+        /// Which process it is, so that it is known again.
+        pub process: Arc<str>,
+        /// The queue that it has used so far: it is rejected by another one.
+        pub installation: Option<Arc<str>>,
+    } => JoinedRelay,
+
+    /// Which queue this is: no other one has the same.
+    Installation => Arc<str>,
+
+    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has the queue.
+    Place => Option<Arc<str>>,
+
+    /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
+    /// carried out once: said again, it is answered as the first time. A batch that only reads has none; one without operations may
+    /// have that of the last one that was kept: where the queue has a lower one, it went back, and the relay is lost.
+    Relayed {
+        /// The one that the relay joined with.
+        pub epoch: i64,
+        pub lane: Lane,
+        /// Of its lane.
+        pub number: i64,
+        /// None of relays.
+        pub operations: Vec<Operation>,
+    } => RelayAnswer,
+
+    /// Adds rows of relays' lists, in order, and moves no run's position. Each number is carried out once, and only after the
+    /// one before.
+    AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
+
+    /// Takes a relay for dead, or for stopped if it said so itself: nothing is carried out in its name any more, and the jobs that are
+    /// leased through it are this daemon's. Says how many; `None`: it has another epoch by now.
+    LoseRelay {
+        pub epoch: i64,
+        pub is_stopped: bool,
+    } => Option<u64>,
+
+    /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
+    Probe => (),
+
+    /// Every run that the store knows.
+    Runs => Vec<StoredRun>,
+
+    /// All leased attempts, with their leases in seconds.
+    Leases => Vec<(Attempt, u32)>,
+
+    /// Whether a [`Dispatch`] would find a job.
+    HasWork => bool,
+
+    /// In how many seconds the next hold is over; 0: [`EndHolds`] has something to do; `None`: none ends by itself.
+    NextHoldEnd => Option<u64>,
+
+    /// How many jobs are in flight.
+    CountInFlight => u64,
+
+    /// Why there may be nothing to hand out; takes no longer the larger the queue is.
+    WhyIdle => Idle,
+
+    /// The accepted entries that are remembered, in order.
+    AcceptedEntries => Vec<EntryId>,
+
+    /// All that is noted of managed fetchers, by name.
+    FetcherRecords => Vec<FetcherRecord>,
+
+    /// The relays that have joined and were not lost since, by name.
+    Relays => Vec<Relay>,
 }
 
 impl Operation {
-    /// The key that it is about, if it is about one by name.
-    pub fn key(&self) -> Option<&Key> {
+    /// It changes nothing: a batch of such ones needs no lock, so nobody's is in the way.
+    pub fn only_reads(&self) -> bool {
         match self {
-            Self::Complete { key, .. }
-            | Self::Requeue(key)
-            | Self::Retry { key, .. }
-            | Self::Hold { key, .. }
-            | Self::Unhold(key)
-            | Self::Bump { key, .. }
-            | Self::Forget(key)
-            | Self::CancelTasks(key)
-            | Self::EditLog { key, .. }
-            | Self::EditRow { key, .. } => Some(key),
-            Self::AddTask { task, .. } => Some(&task.key),
-            _ => None,
+            Self::Relayed(it) => it.operations.iter().all(Self::only_reads),
+            Self::Heartbeat(_)
+            | Self::Runs(_)
+            | Self::Leases(_)
+            | Self::HasWork(_)
+            | Self::NextHoldEnd(_)
+            | Self::CountInFlight(_)
+            | Self::WhyIdle(_)
+            | Self::AcceptedEntries(_)
+            | Self::FetcherRecords(_)
+            | Self::Relays(_) => true,
+            _ => false,
         }
     }
 
-    /// The attempt that it is about.
-    pub fn attempt(&self) -> Option<Attempt> {
+    /// A job may be there because of it that was not there before. Of an end that is so where its key has more than this job.
+    pub fn may_bring_work(&self) -> bool {
         match self {
-            Self::CompleteAttempt { attempt, .. }
-            | Self::Release(attempt)
-            | Self::Heartbeat(attempt)
-            | Self::Expire(attempt)
-            | Self::Undo(attempt) => Some(*attempt),
-            _ => None,
+            Self::Relayed(it) => it.operations.iter().any(Self::may_bring_work),
+            Self::Complete(_)
+            | Self::CompleteAttempt(_)
+            | Self::Release(_)
+            | Self::Expire(_)
+            | Self::Undo(_)
+            | Self::Retry(_)
+            | Self::Requeue(_)
+            | Self::Bump(_)
+            | Self::Unhold(_)
+            | Self::EndHolds(_)
+            | Self::SetPaused(_)
+            | Self::AddRows(_)
+            | Self::AddRelayedRows(_)
+            | Self::Prune(_)
+            | Self::DeleteRuns(_)
+            | Self::AddTask(_)
+            | Self::CancelTasks(_)
+            | Self::AcceptEntries(_) => true,
+            _ => false,
         }
     }
 
-    /// The records that it is about, as far as it can tell, are added to others.
-    pub(crate) fn name(&self, names: &mut Vec<Name>) {
-        names.extend(self.key().cloned().map(Name::Key));
-        names.extend(self.attempt().map(Name::Attempt));
+    /// Rows that it changes at the most, if it may be many: such a one costs least as the first of a transaction.
+    pub fn bulk_rows(&self) -> usize {
         match self {
-            Self::AddTask { id, .. } => names.extend(id.iter().cloned().map(Name::TaskId)),
-            Self::AddRows(rows) => {
-                names.extend(rows.rows.iter().map(|row| Name::Key(row.key.clone())));
-            }
-            _ => {}
+            Self::AddRows(AddRows(batch)) => batch.rows.len(),
+            Self::AddRelayedRows(it) => it.0.iter().map(|relayed| relayed.rows.len()).sum(),
+            Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
+            // There may be thousands at once, and no worker waits for all of them.
+            Self::BeginDeletion(_) => 1,
+            Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
+            _ => 0,
         }
     }
 }
 
-/// Rows of one run that enter the queue together.
+/// No operation at all.
+impl Request for () {
+    type Answer = ();
+
+    fn push(self, _: &mut Vec<Operation>) {}
+
+    fn answer(_: &mut Outcomes) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+/// Two requests one behind the other in one transaction; each is answered for itself.
+impl<A: Request, B: Request> Request for (A, B) {
+    type Answer = (StoreResult<A::Answer>, StoreResult<B::Answer>);
+
+    fn push(self, batch: &mut Vec<Operation>) {
+        self.0.push(batch);
+        self.1.push(batch);
+    }
+
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer> {
+        let first = A::answer(outcomes);
+        Ok((first, B::answer(outcomes)))
+    }
+}
+
+/// Operations of one kind in one transaction; each is answered for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rows {
-    pub run: Run,
-    /// Of a key that occurs twice the last payload counts.
-    pub rows: Vec<Row>,
-    pub skipped: u64,
-    pub complete: bool,
-    /// How far the file was read.
-    pub position: Option<String>,
-    pub reading: Reading,
-}
+pub struct Each<R>(pub Vec<R>);
 
-/// How rows go on from what was read before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Reading {
-    #[default]
-    Onward,
-    /// At the start of the file, since it changed.
-    Anew,
-    /// Likewise, and what is read from here on is the whole list, for a prune.
-    Listing,
-}
+impl<R: Request> Request for Each<R> {
+    type Answer = Vec<StoreResult<R::Answer>>;
 
-/// What an operation is answered, in its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    Done,
-    Job(Job),
-    Nothing,
-    /// A deletion must get on before a dispatch can be answered.
-    Later,
-    Ack(Ack),
-    Is(bool),
-    /// The job's attempt that was put back; `None`: none was out.
-    Requeued(Option<Attempt>),
-    Expired {
-        key: Key,
-        task: Task,
-        is_dead_letter: bool,
-    },
-    Retried(Retried),
-    /// The hold in whose place it is.
-    Held(Option<Hold>),
-    Bumped(Bumped),
-    Forgotten(Forgotten),
-    /// So many keys, or jobs.
-    Count(u64),
-    Run(RunState),
-    Added(Added),
-    Cancelled(Cancelled),
-    /// In milliseconds since 1970.
-    Due(Option<i64>),
-    /// By attempt.
-    Leases(Vec<Lease>),
-}
+    fn push(self, batch: &mut Vec<Operation>) {
+        self.0.into_iter().for_each(|request| request.push(batch));
+    }
 
-/// A job that is handed out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    pub attempt: Attempt,
-    pub row: Row,
-    pub fetcher: Arc<str>,
-    pub task: Task,
-}
-
-/// A job that is out, and for how long it may be: a leased one from its last sign of life, a classic one from its hand-out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lease {
-    pub attempt: Attempt,
-    pub started: Millis,
-    pub is_classic: bool,
-    pub seconds: i64,
-}
-
-/// What came of a task that was to be added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Added {
-    Added(i64),
-    /// The same payload of the same key waits already, or the ID is known.
-    Known,
-    /// There are as many as may be.
-    Full,
-}
-
-/// Why an operation was rejected: nothing of it has happened.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct Rejected(pub String);
-
-/// What the end of an attempt is to those who say it again.
-impl Outcome {
-    pub fn has_run(self) -> bool {
-        matches!(self, Self::Success | Self::Failure | Self::Timeout)
+    fn answer(outcomes: &mut Outcomes) -> StoreResult<Self::Answer> {
+        let mut answers = Vec::with_capacity(outcomes.len());
+        while !outcomes.as_slice().is_empty() {
+            answers.push(R::answer(outcomes));
+        }
+        Ok(answers)
     }
 }

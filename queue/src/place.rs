@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::context::Context;
-use crate::record::{Bump, Millis, Record};
+use crate::record::{Bump, FetcherId, Millis, Record};
 
 /// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
 /// last start. Among equals a store goes by the key's jitter.
@@ -51,11 +51,13 @@ impl Record {
 
     /// Whether a row or a single task may be handed out, whose run is not being deleted.
     fn has_work(&self, context: &Context) -> bool {
-        self.singles.waiting > 0 || self.waiting().any(|task| !context.is_going(task))
+        let has_single = self.singles.waiting > 0 && context.is_handed_out(FetcherId::TASKS);
+        has_single || self.newest_rows().any(|it| self.is_armed(it) && !context.is_going(it.task()))
     }
 
     fn turn(&self, context: &Context) -> Turn {
         match self.stands_at() {
+            None if !context.settings.is_fair => Turn::Never(0),
             None => Turn::Never(self.since.unwrap_or(0)),
             Some(at) if context.settings.is_fair => Turn::Started(at.min(context.seconds())),
             Some(at) => Turn::Started(at),
@@ -94,7 +96,9 @@ impl Record {
     fn dues(&self, context: &Context) -> impl Iterator<Item = Millis> {
         let hold = self.extras.hold.as_ref().and_then(|it| it.until);
         let backoff = self.extras.backoff.and_then(|it| it.until);
-        let retries = self.extras.retries.iter().filter_map(|it| it.due);
+        // The reference's rules try nothing again: it stays delayed.
+        let retries = self.extras.retries.iter().filter(|_| context.settings.is_fair);
+        let retries = retries.filter_map(|it| it.due);
         let started = self.held_until(context).filter(|until| {
             context.settings.is_fair
                 && *until > context.now

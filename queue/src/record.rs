@@ -200,6 +200,11 @@ impl Record {
         (self.last, self.extras.ahead) = (Some(last), None);
     }
 
+    /// Nothing is known of its key.
+    pub fn is_new(&self) -> bool {
+        self.since.is_none() && self.last.is_none() && *self == Self::new(self.key.clone())
+    }
+
     /// When its fetcher was served last; 0: never.
     pub fn served(&self, fetcher: FetcherId) -> Attempt {
         self.served.get(&fetcher).copied().unwrap_or(Attempt(0))

@@ -3,15 +3,18 @@
 //! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
 //! dispatched; a store that blocks has futures that are ready at once.
 
-use shiftboss_protocol::model::{Attempt, Key};
-use thiserror::Error;
+use std::sync::Arc;
+
+use std::collections::BTreeSet;
+
+use shiftboss_protocol::model::{Attempt, Key, Run};
 
 use crate::attempt::EndedAttempt;
-pub use crate::header::{Header, RunState};
-pub use crate::operation::Name;
-use crate::operation::Operation;
+use crate::counts;
+pub use crate::error::{StoreError, StoreResult};
+pub use crate::header::{Header, RunState, Stale};
 use crate::place::{Place, Turn};
-use crate::record::{FetcherId, Millis, Record, SingleStatus, Task};
+use crate::record::{FetcherId, LastRun, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
 
@@ -29,6 +32,25 @@ pub struct Stored {
     pub payload: Option<String>,
 }
 
+/// How a key is named by an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Name {
+    Key(Key),
+    /// The key whose attempt it is, out or ended.
+    Attempt(Attempt),
+    /// The key of the single task that was added with this ID.
+    TaskId(Arc<str>),
+}
+
+/// What another program wrote into the four public tables (spec 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// A row of `log`.
+    Log { key: Key, last: LastRun },
+    /// `queue.is_dequeued` of a row.
+    Row { key: Key, run: Run, is_dequeued: bool },
+}
+
 /// Where the next ones are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
@@ -44,6 +66,8 @@ pub enum From {
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
     ClassicHeld,
+    /// All keys, by their ids.
+    All,
 }
 
 /// What a task's worker is given, as a store has it.
@@ -67,12 +91,15 @@ pub struct InFlight {
 
 /// What a batch changed.
 #[derive(Debug)]
-pub struct Changes {
+pub struct Changes<'a> {
     /// Records with their places; `None` in place of a record: all that is known of the key goes. The record's edits of single
     /// tasks and payloads of rows are to be carried out.
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
-    pub header: Header,
+    pub header: &'a Header,
+    /// Runs that changed, or are gone; and those whose counts did.
+    pub runs: BTreeSet<counts::Run>,
+    pub counts: BTreeSet<counts::Run>,
     /// By what the sums change.
     pub sums: Sums,
     /// What is older goes; said now and then.
@@ -97,31 +124,22 @@ pub struct Outset {
     /// It changes what is no key's, or puts new keys into the queue, or says whether there is work: no other daemon's batch goes on
     /// beside it.
     pub is_alone: bool,
+    /// It changes nothing, and nothing is saved: no lock is needed.
+    pub only_reads: bool,
 }
 
 /// What a store says when a batch begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// `None`: it is still what this engine saved last.
+    /// `None`: it is still what this engine saved last, and nothing was rolled back since.
     pub header: Option<Header>,
+    /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
+    pub has_changed: bool,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
     pub now: Option<Millis>,
+    /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.
+    pub is_edited: bool,
 }
-
-/// Why a batch was not carried out. Sorted by consequence: the first two may pass.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum StoreError {
-    #[error("{0}")]
-    Busy(String),
-    #[error("no space left for the database: {0}")]
-    Full(String),
-    #[error("the database is corrupt: {0}")]
-    Corrupt(String),
-    #[error("{0}")]
-    Fatal(String),
-}
-
-pub type StoreResult<T> = Result<T, StoreError>;
 
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]
@@ -137,7 +155,7 @@ pub trait Records {
 
     /// What other programs wrote into the store since, some `count` at a time, to be carried out in this transaction. None of
     /// it comes again once that is committed.
-    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Operation>> {
+    async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Edit>> {
         Ok(Vec::new())
     }
 
@@ -155,6 +173,17 @@ pub trait Records {
 
     /// All that is out, by attempt.
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
+
+    /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted:
+    /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or a
+    /// store that cannot tell soon.
+    async fn leaving(
+        &mut self,
+        _behind: Option<&Stored>,
+        _count: usize,
+    ) -> StoreResult<Option<(Stored, bool)>> {
+        Ok(None)
+    }
 
     /// Keys of a run, behind a key, at most `count`.
     async fn of_run(
@@ -176,8 +205,17 @@ pub trait Records {
     /// An attempt that ended, if it is kept still.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
 
+    /// A [document](crate::documents), by its name.
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;
+
+    /// The documents whose names begin so, by name.
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>>;
+
+    /// Writes a document; `None`: it goes.
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()>;
+
     /// Writes what changed. May be called more than once in a transaction.
-    async fn save(&mut self, changes: Changes) -> StoreResult<()>;
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()>;
 
     /// What was saved is durable when this returns.
     async fn commit(&mut self) -> StoreResult<()>;

@@ -71,12 +71,8 @@ impl Sums {
     }
 
     fn add_hour(&mut self, attempt: &EndedAttempt, sign: i64) {
-        let EndedAttempt { task, started, ended, outcome, revisit, .. } = attempt;
-        // Wall clocks step; a hand-out that never arrived took no time.
-        let took_ms = match outcome {
-            Outcome::Undone => 0,
-            _ => ended.saturating_sub(*started).max(0),
-        };
+        let EndedAttempt { task, ended, outcome, revisit, .. } = attempt;
+        let took_ms = attempt.took_ms();
         let (revisits, revisit_seconds) = (i64::from(revisit.is_some()), revisit.unwrap_or(0));
         let hour = Hour { jobs: 1, took_ms, revisits, revisit_seconds };
         let group = (ended.div_euclid(3_600_000), task.fetcher(), *outcome);

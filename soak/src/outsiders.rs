@@ -9,7 +9,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
-use shiftboss_protocol::model::jitter;
 
 use crate::Soak;
 use crate::ledger::BY_HAND;
@@ -25,7 +24,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lines of the fetcher that is edited, and the edits after which it writes a new list.
 const LINES: usize = 2_000;
-/// Keys that are edited: more than are listed, so that some are inserted by hand.
+/// Keys that are edited: more than are listed, so that some are in the log alone.
 const KEYS: usize = 2_200;
 const EDITS_A_RUN: usize = 400;
 
@@ -36,21 +35,15 @@ const COUNTS: [&str; 3] = [
     "SELECT count(*) FROM queue JOIN log USING (attr_path) WHERE finished IS NULL",
 ];
 
-/// What an operator does to a key (?1) with its jitter.
-const EDITS: [&str; 9] = [
+/// What an operator does to a key (?1).
+const EDITS: [&str; 6] = [
     "UPDATE queue SET is_dequeued = 1 WHERE attr_path = ?1",
-    "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
-        SELECT fetcher_id, max(run_started), ?1, 'hand', JITTER
-        FROM fetcher_runs JOIN fetchers USING (fetcher_id) WHERE name = 'hand'
-        GROUP BY fetcher_id ON CONFLICT DO NOTHING",
-    "DELETE FROM queue WHERE attr_path = ?1",
     "UPDATE log SET started = 0 WHERE attr_path = ?1",
     "UPDATE queue SET is_dequeued = 0 WHERE attr_path = ?1",
     "UPDATE log SET finished = unixepoch(), exit_code = 255
         WHERE attr_path = ?1 AND finished IS NULL",
     "INSERT OR REPLACE INTO log (attr_path, started, finished, exit_code)
         SELECT ?1, unixepoch(), unixepoch(), 0",
-    "DELETE FROM log WHERE attr_path = ?1",
     "UPDATE queue SET is_dequeued = 1
         WHERE attr_path BETWEEN ?1 AND substr(?1, 1, 9) || '~'",
 ];
@@ -114,9 +107,9 @@ pub fn edit(soak: &Soak) -> io::Result<()> {
             replace_list(soak, number / EDITS_A_RUN)?;
         }
         let key = format!("{BY_HAND}/{:06}", number * 7 % KEYS);
-        let edit = EDITS[number % EDITS.len()].replace("JITTER", &jitter(&key).to_string());
+        let edit = EDITS[number % EDITS.len()];
         let begun = Instant::now();
-        let done = connection.execute(&edit, [&key]);
+        let done = connection.execute(edit, [&key]);
         note_edit(soak, begun.elapsed());
         if let Err(error) = done {
             soak.figures().refused += 1;

@@ -162,7 +162,7 @@ pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         Op::ForgetRejected(it) => check_notes(&[&it.0]),
         Op::NoteInput(NoteInput(InputDirectory::Lost(why))) => check_notes(&[why]),
         Op::NoteInput(_) => Ok(()),
-        Op::AddTask(AddTask(row)) if operators => check_row(row),
+        Op::AddTask(AddTask { task, .. }) if operators => check_row(task),
         Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
             if operators =>
         {
@@ -269,7 +269,7 @@ mod tests {
     fn messages_are_as_documented() {
         let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 });
         let operations = vec![
-            Operation::Dispatch(Dispatch { holder }),
+            Operation::Dispatch(Dispatch { holder, fetchers: None }),
             Operation::Heartbeat(Heartbeat(Attempt(7))),
             Operation::Runs(shiftboss_actors::store::Runs),
         ];
@@ -370,7 +370,7 @@ mod tests {
             (Operation::RegisterRun(RegisterRun(run("@tasks"))), true),
             (Operation::RegisterRun(RegisterRun(run("a.b"))), true),
             (Operation::Prune(Prune { run: run("f"), limit: usize::MAX }), true),
-            (Operation::Dispatch(Dispatch { holder: Some(holder) }), true),
+            (Operation::Dispatch(Dispatch { holder: Some(holder), fetchers: None }), true),
             (Operation::AcceptedEntries(AcceptedEntries), true),
             (Operation::RejectFile(RejectFile { name: "f".into(), reason: long.clone() }), true),
             (Operation::NoteInput(NoteInput(InputDirectory::Lost(long))), true),

@@ -17,7 +17,7 @@ use shiftboss_actors::store::{
     Changed, Checkpoint, CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome,
     Rejected, SetPaused, Store, StoreFuture, StoreResult, Undo,
 };
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX};
@@ -180,7 +180,7 @@ fn handed_out(outcome: Result<Outcome, Rejected>) -> Option<Undo> {
 
 impl Store for RelayStore {
     /// Time is the daemons'.
-    fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+    fn apply(&mut self, _: Millis, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.apply_now(batch))
     }
 

@@ -12,7 +12,6 @@ pub mod on_change;
 pub mod operators;
 mod output;
 mod printing;
-pub mod recover;
 pub mod relay;
 pub mod serve;
 pub mod spool;
@@ -70,13 +69,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
             let instead = "pg_amcheck checks it";
             check::database::run(database.require_file("check --database", instead)?)
         }
-        Command::Recover { database, new } => {
-            let instead = "restore a backup with the server's own tools (pg_restore)";
-            recover::run(database.require_file("recover", instead)?, &new)
-        }
         Command::Migrate { database } => migrate(&database),
         Command::ForgetDaemon { target, name } => forget_daemon(target, name),
-        Command::Move { from, to, daemon_name } => moving::run(from, to, daemon_name),
+        Command::Move { salvage: true, from, to, .. } => moving::salvage(&from, &to),
+        Command::Move { from, to, daemon_name, .. } => moving::run(from, to, daemon_name),
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::Output(typed) => output::run(typed),

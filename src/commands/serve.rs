@@ -212,7 +212,7 @@ fn corrupt(database: &Database, fault: &str) -> Failure {
     let path = file.display();
     let text = format!(
         "the database {path} is corrupt: {fault}. It is not used any more. Restore a backup, or save what can be \
-         read with `shiftboss recover {path} NEW`; `shiftboss check --database {path}` tells all that is wrong, \
+         read with `shiftboss move --salvage {path} NEW`; `shiftboss check --database {path}` tells all that is wrong, \
          and allows its use if nothing is"
     );
     Failure::new(ExitCode::BadData, text)

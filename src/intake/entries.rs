@@ -152,7 +152,7 @@ impl TaskQueue {
         let answers = answers.iter().copied().chain(std::iter::repeat(Added::Full));
         for (offered, answer) in std::mem::take(&mut self.offered).into_iter().zip(answers) {
             match answer {
-                Added::Added | Added::Known => self.accepted.push(offered),
+                Added::Added(_) | Added::Known => self.accepted.push(offered),
                 Added::Full => refused.push(offered.guard),
             }
         }

@@ -69,7 +69,7 @@ fn what_is_accepted_leaves() {
     assert_eq!(scene.checked_out(), 2);
     let offers = tasks.offers();
     assert_eq!(keys(&offers), ["alpha", "bravo"]);
-    assert_eq!(tasks.answered(&[Added::Added, Added::Full]).unwrap(), 1);
+    assert_eq!(tasks.answered(&[Added::Added(1), Added::Full]).unwrap(), 1);
     let removed = tasks.remove().unwrap();
     assert_eq!(removed, [offers[0].id.clone()]);
     assert_eq!(tasks.remove().unwrap(), removed, "until it is forgotten");
@@ -200,7 +200,7 @@ fn a_round_is_bounded() {
         tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
         let offers = tasks.offers();
         assert_eq!(offers.len(), count);
-        tasks.answered(&vec![Added::Added; count]).unwrap();
+        tasks.answered(&vec![Added::Added(1); count]).unwrap();
         tasks.remove().unwrap();
     }
     let long = format!("alpha {}", "x".repeat(1_000_000));

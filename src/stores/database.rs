@@ -3,9 +3,10 @@
 //! Made of what the user typed, wherever a command takes a DATABASE; read by [`super`]. What is wrong with a URL is said
 //! when it is used: whoever reads a command line would quote it, with its password.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
@@ -68,6 +69,35 @@ impl Database {
         match self {
             Self::File(path) => path.clone(),
             Self::Server(url) => url.to_string().into(),
+        }
+    }
+}
+
+/// Where a queue is moved to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    Database(Database),
+    /// A file for the Python supervisor.
+    Supervisor(PathBuf),
+}
+
+/// What such a destination begins with.
+const SUPERVISOR: &str = "supervisor.py:";
+
+impl From<PathBuf> for Destination {
+    fn from(typed: PathBuf) -> Self {
+        match typed.as_os_str().as_bytes().strip_prefix(SUPERVISOR.as_bytes()) {
+            Some(path) => Self::Supervisor(OsStr::from_bytes(path).into()),
+            None => Self::Database(typed.into()),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Database(database) => database.fmt(f),
+            Self::Supervisor(path) => write!(f, "{SUPERVISOR}{}", path.display()),
         }
     }
 }

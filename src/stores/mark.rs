@@ -2,39 +2,38 @@
 //!
 //! Kept by the stores, in the database; looked at when a daemon opens it, and by the next move.
 
-use std::fmt;
+use std::time::SystemTime;
+
+/// Which move it was, and the place at its other end. After the last `@` of its number it names the queue that was moved, for a place
+/// may be called the same on two machines.
+pub(super) use shiftboss_queue::documents::Move as Mark;
 
 use crate::exit::{ExitCode, Failure};
 
-/// Which move it was, and the place at its other end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// No other move has it. After the last `@` it names the queue that was moved, for a place may be called the same on
-    /// two machines.
-    pub(super) number: String,
-    pub(super) place: String,
+/// Of a new move of the queue of this identity; none has the same number.
+pub(super) fn new(identity: &str, place: String) -> Mark {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Mark { number: format!("{}-{}@{identity}", now.as_nanos(), std::process::id()), place }
 }
 
-impl Mark {
-    /// As [`fmt::Display`] writes it.
-    pub(super) fn parse(text: &str) -> Self {
-        let (number, place) = text.split_once(' ').unwrap_or((text, ""));
-        Self { number: number.to_owned(), place: place.to_owned() }
-    }
-
-    /// Whether the queue of this [identity](super::transfer::Source::identity) was moved from this place. A copy of it elsewhere
-    /// is another one.
-    #[cfg(feature = "postgres")]
-    pub(super) fn is_of(&self, identity: &str, place: &str) -> bool {
-        self.place == place
-            && self.number.rsplit_once('@').is_some_and(|(_, moved)| moved == identity)
-    }
+/// Whether the queue of this [identity](super::transfer::Source::identity) was moved from this place. A copy of it elsewhere is
+/// another one.
+#[cfg(feature = "postgres")]
+pub(super) fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
+    let moved = mark.number.rsplit_once('@').map(|(_, moved)| moved);
+    mark.place == place && moved == Some(identity)
 }
 
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.number, self.place)
-    }
+/// As a server keeps it.
+#[cfg(feature = "postgres")]
+pub(super) fn text(mark: &Mark) -> String {
+    format!("{} {}", mark.number, mark.place)
+}
+
+#[cfg(feature = "postgres")]
+pub(super) fn of_text(text: &str) -> Mark {
+    let (number, place) = text.split_once(' ').unwrap_or((text, ""));
+    Mark { number: number.to_owned(), place: place.to_owned() }
 }
 
 /// What became of one table.

@@ -31,18 +31,20 @@ use shiftboss_actors::store::{ReadError, Reader, Store};
 
 use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;
-pub use database::{Database, without_passwords};
+pub use database::{Database, Destination, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
 pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
+#[cfg(feature = "postgres")]
 use shiftboss_queue::views;
+pub(crate) use shiftboss_sqlite::Findings;
+pub(crate) use shiftboss_sqlite::require_files;
+use shiftboss_sqlite::{SqliteReader, open_to_read};
+use sqlite::Found;
 pub use sqlite::SqliteStore;
-pub(crate) use sqlite::{
-    Saved, backup, findings, look, mark, quick_check, recover, require_files, unmark,
-};
-use sqlite::{SqliteReader, open_to_read};
+pub(crate) use sqlite::{backup, findings, give_back, look, mark, quick_check, salvage, unmark};
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {
@@ -90,8 +92,7 @@ pub fn open(database: &Database, options: &Options, joining: &Joining) -> Result
 
 fn open_file(path: &Path, options: &Options) -> Result<Opened, Failure> {
     let store = SqliteStore::open(path, options)?;
-    let (was_clean, is_paused) = (store.was_clean(), store.is_paused());
-    let input_directory = store.input_directory().map_err(Failure::of(ExitCode::StoreIo))?;
+    let Found { was_clean, is_paused, input_directory } = store.found().clone();
     Ok(Opened { store: Box::new(store), was_clean, is_paused, input_directory })
 }
 

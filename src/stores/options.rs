@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 pub use shiftboss_actors::store::{BUMP_SHARE_MAX, Backoff, RetryRules};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::{self, Running};
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
 const CLASSIC_LEASE_SECONDS: i64 = 43_200;
@@ -31,9 +33,12 @@ impl Policy {
         }
     }
 
-    /// A key whose dispatch is older than this has no lease at the time `now`.
-    pub(crate) fn expired(self, now: UnixSeconds) -> UnixSeconds {
-        now.saturating_sub(self.lease())
+    /// As it is noted.
+    pub(super) fn noted(self) -> documents::Policy {
+        match self {
+            Self::Fair { .. } => documents::Policy::Fair,
+            Self::Classic => documents::Policy::Classic,
+        }
     }
 }
 
@@ -111,4 +116,40 @@ pub struct Options {
     pub backoff: Option<Backoff>,
     /// Which tasks that fail are tried again by themselves. The classic rules know none.
     pub retries: RetryRules,
+}
+
+impl Options {
+    /// What the queue's rules go by.
+    pub(super) fn settings(&self) -> Settings {
+        let is_fair = self.policy != Policy::Classic;
+        Settings {
+            is_fair,
+            lease_seconds: self.policy.lease(),
+            max_expired_leases: self.max_expired_leases,
+            max_single_tasks: self.max_single_tasks.into(),
+            bump_share: if is_fair { self.bump_share } else { 0 },
+            backoff: self.backoff.clone().filter(|_| is_fair),
+            retries: if is_fair { self.retries.clone() } else { RetryRules::default() },
+            ..Settings::default()
+        }
+    }
+
+    /// How long a classic job may be out until it expires, in seconds; `None`: it does not.
+    pub(super) fn classic_lease(&self) -> Option<u32> {
+        let is_fair = self.policy != Policy::Classic;
+        is_fair.then(|| u32::try_from(self.policy.lease()).unwrap_or(u32::MAX))
+    }
+
+    /// What status shows of a daemon that is started so.
+    pub(super) fn noted(&self, started: UnixSeconds) -> documents::Daemon {
+        let settings = self.settings();
+        documents::Daemon {
+            durability: self.durability.name().to_owned(),
+            policy: self.policy.noted(),
+            lease_seconds: settings.lease_seconds,
+            bump_share: settings.bump_share,
+            max_single_tasks: self.max_single_tasks.into(),
+            running: Some(Running { pid: std::process::id(), started }),
+        }
+    }
 }

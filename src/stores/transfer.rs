@@ -4,9 +4,7 @@
 //! Called by `shiftboss move`, with a [`Source`] and a [`Target`]; the stores implement both. It knows no SQL, and locks
 //! nothing: whoever opens a source or a target sees to it that no daemon uses it.
 
-use std::time::SystemTime;
-
-use super::mark::{Mark, Moved, gone, unfinished};
+use super::mark::{self, Mark, Moved, gone, unfinished};
 use crate::exit::{ExitCode, Failure};
 
 /// What a column holds, and how it is kept on a server.
@@ -93,7 +91,7 @@ const ATTEMPTS: Columns = &[
     ("key", Key),
     ("fetcher", Integer),
     ("run_started", Integer),
-    ("started", Integer),
+    ("started_ms", Integer),
     ("worker", Text),
     ("lease", Integer),
     ("delivery_count", Integer),
@@ -217,15 +215,6 @@ impl Table {
     }
 }
 
-impl Mark {
-    /// Of a new move; none has the same number.
-    fn new(source: &mut dyn Source) -> Result<Self, Failure> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let number = format!("{}-{}@{}", now.as_nanos(), std::process::id(), source.identity()?);
-        Ok(Self { number, place: source.name() })
-    }
-}
-
 /// Called with each row of a table.
 pub(super) type Each<'a> = &'a mut dyn FnMut(&[Value]) -> Result<(), Failure>;
 
@@ -276,13 +265,13 @@ pub(super) fn carry(
             return Ok(Vec::new());
         }
         (Some(left), _) => return Err(gone(&source.name(), &left)),
-        (None, Some(begun)) if begun.is_of(&source.identity()?, &source.name()) => {
+        (None, Some(begun)) if mark::is_of(&begun, &source.identity()?, &source.name()) => {
             target.discard()?;
         }
         (None, Some(begun)) => return Err(unfinished(&target.name(), &begun)),
         (None, None) => {}
     }
-    let mut mark = Mark::new(source)?;
+    let mut mark = mark::new(&source.identity()?, source.name());
     let moved = target.fill(&mark, source)?;
     mark.place = target.name();
     source.leave(&mark)?;

@@ -67,7 +67,7 @@ fn keeps_its_job<R>(start: impl FnOnce(Command) -> Unread<R>) {
     let mut worker = start(work);
     wait_until("the job has ended", || site.path("slept").exists());
     worker.stop("the worker");
-    let expired = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'expired'";
+    let expired = "SELECT count(*) FROM ended WHERE outcome = 'expired'";
     assert_eq!(site.sql(expired), ["0"]);
 }
 

@@ -4,8 +4,8 @@
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the tests look at, as the tables of SQLite show it.
-const SEEN: &str = include_str!("seen.sql");
+/// What the tests look at, as for a file.
+const SEEN: &str = include_str!("seen_on_server.sql");
 pub const VARIABLE: &str = "SHIFTBOSS_TEST_POSTGRES";
 
 /// Dropped with its database.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Daemon;
@@ -226,5 +227,22 @@ impl Site {
             _ => (*word).to_owned(),
         };
         self.program().args(arguments.iter().map(place)).output().unwrap()
+    }
+
+    /// `shiftboss status TARGET --json`.
+    pub fn status_of(&self, target: &str) -> Value {
+        let output = self.run(&["status", target, "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The same of the database.
+    pub fn status(&self) -> Value {
+        self.status_of("state.db")
+    }
+
+    /// Its input directory is lost.
+    pub fn is_input_lost(&self) -> bool {
+        self.status()["directory_lost_since"].is_i64()
     }
 }

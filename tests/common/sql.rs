@@ -29,10 +29,14 @@ pub fn editor(path: &Path) -> rusqlite::Result<Connection> {
     open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
+/// What is looked at beside the four tables.
+const SEEN: &str = include_str!("seen_in_file.sql");
+
 fn open(path: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = mode | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
+    connection.execute_batch(SEEN)?;
     Ok(connection)
 }
 

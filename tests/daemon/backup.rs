@@ -66,7 +66,7 @@ fn a_copy_is_a_prefix_of_the_history() {
             let prefix: Vec<String> = (0..codes.len()).map(|n| n.to_string()).collect();
             assert_eq!(codes, prefix);
             assert!(i64::try_from(codes.len()).unwrap() >= before, "{} of {before}", codes.len());
-            let wrong = "SELECT 1 FROM shiftboss_runs WHERE rows - pending <>
+            let wrong = "SELECT 1 FROM lists WHERE rows - pending <>
                 (SELECT count(*) FROM queue WHERE is_dequeued <> 0)";
             assert_eq!(rows(&copy, wrong).unwrap(), [""; 0]);
         }

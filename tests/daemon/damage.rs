@@ -2,7 +2,9 @@
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Output;
 
+use crate::code_and_error;
 use crate::common::mounts::FileSystem;
 use crate::common::sql::{editor, reader, rows};
 use crate::common::{Site, wait_until};
@@ -11,8 +13,8 @@ use crate::common::{Site, wait_until};
 const PAGE: u64 = 2048;
 const NOTE: &str = ".state.db.shiftboss-corrupt";
 
-/// The log in the order in which keys were dispatched first.
-const LOG_ORDER: &str = "SELECT attr_path FROM log ORDER BY rowid";
+/// The log in the order in which keys were dispatched last.
+const LOG_ORDER: &str = "SELECT key FROM keys WHERE last_attempt > 0 ORDER BY last_attempt";
 
 /// A stopped daemon's database with a list of so many lines. Payloads are long, so that not all of it is
 /// in SQLite's cache.
@@ -73,11 +75,11 @@ fn damaged_while_running() {
         !daemon.is_running()
     });
     assert_eq!(daemon.exit().code(), Some(65), "{}", daemon.log());
-    assert!(daemon.log().contains("shiftboss recover"), "{}", daemon.log());
+    assert!(daemon.log().contains("shiftboss move --salvage"), "{}", daemon.log());
     let note = fs::read_to_string(site.path(NOTE)).unwrap();
     assert!(note.contains("Since: ") && note.contains("malformed"), "{note}");
     for _ in 0..2 {
-        is_refused(&site, &["malformed", "shiftboss check --database", "shiftboss recover"]);
+        is_refused(&site, &["malformed", "shiftboss check --database", "shiftboss move --salvage"]);
     }
     let (code, told) = check(&site);
     assert!(code == Some(65) && !told.is_empty(), "{told}");
@@ -115,6 +117,24 @@ fn killed_when_the_damage_is_found() {
     assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
 }
 
+/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes, and `check` names it.
+#[test]
+fn a_payload_that_cannot_be_read() {
+    let site = filled(3);
+    site.edit(
+        "UPDATE rows SET payload = CAST(x'ff' AS TEXT)
+        WHERE key = (SELECT id FROM keys WHERE key = 'key000001')",
+    );
+    let (code, told) = check(&site);
+    assert!(code == Some(1) && told.contains("key000001"), "{code:?} {told}");
+    let daemon = site.start();
+    let mut keys = [(); 3].map(|()| site.next_key("READY"));
+    keys.sort();
+    assert_eq!(keys, [None, Some("key000000".to_owned()), Some("key000002".to_owned())]);
+    assert_eq!(site.status()["dead_letters"], 1);
+    daemon.stop();
+}
+
 /// Another file in the place of the one that the note is about is used.
 #[test]
 fn a_note_is_about_one_file() {
@@ -137,7 +157,7 @@ fn a_note_is_about_one_file() {
 #[test]
 fn damaged_while_down() {
     let sound = filled(2_000);
-    for object in ["queue", "shiftboss_ready", "sqlite_autoindex_queue_1", "log"] {
+    for object in ["keys", "in_order", "keys_by_key", "rows", "header"] {
         let site = Site::new();
         fs::copy(sound.database(), site.database()).unwrap();
         fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
@@ -151,7 +171,7 @@ fn damaged_while_down() {
         smash(&site, [root].into_iter());
         let (code, log) = site.refused(site.serve(&[]));
         assert_eq!(code, 65, "{object}: {log}");
-        is_refused(&site, &["shiftboss recover"]);
+        is_refused(&site, &["shiftboss move --salvage"]);
     }
 }
 
@@ -161,17 +181,17 @@ fn half_a_file() {
     let site = filled(2_000);
     let half = fs::metadata(site.database()).unwrap().len() / 2 / PAGE * PAGE;
     OpenOptions::new().write(true).open(site.database()).unwrap().set_len(half).unwrap();
-    is_refused(&site, &["shiftboss recover"]);
-    let (code, told) = recover(&site);
+    is_refused(&site, &["shiftboss move --salvage"]);
+    let (code, told) = salvage(&site);
     assert!(matches!(code, Some(0 | 1)), "{told}");
     put_in_place(&site);
     let _daemon = site.start();
     site.wait_count(2_000);
 }
 
-fn recover(site: &Site) -> (Option<i32>, String) {
+fn salvage(site: &Site) -> (Option<i32>, String) {
     let (old, new) = (site.database(), site.path("new.db"));
-    let output = site.run(&["recover", old.to_str().unwrap(), new.to_str().unwrap()]);
+    let output = site.run(&["move", "--salvage", old.to_str().unwrap(), new.to_str().unwrap()]);
     let told = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(told).unwrap())
 }
@@ -205,10 +225,10 @@ fn the_rest_is_saved() {
     let waiting = "SELECT attr_path FROM queue WHERE is_dequeued = 0 \
         ORDER BY last_started, order_jitter, attr_path LIMIT 50";
     let next = site.sql(waiting);
-    let attempts = site.number("SELECT count(*) FROM shiftboss_attempts");
+    let attempts = site.number("SELECT count(*) FROM ended");
     let count = pages(&site);
     smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
-    let (code, told) = recover(&site);
+    let (code, told) = salvage(&site);
     // 1: a page of the log or of attempts may be among them.
     assert!(matches!(code, Some(0 | 1)), "{told}");
     let new = reader(&site.path("new.db")).unwrap();
@@ -216,7 +236,7 @@ fn the_rest_is_saved() {
     let saved = number("SELECT count(*) FROM queue");
     // A page has at the most 2048 bytes of rows; one inside the tree leads to a hundred others.
     assert!(saved > 99_000 && saved <= ROWS as i64, "{saved}: {told}");
-    assert!(number("SELECT count(*) FROM shiftboss_attempts") > attempts - 300, "{told}");
+    assert!(number("SELECT count(*) FROM ended") > attempts - 300, "{told}");
     assert_eq!(rows(&new, "PRAGMA integrity_check").unwrap(), ["ok"]);
     let saved_log = rows(&new, LOG_ORDER).unwrap();
     assert!(saved_log.len() > 1_800, "{}", saved_log.len());
@@ -229,12 +249,13 @@ fn the_rest_is_saved() {
     let first = site.next_key("READY").unwrap();
     assert!(next[..20].contains(&first), "{first}: {next:?}");
     daemon.stop();
-    assert_eq!(check(&site).0, Some(0));
-    assert_eq!(recover(&site).0, Some(0));
-    assert_eq!(recover(&site).0, Some(73));
+    let (code, told) = check(&site);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(salvage(&site).0, Some(0));
+    assert_eq!(salvage(&site).0, Some(73));
 }
 
-/// What is bumped outlives its rows, which the lists bring back; so does what may go first, and it can be moved.
+/// What is bumped outlives its rows, which the lists bring back, and the numbers of all.
 #[test]
 fn bumps_outlive_their_rows() {
     let site = filled(10);
@@ -242,80 +263,16 @@ fn bumps_outlive_their_rows() {
     site.wait_count(10);
     assert_eq!(site.run(&["bump", "socket", "key000007"]).status.code(), Some(0));
     daemon.stop();
-    let roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('queue', 'shiftboss_counters')";
+    let roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('rows', 'header')";
     let roots: Vec<u64> = site.sql(roots).iter().map(|page| page.parse().unwrap()).collect();
     smash(&site, roots.into_iter());
-    let (code, told) = recover(&site);
+    let (code, told) = salvage(&site);
     assert!(matches!(code, Some(0 | 1)), "{told}");
     put_in_place(&site);
     let daemon = site.start();
     site.wait_count(10);
     assert_eq!(site.next_key("READY").as_deref(), Some("key000007"));
     daemon.stop();
-    assert_eq!(site.number("SELECT count(*) FROM shiftboss_counters WHERE name = 'credit'"), 1);
-}
-
-/// A table with two wide holes: every row before, between and behind them is saved, and the text says what
-/// no file brings back.
-#[test]
-fn rows_between_two_holes_are_saved() {
-    let site = filled(10);
-    site.edit(
-        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-         INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
-         SELECT i, 'single' || i, 1, 1, hex(zeroblob(30)) FROM n",
-    );
-    let leaves = leaves_of(&site, "shiftboss_single_tasks");
-    let part = |percent: usize| leaves.len() * percent / 100;
-    smash(&site, leaves[..part(55)].iter().chain(&leaves[part(75)..part(80)]).copied());
-    let damaged = editor(&site.database()).unwrap();
-    let readable = (1..=2000_i64).filter(|i| {
-        let sql = "SELECT payload FROM shiftboss_single_tasks WHERE task = ?1";
-        damaged.query_row(sql, [*i], |row| row.get::<_, String>(0)).is_ok()
-    });
-    let readable = readable.count();
-    assert!((500..1_200).contains(&readable), "{readable}");
-    let (code, told) = recover(&site);
-    let new = reader(&site.path("new.db")).unwrap();
-    let saved = rows(&new, "SELECT count(*) FROM shiftboss_single_tasks").unwrap();
-    assert_eq!(saved, [readable.to_string()], "{told}");
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("NOT whole: 2 ranges of shiftboss_single_tasks"), "{told}");
-}
-
-/// A damaged page may name any rowid, before or behind all others: what comes after it is saved all the same.
-#[test]
-fn wild_rowids_hide_nothing() {
-    // The largest rowid, and -1; as long as those that they replace.
-    let wild = [[0xbf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], [0xff; 9]];
-    for rowid in wild {
-        let site = filled(10);
-        site.edit(
-            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
-             INSERT INTO shiftboss_single_tasks (task, attr_path, checksum, added, payload)
-             SELECT (1 << 60) + i, 'single' || i, 1, 1, hex(zeroblob(30)) FROM n",
-        );
-        let leaves = leaves_of(&site, "shiftboss_single_tasks");
-        assert!(leaves.len() > 10, "{}", leaves.len());
-        let file = OpenOptions::new().read(true).write(true).open(site.database()).unwrap();
-        let mut page = vec![0; usize::try_from(PAGE).unwrap()];
-        let at = (leaves[4] - 1) * PAGE;
-        file.read_exact_at(&mut page, at).unwrap();
-        let number = |at: usize| u64::from(u16::from_be_bytes([page[at], page[at + 1]]));
-        // Its last cell, behind the length of its row, which is one of two bytes if it is 128 or more.
-        let cell = number(8 + 2 * (usize::try_from(number(3)).unwrap() - 1));
-        let length = 1 + u64::from(page[usize::try_from(cell).unwrap()] >> 7);
-        file.write_all_at(&rowid, at + cell + length).unwrap();
-        smash(&site, [leaves[5]].into_iter());
-        let (code, told) = recover(&site);
-        assert_eq!(code, Some(1), "{told}");
-        let new = reader(&site.path("new.db")).unwrap();
-        let last = "SELECT count(*) FROM shiftboss_single_tasks WHERE attr_path = 'single500'";
-        assert_eq!(rows(&new, last).unwrap(), ["1"], "{told}");
-        let saved = rows(&new, "SELECT count(*) FROM shiftboss_single_tasks").unwrap();
-        let saved: usize = saved[0].parse().unwrap();
-        assert!(saved >= 500 - 2 * 500 / (leaves.len() - 1), "{saved}: {told}");
-    }
 }
 
 /// On a read-only file system nothing can be locked: what to do is told, and nothing is said to be damaged.
@@ -325,9 +282,10 @@ fn on_a_read_only_file_system() {
     let disk = FileSystem::new(&site.path("disk"));
     fs::copy(site.database(), site.path("disk/state.db")).unwrap();
     disk.make_read_only();
-    for words in
-        [&["check", "--database", "disk/state.db"][..], &["recover", "disk/state.db", "new.db"]]
-    {
+    for words in [
+        &["check", "--database", "disk/state.db"][..],
+        &["move", "--salvage", "disk/state.db", "new.db"],
+    ] {
         let output = site.run(words);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(73) && said.contains("copy it"), "{said}");
@@ -335,72 +293,45 @@ fn on_a_read_only_file_system() {
     assert!(!site.path("new.db").exists());
 }
 
-/// Single tasks whose table was lost come back from their rows of the queue.
-#[test]
-fn single_tasks_come_back_from_the_queue() {
-    let site = Site::new();
-    let daemon = site.start();
-    let output = |words: &[&str]| assert!(site.run(words).status.success(), "{words:?}");
-    output(&["add", "socket", "failed", "1"]);
-    assert_eq!(site.ask("READY"), "JOB failed 1\n");
-    assert_eq!(site.ask("DONE failed 3"), "NOJOBS\n");
-    output(&["add", "socket", "out", "2"]);
-    assert_eq!(site.ask("READY"), "JOB out 2\n");
-    output(&["add", "socket", "waits", "3"]);
-    let singles = "SELECT task, attr_path, checksum, status, payload
-        FROM shiftboss_single_tasks ORDER BY attr_path";
-    let before = site.sql(singles);
-    daemon.stop();
-    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'shiftboss_single_tasks'";
-    let root = u64::try_from(site.number(root)).unwrap();
-    smash(&site, [root].into_iter());
-    let (code, told) = recover(&site);
-    assert_eq!(code, Some(1), "{told}");
-    put_in_place(&site);
-    let _daemon = site.start();
-    assert_eq!(site.sql(singles), before);
-    assert_eq!(site.ask("READY"), "JOB waits 3\n");
-    assert_eq!(site.ask("DONE out 0"), "NOJOBS\n");
-    let left = "SELECT attr_path, status FROM shiftboss_single_tasks ORDER BY attr_path";
-    assert_eq!(site.sql(left), ["failed|failed", "waits|waiting"]);
-}
-
-/// The pages of a table's leaves, in the order of its rows, where its root leads to them: SQLite's file format.
-fn leaves_of(site: &Site, table: &str) -> Vec<u64> {
-    let root = format!("SELECT rootpage FROM sqlite_schema WHERE name = '{table}'");
-    let file = fs::read(site.database()).unwrap();
-    let root = usize::try_from(site.number(&root)).unwrap() - 1;
-    let page = &file[root * PAGE as usize..][..PAGE as usize];
-    assert_eq!(page[0], 5, "an interior page of a table");
-    let number = |at: usize| u64::from(u32::from_be_bytes(page[at..at + 4].try_into().unwrap()));
-    let cells = usize::from(u16::from_be_bytes([page[3], page[4]]));
-    let places = page[12..].chunks_exact(2).take(cells);
-    let lefts = places.map(|at| number(usize::from(u16::from_be_bytes([at[0], at[1]]))));
-    lefts.chain([number(8)]).collect()
-}
-
-/// Private tables that were emptied or dropped are named at a start, and made anew by `recover`.
+/// Private tables that were emptied or dropped are named at a start, and made anew when the rest is saved.
 #[test]
 fn emptied_private_tables() {
     let sound = filled(10);
     for (damage, name) in [
-        ("DELETE FROM shiftboss_counters", "shiftboss_counters"),
-        ("DELETE FROM shiftboss_counters WHERE name = 'row'", "'row'"),
-        ("DELETE FROM shiftboss_state", "shiftboss_state"),
-        ("DELETE FROM shiftboss_runs", "shiftboss_runs"),
-        ("DROP TABLE shiftboss_last_served", "shiftboss_last_served"),
+        ("DELETE FROM header", "header"),
+        ("DELETE FROM runs", "runs"),
+        ("DROP TABLE counts", "counts"),
+        ("DROP INDEX in_order", "in_order"),
+        ("DROP VIEW log", "log"),
     ] {
         let site = Site::new();
         fs::copy(sound.database(), site.database()).unwrap();
         fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
         site.edit(damage);
-        is_refused(&site, &[name, "shiftboss recover"]);
+        is_refused(&site, &[name, "shiftboss move --salvage"]);
         assert_eq!(check(&site).0, Some(65), "{damage}");
-        let (code, told) = recover(&site);
-        assert_eq!(code, Some(0), "{told}");
+        let (code, told) = salvage(&site);
+        assert!(matches!(code, Some(0 | 1)), "{told}");
         put_in_place(&site);
         let _daemon = site.start();
         assert!(site.ask("READY").starts_with("JOB "), "{damage}");
         site.wait_count(10);
     }
+}
+
+/// A target that is full, or whose directory is missing, is blamed, and nothing is left of it.
+#[test]
+fn the_target_of_what_is_saved_is_blamed() {
+    let site = filled(2_000);
+    let blamed = |output: Output, new: &str| {
+        let (code, error) = code_and_error(&output);
+        assert!(code == 73 && error.contains(new) && !error.contains("state.db"), "{code} {error}");
+    };
+    blamed(site.run(&["move", "--salvage", "state.db", "missing/new.db"]), "missing/new.db");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 100; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_shiftboss")]);
+    shell.args(["move", "--salvage", "state.db", "new.db"]);
+    blamed(shell.current_dir(site.path("")).output().unwrap(), "new.db");
+    assert!(!site.path("new.db").exists());
+    assert_eq!(salvage(&site).0, Some(0));
 }

@@ -22,3 +22,8 @@ mod serving;
 mod unserved;
 #[cfg(not(feature = "postgres"))]
 mod without_servers;
+
+/// How a command ended, and what it said of that.
+fn code_and_error(output: &std::process::Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}

@@ -10,14 +10,10 @@ mod several;
 mod together;
 
 use std::path::PathBuf;
-use std::process::Output;
 
+use crate::code_and_error;
 use crate::common::server::{admin, url_of};
 use crate::common::{Client, Site};
-
-fn code_and_error(output: &Output) -> (i32, String) {
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
 
 /// Neither serving nor migrating works, for the same reason.
 fn refused(site: &Site, url: &str, code: i32, why: &str) {

@@ -2,14 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::thread::JoinHandle;
 
+use crate::code_and_error;
 use crate::common::Site;
-
-fn code_and_error(output: &Output) -> (i32, String) {
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
 
 /// What is wrong with a URL is said, without its password, by each command that takes one.
 #[test]
@@ -41,7 +38,10 @@ fn what_does_not_fit_is_refused() {
     let url = "postgres://u:secret@h/d";
     for (arguments, code, why) in [
         (&["backup", url, "copy"][..], 64, "pg_dump"),
-        (&["recover", url, "new.db"], 64, "pg_restore"),
+        (&["move", "--salvage", url, "new.db"], 64, "pg_restore"),
+        (&["move", "--salvage", "a.db", url], 64, "in a file"),
+        (&["move", url, "supervisor.py:new.db"], 64, "to a file first"),
+        (&["recover", "a.db", "new.db"], 64, "unrecognized subcommand"),
         (&["check", "--database", url], 64, "pg_amcheck"),
         (&["serve", "--classic", url, "input", "socket"], 64, "classic"),
         (&["serve", "--durability", "process", url, "input", "socket"], 64, "power cut"),

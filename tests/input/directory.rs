@@ -9,8 +9,6 @@ use crate::common::sql::RUNS;
 use crate::common::{Daemon, Site, wait_until};
 use serde_json::Value;
 
-const LOST: &str = "SELECT count(*) FROM shiftboss_state WHERE name = 'directory_lost_since'";
-
 /// A site whose input directory is on a file system of its own, mounted over an empty directory.
 fn mounted() -> (Site, FileSystem) {
     let site = Site::new();
@@ -43,14 +41,14 @@ fn goes_on(site: &Site) {
 
 /// Waits until the daemon says that it has lost its input; it says so once, and what to do.
 fn wait_lost(site: &Site, daemon: &Daemon) {
-    wait_until("the loss is shown", || site.number(LOST) == 1);
+    wait_until("the loss is shown", || site.is_input_lost());
     let said = daemon.warnings(&["is lost"]);
     assert!(said.len() == 1 && said[0].contains("accept-input"), "{}", daemon.log());
 }
 
 /// The directory is back, and nothing that was done is due again.
 fn is_whole_again(site: &Site) {
-    wait_until("it is back", || site.number(LOST) == 0);
+    wait_until("it is back", || !site.is_input_lost());
     site.write("g.1.txt", "charlie 1\n");
     work(site, "charlie");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
@@ -81,10 +79,10 @@ fn a_directory_that_is_mounted_over_loses_nothing() {
     for round in 1..=3 {
         disk.mount_at(&site.input());
         assert!(site.ask("READY").ends_with('\n'));
-        wait_until("the loss is shown", || site.number(LOST) == 1);
+        wait_until("the loss is shown", || site.is_input_lost());
         assert_eq!(site.sql(RUNS), ["f|1|1"], "round {round}");
         disk.unmount(&site.input());
-        wait_until("it is back", || site.number(LOST) == 0);
+        wait_until("it is back", || !site.is_input_lost());
     }
     assert_eq!(daemon.warnings(&["is lost"]).len(), 3, "{}", daemon.log());
     site.ask("DONE bravo 0");
@@ -117,7 +115,7 @@ fn a_directory_with_other_numbers_is_known_by_its_lists() {
     disk.unmount(&site.input());
     fs::copy(site.path("disk/f.1.txt"), site.file("f.1.txt")).unwrap();
     let daemon = site.start();
-    assert_eq!(site.number(LOST), 0);
+    assert!(!site.is_input_lost());
     goes_on(&site);
     is_whole_again(&site);
     assert!(daemon.warnings(&["is lost"]).is_empty(), "{}", daemon.log());
@@ -162,7 +160,7 @@ fn another_directory_is_accepted() {
     assert_eq!(json["directory_lost_reason"], "another directory is at its path");
     let (code, said) = accept();
     assert!(code == Some(0) && said.contains("from now on"), "{said}");
-    assert_eq!(site.number(LOST), 0);
+    assert!(!site.is_input_lost());
     site.wait_sql(RUNS, &[]);
     daemon.stop();
     // It is the known one now; the old one is not.
@@ -231,7 +229,7 @@ fn a_directory_that_cannot_be_read_any_more() {
     load(&site);
     for (mode, key) in [(0o000, "delta"), (0o444, "echo"), (0o311, "foxtrot")] {
         fs::set_permissions(site.input(), fs::Permissions::from_mode(mode)).unwrap();
-        wait_until("the loss is shown", || site.number(LOST) == 1);
+        wait_until("the loss is shown", || site.is_input_lost());
         let checked = site.run(&["status", "--check", "socket"]);
         let told = String::from_utf8(checked.stdout).unwrap();
         assert_eq!(checked.status.code(), Some(1), "{told}");
@@ -240,7 +238,7 @@ fn a_directory_that_cannot_be_read_any_more() {
             site.run(&["status", "socket"]).stdout.windows(10).any(|text| text == b"LOST since")
         );
         fs::set_permissions(site.input(), fs::Permissions::from_mode(0o755)).unwrap();
-        wait_until("it is back", || site.number(LOST) == 0);
+        wait_until("it is back", || !site.is_input_lost());
         site.write(format!("{key}.1.txt"), format!("{key} 1\n"));
         wait_until("its list is seen", || site.sql(RUNS).contains(&format!("{key}|1|1")));
     }

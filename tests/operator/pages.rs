@@ -359,8 +359,8 @@ fn a_database_with_times_that_cannot_be() {
     let first = site.next_key("READY").unwrap();
     assert!(site.next_key(&format!("DONE {first} 1")).is_some());
     site.edit(
-        "UPDATE shiftboss_attempts SET started = 9223372036854775807, finished = -9223372036854775808;
-        UPDATE log SET started = -9223372036854775808 WHERE exit_code = 1",
+        "UPDATE attempts SET started_ms = 9223372036854775807, ended_ms = -9223372036854775808;
+        UPDATE keys SET started = -9223372036854775808 WHERE exit_code = 1",
     );
     let page = start(&site, &["--output", "logs/{day}/{key}.log"]);
     crawl(&page);

@@ -281,7 +281,7 @@ fn a_file_left_in_wal_mode() {
     let daemon = site.start();
     site.wait_count(2);
     daemon.stop();
-    site.edit("PRAGMA journal_mode = wal; UPDATE queue SET payload = 'x'");
+    site.edit("PRAGMA journal_mode = wal; UPDATE rows SET payload = 'x'");
     let before = names(&site.path("."));
     assert!(!before.contains(&"state.db-wal".to_owned()), "{before:?}");
     assert!(text(&as_a_reader(&site)).contains("\"pending\":2"));
@@ -442,11 +442,18 @@ fn fetchers_that_the_daemon_runs() {
     let daemon = site.start();
     assert!(!table(&site).contains("Run by the daemon"));
     site.edit(
-        "INSERT INTO shiftboss_managed_fetchers
-            (name, state, run_started, last_started, last_ended, last_code, last_message, next_run)
-         VALUES ('links', 'running', unixepoch() - 7500, 100, 112, 7, 'no' || char(27) || '[2J', 1),
-            ('notes', 'idle', NULL, NULL, NULL, NULL, NULL, NULL)",
+        "INSERT INTO documents VALUES
+            ('fetcher/links', json_object('name', 'links', 'state', 'running', 'run_started', unixepoch() - 7500,
+                'last_run', json_object('started', 100, 'ended', 112, 'exit_code', 7, 'message', 'no' || char(27) || '[2J'),
+                'next_run', 1)),
+            ('fetcher/notes', json_object('name', 'notes', 'state', 'idle'))",
     );
+    let lost = |seconds: u32| {
+        site.edit(&format!(
+            "INSERT OR REPLACE INTO documents VALUES ('input', json_object('lost',
+                json_object('since', unixepoch() - {seconds}, 'reason', 'it is gone')))"
+        ));
+    };
     let links = json!({
         "name": "links", "state": "running", "run_started": null, "next_run": 1,
         "last_run": {"started": 100, "ended": 112, "exit_code": 7, "message": "no\u{1b}[2J"},
@@ -472,16 +479,14 @@ fn fetchers_that_the_daemon_runs() {
     assert!(links.contains("took 12s  exit code 7: no\\u{1b}[2J  "), "{links}");
     let notes: Vec<String> = lines("notes ").split_whitespace().map(str::to_owned).collect();
     assert_eq!(notes.join(" "), "notes idle none yet - on change");
-    site.edit("INSERT INTO shiftboss_state VALUES ('directory_lost_since', unixepoch() - 9000)");
+    lost(9_000);
     let links = lines("links ");
     assert!(links.starts_with("links              waiting  "), "{links}");
     let found = &object(&site, "state.db")["managed_fetchers"][0];
     assert_eq!((&found["state"], &found["run_started"]), (&json!("waiting"), &Value::Null));
-    site.edit(
-        "UPDATE shiftboss_state SET value = unixepoch() - 60 WHERE name = 'directory_lost_since'",
-    );
+    lost(60);
     assert!(lines("links ").contains("running for 2h 5m"), "it began before");
-    site.edit("DELETE FROM shiftboss_state WHERE name = 'directory_lost_since'");
+    site.edit("DELETE FROM documents WHERE name = 'input'");
     daemon.stop();
     let links = lines("links ");
     assert!(!links.contains("running") && links.ends_with(" -"), "{links}");

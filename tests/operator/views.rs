@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::common::sql::editor;
 use crate::common::{Client, Site, wait_until};
 use serde_json::{Value, json};
 
@@ -28,10 +29,13 @@ fn site() -> Site {
     site.deliver("g", 1, "alpha other\n");
     site.wait_count(4);
     site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &["2"]);
-    daemon.stop();
     site.edit(
         "INSERT INTO log VALUES ('alpha', 1, 1, 0), ('bravo', 2, 2, 0), ('charlie', 3, 5, 9)",
     );
+    wait_until("the edits are carried out", || {
+        said(&site, &["why", "socket", "charlie"]).0.contains("exit code 9")
+    });
+    daemon.stop();
     site
 }
 
@@ -237,7 +241,10 @@ fn why_in_words() {
     assert!(why("alpha").contains("f        1    complete  done "), "{}", why("alpha"));
     assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
     site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
-    assert!(why("old").contains("no fetcher lists it"), "{}", why("old"));
+    wait_until("the edit is carried out", || {
+        let why = site.run(&["why", "socket", "old"]).stdout;
+        String::from_utf8(why).unwrap().contains("no fetcher lists it")
+    });
     let unknown = site.run(&["why", "socket", "nobody"]);
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
 }
@@ -309,14 +316,19 @@ fn a_database_for_others() {
     allow(&site.path("closed"), 0o700).unwrap();
 }
 
-/// Whatever times somebody writes into the log, each view shows something.
+/// Times of other years are refused where they are written; whatever stands in the file, each view shows something.
 #[test]
 fn times_that_cannot_be() {
     let site = site();
-    site.edit(
-        "UPDATE log SET started = -9223372036854775808, finished = -9223372036854775808 WHERE attr_path = 'alpha';
-        UPDATE log SET started = 9223372036854775807, finished = 9223372036854775807 WHERE attr_path = 'bravo'",
-    );
+    let [first, last] = [i64::MIN, i64::MAX];
+    for (time, key) in [(first, "alpha"), (last, "bravo")] {
+        let log = format!("UPDATE log SET started = {time} WHERE attr_path = '{key}'");
+        let refused = editor(&site.database()).unwrap().execute_batch(&log).unwrap_err();
+        assert!(refused.to_string().contains("of the years 0 to 9999"), "{refused}");
+        site.edit(&format!(
+            "UPDATE keys SET started = {time}, finished = {time} WHERE key = '{key}'"
+        ));
+    }
     for arguments in [
         &["status"][..],
         &["why", "state.db", "alpha"],
@@ -332,7 +344,8 @@ fn times_that_cannot_be() {
     }
     let _daemon = site.start();
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
-    assert_eq!(site.next_key("DONE alpha 0").as_deref(), Some("charlie"));
+    assert_eq!(site.next_key("DONE alpha 0").as_deref(), Some("bravo"));
+    assert_eq!(site.next_key("DONE bravo 0").as_deref(), Some("charlie"));
 }
 
 /// A key of 4 KiB makes no line of a table as long as itself, and one that would turn lines around is

@@ -37,6 +37,8 @@ fn the_tests_that_are_named_exist() {
         "src",
         "actors",
         "protocol",
+        "queue",
+        "stores",
         "spool/src",
         "tests",
         "benches/src",
@@ -249,7 +251,7 @@ fn exit_codes_of_what_looks_are_documented() {
     }
 }
 
-/// The SQL for the way back runs on a database that the program has made and left.
+/// The command for the way back makes a database that the supervisor walks as it does.
 #[test]
 fn the_way_back_works() {
     let site = Site::new();
@@ -260,10 +262,11 @@ fn the_way_back_works() {
     daemon.stop();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrating-from-supervisor-py.md");
     let text = fs::read_to_string(file).unwrap();
-    let (_, sql) = text.split_once("state.db 'CREATE").unwrap();
-    let (sql, _) = sql.split_once('\'').unwrap();
-    let connection = rusqlite::Connection::open(site.database()).unwrap();
-    connection.execute_batch(&format!("CREATE{sql}")).unwrap();
+    let arguments = text.lines().find_map(|line| line.trim().strip_prefix("shiftboss move "));
+    let mut program = site.program();
+    let output = program.arg("move").args(arguments.unwrap().split(' ')).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let connection = rusqlite::Connection::open(site.path("old.db")).unwrap();
     let mut plan = connection
         .prepare(
             "EXPLAIN QUERY PLAN SELECT attr_path FROM queue ORDER BY last_started ASC, \

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Most lines of a function, from `fn` to its closing brace.
 const FUNCTION_LINES: usize = 70;
-/// Most lines of a file before its tests.
-const FILE_LINES: usize = 400;
+/// Most lines of a file before its tests: a flat list of cases has as many as it has.
+const FILE_LINES: usize = 800;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
@@ -39,7 +39,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stores/", &["actix", "clap", "shiftboss_actors", "shiftboss::"]),
-    ("queue/src/rules", &["crate::engine", "crate::records", "crate::memory", "crate::operation"]),
+    (
+        "queue/src/rules",
+        &["crate::engine", "crate::records", "crate::memory", "operation::Operation"],
+    ),
     ("queue/src/record.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("queue/src/extras.rs", &["crate::rules", "crate::engine", "crate::context", "crate::place"]),
     ("protocol/src/model", &["std::fs", "crate::wire"]),
@@ -159,12 +162,6 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         "the operator's path; what is below it is distrusted",
     ),
     ("src/commands/serve/locks.rs", "create_dir", 1, "the operator's path"),
-    (
-        "src/stores/sqlite/forget_relay.rs",
-        "Connection::open_with_flags",
-        1,
-        "makes nothing; the file was looked at before",
-    ),
     ("src/fetch/claim.rs", "renameat", 1, "replaces whatever has the name"),
     (
         "src/safe_file.rs",
@@ -195,6 +192,7 @@ const MADE: &[(&str, &str, usize, &str)] = &[
     ("spool/src/layer.rs", "symlinkat", 1, "replaces nothing"),
     ("spool/src/spool.rs", "mkdir", 1, "the operator's path"),
     ("stores/sqlite/src/give_back.rs", "Connection::open_with_flags", 1, "to read"),
+    ("stores/sqlite/src/salvage.rs", "Connection::open_with_flags", 1, "to read"),
     ("stores/sqlite/src/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
     ("src/stores/sqlite/damage.rs", "Connection::open_with_flags", 1, "to read"),
     (
@@ -210,19 +208,11 @@ const MADE: &[(&str, &str, usize, &str)] = &[
         1,
         "an existing file, without CREATE",
     ),
-    ("src/stores/sqlite/snapshot.rs", "Connection::open_with_flags", 1, "to read"),
-    ("src/stores/sqlite/recover.rs", "Connection::open_with_flags", 1, "to read"),
     (
-        "src/stores/sqlite/transfer/leaving.rs",
+        "src/stores/sqlite/transfer.rs",
         "Connection::open_with_flags",
         1,
         "an existing file, without CREATE",
-    ),
-    (
-        "src/stores/sqlite/transfer/arriving.rs",
-        "Connection::open_with_flags",
-        1,
-        "a file that a move made, without CREATE",
     ),
     ("src/stores/sqlite/maintenance.rs", "Connection::open_with_flags", 1, "to read"),
 ];

@@ -10,8 +10,7 @@ use serde_json::Value;
 
 /// A group that no user of this machine is in.
 const OPERATORS: u32 = 42_424;
-const SINGLE: &str =
-    "SELECT attr_path, payload, status FROM shiftboss_single_tasks ORDER BY attr_path, task";
+const SINGLE: &str = "SELECT attr_path, payload, status FROM singles ORDER BY attr_path, task";
 
 fn output(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -156,7 +155,7 @@ fn many_lines_are_added() {
     let lines: String = (0..2_000).map(|number| format!("key{number} {number}\n")).collect();
     let (code, stdout, stderr) = site.fed(&["add", "--lines", "socket"], lines.as_bytes());
     assert_eq!((code, &*stdout), (0, "Added 2000 tasks.\n"), "{stderr}");
-    assert_eq!(site.sql("SELECT count(*) FROM shiftboss_single_tasks"), ["2000"]);
+    assert_eq!(site.sql("SELECT count(*) FROM singles"), ["2000"]);
     std::fs::write(site.path("lines"), "key0 0\nfaulty\r\nkey0 1\n\nlast 1").unwrap();
     let (code, stdout, stderr) = site.shiftboss(&["add", "--lines", "--file", "lines", "socket"]);
     assert_eq!((code, &*stdout), (65, "Added 2 tasks; 1 task waited already.\n"));

@@ -12,7 +12,7 @@ use crate::common::{Client, Daemon, Site, wait_until, wait_within};
 use shiftboss_spool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
 
 /// The tasks that are kept.
-const TASKS: &str = "SELECT attr_path, payload, status FROM shiftboss_single_tasks ORDER BY task";
+const TASKS: &str = "SELECT attr_path, payload, status FROM singles ORDER BY task";
 
 fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
@@ -42,7 +42,7 @@ fn wait_accepted(site: &Site, spool: &Spool) {
     wait_within(Duration::from_secs(60), "the spool's entries are accepted", || {
         left(spool, "tasks") == 1 && left(spool, "tasks/.checkout") == 0
     });
-    site.wait_sql("SELECT count(*) FROM shiftboss_accepted", &["0"]);
+    site.wait_sql("SELECT count(*) FROM accepted", &["0"]);
     for directory in [
         ".registry",
         ".data",
@@ -253,7 +253,7 @@ fn a_limit_leaves_entries_in_the_spool() {
     assert_eq!(site.ask("DONE job0 0"), "JOB job1 1\n");
     wait_accepted(&site, &spool);
     assert_eq!(told(), 1);
-    site.wait_sql("SELECT count(*) FROM shiftboss_single_tasks", &["2"]);
+    site.wait_sql("SELECT count(*) FROM singles", &["2"]);
 }
 
 /// Many entries all become tasks, each once, at a rate and in memory that do not depend on how many there

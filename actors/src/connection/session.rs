@@ -212,7 +212,7 @@ impl Asker {
     /// Tasks of several lines in one step, each with its answer.
     async fn add(&self, tasks: Vec<Row>) -> Reply {
         let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let tasks = Each(tasks.into_iter().map(AddTask).collect());
+        let tasks = Each(tasks.into_iter().map(|task| AddTask { task, id: None }).collect());
         let added = match self.ask(Perform(tasks)).await {
             Ok(added) => added,
             Err(refused) => {
@@ -321,7 +321,7 @@ fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Repl
     }
     let object = json!({
         "key": key.as_str(),
-        "added": added == Added::Added,
+        "added": matches!(added, Added::Added(_)),
         "keys_before": turn.and_then(|turn| turn.keys_before),
         "exact": turn.is_some_and(|turn| turn.exact),
         "tasks_before": turn.map(|turn| turn.tasks_before),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 use tracing::warn;
 
 use super::StorageActor;
@@ -30,6 +31,12 @@ pub(super) struct ClockStep {
     /// By so many seconds the clock was set; 0: the daemon has just begun.
     pub by: i64,
     origin: UnixSeconds,
+}
+
+impl ClockStep {
+    pub fn by_millis(self) -> Millis {
+        self.by.saturating_mul(1_000)
+    }
 }
 
 impl ClockSteps {
@@ -77,13 +84,20 @@ impl StorageActor {
     }
 
     /// What could not be followed is tried again with the next batch.
-    pub(super) fn note_step(&mut self, step: ClockStep, followed: StoreResult<()>) {
+    pub(super) fn note_step(
+        &mut self,
+        ctx: &mut Context<Self>,
+        step: ClockStep,
+        followed: StoreResult<()>,
+    ) {
         match followed {
             Ok(()) => {
                 self.clock_steps.followed(step);
                 if step.by != 0 {
                     let seconds = step.by;
                     warn!(seconds, "The clock was set. Retries and holds keep their delays.");
+                    self.leases.note_clock_step();
+                    self.begin_missing_leases(ctx);
                 }
             }
             Err(error) => self.note(&error),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use actix::prelude::*;
 
 use super::StorageActor;
-use crate::store::{AddTask, Operation, Outcome, Outcomes, Rejected, StoreResult};
+use crate::store::{AddTask, Dispatch, Operation, Outcome, Outcomes, Rejected, StoreResult};
 
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
 /// that the last one does not wait long for it.
@@ -53,7 +53,7 @@ struct Load {
 impl Load {
     fn of(operations: &[Operation]) -> Self {
         let bytes = |operation: &Operation| match operation {
-            Operation::AddTask(AddTask(row)) => row.payload.len(),
+            Operation::AddTask(AddTask { task, .. }) => task.payload.len(),
             _ => 0,
         };
         let is_hand_out = |operation: &&Operation| matches!(operation, Operation::Dispatch(_));
@@ -158,7 +158,7 @@ impl Replies {
         for (at, operation) in &self.of_leases {
             let outcome =
                 outcomes.as_ref().ok().and_then(|outcomes| outcomes.get(*at)?.as_ref().ok());
-            outcome.into_iter().for_each(|outcome| actor.note_leases(operation, outcome));
+            outcome.into_iter().for_each(|outcome| actor.note_leases(ctx, operation, outcome));
         }
         let mut outcomes = outcomes.map(Vec::into_iter);
         for (operations, reply) in self.asked {
@@ -174,15 +174,20 @@ impl Replies {
 /// Whether a lease may have ended, or begun to be this daemon's, with an operation. [`Operation::Expire`] is the StorageActor's
 /// own, and a dispatch is answered to it.
 fn is_of_leases(operation: &Operation) -> bool {
-    matches!(
-        operation,
+    match operation {
         Operation::CompleteAttempt(_)
-            | Operation::Release(_)
-            | Operation::Undo(_)
-            | Operation::Requeue(_)
-            | Operation::Heartbeat(_)
-            | Operation::LoseRelay(_)
-    )
+        | Operation::Release(_)
+        | Operation::Undo(_)
+        | Operation::Requeue(_)
+        | Operation::Heartbeat(_)
+        | Operation::LoseRelay(_) => true,
+        Operation::Relayed(it) => it.operations.iter().any(is_classic_dispatch),
+        _ => false,
+    }
+}
+
+pub(super) fn is_classic_dispatch(operation: &Operation) -> bool {
+    matches!(operation, Operation::Dispatch(Dispatch { holder: None, .. }))
 }
 
 #[cfg(test)]
@@ -190,7 +195,7 @@ mod tests {
     use shiftboss_protocol::model::{Key, Row, Run};
 
     use super::*;
-    use crate::store::{BeginDeletion, CountInFlight, Dispatch};
+    use crate::store::{BeginDeletion, CountInFlight};
 
     /// However many files go at once, a request that comes behind them is in the next batch.
     #[test]
@@ -214,14 +219,17 @@ mod tests {
         let reply = || -> Reply { Box::new(|_, _, _| {}) };
         let task = |bytes| {
             let row = Row { key: Key::new("a").unwrap(), payload: "p".repeat(bytes) };
-            vec![Operation::AddTask(AddTask(row))]
+            vec![Operation::AddTask(AddTask { task: row, id: None })]
         };
         for bytes in [BATCH_BYTES_MAX + 1, BATCH_BYTES_MAX / 2, BATCH_BYTES_MAX / 2, 1] {
             gathered.push(task(bytes), reply());
         }
         assert_eq!([(); 3].map(|()| gathered.take(usize::MAX).0.len()), [1, 2, 1]);
         for _ in 0..5 {
-            gathered.push(vec![Operation::Dispatch(Dispatch { holder: None })], reply());
+            gathered.push(
+                vec![Operation::Dispatch(Dispatch { holder: None, fetchers: None })],
+                reply(),
+            );
         }
         assert_eq!([(); 3].map(|()| gathered.take(2).0.len()), [2, 2, 1]);
     }

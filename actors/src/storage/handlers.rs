@@ -48,9 +48,7 @@ impl StorageActor {
     ) -> Work {
         match dispatched {
             Dispatched::Job(attempt, job) => {
-                if let Some(holder) = holder {
-                    self.begin_lease(ctx, attempt, holder.lease_seconds);
-                }
+                self.begin_its_lease(ctx, attempt, holder);
                 Work::Job(HandOut::new(attempt, job, ctx.address().recipient()))
             }
             Dispatched::Nothing => Work::Nothing,
@@ -80,7 +78,7 @@ impl<R: Request> Handler<TakeJob<R>> for StorageActor {
 
     fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
         let TakeJob { ended, holder } = message;
-        let request = (ended, Dispatch { holder: holder.clone() });
+        let request = (ended, Dispatch { holder: holder.clone(), fetchers: None });
         self.ask(ctx, request, move |actor, ctx, answers| {
             let (ended, dispatched) = answers?;
             let work = dispatched.map(|dispatched| actor.work(ctx, dispatched, holder.as_ref()));

@@ -1,4 +1,4 @@
-//! Leases of protocol 2: each attempt that is leased ends unless its worker says a word in time.
+//! Leases: each attempt that is out ends unless its worker says a word in time. One of a classic job has one word, its end.
 //!
 //! Part of the StorageActor. When a lease ends is kept here, in memory and on the monotonic clock; the store
 //! knows which attempts are leased, and what an end means.
@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::StorageActor;
-use super::gathered::BATCH_OPERATIONS_MAX;
+use super::gathered::{BATCH_OPERATIONS_MAX, is_classic_dispatch};
 use crate::store::{
-    Ack, Each, Expire, ExpiredLease, Heartbeat, Leases, Operation, Outcome, Requeued, StoreResult,
+    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, LeaseHolder, Leases, Operation,
+    Outcome, Rejected, RelayAnswer, Requeued, StoreResult,
 };
 use shiftboss_protocol::model::Attempt;
 
@@ -32,12 +33,19 @@ pub(super) struct LeaseClock {
 struct Lease {
     end: Instant,
     length: Duration,
+    /// It runs on the time that passes, whoever sets the clock.
+    is_steady: bool,
 }
 
 impl Lease {
     fn new(seconds: u32, now: Instant) -> Self {
         let length = Duration::from_secs(seconds.into());
-        Self { end: now + length, length }
+        Self { end: now + length, length, is_steady: true }
+    }
+
+    /// It runs on the wall clock: a classic job's, or one that may be.
+    fn by_the_clock(self) -> Self {
+        Self { is_steady: false, ..self }
     }
 }
 
@@ -67,6 +75,16 @@ impl LeaseClock {
         self.running.remove(&attempt);
     }
 
+    /// The wall clock was set: the store knows when leases end that run on it.
+    pub(super) fn note_clock_step(&mut self) {
+        self.running.retain(|_, lease| lease.is_steady);
+        self.is_complete = false;
+    }
+
+    pub(super) fn note_ends(&mut self, ends: &[JobEnd]) {
+        ends.iter().for_each(|end| self.end(end.attempt));
+    }
+
     fn first_end(&self) -> Option<Instant> {
         self.running.values().map(|lease| lease.end).min()
     }
@@ -82,7 +100,12 @@ impl LeaseClock {
 
 impl StorageActor {
     /// The lease of an attempt that has ended does not run on; and one that came from elsewhere is to run here.
-    pub(super) fn note_leases(&mut self, operation: &Operation, outcome: &Outcome) {
+    pub(super) fn note_leases(
+        &mut self,
+        ctx: &mut Context<Self>,
+        operation: &Operation,
+        outcome: &Outcome,
+    ) {
         let ended = match (operation, outcome) {
             (Operation::CompleteAttempt(it), Outcome::CompleteAttempt(Ack::Recorded)) => it.attempt,
             (Operation::Release(it), Outcome::Release(Ack::Recorded)) => it.0,
@@ -100,9 +123,27 @@ impl StorageActor {
                 self.leases.is_complete = false;
                 return;
             }
+            (Operation::Relayed(it), Outcome::Relayed(RelayAnswer::Answered(outcomes))) => {
+                return self.begin_relayed_leases(ctx, &it.operations, outcomes);
+            }
             _ => return,
         };
         self.leases.end(ended);
+    }
+
+    /// Jobs without leases of their own end here, whoever handed them on.
+    fn begin_relayed_leases(
+        &mut self,
+        ctx: &mut Context<Self>,
+        operations: &[Operation],
+        outcomes: &[Result<Outcome, Rejected>],
+    ) {
+        let Some(seconds) = self.classic_lease else { return };
+        for (_, outcome) in operations.iter().zip(outcomes).filter(|it| is_classic_dispatch(it.0)) {
+            if let Ok(Outcome::Dispatch(Dispatched::Job(attempt, _))) = outcome {
+                self.begin_lease(ctx, *attempt, Lease::new(seconds, Instant::now()).by_the_clock());
+            }
+        }
     }
 
     /// Has a lease run for every attempt that the store knows as leased.
@@ -114,7 +155,8 @@ impl StorageActor {
             Ok(leases) => {
                 let now = Instant::now();
                 for (attempt, seconds) in leases {
-                    actor.leases.running.entry(attempt).or_insert(Lease::new(seconds, now));
+                    let lease = Lease::new(seconds, now).by_the_clock();
+                    actor.leases.running.entry(attempt).or_insert(lease);
                 }
                 actor.set_lease_timer(ctx, now);
             }
@@ -122,9 +164,22 @@ impl StorageActor {
         });
     }
 
-    /// A job was handed out to somebody who speaks protocol 2.
-    pub(super) fn begin_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, seconds: u32) {
-        let lease = Lease::new(seconds, Instant::now());
+    /// A job was handed out.
+    pub(super) fn begin_its_lease(
+        &mut self,
+        ctx: &mut Context<Self>,
+        attempt: Attempt,
+        holder: Option<&LeaseHolder>,
+    ) {
+        let now = Instant::now();
+        let classic = || Some(Lease::new(self.classic_lease?, now).by_the_clock());
+        let leased = holder.map(|holder| Lease::new(holder.lease_seconds, now));
+        if let Some(lease) = leased.or_else(classic) {
+            self.begin_lease(ctx, attempt, lease);
+        }
+    }
+
+    fn begin_lease(&mut self, ctx: &mut Context<Self>, attempt: Attempt, lease: Lease) {
         self.ring_at(ctx, lease.end);
         self.leases.running.insert(attempt, lease);
     }

@@ -21,7 +21,7 @@ fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult
 }
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
-    Perform(Each(keys.iter().map(|key| AddTask(task(key))).collect()))
+    Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))
 }
 
 async fn added(storage: &Addr<StorageActor>, keys: &[&str]) -> Vec<Added> {
@@ -89,7 +89,7 @@ async fn what_is_added_is_told_after_the_commit() {
     let take = TakeJob { ended: (), holder: None };
     assert!(matches!(storage.send(take).await.unwrap(), Ok(((), Work::Nothing))));
     let answers = added(&storage, &["a", "b", "b"]).await;
-    assert_eq!(answers, [Added::Added, Added::Added, Added::Known]);
+    assert_eq!(answers, [Added::Added(0), Added::Added(0), Added::Known]);
     match waiting.await.unwrap().unwrap() {
         Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
@@ -103,7 +103,7 @@ async fn entries_are_accepted_once() {
     let (storage, _end) = start(&mock);
     let accepted =
         storage.send(Perform(AcceptEntries(vec![entry("b"), entry("b")]))).await.unwrap();
-    assert_eq!(accepted, Ok(vec![Added::Added, Added::Known]));
+    assert_eq!(accepted, Ok(vec![Added::Added(0), Added::Known]));
     assert_eq!(mock.calls(), ["begin", "accept 2", "commit"]);
     let known = storage.send(Perform(AcceptedEntries)).await.unwrap().unwrap();
     assert_eq!(known, [entry("b").id]);

@@ -91,7 +91,7 @@ impl StorageActor {
     /// Gives those who wait what there is, the longest waiting first.
     pub(super) fn serve_waiting(&mut self, ctx: &mut Context<Self>) {
         for (number, waiter) in self.waiting.take() {
-            let request = Dispatch { holder: Some(waiter.holder.clone()) };
+            let request = Dispatch { holder: Some(waiter.holder.clone()), fetchers: None };
             self.submit(ctx, request, move |actor, ctx, dispatched| {
                 actor.waiting.serving -= 1;
                 actor.served(ctx, number, waiter, dispatched);
@@ -130,7 +130,7 @@ impl StorageActor {
     }
 
     /// A look alone: a transaction would wait for everybody else's.
-    fn look_for_work(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn look_for_work(&mut self, ctx: &mut Context<Self>) {
         self.submit(ctx, HasWork, |actor, _, has_work| {
             actor.waiting.awake |= has_work == Ok(true);
             let store = actor.store.as_ref().filter(|_| has_work.is_ok());

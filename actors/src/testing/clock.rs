@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 
 /// A clock that stands still until it is moved; clones share the time.
 #[derive(Debug, Clone, Default)]
@@ -24,8 +25,8 @@ impl ManualClock {
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> UnixSeconds {
-        self.0.load(Ordering::Relaxed)
+    fn millis(&self) -> Millis {
+        self.0.load(Ordering::Relaxed).saturating_mul(1_000)
     }
 
     /// None passes: to move it is to set it.

@@ -193,7 +193,7 @@ impl History {
             }
             Word::Dispatch { leased } => {
                 let holder = leased.then(|| holder("builder", LEASE_SECONDS));
-                Dispatch { holder }.push(&mut batch);
+                Dispatch { holder, fetchers: None }.push(&mut batch);
             }
             Word::Done { back, code } => {
                 CompleteAttempt { attempt: attempt(back), exit_code: *code }.push(&mut batch);
@@ -204,7 +204,7 @@ impl History {
                 Complete { key: key(KEYS[*at]), exit_code: *code }.push(&mut batch);
             }
             Word::AddTask { key: at, payload } => {
-                AddTask(row(KEYS[*at], &payload.to_string())).push(&mut batch);
+                AddTask { task: row(KEYS[*at], &payload.to_string()), id: None }.push(&mut batch);
             }
             Word::Cancel { key: at } => CancelTasks(key(KEYS[*at])).push(&mut batch),
             Word::Undo { back } => {

@@ -37,7 +37,7 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
             let lost = matches!(it.0, InputDirectory::Lost(_));
             ("lost", if lost { "yes" } else { "no" }.to_owned())
         }
-        Op::AddTask(it) => ("add task", format!("{} {}", it.0.key, it.0.payload)),
+        Op::AddTask(it) => ("add task", format!("{} {}", it.task.key, it.task.payload)),
         Op::CancelTasks(it) => ("cancel", it.0.to_string()),
         Op::AcceptEntries(it) => ("accept", it.0.len().to_string()),
         Op::ForgetAccepted(it) => ("forget accepted", it.0.name.to_string()),

@@ -4,10 +4,10 @@ mod backoff;
 mod bumps;
 mod keys;
 mod leases;
-mod outside;
 mod perform;
 mod retries;
 mod rules;
+mod tables;
 mod tasks;
 mod views;
 

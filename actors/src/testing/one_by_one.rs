@@ -12,11 +12,10 @@ use crate::store::{
     AcceptEntries, AcceptedEntries, Ack, AddRows, AddTask, Added, BeginDeletion, Bump, Bumped,
     CancelTasks, Cancelled, Checkpoint, Complete, CompleteAttempt, CountInFlight, DeleteRuns,
     Dispatch, Dispatched, EntryId, Expire, ExpiredLease, FetcherRecord, FetcherRecords,
-    ForgetAccepted, ForgetFetcher, ForgetRejected, HasWork, Heartbeat, Held, Hold, InputDirectory,
-    LeaseHolder, Leases, NoteFetcher, NoteInput, Operation, Outcome, Prune, RegisterRun,
-    Registered, RejectFile, Rejected, Release, Request, Requeue, Requeued, Retried, Retry,
-    RowBatch, Runs, SetPaused, SpoolEntry, Store, StoreError, StoreResult, StoredRun, Undo, Unhold,
-    WhyIdle,
+    ForgetAccepted, ForgetFetcher, HasWork, Heartbeat, Held, Hold, LeaseHolder, Leases,
+    NoteFetcher, Operation, Outcome, Prune, RegisterRun, Registered, RejectFile, Rejected, Release,
+    Request, Requeue, Requeued, Retried, Retry, RowBatch, Runs, SetPaused, SpoolEntry, Store,
+    StoreError, StoreResult, StoredRun, Undo, Unhold, WhyIdle,
 };
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, Run, UnixSeconds};
 
@@ -49,7 +48,7 @@ pub trait OneByOne: Store {
         now: UnixSeconds,
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
-        wait_for(self.apply(now, batch))
+        wait_for(self.apply(now.saturating_mul(1_000), batch))
     }
 
     fn ask<R: Request>(&mut self, now: UnixSeconds, request: R) -> StoreResult<R::Answer> {
@@ -63,22 +62,11 @@ pub trait OneByOne: Store {
         now: UnixSeconds,
         holder: Option<&LeaseHolder>,
     ) -> StoreResult<Dispatched> {
-        self.ask(now, Dispatch { holder: holder.cloned() })
+        self.ask(now, Dispatch { holder: holder.cloned(), fetchers: None })
     }
 
     fn finish(&mut self, key: &Key, exit_code: i64, now: UnixSeconds) -> StoreResult<()> {
         self.ask(now, Complete { key: key.clone(), exit_code })
-    }
-
-    fn finish_and_dispatch(
-        &mut self,
-        key: &Key,
-        exit_code: i64,
-        now: UnixSeconds,
-    ) -> StoreResult<Dispatched> {
-        let request = (Complete { key: key.clone(), exit_code }, Dispatch { holder: None });
-        let (completed, dispatched) = self.ask(now, request)?;
-        completed.and(dispatched)
     }
 
     fn finish_attempt(
@@ -158,16 +146,8 @@ pub trait OneByOne: Store {
         self.ask(now, RejectFile { name: name.to_owned(), reason: reason.to_owned() })
     }
 
-    fn forget_rejected(&mut self, name: &str) -> StoreResult<()> {
-        self.ask(0, ForgetRejected(name.to_owned()))
-    }
-
-    fn note_input(&mut self, input: &InputDirectory, now: UnixSeconds) -> StoreResult<()> {
-        self.ask(now, NoteInput(input.clone()))
-    }
-
     fn add_task(&mut self, task: &Row, now: UnixSeconds) -> StoreResult<Added> {
-        self.ask(now, AddTask(task.clone()))
+        self.ask(now, AddTask { task: task.clone(), id: None })
     }
 
     fn cancel_tasks(&mut self, key: &Key, now: UnixSeconds) -> StoreResult<Cancelled> {

@@ -15,6 +15,7 @@ use crate::store::{
     Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture, StoreResult, StoredRun,
 };
 use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
+use shiftboss_queue::record::Millis;
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -100,6 +101,8 @@ impl MockStore {
     pub fn with_jobs(keys: &[&str]) -> Self {
         let mock = Self::default();
         keys.iter().for_each(|key| mock.add_job(key, "1"));
+        // They were there before.
+        mock.inside().changed = None;
         mock
     }
 
@@ -347,14 +350,19 @@ impl Kept {
 impl Store for MockStore {
     fn apply(
         &mut self,
-        now: UnixSeconds,
+        now: Millis,
         batch: Vec<Operation>,
     ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>> {
-        Box::pin(async move { self.transact(now, &batch) })
+        Box::pin(async move { self.transact(now.div_euclid(1_000), &batch) })
     }
 
-    fn follow_clock(&mut self, _: UnixSeconds, by: i64) -> StoreResult<()> {
-        if by == 0 { Ok(()) } else { self.called("follow clock", &by.to_string()) }
+    fn follow_clock(&mut self, _: Millis, by: Millis) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            match by.div_euclid(1_000) {
+                0 => Ok(()),
+                by => self.called("follow clock", &by.to_string()),
+            }
+        })
     }
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {

@@ -118,7 +118,7 @@ fn work(socket: &Path, stopping: &AtomicBool) -> io::Result<Vec<Duration>> {
     Ok(waits)
 }
 
-/// The same rows in the same order into the same tables, by plain statements.
+/// The same rows in the same order into the same two tables, by plain statements.
 fn bare_rate(setting: &Setting, home: &Path) -> io::Result<f64> {
     let path = home.join("bare.db");
     let empty = new_home()?;
@@ -131,24 +131,34 @@ fn bare_rate(setting: &Setting, home: &Path) -> io::Result<f64> {
 
 fn insert(path: &Path, lines: usize) -> rusqlite::Result<()> {
     let connection = Connection::open(path)?;
-    connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA cache_size = -49152;
-        INSERT INTO fetchers (name) VALUES ('bare');
-        INSERT INTO fetcher_runs (fetcher_id, run_started) VALUES (last_insert_rowid(), 1);",
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA cache_size = -49152")?;
+    let mut record = connection.prepare(
+        "INSERT INTO keys (id, key, since, claimed, served, waiting, failed, dead, last_attempt, turn, held, extra)
+        VALUES (?1, ?2, 1, 0, '', 0, 0, 0, 0, 1, 0, 0)",
     )?;
-    let mut row = connection.prepare(
-        "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload, order_jitter)
-        SELECT fetcher_id, 1, ?1, '1.0 -> 2.000000', ?2 FROM fetchers WHERE name = 'bare'",
-    )?;
+    let mut row =
+        connection.prepare("INSERT INTO rows VALUES (?1, 1, 1, 0, 0, '1.0 -> 2.000000')")?;
     for from in (0..lines).step_by(BATCH_ROWS) {
+        let mut keys: Vec<_> = (from..lines.min(from + BATCH_ROWS)).map(numbered).collect();
+        keys.sort_unstable();
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        for number in from..lines.min(from + BATCH_ROWS) {
-            let key = key(number);
-            row.execute((&key, jitter(&key)))?;
+        for (id, key) in keys {
+            record.execute((id, key))?;
+            row.execute([id])?;
         }
         connection.execute_batch("COMMIT")?;
     }
     Ok(())
+}
+
+/// A key, and the number that it gets: it begins with its jitter.
+fn numbered(number: usize) -> (i64, String) {
+    let key = key(number);
+    (
+        (i64::from(jitter(&key)) - i64::from(i32::MIN)) << 31
+            | i64::try_from(number).unwrap_or_default(),
+        key,
+    )
 }
 
 fn load_figure(setting: &Setting, rate: f64, bare: f64) -> Figure {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 
+use crate::attempt::EndedAttempt;
 use crate::context::Context;
 use crate::counts::Tally;
 use crate::place::{Place, Turn};
@@ -27,6 +28,19 @@ struct Slot {
     is_changed: bool,
     /// All that was known of it goes.
     is_forgotten: bool,
+    /// Likewise, at first: what is known of it since is a new key's.
+    was_forgotten: bool,
+}
+
+impl Slot {
+    /// What is as it was is not, but for a key whose attempt ended meanwhile.
+    fn is_to_be_saved(&self, ended: &[EndedAttempt]) -> bool {
+        let is_new = || match &self.stored {
+            Some(stored) => stored.record != self.record || stored.place != self.place,
+            None => !self.is_forgotten && !self.record.is_new(),
+        };
+        self.is_changed && (is_new() || ended.iter().any(|it| it.key == self.record.key))
+    }
 }
 
 /// See the module.
@@ -78,7 +92,8 @@ impl Desk {
         if let Some(flight) = &record.flight {
             self.by_attempt.insert(flight.attempt, at);
         }
-        self.slots.push(Slot { stored, record, place, is_changed: false, is_forgotten: false });
+        let (is_changed, is_forgotten, was_forgotten) = (false, false, false);
+        self.slots.push(Slot { stored, record, place, is_changed, is_forgotten, was_forgotten });
         at
     }
 
@@ -101,8 +116,17 @@ impl Desk {
 
     /// Whether anything is known of its key.
     pub(super) fn is_known(&self, slot: usize) -> bool {
-        let Slot { stored, is_changed, is_forgotten, .. } = &self.slots[slot];
-        !is_forgotten && (stored.is_some() || *is_changed)
+        let Slot { stored, record, is_forgotten, .. } = &self.slots[slot];
+        !is_forgotten && (stored.is_some() || !record.is_new())
+    }
+
+    /// How many more records are of a kind, with all that is not saved yet.
+    pub(super) fn more(&self, is: impl Fn(&Record) -> bool) -> i64 {
+        let more = |slot: &Slot| {
+            let was = slot.stored.as_ref().is_some_and(|it| is(&it.record));
+            i64::from(is(&slot.record)) - i64::from(was)
+        };
+        self.slots.iter().filter(|slot| slot.is_changed).map(more).sum()
     }
 
     /// Its record is another one by now, and so may its place be; answered.
@@ -136,7 +160,8 @@ impl Desk {
         self.leave(slot);
         let it = &mut self.slots[slot];
         it.record = Record::new(it.record.key.clone());
-        (it.place, it.is_changed, it.is_forgotten) = (Place::default(), true, true);
+        (it.place, it.is_changed) = (Place::default(), true);
+        (it.is_forgotten, it.was_forgotten) = (true, true);
     }
 
     /// Changed keys that are ready, the first one first.
@@ -187,15 +212,21 @@ impl Desk {
         tally
     }
 
-    /// What is to be saved; the desk is empty then.
-    pub(super) fn clear(&mut self) -> Vec<Change> {
+    /// What is to be saved, with all keys of attempts that ended; the desk is empty then.
+    pub(super) fn clear(&mut self, ended: &[EndedAttempt]) -> Vec<Change> {
         let slots = std::mem::take(self).slots;
         let mut changes = Vec::with_capacity(slots.len());
-        changes.extend(slots.into_iter().filter(|slot| slot.is_changed).map(|slot| Change {
-            before: slot.stored,
-            key: slot.record.key.clone(),
-            now: (!slot.is_forgotten).then_some((slot.record, slot.place)),
-        }));
+        for mut slot in slots.into_iter().filter(|slot| slot.is_to_be_saved(ended)) {
+            let key = slot.record.key.clone();
+            // A key that was held and never listed is as if nobody had named it.
+            let is_known = !slot.is_forgotten && !slot.record.is_new();
+            if is_known && slot.was_forgotten {
+                let before = slot.stored.take();
+                changes.push(Change { before, key: key.clone(), now: None });
+            }
+            let now = is_known.then_some((slot.record, slot.place));
+            changes.push(Change { before: slot.stored, key, now });
+        }
         changes
     }
 }

@@ -4,16 +4,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{LeaseHolder, Row};
+use shiftboss_protocol::model::Row;
 
 use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
-use crate::operation::{Answer, Job};
+use crate::operation::{Dispatch, Dispatched};
 use crate::record::{Record, Task};
 use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
+
+/// Keys that are stepped over in one batch at the most: a request waits for no more.
+const LEAVING_MAX: usize = 4_096;
 
 /// What there is for a worker.
 enum Choice {
@@ -28,20 +31,17 @@ enum Choice {
 }
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) async fn dispatch(
-        &mut self,
-        holder: Option<LeaseHolder>,
-        fetchers: Option<Vec<Arc<str>>>,
-    ) -> Carried {
+    pub(super) async fn dispatch(&mut self, it: Dispatch) -> Carried<Dispatched> {
+        let Dispatch { holder, fetchers } = it;
         let scope = self.scope(fetchers);
         if self.header.paused {
-            return Ok(Ok(Answer::Nothing));
+            return Ok(Ok(Dispatched::Nothing));
         }
         loop {
             let (slot, is_of_lane) = match self.choose(&scope).await? {
                 Choice::Slot { slot, is_of_lane } => (slot, is_of_lane),
-                Choice::Nothing => return Ok(Ok(Answer::Nothing)),
-                Choice::Later => return Ok(Ok(Answer::Later)),
+                Choice::Nothing => return Ok(Ok(Dispatched::Nothing)),
+                Choice::Later => return Ok(Ok(Dispatched::Later)),
             };
             let slot = self.whole(slot).await?;
             // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
@@ -68,9 +68,9 @@ impl<S: Records> Batch<'_, S> {
             }
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
-            let (key, fetcher) = (self.desk.record(slot).key.clone(), task.fetcher());
-            let fetcher = self.context.fetcher(fetcher);
-            return Ok(Ok(Answer::Job(Job { attempt, row: Row { key, payload }, fetcher, task })));
+            self.note_lease(slot);
+            let key = self.desk.record(slot).key.clone();
+            return Ok(Ok(Dispatched::Job(attempt, Row { key, payload })));
         }
     }
 
@@ -96,19 +96,19 @@ impl<S: Records> Batch<'_, S> {
         })
     }
 
-    pub(super) async fn has_work(&mut self) -> Carried {
+    pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
         if self.header.paused {
-            return Ok(Ok(Answer::Is(false)));
+            return Ok(false);
         }
         loop {
             let slot = match self.choose(&Scope::All).await? {
                 Choice::Slot { slot, .. } => slot,
-                Choice::Nothing => return Ok(Ok(Answer::Is(false))),
-                Choice::Later => return Ok(Ok(Answer::Is(true))),
+                Choice::Nothing => return Ok(false),
+                Choice::Later => return Ok(true),
             };
             let slot = self.whole(slot).await?;
             if dispatch::next_task(self.desk.record(slot), &Scope::All, &self.context).is_some() {
-                return Ok(Ok(Answer::Is(true)));
+                return Ok(true);
             }
             self.pass(slot);
         }
@@ -124,6 +124,7 @@ impl<S: Records> Batch<'_, S> {
     }
 
     async fn choose(&mut self, scope: &Scope) -> StoreResult<Choice> {
+        self.step_over_leaving().await?;
         if self.in_vain >= STEP_KEYS {
             return Ok(Choice::Later);
         }
@@ -142,6 +143,26 @@ impl<S: Records> Batch<'_, S> {
             (first, held) => first.or(held),
         };
         Ok(first.map_or(Choice::Nothing, |(_, slot)| Choice::Slot { slot, is_of_lane: false }))
+    }
+
+    /// Steps over what is in front and has nothing but rows of runs that go, once a batch: to look at each such key, and to save that
+    /// it has nothing, would keep workers waiting for as long as a list is long.
+    async fn step_over_leaving(&mut self) -> StoreResult<()> {
+        if std::mem::replace(&mut self.ahead.has_stepped, true) {
+            return Ok(());
+        }
+        if self.context.going.is_empty() {
+            self.memo.leaving = None;
+            return Ok(());
+        }
+        let behind = self.memo.leaving.as_ref();
+        if let Some((last, is_more)) = self.store.leaving(behind, LEAVING_MAX).await? {
+            self.memo.leaving = Some(last);
+            if is_more {
+                self.in_vain = STEP_KEYS;
+            }
+        }
+        Ok(())
     }
 
     async fn first_of_lane(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
@@ -204,7 +225,8 @@ impl<S: Records> Batch<'_, S> {
             if !look.next.is_empty() || look.is_all {
                 return Ok(look.next.front().copied());
             }
-            let behind = look.last.and_then(|slot| self.desk.stored(slot));
+            let front = self.memo.leaving.as_ref().filter(|_| from == From::Order);
+            let behind = look.last.and_then(|slot| self.desk.stored(slot)).or(front);
             let next = self.store.next(from, behind, scope, look.count).await?;
             look.is_all = next.len() < look.count;
             // There are some in vain: more at once.
@@ -219,6 +241,8 @@ impl<S: Records> Batch<'_, S> {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     looks: Vec<Look>,
+    /// What is in front and goes was [stepped over](Batch::step_over_leaving).
+    has_stepped: bool,
     /// So many are looked up at once.
     pub(super) count: usize,
 }
@@ -239,7 +263,7 @@ struct Look {
 impl Ahead {
     /// As many as the batch may hand out.
     pub(super) fn of(outset: &Outset) -> Self {
-        Self { looks: Vec::new(), count: outset.next.max(1) }
+        Self { looks: Vec::new(), has_stepped: false, count: outset.next.max(1) }
     }
 
     pub(super) fn clear(&mut self) {

@@ -2,108 +2,23 @@
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Attempt, Key};
+use shiftboss_protocol::model::{Attempt, Key, Row};
 
 use super::{Batch, Carried, used_up};
+use crate::answers;
 use crate::attempt::{EndedAttempt, Outcome};
-use crate::operation::{Added, Answer, Operation, Rejected};
-use crate::record::{SingleStatus, Task};
-use crate::records::{Name, Records, StoreResult};
-use crate::rules::completion::{self, Ack};
-use crate::rules::lists::Forgotten;
-use crate::rules::{bumps, dispatch, edits, holds, leases, lists, retries, singles};
+use crate::credit::BUMPS_MAX;
+use crate::error::Rejected;
+use crate::operation::{
+    Ack, Added, Bump, Bumped, Cancelled, Complete, CompleteAttempt, ExpiredLease, Forgotten,
+    HOLDS_MAX, Held, Hold, JobEnd, Requeued, Retried, Retry, Undo,
+};
+use crate::record::{FetcherId, SingleStatus, Task};
+use crate::records::{Edit, From, Name, Records, StoreResult, Stored};
+use crate::rules::dispatch::Scope;
+use crate::rules::{bumps, completion, dispatch, edits, holds, leases, lists, retries, singles};
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) async fn on_attempt(&mut self, attempt: Attempt, operation: Operation) -> Carried {
-        use Operation as Op;
-        match operation {
-            Op::CompleteAttempt { exit_code, .. } => self.complete(attempt, exit_code).await,
-            Op::Release(_) => self.release(attempt).await,
-            Op::Expire(_) => self.expire(attempt).await,
-            Op::Undo(_) => self.undo(attempt).await,
-            _ => self.heartbeat(attempt).await,
-        }
-    }
-
-    pub(super) async fn on_key(&mut self, key: Key, operation: Operation) -> Carried {
-        use Operation as Op;
-        let slot = self.slot(key).await?;
-        let record = self.desk.record_mut(slot);
-        match operation {
-            Op::AddTask { task, id } => self.add_task(slot, task.payload, id).await,
-            Op::Complete { exit_code, .. } => {
-                let before = record.last;
-                let ended = completion::finish_key(record, exit_code, &self.context);
-                if ended.is_none() {
-                    self.sums.by_hand(before, record.last);
-                }
-                self.end(slot, ended);
-                Ok(Ok(Answer::Done))
-            }
-            Op::Requeue(_) => {
-                let ended = dispatch::take_back(record, Outcome::Released, &self.context);
-                let attempt = ended.as_ref().map(|it| it.attempt);
-                self.end(slot, ended);
-                Ok(Ok(Answer::Requeued(attempt)))
-            }
-            on_lever => Ok(self.on_lever(slot, on_lever)),
-        }
-    }
-
-    /// What operators, and other programs, want of a key.
-    fn on_lever(&mut self, slot: usize, operation: Operation) -> Result<Answer, Rejected> {
-        use Operation as Op;
-        let record = self.desk.record_mut(slot);
-        let answer = match operation {
-            Op::Retry { fetcher: None, .. } => Answer::Retried(retries::retry(record, None)),
-            Op::Retry { fetcher: Some(name), .. } => {
-                let id = self.fetcher(&name);
-                let record = self.desk.record_mut(slot);
-                // A fetcher that is not known has no task.
-                let id = id.unwrap_or(crate::record::FetcherId(i64::MIN));
-                Answer::Retried(retries::retry(record, Some(id)))
-            }
-            Op::Hold { seconds, reason, by, .. } => {
-                Answer::Held(holds::hold(record, seconds, reason, by, &self.context))
-            }
-            Op::Unhold(_) => Answer::Is(holds::unhold(record)),
-            Op::Bump { by, .. } => Answer::Bumped(bumps::bump(record, by, &mut self.context)),
-            Op::CancelTasks(_) => Answer::Cancelled(singles::cancel(record)),
-            Op::EditRow { run, is_dequeued, .. } => {
-                let fetcher = self.fetcher(&run.fetcher);
-                let record = self.desk.record_mut(slot);
-                if let Some(fetcher) = fetcher {
-                    let row = Task::Row { fetcher, run: run.started };
-                    edits::edit_row(record, row, is_dequeued);
-                }
-                Answer::Done
-            }
-            Op::EditLog { last, .. } => {
-                let before = record.last;
-                match edits::edit_log(record, last, &self.context) {
-                    Ok(ended) => self.ended.extend(ended),
-                    Err(error) => return Err(Rejected(error.to_string())),
-                }
-                self.sums.by_hand(before, record.last);
-                Answer::Done
-            }
-            _ => return Ok(Answer::Forgotten(self.forget(slot))),
-        };
-        self.changed(slot);
-        Ok(answer)
-    }
-
-    fn forget(&mut self, slot: usize) -> Forgotten {
-        if !self.desk.is_known(slot) {
-            return Forgotten::Unknown;
-        }
-        let forgotten = lists::forget(self.desk.record(slot));
-        if forgotten == Forgotten::Forgotten {
-            self.desk.forget(slot);
-        }
-        forgotten
-    }
-
     /// The record of a key, whole, before the batch.
     pub(super) async fn slot(&mut self, key: Key) -> StoreResult<usize> {
         if let Some(slot) = self.desk.slot_of(&key) {
@@ -136,38 +51,60 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.slot_of_attempt(attempt))
     }
 
+    /// The record of the key whose attempt is out.
+    async fn slot_of_flight(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
+        let slot = self.slot_of_attempt(attempt).await?;
+        Ok(slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt)))
+    }
+
     /// An attempt of the key ended, or none did.
     fn end(&mut self, slot: usize, ended: Option<EndedAttempt>) {
         if let Some(ended) = ended {
             self.sums.end(&ended);
+            self.ends.push(JobEnd {
+                attempt: ended.attempt,
+                fetcher: self.context.fetcher(ended.task.fetcher()),
+                outcome: ended.outcome.word(),
+                took_ms: ended.took_ms().unsigned_abs(),
+                revisit_seconds: ended.revisit.and_then(|seconds| u64::try_from(seconds).ok()),
+            });
             self.ended.push(ended);
         }
         self.changed(slot);
     }
 
-    async fn complete(&mut self, attempt: Attempt, exit_code: i64) -> Carried {
+    pub(super) async fn complete(&mut self, it: Complete) -> StoreResult<()> {
+        let slot = self.slot(it.key).await?;
+        let record = self.desk.record_mut(slot);
+        let before = record.last;
+        let ended = completion::finish_key(record, it.exit_code, &self.context);
+        if ended.is_none() {
+            self.sums.by_hand(before, record.last);
+        }
+        self.end(slot, ended);
+        Ok(())
+    }
+
+    pub(super) async fn complete_attempt(&mut self, it: CompleteAttempt) -> StoreResult<Ack> {
+        let CompleteAttempt { attempt, exit_code } = it;
         let Some(slot) = self.slot_of_attempt(attempt).await? else {
-            return Ok(Ok(Answer::Ack(Ack::Unknown)));
+            return Ok(Ack::Unknown);
         };
         let record = self.desk.record_mut(slot);
         if completion::is_out(record, attempt) {
             let ended = completion::finish(record, exit_code, &self.context);
             self.end(slot, ended);
-            return Ok(Ok(Answer::Ack(Ack::Recorded)));
+            return Ok(Ack::Recorded);
         }
-        let ended = self.ended(attempt).await?;
-        match ended {
+        match self.ended(attempt).await? {
             Some(late) if completion::counts_late(self.desk.record(slot), &late) => {
                 self.complete_late(late, exit_code).await
             }
-            ended => {
-                let ack = completion::repeated(ended.as_ref(), Outcome::of(exit_code));
-                Ok(Ok(Answer::Ack(ack)))
-            }
+            ended => Ok(completion::repeated(ended.as_ref(), Outcome::of(exit_code))),
         }
     }
 
-    async fn complete_late(&mut self, mut late: EndedAttempt, exit_code: i64) -> Carried {
+    async fn complete_late(&mut self, mut late: EndedAttempt, exit_code: i64) -> StoreResult<Ack> {
         self.flush().await?;
         let single = match late.task {
             Task::Row { .. } => None,
@@ -182,56 +119,159 @@ impl<S: Records> Batch<'_, S> {
         let record = self.desk.record_mut(slot);
         completion::finish_late(record, &mut late, single, exit_code, &self.context);
         self.end(slot, Some(late));
-        Ok(Ok(Answer::Ack(Ack::Recorded)))
+        Ok(Ack::Recorded)
     }
 
-    async fn release(&mut self, attempt: Attempt) -> Carried {
+    pub(super) async fn release(&mut self, attempt: Attempt) -> StoreResult<Ack> {
         let Some(slot) = self.slot_of_attempt(attempt).await? else {
-            return Ok(Ok(Answer::Ack(Ack::Unknown)));
+            return Ok(Ack::Unknown);
         };
         let record = self.desk.record_mut(slot);
         if completion::is_out(record, attempt) {
             let ended = dispatch::take_back(record, Outcome::Released, &self.context);
             self.end(slot, ended);
-            return Ok(Ok(Answer::Ack(Ack::Recorded)));
+            return Ok(Ack::Recorded);
         }
         let ended = self.ended(attempt).await?;
-        Ok(Ok(Answer::Ack(completion::repeated(ended.as_ref(), Outcome::Released))))
+        Ok(completion::repeated(ended.as_ref(), Outcome::Released))
     }
 
-    async fn heartbeat(&mut self, attempt: Attempt) -> Carried {
-        let slot = self.slot_of_attempt(attempt).await?;
-        let is_out = slot.is_some_and(|slot| completion::is_out(self.desk.record(slot), attempt));
-        Ok(Ok(Answer::Ack(if is_out { Ack::Recorded } else { Ack::Stale })))
+    pub(super) async fn heartbeat(&mut self, attempt: Attempt) -> StoreResult<Ack> {
+        let Some(slot) = self.slot_of_flight(attempt).await? else {
+            return Ok(Ack::Stale);
+        };
+        self.note_lease(slot);
+        Ok(Ack::Recorded)
     }
 
-    async fn undo(&mut self, attempt: Attempt) -> Carried {
-        let slot = self.slot_of_attempt(attempt).await?;
-        let out = slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt));
-        let Some(slot) = out.filter(|_| self.context.settings.is_fair) else {
-            return Ok(Ok(Answer::Is(false)));
+    pub(super) async fn undo(&mut self, it: Undo) -> StoreResult<bool> {
+        let slot = self.slot_of_flight(it.attempt).await?;
+        // Under the reference's rules a hand-out is one that arrived.
+        let is_fair = self.context.settings.is_fair;
+        let is_its = |slot: &usize| {
+            let record = self.desk.record(*slot);
+            is_fair && record.key == it.key && dispatch::is_its_start(record)
+        };
+        let Some(slot) = slot.filter(is_its) else {
+            return Ok(false);
         };
         let record = self.desk.record_mut(slot);
         let ended = dispatch::take_back(record, Outcome::Undone, &self.context);
         self.end(slot, ended);
-        Ok(Ok(Answer::Is(true)))
+        Ok(true)
     }
 
-    async fn expire(&mut self, attempt: Attempt) -> Carried {
-        let slot = self.slot_of_attempt(attempt).await?;
-        let out = slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt));
-        let Some(slot) =
-            out.filter(|slot| leases::may_expire(self.desk.record(*slot), &self.context))
-        else {
-            return Ok(Ok(Answer::Nothing));
+    pub(super) async fn expire(&mut self, attempt: Attempt) -> StoreResult<Option<ExpiredLease>> {
+        // Who sees to it by now knows when it ends.
+        let slot = self.slot_of_flight(attempt).await?;
+        let Some(slot) = slot.filter(|_| self.sees_to(attempt)) else {
+            return Ok(None);
         };
-        let Some(expired) = leases::expire(self.desk.record_mut(slot), &self.context) else {
-            return Ok(Ok(Answer::Nothing));
+        let record = self.desk.record_mut(slot);
+        let may = leases::may_expire(record, &self.context);
+        let Some(expired) = may.then(|| leases::expire(record, &self.context)).flatten() else {
+            return Ok(None);
         };
         let leases::Expired { attempt, is_dead_letter } = expired;
-        let (key, task) = (attempt.key.clone(), attempt.task);
+        let lease = ExpiredLease {
+            key: attempt.key.clone(),
+            worker: attempt.worker.clone().unwrap_or_default(),
+            dead_letter: is_dead_letter,
+            single: attempt.task.fetcher() == FetcherId::TASKS,
+        };
         self.end(slot, Some(attempt));
-        Ok(Ok(Answer::Expired { key, task, is_dead_letter }))
+        Ok(Some(lease))
+    }
+
+    pub(super) async fn requeue(&mut self, key: Key) -> StoreResult<Requeued> {
+        let slot = self.slot(key).await?;
+        let record = self.desk.record_mut(slot);
+        let ended = dispatch::take_back(record, Outcome::Released, &self.context);
+        let requeued = match &ended {
+            Some(ended) => Requeued::Back(ended.attempt),
+            None if record.is_listed() => Requeued::NotInFlight,
+            None => Requeued::Unknown,
+        };
+        self.end(slot, ended);
+        Ok(requeued)
+    }
+
+    pub(super) async fn retry(&mut self, it: Retry) -> StoreResult<Retried> {
+        let slot = self.slot(it.key).await?;
+        // A fetcher that is not known has no task.
+        let fetcher = it.fetcher.map(|name| self.fetcher(&name).unwrap_or(FetcherId(i64::MIN)));
+        let retried = retries::retry(self.desk.record_mut(slot), fetcher);
+        self.changed(slot);
+        Ok(retried)
+    }
+
+    pub(super) async fn hold(&mut self, it: Hold) -> StoreResult<Held> {
+        let slot = self.slot(it.key).await?;
+        let before = self.desk.record(slot);
+        let replaced = before.extras.hold.as_ref().and(before.hold(&self.context));
+        let is_known = before.last.is_some() || before.is_listed();
+        if replaced.is_none() && self.count_held() >= HOLDS_MAX {
+            return Ok(Held::Full);
+        }
+        let record = self.desk.record_mut(slot);
+        holds::hold(record, it.seconds, it.reason, it.by, &self.context);
+        let until = record.hold(&self.context).and_then(|hold: answers::Hold| hold.until);
+        self.changed(slot);
+        Ok(Held::Held { until, is_known, replaced: replaced.map(Box::new) })
+    }
+
+    pub(super) async fn unhold(&mut self, key: Key) -> StoreResult<bool> {
+        let slot = self.slot(key).await?;
+        let was_held = holds::unhold(self.desk.record_mut(slot));
+        self.changed(slot);
+        Ok(was_held)
+    }
+
+    pub(super) async fn bump(&mut self, it: Bump) -> StoreResult<Bumped> {
+        let slot = self.slot(it.key).await?;
+        let record = self.desk.record(slot);
+        if let Some(refused) = bumps::refuses(record) {
+            return Ok(refused);
+        }
+        let was_bumped = record.extras.bump.is_some();
+        if !was_bumped && self.count_bumped() >= BUMPS_MAX {
+            return Ok(Bumped::Full);
+        }
+        let number = bumps::bump(self.desk.record_mut(slot), it.by, &mut self.context);
+        self.changed(slot);
+        let before = match was_bumped {
+            false => self.count_bumped().saturating_sub(1),
+            true => {
+                self.flush().await?;
+                let lane = self.store.next(From::Lane, None, &Scope::All, BUMPS_MAX).await?;
+                let goes = |it: &Stored| {
+                    let is_before = it.place.lane.is_some_and(|lane| lane < number);
+                    is_before
+                        && dispatch::next_task(&it.record, &Scope::All, &self.context).is_some()
+                };
+                lane.iter().filter(|it| goes(it)).count()
+            }
+        };
+        Ok(Bumped::Behind(before as u64))
+    }
+
+    pub(super) async fn forget(&mut self, key: Key) -> StoreResult<Forgotten> {
+        let slot = self.slot(key).await?;
+        if !self.desk.is_known(slot) {
+            return Ok(Forgotten::Unknown);
+        }
+        let forgotten = lists::forget(self.desk.record(slot));
+        if forgotten == Forgotten::Forgotten {
+            self.desk.forget(slot);
+        }
+        Ok(forgotten)
+    }
+
+    pub(super) async fn cancel(&mut self, key: Key) -> StoreResult<Cancelled> {
+        let slot = self.slot(key).await?;
+        let cancelled = singles::cancel(self.desk.record_mut(slot));
+        self.changed(slot);
+        Ok(cancelled)
     }
 
     /// An attempt that ended, in this batch or before.
@@ -243,32 +283,27 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    async fn add_task(
-        &mut self,
-        mut slot: usize,
-        payload: String,
-        id: Option<Arc<str>>,
-    ) -> Carried {
-        let key = self.desk.record(slot).key.clone();
+    pub(super) async fn add_task(&mut self, task: Row, id: Option<Arc<str>>) -> Carried<Added> {
+        let Row { key, payload } = task;
         if let Some(id) = &id {
             self.flush().await?;
             if self.store.load(&[Name::TaskId(id.clone())]).await?[0].is_some() {
-                return Ok(Ok(Answer::Added(Added::Known)));
+                return Ok(Ok(Added::Known));
             }
-            slot = self.slot(key.clone()).await?;
         }
+        let mut slot = self.slot(key.clone()).await?;
         if self.desk.record(slot).singles.waiting > 0 {
             self.flush().await?;
             slot = self.slot(key).await?;
             if let Some(key) = self.desk.id(slot)
                 && self.store.has_single(key, &payload).await?
             {
-                return Ok(Ok(Answer::Added(Added::Known)));
+                return Ok(Ok(Added::Known));
             }
         }
         let singles = self.singles.unwrap_or_else(|| self.count_singles());
         if singles >= self.context.settings.max_single_tasks {
-            return Ok(Ok(Answer::Added(Added::Full)));
+            return Ok(Ok(Added::Full));
         }
         let Some(number) = self.header.last_single.checked_add(1) else {
             return Ok(Err(used_up("single tasks")));
@@ -280,14 +315,56 @@ impl<S: Records> Batch<'_, S> {
         singles::add(self.desk.record_mut(slot), number, since, payload, id);
         self.changed(slot);
         self.singles = Some(singles.saturating_add(1));
-        Ok(Ok(Answer::Added(Added::Added(number))))
+        Ok(Ok(Added::Added(number)))
     }
 
     /// So many single tasks there are.
     fn count_singles(&self) -> u64 {
-        let mut counts = self.header.counts.clone();
-        counts.merge(&self.desk.tally());
-        let singles = counts.0.get(&(crate::record::FetcherId::TASKS, 0));
+        let counts = self.counts();
+        let singles = counts.0.get(&crate::counts::OF_SINGLES);
         singles.map_or(0, |it| u64::try_from(it.rows).unwrap_or(0))
+    }
+
+    /// What other programs wrote.
+    pub(super) async fn edit(
+        &mut self,
+        edits: Vec<Edit>,
+    ) -> StoreResult<Vec<Result<(), Rejected>>> {
+        let key = |edit: &Edit| match edit {
+            Edit::Log { key, .. } | Edit::Row { key, .. } => Name::Key(key.clone()),
+        };
+        self.bring(&edits.iter().map(key).collect::<Vec<_>>()).await?;
+        let mut answers = Vec::with_capacity(edits.len());
+        for edit in edits {
+            answers.push(match edit {
+                Edit::Log { key, last } => {
+                    let slot = self.slot(key).await?;
+                    let record = self.desk.record_mut(slot);
+                    let before = record.last;
+                    let edited = edits::edit_log(record, last, &self.context);
+                    if let Ok(ended) = &edited {
+                        self.ended.extend(ended.clone());
+                        self.sums.by_hand(before, record.last);
+                    }
+                    self.changed(slot);
+                    let record = self.desk.record_mut(slot);
+                    if leases::is_over(record, &self.context) {
+                        let expired = leases::expire(record, &self.context);
+                        self.end(slot, expired.map(|it| it.attempt));
+                    }
+                    edited.map(drop).map_err(|error| Rejected(error.to_string()))
+                }
+                Edit::Row { key, run, is_dequeued } => {
+                    let slot = self.slot(key).await?;
+                    if let Some(fetcher) = self.fetcher(&run.fetcher) {
+                        let row = Task::Row { fetcher, run: run.started };
+                        edits::edit_row(self.desk.record_mut(slot), row, is_dequeued);
+                        self.changed(slot);
+                    }
+                    Ok(())
+                }
+            });
+        }
+        Ok(answers)
     }
 }

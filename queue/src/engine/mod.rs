@@ -4,31 +4,42 @@
 //! Called by the StorageActor, which gathers operations. It decides nothing about a key; [rules] do. An operation that is
 //! rejected changes nothing, so a batch has no savepoints and no second try.
 
+mod clock;
 mod desk;
 mod hand_out;
 mod keys;
+mod notes;
+mod outset;
+mod questions;
+mod relays;
 mod runs;
+mod start;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use shiftboss_protocol::model::TASKS_FETCHER;
+
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
-use crate::operation::{Answer, Lease, Operation, Rejected};
-use crate::place::Turn;
+use crate::error::Rejected;
+use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::record::{FetcherId, Millis};
-use crate::records::{Changes, From, Header, KeyId, Name, Outset, Records, StoreResult, Stored};
+use crate::records::{
+    Begun, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+};
+use crate::relays::Relays;
 use crate::rules;
-use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
+pub use relays::Forgetting;
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
 
-/// What an operation comes to; the store's own errors end the batch.
-type Carried = StoreResult<Result<Answer, Rejected>>;
+/// What an operation comes to that may be rejected; the store's own errors end the batch.
+type Carried<T> = StoreResult<Result<T, Rejected>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,23 +48,40 @@ pub struct Engine<S> {
     settings: Arc<Settings>,
     header: Header,
     memo: Memo,
+    /// Of committed batches, until somebody takes them.
+    ends: Vec<JobEnd>,
+    /// By so much the clock was set, and not all have followed it yet.
+    followed: Millis,
 }
 
 /// What is remembered from batch to batch, and may be forgotten.
 #[derive(Debug, Default)]
 struct Memo {
+    /// Fetchers by name, single tasks among them.
+    names: HashMap<Arc<str>, FetcherId>,
     /// The minute in which the store was last told what is too old.
     swept: Option<i64>,
     /// The last key that has followed the clock, if others have not.
     followed: Option<Stored>,
+    /// The last key whose place was [derived anew](Batch::derive_places), if others' are not.
+    derived: Option<Stored>,
     /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
+    /// The last key of the order's front that has nothing but rows of runs that go, as all before it: none of them is looked at.
+    leaving: Option<Stored>,
+    /// As the store has them, with what this batch changed. `None`: to be read.
+    relays: Option<Relays>,
 }
 
 impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
-        Self { store, settings, header, memo: Memo::default() }
+        Self { store, settings, header, memo: Memo::default(), ends: Vec::new(), followed: 0 }
+    }
+
+    /// Nothing is handed out until an operator says so.
+    pub fn is_paused(&self) -> bool {
+        self.header.paused
     }
 
     pub fn store(&self) -> &S {
@@ -64,6 +92,11 @@ impl<S: Records> Engine<S> {
         self.store
     }
 
+    /// The attempts whose ends were recorded since this was asked.
+    pub fn take_ends(&mut self) -> Vec<JobEnd> {
+        std::mem::take(&mut self.ends)
+    }
+
     /// Carries out a batch in order, as one transaction; each operation is answered in its place.
     ///
     /// # Errors
@@ -72,53 +105,90 @@ impl<S: Records> Engine<S> {
         &mut self,
         now: Millis,
         batch: Vec<Operation>,
-    ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let outset = outset(&batch);
+    ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
+        let mut outset = outset::of(&batch);
         // What others edited comes first, a step at a time, so that this batch sees all of it.
         loop {
-            match self.begin(&outset, now).await {
-                Ok((now, edits)) if edits.is_empty() => {
-                    return self.carry_out(now, batch, &outset).await;
-                }
-                Ok((now, edits)) => {
-                    let outset = self::outset(&edits);
-                    self.carry_out(now, edits, &outset).await?;
-                }
-                Err(error) => {
-                    self.store.roll_back().await;
-                    return Err(error);
-                }
+            let begun = self.begin(&outset).await?;
+            if begun.is_edited {
+                self.store.roll_back().await;
+                outset.only_reads = false;
+                continue;
             }
+            let now = begun.now.unwrap_or(now);
+            let edits = if outset.only_reads { Vec::new() } else { self.edits().await? };
+            if edits.is_empty() {
+                return self.in_batch(now, async |it| it.carry_out(batch, &outset).await).await;
+            }
+            self.in_batch(now, async |it| it.edit(edits).await).await?;
         }
     }
 
-    /// The time that counts, and what others edited.
-    async fn begin(
+    /// Carries out what other programs wrote, as one transaction; each is answered in its place.
+    ///
+    /// # Errors
+    /// Nothing of it has happened.
+    pub async fn edit(
         &mut self,
-        outset: &Outset,
         now: Millis,
-    ) -> StoreResult<(Millis, Vec<Operation>)> {
-        let begun = self.store.begin(outset).await?;
-        if let Some(header) = begun.header {
+        edits: Vec<Edit>,
+    ) -> StoreResult<Vec<Result<(), Rejected>>> {
+        self.alone(now, async |it| it.edit(edits).await).await
+    }
+
+    /// Works in a transaction of its own.
+    async fn alone<T>(
+        &mut self,
+        now: Millis,
+        work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        let begun = self.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
+        self.in_batch(begun.now.unwrap_or(now), work).await
+    }
+
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
+        let begun = self.store.begin(outset).await;
+        let mut begun = self.or_roll_back(begun).await?;
+        if let Some(header) = begun.header.take() {
             self.header = header;
+            self.memo.names.clear();
         }
-        Ok((begun.now.unwrap_or(now), self.store.edits(STEP_KEYS).await?))
+        if begun.has_changed {
+            (self.memo.relays, self.memo.leaving) = (None, None);
+        }
+        Ok(begun)
     }
 
-    /// In the transaction that is open, which is committed or rolled back.
-    async fn carry_out(
-        &mut self,
-        now: Millis,
-        batch: Vec<Operation>,
-        outset: &Outset,
-    ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
-        let before = self.header.clone();
-        let outcome = Batch::new(self, now).carry_out(batch, outset).await;
+    async fn edits(&mut self) -> StoreResult<Vec<Edit>> {
+        let edits = self.store.edits(STEP_KEYS).await;
+        self.or_roll_back(edits).await
+    }
+
+    async fn or_roll_back<T>(&mut self, outcome: StoreResult<T>) -> StoreResult<T> {
         if outcome.is_err() {
             self.store.roll_back().await;
-            (self.header, self.memo) = (before, Memo::default());
         }
         outcome
+    }
+
+    /// Works in the transaction that is open, which is committed, or rolled back with all that was done in it.
+    async fn in_batch<T>(
+        &mut self,
+        now: Millis,
+        work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        match Batch::new(self, now).work(work).await {
+            Ok((done, ends)) => {
+                self.ends.extend(ends);
+                Ok(done)
+            }
+            Err(error) => {
+                self.store.roll_back().await;
+                // The store says the header with the next begin.
+                self.memo = Memo::default();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -129,9 +199,15 @@ struct Batch<'a, S> {
     memo: &'a mut Memo,
     context: Context,
     desk: Desk,
+    /// The relay in whose name it is asked; `None`: the daemon's own.
+    asker: Option<Arc<str>>,
+    /// Nothing is written.
+    only_reads: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
+    /// What the daemon counts of itself.
+    ends: Vec<JobEnd>,
     sums: Sums,
     /// Single tasks that there are, if no rule but their own changed anything since they were counted.
     singles: Option<u64>,
@@ -141,80 +217,137 @@ struct Batch<'a, S> {
 
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
-        let Engine { store, settings, header, memo } = engine;
+        let Engine { store, settings, header, memo, .. } = engine;
         let context = header.context(settings, now);
+        if memo.names.is_empty() {
+            let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
+            memo.names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();
+        }
         Self {
             store,
             header,
             memo,
             context,
             desk: Desk::default(),
+            asker: None,
+            only_reads: false,
             ahead: Ahead::default(),
             ended: Vec::new(),
+            ends: Vec::new(),
             sums: Sums::default(),
             singles: None,
             in_vain: 0,
         }
     }
 
+    /// Works, writes and commits; what the work came to, and which attempts ended.
+    async fn work<T>(
+        mut self,
+        work: impl AsyncFnOnce(&mut Self) -> StoreResult<T>,
+    ) -> StoreResult<(T, Vec<JobEnd>)> {
+        self.read_relays().await?;
+        let done = work(&mut self).await?;
+        self.flush().await?;
+        self.store.commit().await?;
+        Ok((done, self.ends))
+    }
+
     async fn carry_out(
         &mut self,
         batch: Vec<Operation>,
         outset: &Outset,
-    ) -> StoreResult<Vec<Result<Answer, Rejected>>> {
+    ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
+        self.only_reads = outset.only_reads;
         self.ahead = Ahead::of(outset);
         self.desk.reserve(outset.names.len() + self.ahead.count);
         self.bring(&outset.names).await?;
-        let mut answers = Vec::with_capacity(batch.len());
+        let mut outcomes = Vec::with_capacity(batch.len());
         for operation in batch {
-            answers.push(self.one(operation).await?);
+            outcomes.push(self.one(operation).await?);
         }
-        self.flush().await?;
-        self.store.commit().await?;
-        Ok(answers)
+        Ok(outcomes)
     }
 
-    async fn one(&mut self, operation: Operation) -> Carried {
-        use Operation as Op;
+    async fn one(&mut self, operation: Operation) -> Carried<Outcome> {
         match operation {
-            Op::Dispatch { holder, fetchers } => self.dispatch(holder, fetchers).await,
-            Op::HasWork => self.has_work().await,
-            Op::RegisterRun(run) => Ok(self.register(run)),
-            Op::AddRows(rows) => self.add_rows(rows).await,
-            Op::Prune { run, limit } => self.prune(&run, limit).await,
-            Op::BeginDeletion(run) => Ok(Ok(self.begin_deletion(&run))),
-            Op::DeleteRuns { runs, limit } => self.delete_runs(&runs, limit).await,
-            Op::Wake => self.wake().await,
-            Op::FollowClock { by } => self.follow_clock(by).await,
-            Op::NextDue => self.next_due().await,
-            Op::Leases => self.leases().await,
-            Op::SetPaused(paused) => {
-                self.header.paused = paused;
-                Ok(Ok(Answer::Count(self.in_flight())))
-            }
-            on_key => match (on_key.attempt(), on_key.key().cloned()) {
-                (Some(attempt), _) => self.on_attempt(attempt, on_key).await,
-                (None, Some(key)) => self.on_key(key, on_key).await,
-                (None, None) => Ok(Err(Rejected(format!("{on_key:?} is about no key")))),
-            },
+            Operation::Relayed(it) => Ok(Ok(Outcome::Relayed(self.relayed(it).await?))),
+            of_asker => self.of_asker(of_asker).await,
         }
     }
 
-    /// So many jobs are out.
-    fn in_flight(&self) -> u64 {
-        let mut counts = self.header.counts.clone();
-        counts.merge(&self.desk.tally());
-        let jobs = counts.0.values().map(|it| u64::try_from(it.in_flight).unwrap_or(0));
-        jobs.fold(0, u64::saturating_add)
+    /// One that the daemon asks, or a relay.
+    async fn of_asker(&mut self, operation: Operation) -> Carried<Outcome> {
+        use {Operation as Op, Outcome as Out};
+        Ok(match operation {
+            Op::Dispatch(it) => self.dispatch(it).await?.map(Out::Dispatch),
+            Op::Complete(it) => Ok(Out::Complete(self.complete(it).await?)),
+            Op::CompleteAttempt(it) => Ok(Out::CompleteAttempt(self.complete_attempt(it).await?)),
+            Op::Release(it) => Ok(Out::Release(self.release(it.0).await?)),
+            Op::Heartbeat(it) => Ok(Out::Heartbeat(self.heartbeat(it.0).await?)),
+            Op::Expire(it) => Ok(Out::Expire(self.expire(it.0).await?)),
+            Op::Undo(it) => Ok(Out::Undo(self.undo(it).await?)),
+            Op::Requeue(it) => Ok(Out::Requeue(self.requeue(it.0).await?)),
+            Op::Retry(it) => Ok(Out::Retry(self.retry(it).await?)),
+            Op::Hold(it) => Ok(Out::Hold(self.hold(it).await?)),
+            Op::Unhold(it) => Ok(Out::Unhold(self.unhold(it.0).await?)),
+            Op::Bump(it) => Ok(Out::Bump(self.bump(it).await?)),
+            Op::Forget(it) => Ok(Out::Forget(self.forget(it.0).await?)),
+            Op::AddTask(it) => self.add_task(it.task, it.id).await?.map(Out::AddTask),
+            Op::CancelTasks(it) => Ok(Out::CancelTasks(self.cancel(it.0).await?)),
+            Op::RegisterRun(it) => self.register(it.0).map(Out::RegisterRun),
+            Op::AddRows(it) => self.add_rows(it.0).await?.map(Out::AddRows),
+            Op::Prune(it) => Ok(Out::Prune(self.prune(it).await?)),
+            Op::BeginDeletion(it) => {
+                self.begin_deletion(&it.0);
+                Ok(Out::BeginDeletion(()))
+            }
+            Op::DeleteRuns(it) => Ok(Out::DeleteRuns(self.delete_runs(it).await?)),
+            Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
+            Op::Drain(_) => Ok(Out::Drain(self.pause(true).await?)),
+            Op::EndHolds(_) => Ok(Out::EndHolds(self.wake().await?)),
+            // The lock, and whatever else a change needs, was had when the batch began.
+            Op::Probe(_) => Ok(Out::Probe(())),
+            Op::Runs(_) => Ok(Out::Runs(self.runs())),
+            Op::Leases(_) => Ok(Out::Leases(self.leases().await?)),
+            Op::HasWork(_) => Ok(Out::HasWork(self.has_work().await?)),
+            Op::NextHoldEnd(_) => Ok(Out::NextHoldEnd(self.next_hold_end().await?)),
+            Op::CountInFlight(_) => Ok(Out::CountInFlight(self.count_in_flight().await?)),
+            Op::WhyIdle(_) => Ok(Out::WhyIdle(self.why_idle())),
+            Op::RejectFile(it) => self.reject_file(it).await?.map(Out::RejectFile),
+            Op::ForgetRejected(it) => self.forget_rejected(it).await?.map(Out::ForgetRejected),
+            Op::NoteInput(it) => self.note_input(it).await?.map(Out::NoteInput),
+            Op::AcceptEntries(it) => self.accept_entries(it).await?.map(Out::AcceptEntries),
+            Op::ForgetAccepted(it) => self.forget_accepted(it).await?.map(Out::ForgetAccepted),
+            Op::AcceptedEntries(_) => self.accepted_entries().await?.map(Out::AcceptedEntries),
+            Op::NoteFetcher(it) => self.note_fetcher(it).await?.map(Out::NoteFetcher),
+            Op::ForgetFetcher(it) => self.forget_fetcher(it).await?.map(Out::ForgetFetcher),
+            Op::FetcherRecords(_) => self.fetcher_records().await?.map(Out::FetcherRecords),
+            Op::Installation(_) => self.installation().await?.map(Out::Installation),
+            Op::Place(_) => self.place().await?.map(Out::Place),
+            Op::JoinRelay(it) => self.join_relay(it).await?.map(Out::JoinRelay),
+            // One within another is nobody's.
+            Op::Relayed(_) => Ok(Out::Relayed(RelayAnswer::Lost)),
+            Op::AddRelayedRows(it) => self.add_relayed_rows(it).await?.map(Out::AddRelayedRows),
+            Op::LoseRelay(it) => self.lose_relay(it).await?.map(Out::LoseRelay),
+            Op::Relays(_) => self.relays().await?.map(Out::Relays),
+        })
     }
 
     /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
     async fn flush(&mut self) -> StoreResult<()> {
+        self.ahead.clear();
+        self.flush_relays().await?;
+        if self.only_reads {
+            self.desk = Desk::default();
+            return Ok(());
+        }
         self.header.last_attempt = self.context.last_attempt.0;
         self.header.last_bump = self.context.last_bump;
-        self.header.counts.merge(&self.desk.tally());
-        self.ahead.clear();
-        let (records, ended) = (self.desk.clear(), std::mem::take(&mut self.ended));
+        let tally = self.desk.tally();
+        self.header.counts.merge(&tally);
+        let (runs, counts) = (self.header.runs.take_changed(), tally.0.into_keys().collect());
+        let ended = std::mem::take(&mut self.ended);
+        let records = self.desk.clear(&ended);
         let mut sums = std::mem::take(&mut self.sums);
         let kept = self.context.settings.singles_kept;
         let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));
@@ -222,8 +355,8 @@ impl<'a, S: Records> Batch<'a, S> {
         let minute = self.context.now.div_euclid(60_000);
         let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
         let oldest = is_due.then_some(oldest);
-        let header = self.header.clone();
-        self.store.save(Changes { records, ended, header, sums, oldest }).await
+        let header = &*self.header;
+        self.store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await
     }
 
     /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.
@@ -245,92 +378,26 @@ impl<'a, S: Records> Batch<'a, S> {
         Ok(())
     }
 
-    /// Holds and delays whose time is over.
-    async fn wake(&mut self) -> Carried {
-        self.flush().await?;
-        let due =
-            self.store.next(From::Due(self.context.now), None, &Scope::All, STEP_KEYS).await?;
-        let ahead = self.ahead_of_now(STEP_KEYS).await?;
-        let woken = due.len() + ahead.len();
-        for stored in due.into_iter().chain(ahead) {
-            let slot = self.desk.put(stored);
-            rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
-            self.changed(slot);
-        }
-        Ok(Ok(Answer::Count(woken as u64)))
-    }
-
-    /// Keys whose turns lie in the future: a clock was ahead. Under `--classic` that is their place.
-    async fn ahead_of_now(&mut self, count: usize) -> StoreResult<Vec<Stored>> {
-        if !self.context.settings.is_fair {
-            return Ok(Vec::new());
-        }
-        let now = Turn::Started(self.context.seconds());
-        self.store.next(From::Later(now), None, &Scope::All, count).await
-    }
-
-    async fn follow_clock(&mut self, by: Millis) -> Carried {
-        self.header.clock = self.header.clock.saturating_add(by);
-        self.context.clock = self.header.clock;
-        self.flush().await?;
-        // Those that have followed are left as they are, so it may begin anew.
-        let behind = self.memo.followed.take().filter(|_| by == 0);
-        let next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
-        let is_more = next.len() == STEP_KEYS;
-        self.memo.followed = next.last().filter(|_| is_more).cloned();
-        for stored in next {
-            let slot = self.desk.put(stored);
-            rules::clocks::follow(self.desk.record_mut(slot), &self.context);
-            self.changed(slot);
-        }
-        Ok(Ok(Answer::Is(is_more)))
-    }
-
-    async fn next_due(&mut self) -> Carried {
-        self.flush().await?;
-        if !self.ahead_of_now(1).await?.is_empty() {
-            return Ok(Ok(Answer::Due(Some(self.context.now))));
-        }
-        let due = self.store.next(From::Due(Millis::MAX), None, &Scope::All, 1).await?;
-        Ok(Ok(Answer::Due(due.first().and_then(|stored| stored.place.due))))
-    }
-
-    async fn leases(&mut self) -> Carried {
-        self.flush().await?;
-        let Settings { is_fair, lease_seconds, .. } = *self.context.settings;
-        let flights = self.store.flights().await?.into_iter();
-        let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| Lease {
-            attempt: it.attempt,
-            started: it.started,
-            is_classic: it.lease_seconds.is_none(),
-            seconds: it.lease_seconds.map_or(lease_seconds, i64::from),
-        });
-        Ok(Ok(Answer::Leases(leases.collect())))
-    }
-
     /// A rule changed the record.
     fn changed(&mut self, slot: usize) {
         let record = self.desk.record_mut(slot);
         rules::tidy(record);
         rules::clocks::look(record, &self.context);
         self.singles = None;
-        self.desk.changed(slot, &self.context);
+        let place = self.desk.changed(slot, &self.context);
+        let front = self.memo.leaving.as_ref();
+        let front = front.and_then(|it| Some((it.place.order?, it.record.key.jitter())));
+        if place.order.is_some_and(|turn| {
+            front.is_some_and(|front| (turn, self.desk.record(slot).key.jitter()) <= front)
+        }) {
+            self.memo.leaving = None;
+        }
     }
 
     /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
-        self.context.fetchers.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id)
+        self.memo.names.get(name).copied()
     }
-}
-
-/// What a batch is going to ask for.
-fn outset(batch: &[Operation]) -> Outset {
-    use Operation as Op;
-    let mut names = Vec::with_capacity(batch.len());
-    batch.iter().for_each(|operation| operation.name(&mut names));
-    let next = batch.iter().filter(|it| matches!(it, Op::Dispatch { .. })).count();
-    let is_of_a_job = |it: &Operation| matches!(it, Op::Dispatch { .. }) || it.attempt().is_some();
-    Outset { names, next, is_alone: !batch.iter().all(is_of_a_job) }
 }
 
 /// Numbers ascend for ever, and somebody wrote one that has none behind it.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use shiftboss_protocol::model::{Run, TASKS_FETCHER};
+use shiftboss_protocol::model::{Row, Run, TASKS_FETCHER};
 
 use super::{Batch, Carried, used_up};
-use crate::operation::{Answer, Reading, Rejected, Rows};
+use crate::error::Rejected;
+use crate::file_identity::Position;
+use crate::operation::{DeleteRuns, Prune, Reading, Registered, RowBatch};
 use crate::record::FetcherId;
-use crate::records::{KeyId, Records, RunState, StoreResult, Stored};
+use crate::records::{KeyId, Records, RunState, Stale, StoreResult, Stored};
 use crate::rules::lists;
 
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
@@ -15,7 +17,7 @@ use crate::rules::lists;
 const APPENDED_TOGETHER: i64 = 600_000_000;
 
 impl<S: Records> Batch<'_, S> {
-    pub(super) fn register(&mut self, run: Run) -> Result<Answer, Rejected> {
+    pub(super) fn register(&mut self, run: Run) -> Result<Registered, Rejected> {
         if run.started < 0 {
             return Err(Rejected(format!("{run} is no run: they are numbered from 0 on")));
         }
@@ -26,51 +28,77 @@ impl<S: Records> Batch<'_, S> {
             Some(known) => known,
             None => self.new_fetcher(&run.fetcher)?,
         };
+        if let Some(whose) = self.take_fetcher(&run.fetcher) {
+            return Ok(Registered::Elsewhere(whose));
+        }
         let since = self.context.now.saturating_mul(1_000);
         let new = RunState { since, ..RunState::default() };
-        let state = self.header.runs.entry((fetcher, run.started)).or_insert(new);
-        Ok(Answer::Run(state.clone()))
+        let id = (fetcher, run.started);
+        let is_new = !self.header.runs.contains_key(&id);
+        let state = self.header.runs.change(id);
+        if is_new {
+            *state = new;
+        }
+        if state.deleting {
+            return Err(Rejected(format!("run {run} is being deleted")));
+        }
+        // Whoever asks reads on from the position.
+        state.stale = state.stale.for_the_next();
+        let state = state.clone();
+        Ok(Registered::Run(self.stored_run(id, &state, &self.desk.tally())))
     }
 
     fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
-        let last = self.context.fetchers.keys().last().map_or(0, |id| id.0);
+        let last = self.header.fetchers.keys().last().map_or(0, |id| id.0);
         let id = FetcherId(last.checked_add(1).ok_or_else(|| used_up("fetchers"))?);
-        self.context.fetchers.insert(id, name.clone());
-        self.header.fetchers.insert(id, name.clone());
+        self.memo.names.insert(name.clone(), id);
+        // Nobody else has the map then, so it need not be copied.
+        self.context.fetchers = Arc::default();
+        self.header.name_fetcher(id, name.clone());
+        self.context.fetchers = self.header.fetchers.clone();
         Ok(id)
     }
 
+    /// A run that is known, and the asker's own.
     fn known(&self, run: &Run) -> Option<(FetcherId, i64)> {
-        let run = (self.fetcher(&run.fetcher)?, run.started);
-        self.header.runs.contains_key(&run).then_some(run)
+        let id = (self.fetcher(&run.fetcher)?, run.started);
+        (self.header.runs.contains_key(&id) && self.is_own(&run.fetcher)).then_some(id)
     }
 
-    pub(super) async fn add_rows(&mut self, rows: Rows) -> Carried {
-        let Some(run) = self.known(&rows.run).filter(|run| !self.context.going.contains(run))
-        else {
-            return Ok(Err(Rejected(format!("no such run: {}", rows.run))));
+    /// Likewise, and not on its way out of the queue.
+    pub(super) fn growing(&self, run: &Run) -> Option<(FetcherId, i64)> {
+        self.known(run).filter(|run| !self.context.going.contains(run))
+    }
+
+    pub(super) async fn add_rows(&mut self, batch: RowBatch) -> Carried<()> {
+        let run = self.growing(&batch.run);
+        let Some(run) = run.filter(|run| read_on(self.header.runs.change(*run), &batch)) else {
+            return Ok(Err(Rejected(batch.unexpected())));
         };
-        let (reading, since) = self.note_reading(run, &rows);
-        for row in rows.rows {
+        self.add_lines(run, batch.rows).await?;
+        Ok(Ok(()))
+    }
+
+    /// Adds lines of a run, as they are read now.
+    pub(super) async fn add_lines(
+        &mut self,
+        run: (FetcherId, i64),
+        rows: Vec<Row>,
+    ) -> StoreResult<()> {
+        let (reading, since) = self.reading(run);
+        for row in rows {
             let slot = self.slot(row.key).await?;
             let record = self.desk.record_mut(slot);
             lists::add_row(record, run, reading, since, row.payload);
             self.changed(slot);
         }
-        Ok(Ok(Answer::Done))
+        Ok(())
     }
 
-    /// The reading of its rows, and since when they wait.
-    fn note_reading(&mut self, run: (FetcherId, i64), rows: &Rows) -> (i64, i64) {
-        let state = self.header.runs.entry(run).or_default();
-        if rows.reading != Reading::Onward {
-            state.reading = state.reading.saturating_add(1);
-        }
-        if rows.reading == Reading::Listing {
-            state.listing = Some(state.reading);
-        }
-        (state.complete, state.position) = (rows.complete, rows.position.clone());
-        state.skipped = state.skipped.saturating_add(rows.skipped).min(i64::MAX.unsigned_abs());
+    /// The reading of a run's rows, and since when they wait.
+    fn reading(&mut self, run: (FetcherId, i64)) -> (i64, i64) {
+        let unknown = RunState::default();
+        let state = self.header.runs.get(&run).unwrap_or(&unknown);
         let now = self.context.now.saturating_mul(1_000);
         let is_first = now.saturating_sub(state.since) < APPENDED_TOGETHER;
         let since = if is_first {
@@ -81,16 +109,16 @@ impl<S: Records> Batch<'_, S> {
         (state.reading, if self.context.settings.is_fair { since } else { 0 })
     }
 
-    pub(super) async fn prune(&mut self, run: &Run, limit: usize) -> Carried {
-        let Some(run) = self.known(run) else {
-            return Ok(Ok(Answer::Is(false)));
+    pub(super) async fn prune(&mut self, it: Prune) -> StoreResult<bool> {
+        let Some(run) = self.known(&it.run) else {
+            return Ok(false);
         };
         self.flush().await?;
         let Some(listing) = self.header.runs.get(&run).and_then(|state| state.listing) else {
-            return Ok(Ok(Answer::Is(false)));
+            return Ok(false);
         };
         let known = self.memo.pruned.remove(&run).filter(|known| known.0 == listing);
-        let limit = limit.max(1);
+        let limit = it.limit.max(1);
         let keys = self.store.of_run(run, known.map(|it| it.1), limit).await?;
         let (is_last, last) = (keys.len() < limit, keys.last().map(|it| it.id));
         let is_old =
@@ -101,25 +129,26 @@ impl<S: Records> Batch<'_, S> {
             self.changed(slot);
         }
         if is_last {
-            self.header.runs.entry(run).or_default().listing = None;
+            let state = self.header.runs.change(run);
+            (state.listing, state.stale) = (None, Stale::No);
         } else {
             self.memo.pruned.extend(last.map(|last| (run, (listing, last))));
         }
-        Ok(Ok(Answer::Is(!is_last)))
+        Ok(!is_last)
     }
 
-    pub(super) fn begin_deletion(&mut self, run: &Run) -> Answer {
+    pub(super) fn begin_deletion(&mut self, run: &Run) {
         if let Some(run) = self.known(run) {
-            self.header.runs.entry(run).or_default().deleting = true;
+            self.header.runs.change(run).deleting = true;
             self.context.going.insert(run);
         }
-        Answer::Done
     }
 
-    pub(super) async fn delete_runs(&mut self, runs: &[Run], limit: usize) -> Carried {
+    pub(super) async fn delete_runs(&mut self, it: DeleteRuns) -> StoreResult<usize> {
         self.flush().await?;
-        let (mut left, mut gone) = (limit, 0);
-        for run in runs {
+        let (mut left, mut gone) = (it.limit, 0);
+        for run in &it.runs {
+            self.begin_deletion(run);
             let Some(run) = self.known(run) else {
                 gone += 1;
                 continue;
@@ -129,16 +158,25 @@ impl<S: Records> Batch<'_, S> {
             if left == 0 {
                 break;
             }
-            self.header.runs.remove(&run);
-            self.memo.pruned.remove(&run);
-            self.context.going.remove(&run);
+            self.remove_run(run);
             gone += 1;
         }
-        Ok(Ok(Answer::Count(gone)))
+        Ok(gone)
+    }
+
+    /// A run goes that has no rows.
+    pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
+        self.header.runs.remove(run);
+        self.memo.pruned.remove(&run);
+        self.context.going.remove(&run);
     }
 
     /// So many rows of the run were deleted.
-    async fn delete_rows(&mut self, run: (FetcherId, i64), limit: usize) -> StoreResult<usize> {
+    pub(super) async fn delete_rows(
+        &mut self,
+        run: (FetcherId, i64),
+        limit: usize,
+    ) -> StoreResult<usize> {
         let keys = self.store.of_run(run, None::<KeyId>, limit).await?;
         let count = keys.len();
         for stored in keys {
@@ -148,4 +186,27 @@ impl<S: Records> Batch<'_, S> {
         }
         Ok(count)
     }
+}
+
+/// Notes how far a run's file was read; false, and nothing is noted: the rows do not follow what was read before.
+fn read_on(state: &mut RunState, batch: &RowBatch) -> bool {
+    let position = state.position.as_deref().and_then(Position::parse);
+    let (at, to) = (position.map_or(0, |it| it.offset), batch.position.offset);
+    let is_onward = batch.reading == Reading::Onward;
+    let follows = !is_onward || batch.from.is_none_or(|from| [from, to].contains(&at));
+    let has_rows = !batch.by_range || state.stale != Stale::No || at == to;
+    if !(follows && has_rows) {
+        return false;
+    }
+    // A file that is read from the start again has its faulty lines counted again.
+    let before = if is_onward && at <= to { state.skipped } else { 0 };
+    state.skipped = before.saturating_add(batch.skipped).min(i64::MAX.unsigned_abs());
+    (state.complete, state.position) = (batch.complete, Some(batch.position.text()));
+    if !is_onward {
+        (state.reading, state.stale) = (state.reading.saturating_add(1), Stale::Yes);
+        state.listing = (batch.reading == Reading::Listing).then_some(state.reading);
+    } else if state.stale == Stale::Ahead {
+        state.stale = Stale::No;
+    }
+    true
 }

@@ -4,34 +4,26 @@ use std::sync::Arc;
 
 use super::{forget_task, singles};
 use crate::context::Context;
+use crate::operation::Bumped;
 use crate::record::{Bump, FetcherId, ListRow, Record};
 
-/// What came of a key that was to be bumped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bumped {
-    /// It is, at this place of the lane.
-    At(i64),
-    /// It is held: nothing was changed.
-    Held,
-    /// No list and no single task has the key.
-    Unknown,
+/// Why the key may not be bumped.
+pub fn refuses(record: &Record) -> Option<Bumped> {
+    if !record.is_listed() {
+        return Some(Bumped::Unknown);
+    }
+    record.is_on_hold().then_some(Bumped::Held)
 }
 
-/// Has the key run soon: its ended tasks wait again, and it goes before the order. One that is out runs once more. Said again,
-/// it keeps its place.
-pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> Bumped {
-    if !record.is_listed() {
-        return Bumped::Unknown;
-    }
-    if record.is_on_hold() {
-        return Bumped::Held;
-    }
+/// Has a key that [may be](refuses) bumped run soon: its ended tasks wait again, and it goes before the order. One that is out runs
+/// once more. Said again, it keeps its place, which is answered.
+pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> i64 {
     arm(record, None);
     let bump = record.extras.bump.get_or_insert_with(|| {
         let (number, since) = (context.next_bump(), context.seconds());
         Bump { number, since, by }
     });
-    Bumped::At(bump.number)
+    bump.number
 }
 
 /// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many.

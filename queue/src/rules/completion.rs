@@ -6,18 +6,8 @@ use shiftboss_protocol::model::Attempt;
 use super::{bumps, forget_task, holds, retries, singles};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
+use crate::operation::Ack;
 use crate::record::{LastRun, Record, SingleStatus, Task};
-
-/// A worker's word about an attempt, as the protocol answers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ack {
-    /// It is recorded, now or before.
-    Recorded,
-    /// The job is somebody else's by now, or was given back.
-    Stale,
-    /// No such attempt, or one that is forgotten.
-    Unknown,
-}
 
 /// The job that is out has ended.
 pub fn finish(record: &mut Record, exit_code: i64, context: &Context) -> Option<EndedAttempt> {
@@ -104,10 +94,9 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
 
 /// What a repeated word about an attempt that ended is answered, which does not [count late](counts_late).
 pub fn repeated(attempt: Option<&EndedAttempt>, said: Outcome) -> Ack {
-    let has_run = |it| matches!(it, Outcome::Success | Outcome::Failure | Outcome::Timeout);
     match attempt {
         None => Ack::Unknown,
-        Some(it) if has_run(it.outcome) && has_run(said) => Ack::Recorded,
+        Some(it) if it.outcome.has_run() && said.has_run() => Ack::Recorded,
         Some(it) if it.outcome == said => Ack::Recorded,
         Some(_) => Ack::Stale,
     }

@@ -27,7 +27,10 @@ impl Scope {
 /// The task that is handed out when the key's turn comes: fetchers take turns, so that one goes first which was served
 /// longest ago, or never. With `--classic` the lower fetcher does.
 pub fn next_task(record: &Record, scope: &Scope, context: &Context) -> Option<Task> {
-    let may = |task: &Task| scope.has(task.fetcher()) && !context.is_going(*task);
+    let may = |task: &Task| {
+        let fetcher = task.fetcher();
+        scope.has(fetcher) && context.is_handed_out(fetcher) && !context.is_going(*task)
+    };
     let turn = |task: &Task| match context.settings.is_fair {
         true => (record.served(task.fetcher()), task.fetcher()),
         false => (Attempt(0), task.fetcher()),
@@ -49,6 +52,10 @@ pub fn dispatch(
         bump: record.extras.bump.take(),
         ahead: record.extras.ahead.take(),
     };
+    // With `--classic` a key is handed out again that was out for too long: a single task of it waits for the other rules.
+    if let Some(Flight { task: Task::Single { number }, .. }) = record.flight {
+        singles::comes_back(record, number);
+    }
     if let Task::Single { number } = task {
         singles::goes_out(record, number);
     }
@@ -69,13 +76,20 @@ pub fn take_back(record: &mut Record, outcome: Outcome, context: &Context) -> Op
     Some(attempt)
 }
 
+/// Whether the last start is that of the attempt that is out, and nobody edited it since.
+pub fn is_its_start(record: &Record) -> bool {
+    record.flight.as_ref().is_some_and(|flight| is_start_of(record, flight))
+}
+
+fn is_start_of(record: &Record, flight: &Flight) -> bool {
+    let is_its = |last: LastRun| last.started == flight.started.div_euclid(1_000);
+    record.last.is_some_and(|last| last.finished.is_none() && is_its(last))
+}
+
 /// Puts a hand-out's marks back. A start that somebody edited meanwhile is his.
 pub(super) fn restore(record: &mut Record, flight: &Flight) {
     let Flight { task, before, .. } = flight;
-    let is_its = record.last.is_some_and(|last| {
-        last.finished.is_none() && last.started == flight.started.div_euclid(1_000)
-    });
-    if is_its {
+    if is_start_of(record, flight) {
         (record.last, record.extras.ahead) = (before.last, before.ahead);
     }
     match before.served {

@@ -27,13 +27,10 @@ pub fn unhold(record: &mut Record) -> bool {
 /// A job of the key ended so, and its task is not tried again by itself.
 pub(super) fn count_end(record: &mut Record, exit_code: i64, context: &Context) {
     let rule = context.settings.backoff.as_ref().filter(|_| context.settings.is_fair);
-    let Some(rule) = rule else {
-        return;
-    };
-    if !rule.on.counts(exit_code) {
+    let Some(rule) = rule.filter(|rule| rule.on.counts(exit_code)) else {
         record.extras.backoff = None;
         return;
-    }
+    };
     let failures = record.extras.backoff.map_or(0, |it| it.failures).saturating_add(1);
     let seconds = rule.delay(record.key.as_str(), failures.into());
     let until = seconds.map(|seconds| context.due_in(seconds));
@@ -48,7 +45,10 @@ pub fn wake(record: &mut Record, context: &mut Context) {
     if record.extras.hold.as_ref().is_some_and(|it| is_over(it.until)) {
         record.extras.hold = None;
     }
-    if let Some(backoff) = &mut record.extras.backoff
+    if context.settings.backoff.is_none() {
+        // Nobody waits for the end of a rule that is there no longer, and it begins anew.
+        record.extras.backoff = None;
+    } else if let Some(backoff) = &mut record.extras.backoff
         && is_over(backoff.until)
     {
         backoff.until = None;

@@ -19,6 +19,15 @@ pub fn may_expire(record: &Record, context: &Context) -> bool {
     context.settings.is_fair || !is_classic
 }
 
+/// Somebody wrote into the log that a classic job was started so long ago that its lease is over.
+pub fn is_over(record: &Record, context: &Context) -> bool {
+    let is_classic = record.flight.as_ref().is_some_and(|it| it.holder.is_none());
+    let ended = record.last.filter(|_| record.is_unfinished() && is_classic).map(|last| {
+        last.started.saturating_add(context.settings.lease_seconds) < context.seconds()
+    });
+    context.settings.is_fair && ended == Some(true)
+}
+
 /// The job that is out is taken from its worker. A leased one goes back to its old place; a classic one keeps its start, and
 /// goes behind its key's other rows (spec 5).
 pub fn expire(record: &mut Record, context: &Context) -> Option<Expired> {

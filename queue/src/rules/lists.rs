@@ -1,5 +1,6 @@
 //! Lines of lists: a run names a key, or names it no longer (spec 2, 4).
 
+use crate::operation::Forgotten;
 use crate::record::{FetcherId, ListRow, Record};
 
 /// A line of a run, which waits since then if the key is new. One that is there keeps its state, and takes the new payload; a run that is new to the key arms it.
@@ -32,23 +33,12 @@ pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) -> bool
     record.rows.len() < before
 }
 
-/// What came of a key that was to be forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forgotten {
-    Forgotten,
-    /// A list or a single task has it: it would come before all that ran.
-    Listed,
-    InFlight,
-    /// Nothing was known of it.
-    Unknown,
-}
-
 /// Whether all that is known of the key may be forgotten.
 pub fn forget(record: &Record) -> Forgotten {
-    if record.flight.is_some() {
-        Forgotten::InFlight
-    } else if record.is_listed() {
+    if record.is_listed() {
         Forgotten::Listed
+    } else if record.flight.is_some() {
+        Forgotten::InFlight
     } else {
         Forgotten::Forgotten
     }

@@ -2,21 +2,11 @@
 
 use super::{bumps, singles};
 use crate::context::Context;
-use crate::record::{Record, Retry, Task};
-
-/// What came of a key whose tasks were to be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retried {
-    /// So many of its rows and single tasks wait again.
-    Back(u64),
-    /// It is held: nothing was changed.
-    Held,
-    /// No list and no single task has the key.
-    Unknown,
-}
+use crate::operation::Retried;
+use crate::record::{FetcherId, Record, Retry, Task};
 
 /// An operator's word: of one fetcher's task, or of all.
-pub fn retry(record: &mut Record, fetcher: Option<crate::record::FetcherId>) -> Retried {
+pub fn retry(record: &mut Record, fetcher: Option<FetcherId>) -> Retried {
     if !record.is_listed() {
         return Retried::Unknown;
     }
@@ -57,6 +47,9 @@ fn has_failed(record: &Record, task: Task) -> bool {
 
 /// Those whose time has come wait again, in the lane.
 pub(super) fn wake(record: &mut Record, context: &mut Context) {
+    if !context.settings.is_fair {
+        return;
+    }
     let (mut retries, now) = (std::mem::take(&mut record.extras.retries), context.now);
     retries.sort_by_key(|it| (it.due.map(|due| due.at), it.task));
     for it in retries.iter_mut().filter(|it| it.due.is_some_and(|due| due.is_over(now))) {

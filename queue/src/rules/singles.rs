@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::count_single;
+use crate::operation::Cancelled;
 use crate::record::{Record, SingleEdit, SingleStatus, Task};
 
 /// A task is added behind those that wait, and its key waits since then if it is new.
@@ -13,14 +14,6 @@ pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Op
     if record.singles.waiting == 1 {
         record.singles.first = Some(number);
     }
-}
-
-/// What cancelling comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cancelled {
-    pub deleted: u64,
-    /// One is in flight, and stays.
-    pub in_flight: bool,
 }
 
 /// All single tasks of the key go, but for the one that is out.
@@ -36,7 +29,7 @@ pub fn cancel(record: &mut Record) -> Cancelled {
     record.extras.retries.retain(|it| !is_gone(it.task));
     record.extras.expired.retain(|it| !is_gone(it.0));
     record.extras.dead.retain(|it| !is_gone(it.0));
-    Cancelled { deleted, in_flight: out.is_some() }
+    Cancelled { deleted, more: false, in_flight: out.is_some() }
 }
 
 /// Those that failed and the dead letters wait again; how many.

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Key, Row, Run, jitter};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, RegisterRun};
 
 use crate::subject;
-use crate::words::{answer, ready};
+use crate::words::{answer, dispatch, lines, ready};
 
 /// fetcher, run, key, payload, dispatched
 type ReferenceRow = (i64, i64, String, String, bool);
@@ -92,7 +92,7 @@ proptest! {
         let (mut reference, mut now) = (Reference::default(), 1_700_000_000_i64);
         let run = |fetcher: usize, started| Run { fetcher: ["f", "g"][fetcher].into(), started };
         // Fetchers have their numbers from the first run on; which comes first is not what this is about.
-        let known = (0..2).map(|fetcher| Op::RegisterRun(run(fetcher, 0))).collect();
+        let known = (0..2).map(|fetcher| RegisterRun(run(fetcher, 0)).into()).collect();
         ready(engine.apply(now * 1_000, known)).unwrap();
         for step in steps {
             let (batch, right) = match step {
@@ -101,26 +101,26 @@ proptest! {
                     continue;
                 }
                 Step::Ready => {
-                    (vec![Op::Dispatch { holder: None, fetchers: None }], reference.ready(now))
+                    (vec![dispatch(None)], reference.ready(now))
                 }
                 Step::Done(key, exit_code) => {
                     if let Some(log) = reference.log.get_mut(key) {
                         (log.1, log.2) = (Some(now), Some(exit_code));
                     }
-                    (vec![Op::Complete { key: Key::new(key).unwrap(), exit_code }], "done".into())
+                    (vec![Complete { key: Key::new(key).unwrap(), exit_code }.into()], "done".into())
                 }
                 Step::Add(fetcher, started, keys, payload) => {
                     let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: payload.into() };
                     let rows: Vec<Row> = keys.iter().map(row).collect();
                     reference.add((fetcher as i64, started), &rows);
-                    let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
                     let run = run(fetcher, started);
-                    let rows = Rows { run: run.clone(), rows, skipped, complete, position, reading };
-                    (vec![Op::RegisterRun(run), Op::AddRows(rows)], "done".into())
+                    let rows = AddRows(lines(run.clone(), rows)).into();
+                    (vec![RegisterRun(run).into(), rows], "done".into())
                 }
                 Step::Delete(fetcher, started) => {
                     reference.rows.retain(|row| (row.0, row.1) != (fetcher as i64, started));
-                    (vec![Op::DeleteRuns { runs: vec![run(fetcher, started)], limit: 100 }], "count 1".into())
+                    let runs = vec![run(fetcher, started)];
+                    (vec![DeleteRuns { runs, limit: 100 }.into()], "count 1".into())
                 }
             };
             let answers = ready(engine.apply(now * 1_000, batch)).unwrap();

@@ -5,11 +5,12 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::records::Edit;
 
 use crate::subject;
-use crate::words::{NOW, Script, answer, ready};
+use crate::words::{NOW, Script, answer, lines, ready};
 
 fn number() -> impl Strategy<Value = i64> {
     let year = 31_556_952;
@@ -32,75 +33,85 @@ fn run() -> impl Strategy<Value = Run> {
     number().prop_map(|started| Run { fetcher: "h".into(), started })
 }
 
-fn rows(run: Run, keys: &[&str]) -> Op {
+fn rows(run: Run, keys: &[&str]) -> Operation {
     let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: String::new() };
-    let (rows, position, reading) = (keys.iter().map(row).collect(), None, Reading::Listing);
-    Op::AddRows(Rows { run, rows, skipped: u64::MAX, complete: true, position, reading })
+    let (skipped, reading) = (u64::MAX, Reading::Listing);
+    AddRows(RowBatch { skipped, reading, ..lines(run, keys.iter().map(row).collect()) }).into()
 }
 
 /// None of them brings work, or is about the attempts and keys of others.
-fn aside() -> impl Strategy<Value = Op> {
+fn aside() -> impl Strategy<Value = Operation> {
     let z = || Key::new("z").unwrap();
     let attempt = || prop_oneof![Just(i64::MIN), Just(-1), Just(i64::MAX)].prop_map(Attempt);
-    let last = (number(), prop::option::of(number()), prop::option::of(number()))
-        .prop_map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
     prop_oneof![
-        last.prop_map(move |last| Op::EditLog { key: z(), last }),
-        run().prop_map(Op::RegisterRun),
+        run().prop_map(|run| RegisterRun(run).into()),
         run().prop_map(|run| rows(run, &[])),
-        run().prop_map(Op::BeginDeletion),
-        (run(), 0..3_usize).prop_map(|(run, limit)| Op::Prune { run, limit }),
-        run().prop_map(|run| Op::DeleteRuns { runs: vec![run], limit: usize::MAX }),
-        (attempt(), number())
-            .prop_map(|(attempt, exit_code)| Op::CompleteAttempt { attempt, exit_code }),
-        number().prop_map(move |exit_code| Op::Complete { key: z(), exit_code }),
-        attempt().prop_map(Op::Expire),
-        attempt().prop_map(Op::Undo),
-        attempt().prop_map(Op::Release),
-        (run(), any::<bool>()).prop_map(move |(run, is_dequeued)| Op::EditRow {
-            key: z(),
-            run,
-            is_dequeued
-        }),
-        Just(Op::NextDue),
-        Just(Op::Wake),
+        run().prop_map(|run| BeginDeletion(run).into()),
+        (run(), 0..3_usize).prop_map(|(run, limit)| Prune { run, limit }.into()),
+        run().prop_map(|run| DeleteRuns { runs: vec![run], limit: usize::MAX }.into()),
+        (attempt(), number()).prop_map(|(attempt, exit_code)| CompleteAttempt {
+            attempt,
+            exit_code
+        }
+        .into()),
+        number().prop_map(move |exit_code| Complete { key: z(), exit_code }.into()),
+        attempt().prop_map(|it| Expire(it).into()),
+        attempt().prop_map(move |attempt| Undo { key: z(), attempt }.into()),
+        attempt().prop_map(|it| Release(it).into()),
+        Just(NextHoldEnd.into()),
+        Just(EndHolds.into()),
+        Just(Runs.into()),
+        Just(Leases.into()),
+        Just(WhyIdle.into()),
     ]
 }
 
-fn usual() -> impl Strategy<Value = Op> {
+fn usual() -> impl Strategy<Value = Operation> {
     let run = || Run { fetcher: "f".into(), started: 1 };
     let key = || prop::sample::select(vec!["a", "b"]).prop_map(|key| Key::new(key).unwrap());
     let holder = || Some(LeaseHolder { worker: "w".into(), lease_seconds: u32::MAX });
     prop_oneof![
-        Just(Op::RegisterRun(run())),
+        Just(RegisterRun(run()).into()),
         Just(rows(run(), &["a", "b"])),
-        (any::<bool>()).prop_map(move |leased| Op::Dispatch {
+        (any::<bool>()).prop_map(move |leased| Dispatch {
             holder: holder().filter(|_| leased),
             fetchers: None,
-        }),
-        (1..4_i64).prop_map(|it| Op::CompleteAttempt { attempt: Attempt(it), exit_code: 1 }),
-        (1..4_i64).prop_map(|it| Op::Expire(Attempt(it))),
-        key().prop_map(|key| Op::Complete { key, exit_code: 0 }),
-        key().prop_map(|key| Op::Bump { key, by: "o".into() }),
-        key().prop_map(|key| Op::Hold {
+        }
+        .into()),
+        (1..4_i64).prop_map(|it| CompleteAttempt { attempt: Attempt(it), exit_code: 1 }.into()),
+        (1..4_i64).prop_map(|it| Expire(Attempt(it)).into()),
+        key().prop_map(|key| Complete { key, exit_code: 0 }.into()),
+        key().prop_map(|key| Bump { key, by: "o".into() }.into()),
+        key().prop_map(|key| Hold {
             key,
             seconds: Some(u32::MAX),
             reason: String::new(),
             by: "o".into(),
-        }),
+        }
+        .into()),
     ]
 }
 
 /// What may be about anything.
-fn any_operation() -> impl Strategy<Value = Op> {
+fn any_operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         2 => aside(),
         4 => usual(),
         1 => run().prop_map(|run| rows(run, &["a", "z"])),
-        1 => number().prop_map(|by| Op::FollowClock { by }),
-        1 => number().prop_map(|started| Op::EditLog {
-            key: Key::new("a").unwrap(),
-            last: LastRun { started, finished: None, exit_code: Some(i64::MIN) },
+    ]
+}
+
+/// What others may write.
+fn edit() -> impl Strategy<Value = Edit> {
+    let key = || prop::sample::select(vec!["a", "z"]).prop_map(|key| Key::new(key).unwrap());
+    let last = (number(), prop::option::of(number()), prop::option::of(number()))
+        .prop_map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
+    prop_oneof![
+        (key(), last).prop_map(|(key, last)| Edit::Log { key, last }),
+        (key(), run(), any::<bool>()).prop_map(|(key, run, is_dequeued)| Edit::Row {
+            key,
+            run,
+            is_dequeued
         }),
     ]
 }
@@ -109,13 +120,15 @@ proptest! {
     /// Whatever is asked, whatever the clock shows and is set to.
     #[test]
     fn nothing_panics(
-        batches in prop::collection::vec((number(), prop::collection::vec(any_operation(), 1..8)), 1..8),
+        batches in prop::collection::vec((number(), prop::collection::vec(any_operation(), 1..8), edit(), number()), 1..8),
         lease_seconds in number(),
     ) {
         let settings = Settings { lease_seconds, ..Settings::default() };
         let mut engine = Engine::new(subject::new(), settings);
-        for (now, batch) in batches {
+        for (now, batch, edit, by) in batches {
             ready(engine.apply(now, batch)).unwrap();
+            ready(engine.edit(now, vec![edit])).unwrap();
+            ready(engine.follow_clock(now, by)).unwrap();
         }
     }
 
@@ -132,7 +145,7 @@ proptest! {
             let both = batch.iter().flat_map(|(usual, aside)| {
                 aside.iter().map(|it| (false, it)).chain([(true, usual)])
             });
-            let (is_usual, both): (Vec<bool>, Vec<Op>) =
+            let (is_usual, both): (Vec<bool>, Vec<Operation>) =
                 both.map(|(is_usual, it)| (is_usual, it.clone())).unzip();
             let given = ready(engine.apply(NOW * 1_000, both)).unwrap();
             let given = given.iter().zip(is_usual).filter(|it| it.1).map(|it| answer(it.0));

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::operation::*;
 use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::records::Edit;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use crate::subject::{self, Store};
-use crate::words::{NOW, Script, answer, ready};
+use crate::words::{NOW, Script, answer, dispatch, edited, holder, lines, ready};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -44,7 +45,9 @@ pub fn settings() -> Settings {
 /// One step of a history.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Batch(Vec<Op>),
+    Batch(Vec<Operation>),
+    /// Somebody wrote into the log.
+    Edit(Key, LastRun),
     Passes(i64),
     Restart,
     /// The clock is set by so many seconds: while the daemon runs, or while it does not.
@@ -67,56 +70,47 @@ fn attempt() -> impl Strategy<Value = Attempt> {
     (1..30_i64).prop_map(Attempt)
 }
 
-fn rows() -> impl Strategy<Value = Op> {
+fn rows() -> impl Strategy<Value = Operation> {
     (run(), prop::collection::vec((key(), "[x-z]"), 0..5)).prop_map(|(run, rows)| {
         let rows = rows.into_iter().map(|(key, payload)| Row { key, payload }).collect();
-        let (skipped, complete, position, reading) = (0, false, None, Reading::Onward);
-        Op::AddRows(Rows { run, rows, skipped, complete, position, reading })
+        AddRows(lines(run, rows)).into()
     })
 }
 
-fn operation() -> impl Strategy<Value = Op> {
+fn operation() -> impl Strategy<Value = Operation> {
     let code = prop_oneof![3 => Just(0_i64), 2 => Just(1), 2 => Just(2), 1 => Just(124)];
-    let holder = || LeaseHolder { worker: "w".into(), lease_seconds: 60 };
     let lists = prop_oneof![
-        3 => run().prop_map(Op::RegisterRun),
+        3 => run().prop_map(|run| RegisterRun(run).into()),
         6 => rows(),
-        1 => run().prop_map(Op::BeginDeletion),
-        1 => run().prop_map(|run| Op::DeleteRuns { runs: vec![run], limit: 1_000 }),
+        1 => run().prop_map(|run| BeginDeletion(run).into()),
+        1 => run().prop_map(|run| DeleteRuns { runs: vec![run], limit: 1_000 }.into()),
     ];
     let jobs = prop_oneof![
-        8 => any::<bool>().prop_map(move |leased| Op::Dispatch {
-            holder: leased.then(holder), fetchers: None,
-        }),
+        8 => any::<bool>().prop_map(|leased| dispatch(leased.then(holder))),
         6 => (attempt(), code.clone())
-            .prop_map(|(attempt, exit_code)| Op::CompleteAttempt { attempt, exit_code }),
-        2 => (key(), code).prop_map(|(key, exit_code)| Op::Complete { key, exit_code }),
-        2 => attempt().prop_map(Op::Expire),
-        1 => attempt().prop_map(Op::Release),
-        1 => attempt().prop_map(Op::Undo),
-        1 => key().prop_map(Op::Requeue),
-        1 => Just(Op::HasWork),
+            .prop_map(|(attempt, exit_code)| CompleteAttempt { attempt, exit_code }.into()),
+        2 => (key(), code).prop_map(|(key, exit_code)| Complete { key, exit_code }.into()),
+        2 => attempt().prop_map(|it| Expire(it).into()),
+        1 => attempt().prop_map(|it| Release(it).into()),
+        1 => (key(), attempt()).prop_map(|(key, attempt)| Undo { key, attempt }.into()),
+        1 => key().prop_map(|key| Requeue(key).into()),
+        1 => prop::sample::select(vec![HasWork.into(), CountInFlight.into(), WhyIdle.into()]),
     ];
     let levers = prop_oneof![
-        2 => (key(), "[x-z]").prop_map(|(key, payload)| Op::AddTask {
+        2 => (key(), "[x-z]").prop_map(|(key, payload)| AddTask {
             task: Row { key, payload }, id: None,
-        }),
-        1 => key().prop_map(Op::CancelTasks),
+        }.into()),
+        1 => key().prop_map(|key| CancelTasks(key).into()),
         1 => (key(), prop::option::of(prop_oneof![Just("f"), Just("@tasks"), Just("none")]))
-            .prop_map(|(key, fetcher)| Op::Retry { key, fetcher: fetcher.map(Into::into) }),
-        1 => (key(), prop::option::of(1..40_u32)).prop_map(|(key, seconds)| Op::Hold {
+            .prop_map(|(key, fetcher)| Retry { key, fetcher: fetcher.map(Into::into) }.into()),
+        1 => (key(), prop::option::of(1..40_u32)).prop_map(|(key, seconds)| Hold {
             key, seconds, reason: String::new(), by: "o".into(),
-        }),
-        1 => key().prop_map(Op::Unhold),
-        1 => key().prop_map(|key| Op::Bump { key, by: "o".into() }),
-        2 => Just(Op::Wake),
-        1 => (key(), -50..200_i64, 0..3_i64).prop_map(|(key, started, code)| {
-            let started = NOW + started;
-            let (finished, exit_code) = (Some(started + 1), Some(code));
-            Op::EditLog { key, last: LastRun { started, finished, exit_code } }
-        }),
+        }.into()),
+        1 => key().prop_map(|key| Unhold(key).into()),
+        1 => key().prop_map(|key| Bump { key, by: "o".into() }.into()),
+        2 => Just(EndHolds.into()),
     ];
-    let pause = any::<bool>().prop_map(Op::SetPaused);
+    let pause = any::<bool>().prop_map(|paused| SetPaused(paused).into());
     prop_oneof![6 => lists, 12 => jobs, 6 => levers, 1 => pause]
 }
 
@@ -127,6 +121,11 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..30_i64).prop_map(Step::Passes),
         1 => prop::sample::select(vec![600, 3_600, 91 * 86_400]).prop_map(Step::Passes),
         1 => Just(Step::Restart),
+        2 => (key(), -50..200_i64, 0..3_i64).prop_map(|(key, started, code)| {
+            let started = NOW + started;
+            let (finished, exit_code) = (Some(started + 1), Some(code));
+            Step::Edit(key, LastRun { started, finished, exit_code })
+        }),
         1 => (-100..100_i64, any::<bool>()).prop_map(|(by, runs)| Step::Set { by, runs }),
         1 => (-100_000..100_000_i64, any::<bool>()).prop_map(|(by, runs)| Step::Set { by, runs }),
     ];
@@ -138,17 +137,13 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
 struct Numbers(BTreeMap<i64, i64>);
 
 impl Numbers {
-    fn said(&self, operation: &Op) -> Op {
-        let it = |attempt: &Attempt| Attempt(self.0.get(&attempt.0).copied().unwrap_or(NOBODYS));
-        match operation {
-            Op::CompleteAttempt { attempt, exit_code } => {
-                Op::CompleteAttempt { attempt: it(attempt), exit_code: *exit_code }
-            }
-            Op::Release(attempt) => Op::Release(it(attempt)),
-            Op::Expire(attempt) => Op::Expire(it(attempt)),
-            Op::Undo(attempt) => Op::Undo(it(attempt)),
-            other => other.clone(),
+    fn said(&self, operation: &Operation) -> Operation {
+        let theirs = |attempt: Attempt| Attempt(self.0.get(&attempt.0).copied().unwrap_or(NOBODYS));
+        let mut said = operation.clone();
+        if let Some(attempt) = attempt_mut(&mut said) {
+            *attempt = theirs(*attempt);
         }
+        said
     }
 
     /// What the store answered, in the model's numbers. A job's is taken from what is right: the store's ascend as the model's do.
@@ -191,25 +186,29 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
             let store = engine.take().map(|it| it.into_store().reopened());
             *engine = store.map(|it| Engine::new(it, settings()));
         };
-        let step = match step {
+        match step {
             Step::Set { by, runs } => {
                 model.now += by;
                 if !runs {
                     restart(engine);
                 }
-                let by = if runs { by * 1_000 } else { 0 };
-                Step::Batch(vec![Op::FollowClock { by }, Op::Wake])
+                let (by, engine) = (if runs { by } else { 0 }, engine.as_mut().unwrap());
+                ready(engine.follow_clock(model.now * 1_000, by * 1_000)).unwrap();
+                model.follow_clock(by);
+                ready(engine.apply(model.now * 1_000, vec![EndHolds.into()])).unwrap();
+                model.perform(&EndHolds.into());
             }
-            step => step,
-        };
-        match step {
-            Step::Set { .. } => {}
             Step::Passes(seconds) => model.now += seconds,
             Step::Restart => restart(engine),
-            Step::Batch(batch) => {
-                model.latest = model.latest.max(model.now);
+            Step::Edit(key, last) => {
                 let engine = engine.as_mut().unwrap();
-                let said = match &numbers {
+                let edit = Edit::Log { key: key.clone(), last };
+                let given = edited(&ready(engine.edit(model.now * 1_000, vec![edit])));
+                prop_assert_eq!(given, model.edit_log(key.as_str(), last));
+            }
+            Step::Batch(batch) => {
+                let engine = engine.as_mut().unwrap();
+                let said: Vec<Operation> = match &numbers {
                     None => batch.clone(),
                     Some(numbers) => batch.iter().map(|it| numbers.said(it)).collect(),
                 };
@@ -222,35 +221,43 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
                     if let Some(numbers) = &mut numbers {
                         given = numbers.heard(&given, &right);
                     }
-                    let is_wake = *operation == Op::Wake;
-                    prop_assert!(
-                        given == right || is_wake,
-                        "{operation:?}: {given}, right: {right}"
-                    );
+                    prop_assert!(given == right, "{operation:?}: {given}, right: {right}");
                 }
-                prop_assert_eq!(subject::counts(engine.store()), model.counts());
-                prop_assert_eq!(&subject::log(engine.store()), model.log());
-                // What is too old goes with the next change.
-                let mut hours = subject::hours(engine.store());
-                hours.retain(|(hour, ..), _| *hour >= model.latest.div_euclid(3_600) - 90 * 24);
-                prop_assert_eq!(hours, model.hours());
-                let mut minutes = subject::minutes(engine.store());
-                minutes.retain(|(minute, _), _| *minute >= model.latest.div_euclid(60) - 60);
-                prop_assert_eq!(minutes, model.minutes());
             }
         }
+        let engine = engines[model.daemon].as_ref().unwrap();
+        are_alike(&mut model, engine.store())?;
     }
     Ok(())
 }
 
-fn is_nobodys(operation: &Op) -> bool {
-    matches!(
-        operation,
-        Op::CompleteAttempt { attempt: Attempt(NOBODYS), .. }
-            | Op::Release(Attempt(NOBODYS))
-            | Op::Expire(Attempt(NOBODYS))
-            | Op::Undo(Attempt(NOBODYS))
-    )
+fn are_alike(model: &mut Model, store: &Store) -> Result<(), TestCaseError> {
+    model.latest = model.latest.max(model.now);
+    prop_assert_eq!(subject::counts(store), model.counts());
+    prop_assert_eq!(&subject::log(store), model.log());
+    // What is too old goes with the next change.
+    let mut hours = subject::hours(store);
+    hours.retain(|(hour, ..), _| *hour >= model.latest.div_euclid(3_600) - 90 * 24);
+    prop_assert_eq!(hours, model.hours());
+    let mut minutes = subject::minutes(store);
+    minutes.retain(|(minute, _), _| *minute >= model.latest.div_euclid(60) - 60);
+    prop_assert_eq!(minutes, model.minutes());
+    Ok(())
+}
+
+fn is_nobodys(operation: &Operation) -> bool {
+    attempt_mut(&mut operation.clone()).is_some_and(|it| it.0 == NOBODYS)
+}
+
+/// The attempt that an operation of a worker is about.
+fn attempt_mut(operation: &mut Operation) -> Option<&mut Attempt> {
+    match operation {
+        Operation::CompleteAttempt(CompleteAttempt { attempt, .. })
+        | Operation::Release(Release(attempt))
+        | Operation::Expire(Expire(attempt))
+        | Operation::Undo(Undo { attempt, .. }) => Some(attempt),
+        _ => None,
+    }
 }
 
 proptest! {

@@ -1,11 +1,16 @@
 //! The queue by itself: its statements, and random histories, over a store: here in memory.
 #![allow(clippy::unwrap_used)]
 
+mod asked;
 mod bounds;
 mod classic;
 mod extremes;
 mod histories;
 mod model;
+mod notes;
+mod positions;
+mod relays;
+mod starts;
 mod statements;
 mod subject;
 mod words;

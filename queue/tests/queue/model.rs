@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use shiftboss_protocol::model::jitter;
-use shiftboss_queue::operation::Operation as Op;
+use shiftboss_queue::operation::*;
 use shiftboss_queue::policy::{Backoff, Retries};
+use shiftboss_queue::record::LastRun;
 
 /// Settings of every history.
 pub const MAX_EXPIRED: u32 = 2;
@@ -331,17 +332,18 @@ impl Model {
     }
 
     /// Carries an operation out, and says what it is answered.
-    pub fn perform(&mut self, op: &Op) -> String {
+    pub fn perform(&mut self, op: &Operation) -> String {
         let answer = self.on_attempt(op).unwrap_or_else(|| self.on_key(op));
         self.tidy();
         self.look();
         answer
     }
 
-    fn on_attempt(&mut self, op: &Op) -> Option<String> {
+    fn on_attempt(&mut self, op: &Operation) -> Option<String> {
+        use Operation as Op;
         Some(match op {
-            Op::Dispatch { holder, .. } => self.dispatch(holder.is_some()),
-            Op::Complete { key, exit_code } => {
+            Op::Dispatch(it) => self.dispatch(it.holder.is_some()),
+            Op::Complete(Complete { key, exit_code }) => {
                 match self.take(|out| out.key == key.as_str()) {
                     Some(out) => self.end(out, *exit_code),
                     None => {
@@ -359,7 +361,7 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::CompleteAttempt { attempt, exit_code } => {
+            Op::CompleteAttempt(CompleteAttempt { attempt, exit_code }) => {
                 if let Some(out) = self.take(|out| out.attempt == attempt.0) {
                     self.end(out, *exit_code);
                     return Some("recorded".into());
@@ -383,7 +385,7 @@ impl Model {
                     Some(_) => "stale".into(),
                 }
             }
-            Op::Release(attempt) => match self.take(|out| out.attempt == attempt.0) {
+            Op::Release(Release(attempt)) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => {
                     self.restore(&out);
                     self.sum_up(&out, "released");
@@ -396,16 +398,18 @@ impl Model {
                     Some(_) => "stale".into(),
                 },
             },
-            Op::Undo(attempt) => match self.take(|out| out.attempt == attempt.0) {
-                Some(out) => {
-                    self.restore(&out);
-                    self.sum_up(&out, "undone");
-                    self.ends.insert(out.attempt, ("undone", out));
-                    "true".into()
+            Op::Undo(Undo { key, attempt }) => {
+                match self.take(|out| out.attempt == attempt.0 && out.key == key.as_str()) {
+                    Some(out) => {
+                        self.restore(&out);
+                        self.sum_up(&out, "undone");
+                        self.ends.insert(out.attempt, ("undone", out));
+                        "true".into()
+                    }
+                    None => "false".into(),
                 }
-                None => "false".into(),
-            },
-            Op::Requeue(key) => match self.take(|out| out.key == key.as_str()) {
+            }
+            Op::Requeue(Requeue(key)) => match self.take(|out| out.key == key.as_str()) {
                 Some(out) => {
                     self.restore(&out);
                     let attempt = out.attempt;
@@ -413,9 +417,10 @@ impl Model {
                     self.ends.insert(attempt, ("released", out));
                     format!("requeued {attempt}")
                 }
-                None => "requeued none".into(),
+                None if self.is_listed(key.as_str()) => "not in flight".into(),
+                None => "unknown".into(),
             },
-            Op::Expire(attempt) => match self.take(|out| out.attempt == attempt.0) {
+            Op::Expire(Expire(attempt)) => match self.take(|out| out.attempt == attempt.0) {
                 Some(out) => self.expire(out),
                 None => "nothing".into(),
             },
@@ -456,17 +461,19 @@ impl Model {
         answer
     }
 
-    fn on_key(&mut self, op: &Op) -> String {
+    fn on_key(&mut self, op: &Operation) -> String {
+        use Operation as Op;
         match op {
-            Op::RegisterRun(run) => {
+            Op::RegisterRun(RegisterRun(run)) => {
                 let fetcher = self.fetcher(&run.fetcher).unwrap_or_else(|| {
                     self.fetchers.push(run.fetcher.to_string());
                     self.fetchers.len() as i64
                 });
-                self.runs.entry((fetcher, run.started)).or_insert((self.now * 1_000_000, false));
-                "run".into()
+                let new = (self.now * 1_000_000, false);
+                let (_, is_going) = *self.runs.entry((fetcher, run.started)).or_insert(new);
+                if is_going { "rejected".into() } else { "run".into() }
             }
-            Op::AddRows(rows) => {
+            Op::AddRows(AddRows(rows)) => {
                 let run = self.fetcher(&rows.run.fetcher).map(|id| (id, rows.run.started));
                 let Some((run, (since, false))) =
                     run.and_then(|run| Some((run, *self.runs.get(&run)?)))
@@ -480,7 +487,7 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::DeleteRuns { runs, .. } => {
+            Op::DeleteRuns(DeleteRuns { runs, .. }) => {
                 for run in runs {
                     if let Some(fetcher) = self.fetcher(&run.fetcher) {
                         self.runs.remove(&(fetcher, run.started));
@@ -489,7 +496,7 @@ impl Model {
                 }
                 format!("count {}", runs.len())
             }
-            Op::BeginDeletion(run) => {
+            Op::BeginDeletion(BeginDeletion(run)) => {
                 if let Some(run) = self.fetcher(&run.fetcher).map(|id| (id, run.started))
                     && let Some(run) = self.runs.get_mut(&run)
                 {
@@ -497,8 +504,8 @@ impl Model {
                 }
                 "done".into()
             }
-            Op::AddTask { task, .. } => self.add_task(task.key.as_str(), &task.payload),
-            Op::CancelTasks(key) => {
+            Op::AddTask(AddTask { task, .. }) => self.add_task(task.key.as_str(), &task.payload),
+            Op::CancelTasks(CancelTasks(key)) => {
                 let out = self.out.iter().find(|out| out.key == key.as_str() && out.fetcher == 0);
                 let out = out.map(|out| out.run);
                 let before = self.tasks.len();
@@ -506,7 +513,7 @@ impl Model {
                     .retain(|it| it.fetcher != 0 || it.key != key.as_str() || Some(it.run) == out);
                 format!("cancelled {} {}", before - self.tasks.len(), out.is_some())
             }
-            Op::Retry { key, fetcher } => {
+            Op::Retry(Retry { key, fetcher }) => {
                 let fetcher = fetcher.as_ref().map(|name| self.fetcher(name).unwrap_or(-1));
                 match key.as_str() {
                     key if !self.is_listed(key) => "unknown".into(),
@@ -514,69 +521,85 @@ impl Model {
                     key => format!("back {}", self.arm(key, fetcher)),
                 }
             }
-            Op::Hold { key, seconds, .. } => {
+            Op::Hold(Hold { key, seconds, .. }) => {
                 let delay = seconds.map(i64::from);
                 let until = delay.map(|delay| (self.now + delay, delay));
                 format!("held {}", self.holds.insert(key.to_string(), until).is_some())
             }
-            Op::Unhold(key) => {
+            Op::Unhold(Unhold(key)) => {
                 let backed_off = self.failures.get_mut(key.as_str()).and_then(|it| it.1.take());
                 (self.holds.remove(key.as_str()).is_some() | backed_off.is_some()).to_string()
             }
-            Op::Bump { key, .. } => match key.as_str() {
+            Op::Bump(Bump { key, .. }) => match key.as_str() {
                 key if !self.is_listed(key) => "unknown".into(),
                 key if self.is_held(key) => "held".into(),
                 key => {
                     self.arm(key, None);
-                    let lanes = &mut self.lanes;
-                    self.bumps.entry(key.to_owned()).or_insert_with(|| {
-                        *lanes += 1;
-                        *lanes
-                    });
-                    "bumped".into()
+                    let Some(at) = self.bumps.get(key).copied() else {
+                        self.lanes += 1;
+                        self.bumps.insert(key.to_owned(), self.lanes);
+                        return format!("behind {}", self.bumps.len() - 1);
+                    };
+                    // Those that may go.
+                    let order = self.order();
+                    let before = self.bumps.iter().filter(|it| *it.1 < at && order.contains(it.0));
+                    format!("behind {}", before.count())
                 }
             },
-            Op::Wake => {
+            Op::EndHolds(_) => {
                 self.wake();
-                "woken".into()
-            }
-            Op::FollowClock { by } => {
-                let holds = self.holds.values_mut().flatten();
-                let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
-                let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
-                for (at, delay) in holds.chain(failures).chain(tasks) {
-                    *at = (*at + by / 1_000).min(self.now + *delay);
-                }
-                "false".into()
-            }
-            Op::EditLog { key, last } => {
-                let (key, now) = (key.to_string(), (last.started, last.finished, last.exit_code));
-                if let (Some(before), Some(finished)) = (self.last.get(&key), last.finished) {
-                    if let (_, Some(finished), code) = *before {
-                        let minute = (finished.div_euclid(60), code.unwrap());
-                        *self.minutes.entry(minute).or_default() -= 1;
-                    }
-                    let minute = (finished.div_euclid(60), last.exit_code.unwrap());
-                    *self.minutes.entry(minute).or_default() += 1;
-                }
-                if let Some(out) = self.take(|out| out.key == key) {
-                    let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
-                    self.end(out, last.exit_code.unwrap());
-                    // No attempt of ours ended.
-                    *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
-                    self.summed.remove(&attempt);
-                }
-                self.ahead.remove(&key);
-                self.last.insert(key, now);
                 "done".into()
             }
-            Op::SetPaused(paused) => {
+            Op::SetPaused(SetPaused(paused)) => {
                 self.paused = *paused;
                 format!("count {}", self.out.len())
             }
-            Op::HasWork => (!self.paused && !self.order().is_empty()).to_string(),
+            Op::CountInFlight(_) => format!("count {}", self.out.len()),
+            Op::WhyIdle(_) if self.paused => {
+                let waits = self.tasks.iter().filter(|it| it.waits && self.is_newest(it));
+                format!("paused {}", waits.filter(|it| !self.is_going(it)).count())
+            }
+            Op::WhyIdle(_) if self.out.is_empty() => "idle".into(),
+            Op::WhyIdle(_) => format!("busy {}", self.out.len()),
+            Op::HasWork(_) => (!self.paused && !self.order().is_empty()).to_string(),
             other => panic!("the model knows nothing of {other:?}"),
         }
+    }
+
+    /// The clock was set by so many seconds.
+    pub fn follow_clock(&mut self, by: i64) {
+        let holds = self.holds.values_mut().flatten();
+        let failures = self.failures.values_mut().filter_map(|it| it.1.as_mut());
+        let tasks = self.tasks.iter_mut().filter_map(|it| it.due.as_mut());
+        for (at, delay) in holds.chain(failures).chain(tasks) {
+            *at = (*at + by).min(self.now + *delay);
+        }
+        self.look();
+    }
+
+    /// Somebody wrote into the log.
+    pub fn edit_log(&mut self, key: &str, last: LastRun) -> String {
+        let now = (last.started, last.finished, last.exit_code);
+        if let (Some(before), Some(finished)) = (self.last.get(key), last.finished) {
+            if let (_, Some(finished), code) = *before {
+                let minute = (finished.div_euclid(60), code.unwrap());
+                *self.minutes.entry(minute).or_default() -= 1;
+            }
+            let minute = (finished.div_euclid(60), last.exit_code.unwrap());
+            *self.minutes.entry(minute).or_default() += 1;
+        }
+        if let Some(out) = self.take(|out| out.key == key) {
+            let (attempt, minute) = (out.attempt, self.now.div_euclid(60));
+            self.end(out, last.exit_code.unwrap());
+            // No attempt of ours ended.
+            *self.minutes.get_mut(&(minute, last.exit_code.unwrap())).unwrap() -= 1;
+            self.summed.remove(&attempt);
+        }
+        self.ahead.remove(key);
+        self.last.insert(key.to_owned(), now);
+        self.tidy();
+        self.look();
+        "done".into()
     }
 
     fn add(&mut self, (fetcher, run): (i64, i64), key: &str, payload: &str, since: i64) {

@@ -180,8 +180,8 @@ fn leases() {
                 "
             list f.1 a b
             lease -> job 1 a p
-            undo 1 -> true
-            undo 1 -> false
+            undo a 1 -> true
+            undo a 1 -> false
             jobs -> a b",
             ),
             (
@@ -265,7 +265,7 @@ fn leases() {
             lease
             expire 1
             lease -> job 2 a p
-            undo 2
+            undo a 2
             done 1 0 -> recorded
             lease -> nothing",
             ),
@@ -291,7 +291,7 @@ fn leases() {
             lease
             restart
             at 60
-            leases -> 1 0+43200, 2 5+60
+            leases -> 1+43140, 2+60
             expire 1 -> expired a false
             done 2 0
             leases -> none",
@@ -325,7 +325,8 @@ fn leases() {
             list f.1 a
             ready
             requeue a -> requeued 1
-            requeue a -> requeued none
+            requeue a -> not in flight
+            requeue z -> unknown
             jobs -> a",
             ),
         ],
@@ -336,14 +337,26 @@ fn leases() {
 fn classic() {
     hold(
         &Settings { is_fair: false, ..Settings::default() },
-        &[(
-            "the end of its lease is no event",
-            "
-            list f.1 a
-            ready -> job 1 a p
-            leases -> none
-            expire 1 -> nothing",
-        )],
+        &[
+            (
+                "the end of its lease is no event",
+                "
+                list f.1 a
+                ready -> job 1 a p
+                leases -> none
+                expire 1 -> nothing",
+            ),
+            (
+                "single tasks wait for other rules",
+                "
+                add a=1
+                ready -> nothing
+                list f.1 a
+                ready -> job 1 a p
+                finish a 0
+                ready -> nothing",
+            ),
+        ],
     );
 }
 
@@ -450,8 +463,10 @@ fn levers() {
                 "a key that is bumped goes before the order, as far as the credit goes",
                 "
             list f.1 a b c d e
-            bump b -> bumped
-            bump c -> bumped
+            bump b -> behind 0
+            bump c -> behind 1
+            bump b -> behind 0
+            bump c -> behind 1
             jobs -> b d c e a",
             ),
             (
@@ -459,7 +474,7 @@ fn levers() {
                 "
             list f.1 a
             ready
-            bump a -> bumped
+            bump a -> behind 0
             ready -> nothing
             finish a 0
             jobs -> a
@@ -472,7 +487,7 @@ fn levers() {
             list f.1 a c b
             bump b
             lease -> job 1 b p
-            undo 1
+            undo b 1
             jobs -> a b c",
             ),
             (
@@ -502,9 +517,10 @@ fn levers() {
             list f.1 a
             forget a -> Listed
             ready
+            forget a -> Listed
+            delete f.1
             forget a -> InFlight
             finish a 0
-            delete f.1
             forget a -> Forgotten
             forget a -> Unknown",
             ),
@@ -546,7 +562,7 @@ fn levers() {
             list f.4 c
             ran a -> 34560000 Some(0)
             ready -> job 3 a p
-            undo 3
+            undo a 3
             ran a -> 34560000 Some(0)
             jobs -> a c
             ran a -> 30 None",
@@ -560,16 +576,16 @@ fn levers() {
             ready
             finish a 0
             at 10
-            due -> due Some(1700000010000)
-            wake -> count 1
-            due -> due None
+            due -> due in 0
+            wake
+            due -> due never
             list f.2 c
             at 20
             ready -> job 2 c p
             finish c 0
             list f.3 c
             at 30
-            wake -> count 0
+            wake
             jobs -> a c",
             ),
             (
@@ -590,6 +606,19 @@ fn levers() {
             finish b 0
             row b f.3 1
             ready -> nothing",
+            ),
+            (
+                "the lease of a classic job ends with a start that was long ago, and no other one does",
+                "
+            list f.1 a b
+            ready -> job 1 a p
+            lease -> job 2 b p
+            log a 1699956801
+            log b 1699950000
+            ready -> nothing
+            log a 1699956799
+            ready -> job 3 a p
+            undo b 2 -> false",
             ),
         ],
     );
@@ -670,7 +699,7 @@ fn clocks() {
             list f.1 a
             hold a 60
             at 10
-            clock 3600 -> false
+            clock 3600
             at 3659
             wake
             ready -> nothing
@@ -699,7 +728,7 @@ fn clocks() {
             hold a 60
             restart
             at -100000
-            follow -> false
+            follow
             at -99941
             wake
             ready -> nothing
@@ -731,18 +760,22 @@ fn many_follow_the_clock_in_steps() {
     let keys = 2 * STEP_KEYS + 100;
     (0..keys).for_each(|key| script.run(&format!("hold k{key} 60")));
     script.run(
-        "clock -3600 -> true
+        "clock -3600
         hold z 60
         restart
-        follow -> true
-        follow -> true
-        follow -> false
+        follow
+        due -> due in 60
         at -3541
-        wake -> count 0
+        wake
+        counts -> held 601
         at -3540
-        wake -> count 250
-        wake -> count 250
-        wake -> count 101",
+        wake
+        counts -> held 351
+        wake
+        counts -> held 101
+        wake
+        counts -> none
+        due -> due never",
     );
 }
 
@@ -767,7 +800,7 @@ fn sums() {
             at 20
             release 3
             lease
-            undo 4
+            undo a 4
             hours -> 0:1:failure 1 2000 0 0, 0:1:released 1 8000 1 12, 0:1:success 1 10000 0 0, 0:1:undone 1 0 1 20
             minutes -> 0:0 1, 0:7 1",
             ),
@@ -908,5 +941,119 @@ fn failures() {
             retry a -> back 1",
             ),
         ],
+    );
+}
+
+/// What is asked of the queue as a whole.
+#[test]
+fn questions() {
+    hold(
+        &Settings::default(),
+        &[
+            (
+                "a run says how far it was read, and how many rows it has",
+                "
+            list f.1 a b
+            list g.2 b
+            ready
+            finish a 0
+            runs -> f.1 0 2, g.2 0 1
+            go g.2
+            runs -> f.1 0 2, g.2 0 1 deleting
+            register g.2 -> rejected
+            delete g.2 -> count 1
+            runs -> f.1 0 2",
+            ),
+            (
+                "what is out, and how long each has: a classic job from its hand-out on",
+                "
+            list f.1 a b c
+            ready
+            ready
+            lease
+            idle -> busy 3
+            at 3600
+            leases -> 1+39600, 2+39600, 3+60
+            at 43199
+            leases -> 1+1, 2+1, 3+60
+            at 50000
+            leases -> 1+0, 2+0, 3+60
+            out -> count 3",
+            ),
+            (
+                "why there is nothing to do",
+                "
+            list f.1 a b
+            pause
+            idle -> paused 2
+            go f.1
+            idle -> paused 0
+            resume
+            idle -> idle",
+            ),
+            (
+                "when something is due, in seconds",
+                "
+            hold a 60
+            hold b
+            due -> due in 60
+            pass 59
+            due -> due in 1
+            pass 1
+            due -> due in 0
+            wake
+            due -> due never",
+            ),
+            (
+                "how jobs ended, for the daemon's own counts",
+                "
+            list f.1 a
+            add b=1
+            lease
+            pass 2
+            done 1 0
+            list f.2 a
+            ready -> job 2 b 1
+            pass 1
+            finish b 124
+            lease
+            undo a 3
+            log a 1 2 0
+            ends -> f success 2000 None, @tasks timeout 1000 None, f undone 0 Some(3)
+            ends -> none",
+            ),
+            (
+                "of a key that nobody knows nothing is kept",
+                "
+            finish a 0
+            retry a -> unknown
+            unhold a -> false
+            cancel a -> cancelled 0 false
+            requeue a -> unknown
+            forget a -> Unknown
+            hold a
+            unhold a -> true
+            forget a -> Unknown",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn classic_questions() {
+    hold(
+        &Settings { is_fair: false, ..Settings::default() },
+        &[(
+            "a classic job is out for 12 hours, and a leased one until it ends",
+            "
+            list f.1 a b
+            ready
+            lease
+            at 43200
+            out -> count 2
+            at 43201
+            out -> count 1
+            leases -> 2+60",
+        )],
     );
 }

@@ -3,14 +3,14 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Added, Answer, Lease, Operation as Op, Reading, Rejected, Rows};
+use shiftboss_queue::error::Rejected;
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
-use shiftboss_queue::rules::bumps::Bumped;
-use shiftboss_queue::rules::completion::Ack;
-use shiftboss_queue::rules::retries::Retried;
+use shiftboss_queue::records::{Edit, StoreResult};
 
 use crate::subject::{self, Store};
 
@@ -29,46 +29,64 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// An answer, as a model says it, too.
-pub fn answer(answer: &Result<Answer, Rejected>) -> String {
-    match answer {
-        Err(_) => "rejected".into(),
-        Ok(answer) => match answer {
-            Answer::Done => "done".into(),
-            Answer::Nothing | Answer::Later => "nothing".into(),
-            Answer::Job(job) => {
-                format!("job {} {} {}", job.attempt.0, job.row.key, job.row.payload)
-            }
-            Answer::Ack(Ack::Recorded) => "recorded".into(),
-            Answer::Ack(Ack::Stale) => "stale".into(),
-            Answer::Ack(Ack::Unknown) | Answer::Retried(Retried::Unknown) => "unknown".into(),
-            Answer::Bumped(Bumped::Unknown) => "unknown".into(),
-            Answer::Retried(Retried::Held) | Answer::Bumped(Bumped::Held) => "held".into(),
-            Answer::Retried(Retried::Back(count)) => format!("back {count}"),
-            Answer::Bumped(Bumped::At(_)) => "bumped".into(),
-            Answer::Is(it) => it.to_string(),
-            Answer::Requeued(Some(attempt)) => format!("requeued {}", attempt.0),
-            Answer::Requeued(None) => "requeued none".into(),
-            Answer::Expired { key, is_dead_letter, .. } => {
-                format!("expired {key} {is_dead_letter}")
-            }
-            Answer::Held(hold) => format!("held {}", hold.is_some()),
-            Answer::Forgotten(it) => format!("{it:?}"),
-            Answer::Count(count) => format!("count {count}"),
-            Answer::Run(_) => "run".into(),
-            Answer::Added(Added::Added(number)) => format!("added {number}"),
-            Answer::Added(Added::Known) => "known".into(),
-            Answer::Added(Added::Full) => "full".into(),
-            Answer::Cancelled(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
-            Answer::Due(it) => format!("due {it:?}"),
-            Answer::Leases(leases) => {
-                let of = |it: &Lease| {
-                    let since = it.started / 1_000 - NOW;
-                    format!("{} {since}+{}", it.attempt.0, it.seconds)
-                };
-                listed(leases.iter().map(of))
-            }
+pub fn answer(outcome: &Result<Outcome, Rejected>) -> String {
+    use Outcome as Out;
+    let Ok(outcome) = outcome else {
+        return "rejected".into();
+    };
+    match outcome {
+        Out::Dispatch(Dispatched::Job(attempt, row)) => {
+            format!("job {} {} {}", attempt.0, row.key, row.payload)
+        }
+        Out::Dispatch(_) | Out::Expire(None) => "nothing".into(),
+        Out::CompleteAttempt(ack) | Out::Release(ack) | Out::Heartbeat(ack) => match ack {
+            Ack::Recorded => "recorded".into(),
+            Ack::Stale => "stale".into(),
+            Ack::Unknown => "unknown".into(),
         },
+        Out::Retry(Retried::Unknown) | Out::Bump(Bumped::Unknown) => "unknown".into(),
+        Out::Retry(Retried::Held) | Out::Bump(Bumped::Held) => "held".into(),
+        Out::Retry(Retried::Back(count)) => format!("back {count}"),
+        Out::Bump(Bumped::Behind(count)) => format!("behind {count}"),
+        Out::Undo(it) | Out::Unhold(it) | Out::HasWork(it) | Out::Prune(it) => it.to_string(),
+        Out::Requeue(Requeued::Back(attempt)) => format!("requeued {}", attempt.0),
+        Out::Requeue(Requeued::NotInFlight) => "not in flight".into(),
+        Out::Requeue(Requeued::Unknown) => "unknown".into(),
+        Out::Expire(Some(it)) => format!("expired {} {}", it.key, it.dead_letter),
+        Out::Hold(Held::Held { replaced, .. }) => format!("held {}", replaced.is_some()),
+        Out::Hold(Held::Full) | Out::Bump(Bumped::Full) => "full".into(),
+        Out::Forget(it) => format!("{it:?}"),
+        Out::SetPaused(count) | Out::Drain(count) | Out::CountInFlight(count) => {
+            format!("count {count}")
+        }
+        Out::DeleteRuns(count) => format!("count {count}"),
+        Out::RegisterRun(Registered::Run(_)) => "run".into(),
+        Out::AddTask(Added::Added(number)) => format!("added {number}"),
+        Out::AddTask(Added::Known) => "known".into(),
+        Out::AddTask(Added::Full) => "full".into(),
+        Out::CancelTasks(it) => format!("cancelled {} {}", it.deleted, it.in_flight),
+        Out::NextHoldEnd(None) => "due never".into(),
+        Out::NextHoldEnd(Some(seconds)) => format!("due in {seconds}"),
+        Out::WhyIdle(Idle::Nothing) => "idle".into(),
+        Out::WhyIdle(Idle::Paused(jobs)) => format!("paused {jobs}"),
+        Out::WhyIdle(Idle::Busy(jobs)) => format!("busy {jobs}"),
+        Out::Leases(leases) => listed(leases.iter().map(|it| format!("{}+{}", it.0.0, it.1))),
+        Out::Runs(runs) => {
+            let of = |it: &StoredRun| {
+                let position = it.position.map_or("none".into(), |it| it.offset.to_string());
+                let stale = if it.stale { " stale" } else { "" };
+                let deleting = if it.deleting { " deleting" } else { "" };
+                format!("{} {position} {}{stale}{deleting}", it.run, it.rows)
+            };
+            listed(runs.iter().map(of))
+        }
+        _ => "done".into(),
     }
+}
+
+/// What an edit comes to.
+pub fn edited(answers: &StoreResult<Vec<Result<(), Rejected>>>) -> String {
+    if answers.as_ref().unwrap()[0].is_ok() { "done".into() } else { "rejected".into() }
 }
 
 /// An engine that is asked in words.
@@ -120,7 +138,26 @@ impl Script {
             ["clock", seconds] => {
                 let by = seconds.parse::<i64>().unwrap();
                 self.now += by;
-                self.ask(Op::FollowClock { by: by * 1_000 })
+                self.follow(by)
+            }
+            ["follow"] => self.follow(0),
+            ["ends"] => {
+                let ends = self.engine.as_mut().unwrap().take_ends();
+                let of = |it: &JobEnd| {
+                    let JobEnd { fetcher, outcome, took_ms, revisit_seconds, .. } = it;
+                    format!("{fetcher} {outcome} {took_ms} {revisit_seconds:?}")
+                };
+                listed(ends.iter().map(of))
+            }
+            ["log", it, started, rest @ ..] => {
+                let finished = rest.first().map(|text| text.parse().unwrap());
+                let exit_code = rest.get(1).map(|text| text.parse().unwrap());
+                let last = LastRun { started: started.parse().unwrap(), finished, exit_code };
+                self.edit(Edit::Log { key: key(it), last })
+            }
+            ["row", it, run, value] => {
+                let is_dequeued = *value == "1";
+                self.edit(Edit::Row { key: key(it), run: self::run(run), is_dequeued })
             }
             ["ran", key] => {
                 let log = subject::log(self.store());
@@ -172,16 +209,28 @@ impl Script {
                 jobs.collect::<Vec<_>>().join(" ")
             }
             ["list", run, rows @ ..] => {
-                self.ask(Op::RegisterRun(self::run(run)));
+                self.ask(RegisterRun(self::run(run)).into());
                 self.ask(rows_of(run, rows))
             }
             _ => self.ask(operation(&words)),
         }
     }
 
-    fn ask(&mut self, operation: Op) -> String {
+    /// In a batch of its own.
+    pub fn ask(&mut self, operation: Operation) -> String {
         let engine = self.engine.as_mut().unwrap();
         answer(&ready(engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
+    }
+
+    fn edit(&mut self, edit: Edit) -> String {
+        let engine = self.engine.as_mut().unwrap();
+        edited(&ready(engine.edit(self.now * 1_000, vec![edit])))
+    }
+
+    fn follow(&mut self, by: i64) -> String {
+        let engine = self.engine.as_mut().unwrap();
+        ready(engine.follow_clock(self.now * 1_000, by * 1_000)).unwrap();
+        String::new()
     }
 }
 
@@ -210,67 +259,80 @@ fn row(text: &str) -> Row {
     Row { key: self::key(key), payload: payload.into() }
 }
 
-fn rows_of(run: &str, rows: &[&str]) -> Op {
+fn rows_of(run: &str, rows: &[&str]) -> Operation {
     let rows = rows.iter().map(|text| row(text)).collect();
-    let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
-    Op::AddRows(Rows { run: self::run(run), rows, skipped, complete, position, reading })
+    AddRows(lines(self::run(run), rows)).into()
 }
 
-fn operation(words: &[&str]) -> Op {
+/// Lines that are read on, wherever that is.
+pub fn lines(run: Run, rows: Vec<Row>) -> RowBatch {
+    RowBatch {
+        run,
+        rows,
+        skipped: 0,
+        from: None,
+        by_range: false,
+        position: Position::default(),
+        complete: true,
+        reading: Reading::Onward,
+    }
+}
+
+pub fn dispatch(holder: Option<LeaseHolder>) -> Operation {
+    Dispatch { holder, fetchers: None }.into()
+}
+
+pub fn holder() -> LeaseHolder {
+    LeaseHolder { worker: "w".into(), lease_seconds: 60 }
+}
+
+fn operation(words: &[&str]) -> Operation {
     let number = |text: &str| text.parse::<i64>().unwrap();
     let attempt = |text: &str| Attempt(number(text));
-    let holder = || LeaseHolder { worker: "w".into(), lease_seconds: 60 };
+    let by: std::sync::Arc<str> = "o".into();
     match words {
-        ["ready"] => Op::Dispatch { holder: None, fetchers: None },
-        ["lease"] => Op::Dispatch { holder: Some(holder()), fetchers: None },
-        ["lease", fetchers @ ..] => Op::Dispatch {
-            holder: Some(holder()),
-            fetchers: Some(fetchers.iter().map(|it| (*it).into()).collect()),
-        },
-        ["done", it, code] => Op::CompleteAttempt { attempt: attempt(it), exit_code: number(code) },
-        ["finish", it, code] => Op::Complete { key: key(it), exit_code: number(code) },
-        ["release", it] => Op::Release(attempt(it)),
-        ["undo", it] => Op::Undo(attempt(it)),
-        ["expire", it] => Op::Expire(attempt(it)),
-        ["beat", it] => Op::Heartbeat(attempt(it)),
-        ["requeue", it] => Op::Requeue(key(it)),
-        ["register", it] => Op::RegisterRun(run(it)),
+        ["ready"] => dispatch(None),
+        ["lease"] => dispatch(Some(holder())),
+        ["lease", fetchers @ ..] => {
+            let fetchers = Some(fetchers.iter().map(|it| (*it).into()).collect());
+            Dispatch { holder: Some(holder()), fetchers }.into()
+        }
+        ["done", it, code] => {
+            CompleteAttempt { attempt: attempt(it), exit_code: number(code) }.into()
+        }
+        ["finish", it, code] => Complete { key: key(it), exit_code: number(code) }.into(),
+        ["release", it] => Release(attempt(it)).into(),
+        ["undo", key, it] => Undo { key: self::key(key), attempt: attempt(it) }.into(),
+        ["expire", it] => Expire(attempt(it)).into(),
+        ["beat", it] => Heartbeat(attempt(it)).into(),
+        ["requeue", it] => Requeue(key(it)).into(),
+        ["register", it] => RegisterRun(run(it)).into(),
         ["more", run, rows @ ..] => rows_of(run, rows),
-        ["go", it] => Op::BeginDeletion(run(it)),
-        ["delete", it] => Op::DeleteRuns { runs: vec![run(it)], limit: 1_000 },
-        ["add", it] => Op::AddTask { task: row(it), id: None },
-        ["add", it, id] => Op::AddTask { task: row(it), id: Some((*id).into()) },
-        ["cancel", it] => Op::CancelTasks(key(it)),
-        ["retry", it] => Op::Retry { key: key(it), fetcher: None },
-        ["hold", it, seconds @ ..] => Op::Hold {
-            key: key(it),
-            seconds: seconds.first().map(|text| text.parse().unwrap()),
-            reason: String::new(),
-            by: "o".into(),
-        },
-        ["unhold", it] => Op::Unhold(key(it)),
-        ["bump", it] => Op::Bump { key: key(it), by: "o".into() },
-        ["forget", it] => Op::Forget(key(it)),
-        ["wake"] => Op::Wake,
-        ["follow"] => Op::FollowClock { by: 0 },
-        ["pause"] => Op::SetPaused(true),
-        ["resume"] => Op::SetPaused(false),
-        ["due"] => Op::NextDue,
-        ["leases"] => Op::Leases,
-        ["log", it, started] => Op::EditLog {
-            key: key(it),
-            last: LastRun { started: number(started), finished: None, exit_code: None },
-        },
-        ["log", it, started, finished, code] => {
-            let (finished, exit_code) = (Some(number(finished)), Some(number(code)));
-            Op::EditLog {
-                key: key(it),
-                last: LastRun { started: number(started), finished, exit_code },
-            }
+        ["go", it] => BeginDeletion(run(it)).into(),
+        ["delete", it] => DeleteRuns { runs: vec![run(it)], limit: 1_000 }.into(),
+        ["prune", it] => Prune { run: run(it), limit: 1_000 }.into(),
+        ["add", it, id @ ..] => {
+            AddTask { task: row(it), id: id.first().map(|id| (*id).into()) }.into()
         }
-        ["row", it, run, value] => {
-            Op::EditRow { key: key(it), run: self::run(run), is_dequeued: *value == "1" }
+        ["cancel", it] => CancelTasks(key(it)).into(),
+        ["retry", it] => Retry { key: key(it), fetcher: None }.into(),
+        ["hold", it, seconds @ ..] => {
+            let seconds = seconds.first().map(|text| text.parse().unwrap());
+            Hold { key: key(it), seconds, reason: String::new(), by }.into()
         }
+        ["unhold", it] => Unhold(key(it)).into(),
+        ["bump", it] => Bump { key: key(it), by }.into(),
+        ["forget", it] => Forget(key(it)).into(),
+        ["wake"] => EndHolds.into(),
+        ["pause"] => SetPaused(true).into(),
+        ["resume"] => SetPaused(false).into(),
+        ["due"] => NextHoldEnd.into(),
+        ["leases"] => Leases.into(),
+        ["runs"] => Runs.into(),
+        ["idle"] => WhyIdle.into(),
+        ["out"] => CountInFlight.into(),
+        ["work"] => HasWork.into(),
+        ["probe"] => Probe.into(),
         other => panic!("no request: {other:?}"),
     }
 }

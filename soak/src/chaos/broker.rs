@@ -33,8 +33,11 @@ const WATERMARKS: [&str; 2] = ["0.6", "0"];
 /// What must be true of a file, and gives 0 then.
 const SOUND: [(&str, &str); 4] = [
     ("rows are left undispatched", "SELECT count(*) FROM queue WHERE is_dequeued = 0"),
-    ("attempts have no end", "SELECT count(*) FROM shiftboss_deliveries"),
-    ("relays are lost", "SELECT count(*) FROM shiftboss_relays WHERE lost"),
+    ("attempts have no end", "SELECT count(*) FROM keys WHERE attempt IS NOT NULL"),
+    (
+        "relays are lost",
+        "SELECT count(*) FROM documents WHERE name LIKE 'relay/%' AND value ->> 'gone' IS NOT NULL",
+    ),
     (
         "pages are damaged",
         "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'",

@@ -13,7 +13,8 @@ use shiftboss_actors::store::{
     AddRows, Changed, Checkpoint, DeleteRuns, Lane, Operation, Outcome, Prune, Reading,
     RegisterRun, Rejected, RowBatch, Store, StoreFuture, StoreResult,
 };
-use shiftboss_protocol::model::{Run, UnixSeconds};
+use shiftboss_protocol::model::Run;
+use shiftboss_queue::record::Millis;
 use tokio::time::Instant;
 
 use super::MessageSize;
@@ -235,7 +236,7 @@ fn runs_of(operation: &Operation) -> Vec<(&Run, Option<&RowBatch>)> {
 
 impl Store for ListStore {
     /// Time is the daemons'.
-    fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+    fn apply(&mut self, _: Millis, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.apply_now(batch))
     }
 

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn hand_outs_are_few() {
         let mut operations =
-            vec![Operation::Dispatch(Dispatch { holder: None }); HAND_OUTS_MAX + 1];
+            vec![Operation::Dispatch(Dispatch { holder: None, fetchers: None }); HAND_OUTS_MAX + 1];
         operations.push(Operation::Heartbeat(Heartbeat(Attempt(1))));
         let here = answered_here(&operations, false);
         let put_off: Vec<usize> = (0..here.len()).filter(|at| here[*at].is_some()).collect();

@@ -4,24 +4,29 @@ use std::path::Path;
 
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::stores;
+use crate::stores::{self, Findings};
 
-/// Looks a database through, which no daemon uses meanwhile.
+/// Looks a database through, which no daemon uses meanwhile. Rows that nobody can read any more stop no daemon.
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
-    let findings = stores::findings(database);
-    print(findings.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-    if !findings.is_empty() {
-        let path = database.display();
+    let Findings { damage, unreadable, set_aside } = stores::findings(database);
+    let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    print([&damage, &unreadable, &set_aside].map(|it| lines(it)).concat())?;
+    let path = database.display();
+    if !damage.is_empty() {
         let text = format!(
             "the database {path} is damaged, as shown above: restore a backup, or save what can be read with \
-             `shiftboss recover {path} NEW`"
+             `shiftboss move --salvage {path} NEW`"
         );
         return Err(Failure::new(ExitCode::BadData, text));
     }
     stores::unmark(database).map_err(|error| {
-        let text = format!("cannot remove the note beside {}: {error}", database.display());
+        let text = format!("cannot remove the note beside {path}: {error}");
         Failure::new(ExitCode::CannotCreate, text)
     })?;
-    print(format!("{} is sound\n", database.display()))
+    if !unreadable.is_empty() {
+        print(format!("{path} can be used, but for what is shown above\n"))?;
+        return Err(Failure::silent(ExitCode::Found));
+    }
+    print(format!("{path} is sound\n"))
 }

@@ -156,9 +156,9 @@ pub struct Wall {
 }
 
 impl Clock for Wall {
-    fn now(&self) -> i64 {
-        let gone = i64::try_from(self.origin.elapsed().as_secs()).unwrap();
-        self.begin + gone + self.step.load(Ordering::Relaxed)
+    fn millis(&self) -> i64 {
+        let gone = i64::try_from(self.origin.elapsed().as_millis()).unwrap();
+        (self.begin + self.step.load(Ordering::Relaxed)) * 1_000 + gone
     }
 
     fn boot_time(&self) -> Duration {

@@ -143,7 +143,9 @@ impl Answer {
         let ends: Vec<End> =
             serde_json::from_slice(&[b"[", told, b"]"].concat()).unwrap_or_default();
         let end = |(fetcher, word, took_ms, revisit_seconds): End| {
-            Some(JobEnd { fetcher, outcome: known(&word)?, took_ms, revisit_seconds })
+            // Leases that end are noted by their operations.
+            let attempt = Attempt(0);
+            Some(JobEnd { attempt, fetcher, outcome: known(&word)?, took_ms, revisit_seconds })
         };
         ends.into_iter().filter_map(end).collect()
     }
@@ -253,7 +255,8 @@ impl Answer {
 
 fn added(answer: Option<&str>) -> Result<Added, Misunderstood> {
     match answer {
-        Some("added") => Ok(Added::Added),
+        // Its number is not told.
+        Some("added") => Ok(Added::Added(0)),
         Some("known") => Ok(Added::Known),
         Some("full") => Ok(Added::Full),
         other => Err(format!("it answered {other:?}")),

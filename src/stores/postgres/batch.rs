@@ -175,7 +175,7 @@ fn step(operation: &Operation) -> Step<'_> {
         }
         Op::ForgetRejected(it) => Step { name: Some(&it.0), ..named("forget_rejected") },
         Op::NoteInput(it) => with("note_input", input(&it.0)),
-        Op::AddTask(it) => Step { payload: Some(&it.0.payload), ..of_key("add_task", &it.0.key) },
+        Op::AddTask(it) => add_task(&it.task),
         Op::CancelTasks(it) => {
             Step { code: limit(CANCELLED_AT_ONCE), ..of_key("cancel_tasks", &it.0) }
         }
@@ -205,6 +205,10 @@ fn step(operation: &Operation) -> Step<'_> {
 
 fn named(kind: &'static str) -> Step<'static> {
     Step { kind, ..Step::default() }
+}
+
+fn add_task(task: &Row) -> Step<'_> {
+    Step { payload: Some(&task.payload), ..of_key("add_task", &task.key) }
 }
 
 fn of_key<'a>(kind: &'static str, key: &'a Key) -> Step<'a> {

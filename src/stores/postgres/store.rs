@@ -18,6 +18,7 @@ use shiftboss_actors::store::{
     StoreFuture, StoreResult,
 };
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::record::Millis;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::Statement;
@@ -366,7 +367,7 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     /// Time is the server's.
-    fn apply(&mut self, _: UnixSeconds, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+    fn apply(&mut self, _: Millis, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
         Box::pin(self.apply_with_relays(batch))
     }
 

@@ -19,7 +19,7 @@ use super::error::classify;
 use super::pooler;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
-use crate::stores::mark::Mark;
+use crate::stores::mark::{self, Mark};
 use crate::stores::start_failure;
 
 /// Whoever moves a queue holds this lock of the database, and a daemon that joins shares it (schema/daemons.sql).
@@ -100,7 +100,7 @@ impl Reserved {
     fn mark(&self, column: &str) -> Result<Option<Mark>, Failure> {
         let sql = format!("SELECT {column} FROM state");
         let row = self.wait(self.client().query_one(&sql, &[]))?;
-        Ok(row.get::<_, Option<String>>(0).map(|text| Mark::parse(&text)))
+        Ok(row.get::<_, Option<String>>(0).map(|text| mark::of_text(&text)))
     }
 }
 

@@ -11,10 +11,11 @@ use std::path::Path;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode};
 use shiftboss_actors::store::StoreError;
+use shiftboss_queue::documents::DAEMON;
+use shiftboss_sqlite::open_to_read;
 
 use super::file::make_new;
 use super::maintenance::quick_check_of;
-use super::snapshot::open_to_read;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::read_failure;
 
@@ -64,8 +65,9 @@ fn copy(source: &Connection, to: &mut Connection) -> Result<(), Box<dyn Error + 
     to.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
     quick_check_of(to)?;
     // No daemon ever ran on the copy. One that the Python supervisor made has no such table.
-    if to.table_exists(None, "shiftboss_state")? {
-        to.execute("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
+    if to.table_exists(None, "documents")? {
+        let sql = "UPDATE documents SET value = json_set(value, '$.running', NULL) WHERE name = ?1 AND json_valid(value)";
+        to.execute(sql, [DAEMON.name()])?;
     }
     Ok(())
 }

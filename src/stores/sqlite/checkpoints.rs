@@ -15,12 +15,10 @@ use rusqlite::{Connection, Result};
 use shiftboss_actors::store::Checkpoint;
 use tracing::debug;
 
-use super::query::Query;
-
 const LOG_BYTES: i64 = 32 * 1024 * 1024;
 /// Rows that came or went since the last checkpoint at which the next one is made, if they have so many pages in the log:
 /// those of a list that was put in order share theirs, and scattered ones have two or three each.
-const ROWS_MAX: i64 = 250;
+const ROWS_MAX: usize = 250;
 const ROWS_PAGES: i64 = 1250;
 /// While a reader keeps the log from beginning anew, the next try is so much later.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
@@ -28,7 +26,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Moves what can be moved without waiting for anybody; says whether that was all.
 pub(super) fn checkpoint(connection: &Connection) -> Result<Checkpoint> {
     let (busy, log, moved): (i64, i64, i64) =
-        connection.row("PRAGMA wal_checkpoint(PASSIVE)", [])?;
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.try_into())?;
     // Busy: somebody else makes one, and nothing is known of the rest.
     Ok(if busy == 0 && log == moved { Checkpoint::Complete } else { Checkpoint::Partial })
 }
@@ -40,7 +38,7 @@ pub(super) struct Checkpoints {
     pages: Arc<AtomicI64>,
     /// Pages at which they are moved.
     pages_max: i64,
-    rows: i64,
+    rows: usize,
     /// When a try moved not all.
     kept: Option<Instant>,
 }
@@ -58,8 +56,8 @@ impl Checkpoints {
         Ok(Self { pages, pages_max: LOG_BYTES / page_size.max(1), rows: 0, kept: None })
     }
 
-    pub(super) fn count_rows(&mut self, rows: i64) {
-        self.rows += rows;
+    pub(super) fn count_rows(&mut self, rows: usize) {
+        self.rows = self.rows.saturating_add(rows);
     }
 
     pub(super) fn after_commit(&mut self, connection: &Connection) {

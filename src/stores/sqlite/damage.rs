@@ -2,7 +2,7 @@
 //! found by looking it through.
 //!
 //! `serve` leaves the note when SQLite finds the file corrupt, and opening refuses as long as it is there.
-//! `check --database` takes it away once the database is sound. Of the tables it knows what must be in them.
+//! `check --database` takes it away once the database is sound. What must be in the tables the records' own crate knows.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,37 +10,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rusqlite::{Connection, OpenFlags, Result};
+use rusqlite::{Connection, OpenFlags};
+use shiftboss_sqlite::{Findings, look_through};
 use tracing::error;
 
-use super::query::Query;
-use super::records::state;
-use super::schema;
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
 /// A note is longer only if somebody else wrote it.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
-/// Counters without which nothing can be handed out.
-const COUNTERS: [&str; 6] =
-    ["attempt", "row", "task", "single_tasks", "single_tasks_ended", "ended"];
-/// What SQLite finds wrong, a line each.
-const SQLITE_CHECKS: [&str; 2] = [
-    "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
-    r#"SELECT 'a row of ' || "table" || ' without its ' || parent FROM pragma_foreign_key_check"#,
-];
-/// What must hold between our tables: a line each for what does not.
-const INVARIANTS: [&str; 2] = [
-    "SELECT count(*) || ' runs whose counts are not those of their rows'
-        FROM shiftboss_runs AS run WHERE (rows, pending) IS NOT (
-            SELECT count(*), count(*) FILTER (WHERE is_dequeued = 0) FROM queue
-            WHERE queue.fetcher_id = run.fetcher_id
-                AND queue.fetcher_run_started = run.run_started)
-        HAVING count(*) > 0",
-    "SELECT count(*) || ' rows whose last_started is not the log''s'
-        FROM queue LEFT JOIN log USING (attr_path)
-        WHERE queue.last_started IS NOT log.started HAVING count(*) > 0",
-];
 
 /// The note beside a database, which may be named through links.
 fn note_of(database: &Path) -> PathBuf {
@@ -92,7 +70,7 @@ pub(super) fn refuse_marked(database: &Path) -> Result<(), Failure> {
     let note = text.lines().skip(1).collect::<Vec<_>>().join("; ");
     let path = database.display();
     let text = format!(
-        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss recover {path} NEW` saves what can be read; or restore a backup"
+        "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss move --salvage {path} NEW` saves what can be read; or restore a backup"
     );
     Err(Failure::new(ExitCode::BadData, text))
 }
@@ -111,50 +89,11 @@ pub(crate) fn unmark(database: &Path) -> io::Result<()> {
     }
 }
 
-/// What is missing in the tables that only shiftboss writes; cheap, for every start.
-pub(super) fn missing(connection: &Connection) -> Result<Option<String>> {
-    for table in schema::tables()? {
-        if !connection.table_exists(None, &*table)? {
-            return Ok(Some(format!("the table {table} is missing")));
-        }
-    }
-    let sql = "SELECT name FROM shiftboss_counters";
-    let counters: Vec<String> = connection.values(sql, [])?;
-    let lacks = |table, row| Ok(Some(format!("the table {table} lacks the row '{row}'")));
-    if let Some(counter) = COUNTERS.into_iter().find(|name| !counters.iter().any(|is| is == name)) {
-        return lacks("shiftboss_counters", counter);
-    }
-    if state(connection, "made")?.is_none() {
-        return lacks("shiftboss_state", "made");
-    }
-    let runs = "SELECT count(*) FROM fetcher_runs AS run WHERE NOT EXISTS (
-        SELECT 1 FROM shiftboss_runs AS ours
-        WHERE ours.fetcher_id = run.fetcher_id AND ours.run_started = run.run_started)";
-    let unknown: i64 = connection.value(runs, [])?;
-    Ok((unknown > 0).then(|| format!("the table shiftboss_runs lacks {unknown} of the runs")))
-}
-
-/// Looks a database through and tells all that is wrong with it, in SQLite's words and ours. Changes
-/// nothing.
-pub(crate) fn findings(database: &Path) -> Vec<String> {
+/// Looks a database through. Changes nothing.
+pub(crate) fn findings(database: &Path) -> Findings {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let found = Connection::open_with_flags(database, flags).and_then(|connection| {
-        let found = lines(&connection, SQLITE_CHECKS);
-        if !found.is_empty() || schema::version(&connection)? != schema::VERSION {
-            return Ok(found);
-        }
-        let missing = missing(&connection)?;
-        Ok(missing.map_or_else(|| lines(&connection, INVARIANTS), |missing| vec![missing]))
-    });
-    found.unwrap_or_else(|error| vec![error.to_string()])
-}
-
-/// The lines of some checks, and why one broke off.
-fn lines<const N: usize>(connection: &Connection, checks: [&str; N]) -> Vec<String> {
-    let lines = |check| -> Result<Vec<Result<String>>> {
-        Ok(connection.prepare(check)?.query_map([], |row| row.get(0))?.collect())
-    };
-    let all =
-        checks.into_iter().flat_map(|check| lines(check).unwrap_or_else(|error| vec![Err(error)]));
-    all.map(|line| line.unwrap_or_else(|error| error.to_string())).collect()
+    Connection::open_with_flags(database, flags).map_or_else(
+        |error| Findings { damage: vec![error.to_string()], ..Findings::default() },
+        |connection| look_through(&connection),
+    )
 }

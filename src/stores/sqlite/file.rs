@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::AtFlags;
+use shiftboss_actors::store::StoreError;
+use shiftboss_sqlite::refused;
 
-use super::{damage, schema};
+use super::damage;
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
@@ -78,9 +80,14 @@ pub(super) fn found_or_made(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Makes an empty file a database of ours.
 pub(super) fn make_schema(connection: &mut Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    set_page_size(connection)?;
     connection.pragma_update(None, "journal_mode", "delete")?;
-    schema::migrate(connection)
+    shiftboss_sqlite::make(connection)
+}
+
+/// Of a file that is empty.
+pub(super) fn set_page_size(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "page_size", PAGE_BYTES)
 }
 
 /// Makes a database at `path`, filled by `fill`, under a temporary name, and gives it its name when it is
@@ -137,28 +144,8 @@ fn look_at(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     check_size(path, &header, found.len())?;
-    check_application(path, number(&header[68..72]), number(&header[60..64]))
-}
-
-/// Whose database it is, and whether its version is one that we know.
-pub(super) fn check_application(
-    path: &Path,
-    application: i64,
-    version: i64,
-) -> Result<(), Failure> {
-    if application != 0 && application != schema::APPLICATION_ID {
-        return Err(foreign(path, &format!("its application_id is {application}")));
-    }
-    if version == 0 {
-        return Err(foreign(path, "it has no version"));
-    }
-    if version > schema::VERSION {
-        let (path, known) = (path.display(), schema::VERSION);
-        return Err(not_ours(format!(
-            "the database {path} has version {version}, this program knows versions up to {known}: use the newer shiftboss that wrote it"
-        )));
-    }
-    Ok(())
+    let why = refused(number(&header[68..72]), number(&header[60..64]));
+    why.map_or(Ok(()), |why| Err(not_usable(path, &why)))
 }
 
 /// A number of the header.
@@ -209,7 +196,7 @@ pub(super) fn access(doing: &str, path: &Path, source: io::Error) -> Failure {
 pub(super) fn corrupt(path: &Path, what: &str) -> Failure {
     let path = path.display();
     let text = format!(
-        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss recover {path} NEW`; nothing was changed"
+        "the database {path} is corrupt ({what}). Restore a backup, or save what can be read with `shiftboss move --salvage {path} NEW`; nothing was changed"
     );
     Failure::new(ExitCode::BadData, text)
 }
@@ -223,9 +210,8 @@ pub(super) fn not_a_database(path: &Path) -> Failure {
     not_ours(format!("{} is not an SQLite database: give another path", path.display()))
 }
 
-pub(super) fn foreign(path: &Path, what: &str) -> Failure {
-    let path = path.display();
-    not_ours(format!("{path} is an SQLite database of another program ({what}): give another path"))
+pub(super) fn not_usable(path: &Path, why: &str) -> Failure {
+    not_ours(format!("the database {} cannot be used: {why}", path.display()))
 }
 
 pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Failure {
@@ -234,6 +220,21 @@ pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -
         Some(ErrorCode::NotADatabase) => not_a_database(path),
         _ => {
             let text = format!("cannot {doing} the database {}: {source}", path.display());
+            Failure::new(ExitCode::StoreIo, text)
+        }
+    }
+}
+
+/// The same of what the records' crate says.
+pub(super) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
+    move |error| match error {
+        StoreError::Corrupt(what) => corrupt(path, &what),
+        StoreError::Busy(why) => {
+            let text = format!("cannot {doing} the database {}: {why}", path.display());
+            Failure::new(ExitCode::Unavailable, text)
+        }
+        error => {
+            let text = format!("cannot {doing} the database {}: {error}", path.display());
             Failure::new(ExitCode::StoreIo, text)
         }
     }

@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
+use shiftboss_sqlite::classify;
 
 use super::checkpoints::checkpoint;
-use super::error::classify;
 use super::file;
-use super::query::Query;
-use super::records::set_state;
 use super::store::SqliteStore;
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
@@ -23,11 +21,7 @@ const MODE_PAUSE: Duration = Duration::from_millis(20);
 impl SqliteStore {
     pub(super) fn run_maintenance(&mut self) -> StoreResult<Checkpoint> {
         self.check_files()?;
-        let counters = &self.queue.counters;
-        if counters.keeps_too_many(&self.connection).map_err(classify)? {
-            counters.forget_attempts(&self.connection).map_err(classify)?;
-        }
-        checkpoint(&self.connection).map_err(classify)
+        checkpoint(self.engine.store().connection()).map_err(classify)
     }
 
     /// A file that was removed or replaced would take all further work with it in silence.
@@ -40,7 +34,7 @@ impl SqliteStore {
         };
         if path.as_os_str().as_encoded_bytes().ends_with(b"-wal") {
             // SQLite has it open still: what was answered goes into the main file while it can.
-            let saved = checkpoint(&self.connection);
+            let saved = checkpoint(self.engine.store().connection());
             tracing::warn!(?saved, "The database's log was removed: saving what it held.");
         }
         let text =
@@ -50,12 +44,12 @@ impl SqliteStore {
 
     /// Everything into the main file, and the journal mode back to DELETE: a file in WAL mode
     /// cannot be opened read-only where its directory is not writable.
-    pub(super) fn close_file(&mut self) -> Result<()> {
-        let connection = &self.connection;
-        self.queue.counters.reserve(connection, 0)?;
-        set_state(connection, "clean", "1")?;
-        connection.run("DELETE FROM shiftboss_state WHERE name IN ('pid', 'started')", [])?;
-        let is_busy: bool = connection.value("PRAGMA wal_checkpoint(TRUNCATE)", [])?;
+    pub(super) async fn close_file(&mut self) -> StoreResult<()> {
+        self.engine.stop().await?;
+        let connection = self.engine.store().connection();
+        let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy: bool =
+            connection.query_row(truncate, [], |row| row.get(0)).map_err(classify)?;
         if !is_busy && set_journal_mode(connection, "delete", LEAVE_WAL_PATIENCE).is_ok() {
             return Ok(());
         }

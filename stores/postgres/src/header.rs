@@ -1,11 +1,12 @@
 //! The header of a queue, as it is read and written: only what changed since. What is a daemon's own is not in other ones' way.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use shiftboss_queue::counts::{COUNTS, Counts, Tally};
 use shiftboss_queue::credit::CREDIT_FIRST;
 use shiftboss_queue::record::FetcherId;
-use shiftboss_queue::records::{Header, RunState, StoreError, StoreResult};
+use shiftboss_queue::records::{Header, RunState, Stale, StoreError, StoreResult};
 use tokio_postgres::{Error, Row};
 
 use crate::error::classify;
@@ -17,8 +18,7 @@ const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, 
     (extract(epoch FROM clock_timestamp()) * 1000)::int8, ARRAY(SELECT nextval('numbers') FROM generate_series(1,
         CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)) FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
-pub(crate) const RUNS: &str =
-    "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs";
+pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
 pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
     sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
     sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
@@ -29,10 +29,10 @@ const SAVE_CREDIT: &str = "INSERT INTO daemons (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
 const SAVE_RUN: &str =
-    "INSERT INTO runs (fetcher, run, since, complete, deleting, listing, reading, position, skipped)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (fetcher, run) DO UPDATE SET since = excluded.since,
+    "INSERT INTO runs (fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (fetcher, run) DO UPDATE SET since = excluded.since,
     complete = excluded.complete, deleting = excluded.deleting, listing = excluded.listing, reading = excluded.reading,
-    position = excluded.position, skipped = excluded.skipped";
+    position = excluded.position, skipped = excluded.skipped, stale = excluded.stale";
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
 const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
         failed, held, backed_off, bumped)
@@ -91,7 +91,7 @@ impl Kept {
     pub(crate) fn read_lists(&mut self, names: &[Row], runs: &[Row]) -> StoreResult<()> {
         let names = names.iter().map(name).collect::<Result<_, _>>();
         let runs = runs.iter().map(run).collect::<Result<_, _>>();
-        self.header.fetchers = names.map_err(classify)?;
+        self.header.fetchers = Arc::new(names.map_err(classify)?);
         self.header.runs = runs.map_err(classify)?;
         Ok(())
     }
@@ -110,6 +110,7 @@ impl Kept {
         ids: i64,
         daemon: i64,
         is_alone: bool,
+        has_noted: bool,
     ) -> StoreResult<Vec<Ask>> {
         let before = std::mem::replace(&mut self.header, now);
         let now = &self.header;
@@ -119,10 +120,11 @@ impl Kept {
         }
         let numbers =
             |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused, it.clock);
-        let is_same = numbers(now) == numbers(&before)
+        let is_same = !has_noted
+            && numbers(now) == numbers(&before)
             && ids == self.ids
             && now.fetchers == before.fetchers
-            && now.runs == before.runs;
+            && *now.runs == *before.runs;
         if !is_same {
             if !is_alone {
                 let text = "a batch that is not alone changed what all daemons share";
@@ -154,6 +156,7 @@ fn run(row: &Row) -> Result<((FetcherId, i64), RunState), Error> {
         reading: row.try_get(6)?,
         position: row.try_get(7)?,
         skipped: row.try_get::<_, i64>(8)?.cast_unsigned(),
+        stale: Stale::of_code(row.try_get(9)?),
     };
     Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), state))
 }
@@ -167,7 +170,7 @@ fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
 }
 
 fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
-    for (fetcher, name) in &now.fetchers {
+    for (fetcher, name) in now.fetchers.iter() {
         if !before.fetchers.contains_key(fetcher) {
             asks.push(ask!(SAVE_NAME, fetcher.0, name.to_string()));
         }
@@ -175,14 +178,14 @@ fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
     for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
         asks.push(ask!(DELETE_RUN, fetcher.0, *run));
     }
-    for ((fetcher, run), state) in &now.runs {
+    for ((fetcher, run), state) in now.runs.iter() {
         if before.runs.get(&(*fetcher, *run)) != Some(state) {
-            let RunState { since, complete, deleting, listing, reading, position, skipped } =
+            let RunState { since, complete, deleting, listing, reading, position, skipped, stale } =
                 state.clone();
-            let skipped = skipped.cast_signed();
+            let (skipped, stale) = (skipped.cast_signed(), stale.code());
             asks.push(ask!(
                 SAVE_RUN, fetcher.0, *run, since, complete, deleting, listing, reading, position,
-                skipped
+                skipped, stale
             ));
         }
     }

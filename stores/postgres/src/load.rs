@@ -98,6 +98,8 @@ const DUES: &str = next!(
     "x.due IS NOT NULL AND x.key > $3::int8",
     "x.key"
 );
+/// All, by their ids.
+const ALL: &str = next!("keys k", "k.id > $3::int8", "k.id");
 const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
@@ -177,6 +179,7 @@ pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i6
             ask!(DUE, fetchers, count, until, due, id)
         }
         From::Dues => ask!(DUES, fetchers, count, id),
+        From::All => ask!(ALL, fetchers, count, id),
     }
 }
 

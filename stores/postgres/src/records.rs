@@ -56,6 +56,8 @@ pub struct PostgresRecords {
     kept: Option<Kept>,
     is_open: bool,
     is_alone: bool,
+    /// Documents were written that other daemons remember.
+    has_noted: bool,
     ahead: Ahead,
     /// What is to be sent before anything else.
     writes: Vec<Ask>,
@@ -109,6 +111,7 @@ impl PostgresRecords {
             kept: None,
             is_open: false,
             is_alone: false,
+            has_noted: false,
             ahead: Ahead::default(),
             writes: Vec::new(),
             numbers: Numbers::default(),
@@ -156,7 +159,7 @@ impl PostgresRecords {
             self.roll_back_now().await;
         }
         self.numbers.stale();
-        (self.is_open, self.is_alone) = (true, outset.is_alone);
+        (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
@@ -183,8 +186,11 @@ impl PostgresRecords {
         if outset.next > 0 {
             self.numbers.take(drawn);
         }
+        let known = self.kept.as_ref().map(|kept| kept.version);
         let header = self.header(numbers, &counts).await?;
-        Ok(Begun { header, now: self.has_clock.then_some(now) })
+        let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
+        let now = self.has_clock.then_some(now);
+        Ok(Begun { header, has_changed, now, is_edited: false })
     }
 
     /// The header, if it is not what this engine saved last.
@@ -310,8 +316,8 @@ impl PostgresRecords {
         rows.first().map(|row| load::ended(row, attempt)).transpose()
     }
 
-    fn save_now(&mut self, changes: Changes) -> StoreResult<()> {
-        let Changes { records, ended, header, sums, oldest } = changes;
+    fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
+        let Changes { records, ended, header, sums, oldest, .. } = changes;
         // What it read before may be another thing now.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
@@ -330,7 +336,14 @@ impl PostgresRecords {
         self.ends += new;
         self.writes.extend(sums::add(&sums, self.daemon));
         self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
-        self.writes.extend(kept.save(header, ids, self.daemon, self.is_alone)?);
+        let has_noted = std::mem::take(&mut self.has_noted);
+        self.writes.extend(kept.save(
+            header.clone(),
+            ids,
+            self.daemon,
+            self.is_alone,
+            has_noted,
+        )?);
         Ok(())
     }
 
@@ -418,7 +431,33 @@ impl Records for PostgresRecords {
         self.ended_now(attempt).await
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        let sql = "SELECT value FROM documents WHERE name = $1";
+        let rows = self.ask_one(ask!(sql, name.to_owned())).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        let sql = "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
+        let rows = self.ask_one(ask!(sql, prefix.to_owned())).await?;
+        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        let write = "INSERT INTO documents (name, value) VALUES ($1, $2)
+            ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        let delete = "DELETE FROM documents WHERE name = $1";
+        // Of a batch that is not alone it is only who sees to a job.
+        self.has_noted |= self.is_alone;
+        self.writes.push(match text {
+            Some(text) => ask!(write, name, text),
+            None => ask!(delete, name),
+        });
+        Ok(())
+    }
+
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         self.save_now(changes)
     }
 

@@ -132,6 +132,7 @@ CREATE TABLE runs (
     reading  int8 NOT NULL,
     position text,
     skipped  int8 NOT NULL,
+    stale    int8 NOT NULL,
     PRIMARY KEY (fetcher, run)
 );
 -- Sums of what each run has, as in a file; each daemon has its part.

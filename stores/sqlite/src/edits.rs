@@ -1,11 +1,11 @@
-//! What other programs wrote into the views `log` and `queue` (`reference.sql`), as operations that the queue carries out.
+//! What other programs wrote into the views `log` and `queue` (`reference.sql`), for the queue to carry out.
 //!
 //! Called at the begin of a batch. What cannot be read is set aside.
 
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::{Key, Run};
-use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::LastRun;
+use shiftboss_queue::records::Edit;
 
 const LOG: &str = "DELETE FROM log_edits WHERE key IN (SELECT key FROM log_edits LIMIT ?1)
     RETURNING key, started, finished, exit_code";
@@ -16,8 +16,14 @@ const ROWS: &str = "DELETE FROM row_edits
 const SET_ASIDE: &str = "INSERT INTO set_aside (why, attr_path, started, finished, exit_code)
     VALUES ('an edit of a key that is no UTF-8', CAST(?1 AS TEXT), ?2, ?3, ?4)";
 
+/// Whether there are any.
+pub(crate) fn are_any(connection: &Connection) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";
+    connection.prepare_cached(sql)?.query_row([], |row| row.get(0))
+}
+
 /// At most `count` edits, which are there no longer once the transaction is committed; none if there are none.
-pub(crate) fn take(connection: &Connection, count: usize) -> Result<Vec<Operation>> {
+pub(crate) fn take(connection: &Connection, count: usize) -> Result<Vec<Edit>> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     loop {
         let (edits, is_all) = of_log(connection, count)?;
@@ -31,7 +37,7 @@ pub(crate) fn take(connection: &Connection, count: usize) -> Result<Vec<Operatio
 }
 
 /// Some of them, and whether there were none.
-fn of_log(connection: &Connection, count: i64) -> Result<(Vec<Operation>, bool)> {
+fn of_log(connection: &Connection, count: i64) -> Result<(Vec<Edit>, bool)> {
     let (mut edits, mut is_all) = (Vec::new(), true);
     let mut query = connection.prepare_cached(LOG)?;
     let mut found = query.query([count])?;
@@ -40,7 +46,7 @@ fn of_log(connection: &Connection, count: i64) -> Result<(Vec<Operation>, bool)>
         let last = LastRun { started: row.get(1)?, finished: row.get(2)?, exit_code: row.get(3)? };
         let key = row.get_ref(0)?;
         match key.as_str() {
-            Ok(key) => edits.push(Operation::EditLog { key: Key::stored(key), last }),
+            Ok(key) => edits.push(Edit::Log { key: Key::stored(key), last }),
             Err(_) => {
                 let it = (key.as_bytes()?, last.started, last.finished, last.exit_code);
                 connection.prepare_cached(SET_ASIDE)?.execute(it)?;
@@ -50,14 +56,14 @@ fn of_log(connection: &Connection, count: i64) -> Result<(Vec<Operation>, bool)>
     Ok((edits, is_all))
 }
 
-fn of_rows(connection: &Connection, count: i64) -> Result<Vec<Operation>> {
+fn of_rows(connection: &Connection, count: i64) -> Result<Vec<Edit>> {
     let mut query = connection.prepare_cached(ROWS)?;
     let edits = query.query_map([count], |row| {
         let (key, fetcher): (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
         let (started, is_dequeued) = (row.get(2)?, row.get(3)?);
         Ok(key.zip(fetcher).map(|(key, fetcher)| {
             let run = Run { fetcher: fetcher.into(), started };
-            Operation::EditRow { key: Key::stored(&key), run, is_dequeued }
+            Edit::Row { key: Key::stored(&key), run, is_dequeued }
         }))
     });
     // One whose key is gone is about nothing.

@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use shiftboss_queue::records::StoreError;
 
 /// Classifies an error.
-pub(crate) fn classify(error: Error) -> StoreError {
+pub fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {
         return StoreError::Full(text);
@@ -40,4 +40,38 @@ fn grows_shared_memory(error: &Error) -> bool {
 fn is_too_large(error: &Error) -> Option<u64> {
     let code = error.sqlite_error().map(|error| error.extended_code);
     getrlimit(Resource::Fsize).current.filter(|_| code == Some(ffi::SQLITE_IOERR_WRITE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: i32) -> StoreError {
+        classify(Error::SqliteFailure(ffi::Error::new(code), Some("why".to_owned())))
+    }
+
+    /// A full disk is outlived wherever it is met; a failing one is not.
+    #[test]
+    fn a_full_disk_is_told_from_a_failing_one() {
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_SHMMAP] {
+            assert!(matches!(said(code), StoreError::Full(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_READ] {
+            assert!(matches!(said(code), StoreError::Fatal(_)), "{code}");
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_CORRUPT_INDEX, ffi::SQLITE_NOTADB] {
+            assert!(matches!(said(code), StoreError::Corrupt(_)), "{code}");
+        }
+    }
+
+    /// What is said names the database.
+    #[test]
+    fn an_error_names_what_it_is_about() {
+        for (code, text) in [
+            (ffi::SQLITE_BUSY, "the database cannot be used at present: why"),
+            (ffi::SQLITE_IOERR_FSYNC, "the database cannot be used any longer: why"),
+        ] {
+            assert_eq!(said(code).to_string(), text);
+        }
+    }
 }

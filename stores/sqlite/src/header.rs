@@ -1,9 +1,11 @@
 //! The header of a queue, as it is read and written: only what changed since.
 
+use std::ops::Bound::{Excluded, Unbounded};
+
 use rusqlite::{Connection, Result, params_from_iter};
-use shiftboss_queue::counts::{Counts, Tally};
+use shiftboss_queue::counts::{Counts, Run};
 use shiftboss_queue::record::FetcherId;
-use shiftboss_queue::records::{Header, RunState};
+use shiftboss_queue::records::{Changes, Header, RunState, Stale};
 
 /// The header, and what only this store counts.
 #[derive(Debug, Clone, Default)]
@@ -15,9 +17,28 @@ pub(crate) struct Kept {
     pub(crate) ends: i64,
 }
 
+/// What is one number each, as the database has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) ids: i64,
+    pub(crate) ends: i64,
+    header: [i64; 7],
+    last_fetcher: i64,
+}
+
+impl Numbers {
+    pub(crate) fn of(it: &Header, ids: i64, ends: i64) -> Self {
+        let [attempt, bump, single, since] =
+            [it.last_attempt, it.last_bump, it.last_single, it.last_since];
+        let header = [attempt, bump, single, since, it.credit, it.clock, i64::from(it.paused)];
+        let last_fetcher = it.fetchers.keys().last().map_or(0, |id| id.0);
+        Self { ids, ends, header, last_fetcher }
+    }
+}
+
 /// What the database has; a new one has a new queue's.
 pub(crate) fn load(connection: &Connection) -> Result<Kept> {
-    let mut kept = Kept::default();
+    let (mut kept, mut runs) = (Kept::default(), Vec::new());
     let header = &mut kept.header;
     let mut query = connection.prepare_cached(
         "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header",
@@ -37,10 +58,10 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     let mut query = connection.prepare_cached("SELECT fetcher, name FROM names")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        header.fetchers.insert(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
+        header.name_fetcher(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
     }
     let mut query = connection.prepare_cached(
-        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped FROM runs",
+        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs",
     )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
@@ -53,9 +74,11 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
             reading: row.get(6)?,
             position: row.get(7)?,
             skipped: skipped.unsigned_abs(),
+            stale: Stale::of_code(row.get(9)?),
         };
-        header.runs.insert((FetcherId(row.get(0)?), row.get(1)?), state);
+        runs.push(((FetcherId(row.get(0)?), row.get(1)?), state));
     }
+    header.runs = runs.into_iter().collect();
     let mut query = connection.prepare_cached(
         "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
          FROM counts",
@@ -71,45 +94,63 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Writes what of `now` is not in the database yet, which has `before`.
-pub(crate) fn save(connection: &Connection, before: &Header, now: &Kept) -> Result<()> {
-    let header = &now.header;
+/// Writes a whole header into tables that have none.
+pub(crate) fn save_all(connection: &Connection, kept: &Kept) -> Result<()> {
+    let Kept { header, ids, ends } = kept;
+    let (runs, counts) = (header.runs.keys().copied(), header.counts.0.keys().copied());
+    save_numbers(connection, Numbers::of(header, *ids, *ends))?;
+    save_names(connection, header, FetcherId::TASKS)?;
+    save_runs(connection, header, runs)?;
+    save_counts(connection, header, counts)
+}
+
+/// Writes what changed; `before` is what the database has.
+pub(crate) fn save(
+    connection: &Connection,
+    before: Numbers,
+    now: Numbers,
+    changes: &Changes<'_>,
+) -> Result<()> {
+    let header = changes.header;
+    if now != before {
+        save_numbers(connection, now)?;
+        save_names(connection, header, FetcherId(before.last_fetcher))?;
+    }
+    save_runs(connection, header, changes.runs.iter().copied())?;
+    save_counts(connection, header, changes.counts.iter().copied())
+}
+
+fn save_numbers(connection: &Connection, now: Numbers) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO header
-        (one, last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends)
+        (one, last_attempt, last_bump, last_single, last_since, credit, clock, paused, ids, ends)
         VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    connection.prepare_cached(sql)?.execute((
-        header.last_attempt,
-        header.last_bump,
-        header.last_single,
-        header.last_since,
-        header.credit,
-        header.paused,
-        header.clock,
-        now.ids,
-        now.ends,
-    ))?;
-    for (fetcher, name) in
-        header.fetchers.iter().filter(|(id, _)| !before.fetchers.contains_key(id))
-    {
+    let values = now.header.into_iter().chain([now.ids, now.ends]);
+    connection.prepare_cached(sql)?.execute(params_from_iter(values)).map(drop)
+}
+
+/// Fetchers behind one: their numbers ascend.
+fn save_names(connection: &Connection, header: &Header, behind: FetcherId) -> Result<()> {
+    for (fetcher, name) in header.fetchers.range((Excluded(behind), Unbounded)) {
         let sql = "INSERT INTO names (fetcher, name) VALUES (?1, ?2)";
         connection.prepare_cached(sql)?.execute((fetcher.0, &**name))?;
     }
-    save_runs(connection, before, header)?;
-    save_counts(connection, &before.counts, &header.counts)
+    Ok(())
 }
 
-fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<()> {
-    for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
-        let sql = "DELETE FROM runs WHERE fetcher = ?1 AND run = ?2";
-        connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
-    }
-    for ((fetcher, run), state) in &now.runs {
-        if before.runs.get(&(*fetcher, *run)) == Some(state) {
+fn save_runs(
+    connection: &Connection,
+    header: &Header,
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    for (fetcher, run) in runs {
+        let Some(state) = header.runs.get(&(fetcher, run)) else {
+            let sql = "DELETE FROM runs WHERE fetcher = ?1 AND run = ?2";
+            connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
-        }
+        };
         let sql = "INSERT OR REPLACE INTO runs
-            (fetcher, run, since, complete, deleting, listing, reading, position, skipped)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+            (fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         connection.prepare_cached(sql)?.execute((
             fetcher.0,
             run,
@@ -120,23 +161,26 @@ fn save_runs(connection: &Connection, before: &Header, now: &Header) -> Result<(
             state.reading,
             state.position.as_deref(),
             state.skipped.cast_signed(),
+            state.stale.code(),
         ))?;
     }
     Ok(())
 }
 
-fn save_counts(connection: &Connection, before: &Tally, now: &Tally) -> Result<()> {
-    for (fetcher, run) in before.0.keys().filter(|run| !now.0.contains_key(run)) {
-        let sql = "DELETE FROM counts WHERE fetcher = ?1 AND run = ?2";
-        connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
-    }
-    for ((fetcher, run), it) in &now.0 {
-        if before.0.get(&(*fetcher, *run)) == Some(it) {
+fn save_counts(
+    connection: &Connection,
+    header: &Header,
+    runs: impl Iterator<Item = Run>,
+) -> Result<()> {
+    for (fetcher, run) in runs {
+        let Some(counts) = header.counts.0.get(&(fetcher, run)) else {
+            let sql = "DELETE FROM counts WHERE fetcher = ?1 AND run = ?2";
+            connection.prepare_cached(sql)?.execute((fetcher.0, run))?;
             continue;
-        }
+        };
         let sql = "INSERT OR REPLACE INTO counts (fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed,
             held, backed_off, bumped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let values = [fetcher.0, *run].into_iter().chain(it.values());
+        let values = [fetcher.0, run].into_iter().chain(counts.values());
         connection.prepare_cached(sql)?.execute(params_from_iter(values))?;
     }
     Ok(())

@@ -4,10 +4,13 @@
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
 //! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
-//! [given back](give_back()). No actor, no clock, no socket.
+//! [given back](give_back()). One that comes from a
+//! server [arrives](arrive()), and what can be read of a damaged file is [saved](salvage()) into a new one. No actor, no clock, no socket.
 
+mod arrive;
 mod ask;
 mod code;
+mod documents;
 mod edits;
 mod error;
 mod give_back;
@@ -16,16 +19,24 @@ mod load;
 mod prepared;
 mod reader;
 mod records;
+mod salvage;
 mod save;
 mod schema;
 mod set_aside;
 mod snapshot;
+mod soundness;
 mod sums;
 mod take_over;
 
+pub use arrive::arrive;
+pub use documents::document;
+pub use error::classify;
 pub use give_back::{GivenBack, give_back};
 pub use reader::SqliteReader;
-pub use records::SqliteRecords;
-pub use schema::{Whose, whose};
+pub use records::{SqliteRecords, at_once};
+pub use salvage::{Salvage, Salvaged, open_damaged, salvage};
+pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
+pub use snapshot::{open_to_read, require_files};
+pub use soundness::{Findings, look_through, missing};
 pub use take_over::{Progress, TakenOver, take_over};

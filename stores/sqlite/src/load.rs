@@ -18,12 +18,13 @@ use crate::prepared::Prepared;
 /// What is read of a record, in the order in which [`Parts::stored`] takes it.
 macro_rules! select {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
-             last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra
-             FROM keys ",
-            $rest
-        )
+        concat!("SELECT ", columns!(), " FROM keys ", $rest)
+    };
+}
+macro_rules! columns {
+    () => {
+        "id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
+             last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra"
     };
 }
 
@@ -31,12 +32,35 @@ const BY_ID: &str = select!("WHERE id = ?1");
 const BY_KEY: &str = select!("WHERE key = ?1");
 const BY_FLIGHT: &str = select!("WHERE attempt = ?1");
 const ROWS: &str = "SELECT fetcher, run, armed, reading, payload FROM rows WHERE key = ?1";
-const IN_ORDER: &str = select!(
-    "INDEXED BY in_order WHERE held = 0 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
+/// At most ?3 that have a turn, behind the key ?2 of turn ?1. Many have the same turn, and of two columns that are compared together
+/// SQLite would look for the first one alone.
+macro_rules! behind {
+    ($columns:expr, $held:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT ",
+            $columns,
+            " FROM keys INDEXED BY in_order WHERE held = ",
+            $held,
+            " AND turn = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+            UNION ALL SELECT * FROM (SELECT ",
+            $columns,
+            " FROM keys INDEXED BY in_order WHERE held = ",
+            $held,
+            " AND turn > ?1 ORDER BY turn, id LIMIT ?3) LIMIT ?3"
+        )
+    };
+}
+
+const IN_ORDER: &str = behind!(columns!(), 0);
+const CLASSIC_HELD: &str = behind!(columns!(), 1);
+/// Those in order, and whether each has nothing but rows of runs that are being deleted.
+const LEAVING: &str = behind!(
+    "id, waiting = 0 AND NOT EXISTS (
+        SELECT 1 FROM rows WHERE rows.key = id AND (rows.fetcher, rows.run) NOT IN (
+            SELECT fetcher, run FROM runs WHERE deleting = 1))",
+    0
 );
-const CLASSIC_HELD: &str = select!(
-    "INDEXED BY in_order WHERE held = 1 AND turn IS NOT NULL AND (turn, id) > (?1, ?2) ORDER BY turn, id LIMIT ?3"
-);
+const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 const IN_FLIGHT: &str =
     select!("INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?2");
 const CLAIMED: &str = select!(
@@ -127,6 +151,7 @@ impl<'c> Loader<'c> {
         match from {
             From::Order => self.all(IN_ORDER, (turn, id, count), room),
             From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count), room),
+            From::All => self.all(ALL, (id, count), room),
             From::Later(bound) => {
                 let bound = (code::turn(bound), i64::MAX);
                 let (turn, id) = bound.max((turn, id));
@@ -149,6 +174,28 @@ impl<'c> Loader<'c> {
                 self.of_ids(sql, (until, due, id, count))
             }
         }
+    }
+
+    /// See the port.
+    pub(crate) fn leaving(
+        &mut self,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> Result<Option<(Stored, bool)>> {
+        let id = behind.map_or(i64::MIN, |it| it.id.0);
+        let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+        let (mut last, mut left) = (None, count);
+        let mut query = self.connection.prepare_cached(LEAVING)?;
+        let mut found = query.query((turn, id, limit(count).0))?;
+        while let Some(row) = found.next()? {
+            if !row.get::<_, bool>(1)? {
+                break;
+            }
+            last = Some(KeyId(row.get(0)?));
+            left -= 1;
+        }
+        let last = last.map(|id| self.by_id(id)).transpose()?.flatten();
+        Ok(last.map(|last| (last, left == 0)))
     }
 
     /// Keys of a run, behind a key.

@@ -12,6 +12,7 @@ mod order;
 mod queue;
 mod status;
 mod sums;
+mod supervisors;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -23,18 +24,17 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Result};
 use serde::de::DeserializeOwned;
-use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
 use shiftboss_queue::context::{Context, Settings};
-use shiftboss_queue::documents::{DAEMON, Daemon, Kind, Policy};
+use shiftboss_queue::documents::{DAEMON, Daemon, Kind};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::record::{FetcherId, Record, Task};
 use shiftboss_queue::records::{KeyId, Payload};
-use shiftboss_queue::views::behind;
 
-use crate::ask::Ask;
+use crate::documents;
 use crate::header::{self, Kept};
 use crate::load::Loader;
 use crate::snapshot::Moment;
@@ -73,21 +73,27 @@ impl SqliteReader {
         now: UnixSeconds,
         question: impl FnOnce(&mut Look<'_>) -> Result<T>,
     ) -> ReadResult<T> {
-        let ask = |connection: &Connection| question(&mut Look::at(connection, now)?);
+        self.at_moment(|moment| moment.ask(|connection| question(&mut Look::at(connection, now)?)))
+    }
+
+    fn at_moment<T>(&self, ask: impl FnOnce(&Moment) -> ReadResult<T>) -> ReadResult<T> {
         let Some(Glance { patience, moment }) = &self.glance else {
-            return Moment::of(&self.path, None)?.ask(ask);
+            return ask(&Moment::of(&self.path, None)?);
         };
         let mut moment = moment.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *moment {
-            Some(moment) => moment.ask(ask),
-            none => none.insert(Moment::of(&self.path, Some(*patience))?).ask(ask),
+            Some(moment) => ask(moment),
+            none => ask(none.insert(Moment::of(&self.path, Some(*patience))?)),
         }
     }
 }
 
 impl Reader for SqliteReader {
     fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus> {
-        self.ask(now, |look| look.status())
+        self.at_moment(|moment| match moment.is_taken_over() {
+            true => moment.ask(|connection| Look::at(connection, now)?.status()),
+            false => moment.ask_anyhow(|connection| supervisors::status(connection, now)),
+        })
     }
 
     fn why(&self, now: UnixSeconds, key: &str, count_max: usize) -> ReadResult<Option<Why>> {
@@ -149,12 +155,7 @@ impl<'c> Look<'c> {
     fn at(connection: &'c Connection, now: UnixSeconds) -> Result<Self> {
         let kept = header::load(connection)?;
         let daemon: Option<Daemon> = document(connection, &DAEMON)?;
-        let settings = daemon.as_ref().map_or_else(Settings::default, |it| Settings {
-            is_fair: it.policy == Policy::Fair,
-            lease_seconds: it.lease_seconds,
-            bump_share: it.bump_share,
-            ..Settings::default()
-        });
+        let settings = daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
         let context = kept.header.context(&Arc::new(settings), now.saturating_mul(1_000));
         Ok(Self { connection, loader: Loader::new(connection), kept, daemon, context })
     }
@@ -170,6 +171,9 @@ impl<'c> Look<'c> {
 
     /// A fetcher by its name.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
+        if name == TASKS_FETCHER {
+            return Some(FetcherId::TASKS);
+        }
         let mut known = self.context.fetchers.iter();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
@@ -184,13 +188,8 @@ impl<'c> Look<'c> {
 
     /// Documents of a kind, by whose they are; one that is not what it should be is none.
     fn documents<T: DeserializeOwned>(&self, kind: &Kind<T>) -> Result<Vec<(String, T)>> {
-        let sql = "SELECT name, value FROM documents WHERE name >= ?1 AND name < ?2 ORDER BY name";
-        let read = |row: &rusqlite::Row<'_>| {
-            let (name, value) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-            Ok(serde_json::from_str(value).ok().map(|it| (kind.whose(name).to_owned(), it)))
-        };
-        let found = self.connection.rows(sql, (kind.name(), behind(kind.name())), read)?;
-        Ok(found.into_iter().flatten().collect())
+        let found = documents::all(self.connection, kind.name())?.into_iter();
+        Ok(found.filter_map(|(name, text)| kind.read(&name, &text)).collect())
     }
 
     fn document<T: DeserializeOwned>(&self, kind: &Kind<T>) -> Result<Option<T>> {
@@ -200,9 +199,8 @@ impl<'c> Look<'c> {
 
 /// The only document of a kind; one that is not what it should be is none.
 fn document<T: DeserializeOwned>(connection: &Connection, kind: &Kind<T>) -> Result<Option<T>> {
-    let sql = "SELECT value FROM documents WHERE name = ?1";
-    let value: Option<String> = connection.first(sql, [kind.name()], |row| row.get(0))?;
-    Ok(value.and_then(|value| serde_json::from_str(&value).ok()))
+    let text = documents::find(connection, kind.name())?;
+    Ok(text.and_then(|text| kind.read(kind.name(), &text)).map(|(_, it)| it))
 }
 
 /// As people are told a time or a while, who know no milliseconds.

@@ -3,43 +3,50 @@
 //! Everything here is done before it returns; the futures are ready at once.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
-use shiftboss_queue::operation::Operation;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
+    StoreError, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
 use crate::error::classify;
-use crate::header::{self, Kept};
+use crate::header::{self, Kept, Numbers};
 use crate::load::Loader;
 use crate::save::Saver;
-use crate::{code, edits, schema, sums};
+use crate::{code, documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Records in flight that stay in memory.
 const FLIGHTS_MAX: usize = 4_096;
+/// Attempts that ended are kept, if nothing else is said.
+const ATTEMPTS_KEPT: i64 = 100_000;
 
 /// See the module.
 #[derive(Debug)]
 pub struct SqliteRecords {
     connection: Connection,
     /// As the database has it, with what this transaction wrote. `None`: to be read.
-    kept: Option<Kept>,
+    kept: Option<Numbers>,
     /// How often others wrote, as SQLite counts it.
     version: Option<i64>,
     /// Records in flight, as the database has them.
     flights: HashMap<Attempt, Stored>,
     /// Others may have edited something.
     is_edited: bool,
+    /// The batch under way changes nothing.
+    only_reads: bool,
+    /// So many of the last attempts that ended.
+    attempts_kept: i64,
 }
 
 impl SqliteRecords {
@@ -58,7 +65,21 @@ impl SqliteRecords {
             Ok(())
         };
         begin(&connection).map_err(classify)?;
-        Ok(Self { connection, kept: None, version: None, flights: HashMap::new(), is_edited: true })
+        Ok(Self {
+            connection,
+            kept: None,
+            version: None,
+            flights: HashMap::new(),
+            is_edited: true,
+            only_reads: false,
+            attempts_kept: ATTEMPTS_KEPT,
+        })
+    }
+
+    /// Keeps so many of the last attempts that ended.
+    #[must_use]
+    pub fn keeping(self, attempts: u32) -> Self {
+        Self { attempts_kept: attempts.into(), ..self }
     }
 
     pub fn connection(&self) -> &Connection {
@@ -71,8 +92,17 @@ impl SqliteRecords {
         Self { kept: None, version: None, flights: HashMap::new(), ..self }
     }
 
-    fn begin_now(&mut self) -> Result<Option<Header>> {
-        self.run("BEGIN IMMEDIATE")?;
+    fn begin_now(&mut self, only_reads: bool) -> Result<Begun> {
+        self.only_reads = only_reads;
+        self.run(if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" })?;
+        let header = self.header_now()?;
+        self.is_edited = self.is_edited && (!only_reads || edits::are_any(&self.connection)?);
+        let is_edited = only_reads && self.is_edited;
+        Ok(Begun { has_changed: header.is_some(), header, now: None, is_edited })
+    }
+
+    /// `None`: it is as it was.
+    fn header_now(&mut self) -> Result<Option<Header>> {
         let version = self
             .connection
             .prepare_cached("PRAGMA data_version")?
@@ -82,9 +112,9 @@ impl SqliteRecords {
         }
         self.flights.clear();
         self.is_edited = true;
-        let kept = header::load(&self.connection)?;
-        let header = kept.header.clone();
-        (self.kept, self.version) = (Some(kept), Some(version));
+        let Kept { header, ids, ends } = header::load(&self.connection)?;
+        let numbers = Numbers::of(&header, ids, ends);
+        (self.kept, self.version) = (Some(numbers), Some(version));
         Ok(Some(header))
     }
 
@@ -94,12 +124,16 @@ impl SqliteRecords {
 
     fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
         let mut loader = Loader::new(&self.connection);
-        let flights = &mut self.flights;
+        let (flights, only_reads) = (&mut self.flights, self.only_reads);
         let mut one = |name: &Name| match name {
-            Name::Attempt(attempt) => match flights.remove(attempt) {
-                None => loader.named(name),
-                known => Ok(known),
-            },
+            Name::Attempt(attempt) => {
+                // What is not saved stays in memory.
+                let known = match only_reads {
+                    true => flights.get(attempt).cloned(),
+                    false => flights.remove(attempt),
+                };
+                known.map_or_else(|| loader.named(name), |known| Ok(Some(known)))
+            }
             _ => loader.named(name),
         };
         names.iter().map(&mut one).collect()
@@ -181,12 +215,12 @@ impl SqliteRecords {
         ended.optional()
     }
 
-    fn save_now(&mut self, changes: Changes) -> Result<()> {
-        let mut kept = self.kept.take().unwrap_or_default();
-        let before = std::mem::replace(&mut kept.header, changes.header);
-        let mut saver = Saver::new(&self.connection, &mut kept.ids, &mut kept.ends);
+    fn save_now(&mut self, mut changes: Changes<'_>) -> Result<()> {
+        let before = self.kept.take().unwrap_or_default();
+        let (mut last_id, mut last_end) = (before.ids, before.ends);
+        let mut saver = Saver::new(&self.connection, &mut last_id, &mut last_end);
         let mut ids = HashMap::with_capacity(changes.ended.len());
-        for change in changes.records {
+        for change in std::mem::take(&mut changes.records) {
             let out = change
                 .before
                 .as_ref()
@@ -206,14 +240,15 @@ impl SqliteRecords {
                 self.flights.insert(flight.attempt, stored);
             }
         }
-        saver.ended(&changes.ended, |key| ids.get(key).copied())?;
+        saver.ended(&changes.ended, self.attempts_kept, |key| ids.get(key).copied())?;
         drop(saver);
         sums::add(&self.connection, &changes.sums)?;
         if let Some(oldest) = changes.oldest {
             sums::drop_older(&self.connection, oldest)?;
         }
-        header::save(&self.connection, &before, &kept)?;
-        self.kept = Some(kept);
+        let now = Numbers::of(changes.header, last_id, last_end);
+        header::save(&self.connection, before, now, &changes)?;
+        self.kept = Some(now);
         Ok(())
     }
 
@@ -227,13 +262,23 @@ impl SqliteRecords {
     }
 }
 
+/// What a future of this store's says, which is there at once.
+///
+/// # Errors
+/// What the store says.
+pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => it,
+        Poll::Pending => Err(StoreError::Fatal("the database waits for somebody".to_owned())),
+    }
+}
+
 impl Records for SqliteRecords {
-    async fn begin(&mut self, _: &Outset) -> StoreResult<Begun> {
-        let header = self.begin_now().map_err(classify)?;
-        Ok(Begun { header, now: None })
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
+        self.begin_now(outset.only_reads).map_err(classify)
     }
 
-    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Operation>> {
+    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Edit>> {
         if !self.is_edited {
             return Ok(Vec::new());
         }
@@ -258,6 +303,14 @@ impl Records for SqliteRecords {
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
         self.flights_now().map_err(classify)
+    }
+
+    async fn leaving(
+        &mut self,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> StoreResult<Option<(Stored, bool)>> {
+        Loader::new(&self.connection).leaving(behind, count).map_err(classify)
     }
 
     async fn of_run(
@@ -285,7 +338,19 @@ impl Records for SqliteRecords {
         self.ended_now(attempt).map_err(classify)
     }
 
-    async fn save(&mut self, changes: Changes) -> StoreResult<()> {
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        documents::find(&self.connection, name).map_err(classify)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        documents::all(&self.connection, prefix).map_err(classify)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        documents::write(&self.connection, &name, text.as_deref()).map_err(classify)
+    }
+
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         self.save_now(changes).map_err(classify)
     }
 

@@ -13,8 +13,8 @@ use crate::prepared::Prepared;
 
 /// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;
-/// Attempts that are kept.
-const ATTEMPTS_KEPT: i64 = 100_000;
+/// Attempts that are too many go so many at a time, beside as many as have come: few where it was said that fewer are kept.
+const FORGOTTEN_STEP: i64 = 100;
 
 /// The key is the last one, for it is not written again: its index would be, too.
 const INSERT: &str =
@@ -179,7 +179,7 @@ impl<'c> Saver<'c> {
     }
 
     /// All that is known of a key goes.
-    fn forget(&self, id: KeyId) -> Result<()> {
+    pub(crate) fn forget(&self, id: KeyId) -> Result<()> {
         for sql in [
             "WITH RECURSIVE chain (attempt) AS (
                 SELECT last_attempt FROM keys WHERE id = ?1
@@ -195,10 +195,11 @@ impl<'c> Saver<'c> {
         Ok(())
     }
 
-    /// Attempts that ended; a late result takes the place of what was known of its attempt.
+    /// Attempts that ended; a late result takes the place of what was known of its attempt. So many of the last ones are kept.
     pub(crate) fn ended(
         &mut self,
         ended: &[EndedAttempt],
+        kept: i64,
         id: impl Fn(&Key) -> Option<KeyId>,
     ) -> Result<()> {
         let mut insert = self.connection.prepare_cached(
@@ -225,9 +226,12 @@ impl<'c> Saver<'c> {
                 it.revisit
             ])?;
         }
-        if !ended.is_empty() && *self.ends > ATTEMPTS_KEPT {
-            let sql = "DELETE FROM attempts WHERE ended <= ?1";
-            self.connection.prepare_cached(sql)?.execute([*self.ends - ATTEMPTS_KEPT])?;
+        let last = self.ends.saturating_sub(kept);
+        if !ended.is_empty() && last > 0 {
+            let sql = "DELETE FROM attempts
+                WHERE ended <= min(?1, (SELECT min(ended) FROM attempts) + ?2)";
+            let step = FORGOTTEN_STEP.saturating_add_unsigned(ended.len() as u64);
+            self.connection.prepare_cached(sql)?.execute((last, step))?;
         }
         Ok(())
     }

@@ -3,7 +3,9 @@
 use rusqlite::{Connection, Result};
 use shiftboss_queue::records::StoreResult;
 
+use crate::ask::Ask;
 use crate::error::classify;
+use crate::header::{self, Kept};
 
 const TABLES: &str = include_str!("schema.sql");
 /// What outsiders wrote.
@@ -13,7 +15,7 @@ const REFERENCE: &str = include_str!("reference.sql");
 /// `application_id` of a database of ours ("SHFT"). The Python supervisor sets none; but it sets `user_version` without looking.
 const APPLICATION_ID: i64 = 0x5348_4654;
 /// `user_version`. Those from 3 to 14 were of unreleased builds.
-const VERSION: i64 = 15;
+pub const VERSION: i64 = 15;
 /// The tables of the Python supervisor.
 pub(crate) const REFERENCE_TABLES: [&str; 4] = ["queue", "fetcher_runs", "fetchers", "log"];
 
@@ -37,7 +39,24 @@ pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
 
-fn find_out(connection: &Connection) -> Result<Whose> {
+/// Why a database whose header says this is refused, whatever tables it has; `None`: its tables tell.
+pub fn refused(application: i64, version: i64) -> Option<String> {
+    match (application, version) {
+        (APPLICATION_ID, ..=VERSION) | (0, 1..) => None,
+        (APPLICATION_ID, _) => Some(format!(
+            "it has version {version}, and this program knows versions up to {VERSION}: use the newer shiftboss that wrote it"
+        )),
+        _ => Some(foreign(application, version)),
+    }
+}
+
+fn foreign(application: i64, version: i64) -> String {
+    format!(
+        "it is not the database of a supervisor but of another program (application_id {application}, version {version}): give another path"
+    )
+}
+
+pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
     let application: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -52,10 +71,8 @@ fn find_out(connection: &Connection) -> Result<Whose> {
              end the single tasks, move the file away, and all lists are read again into a new one"
         )));
     }
-    if application == APPLICATION_ID && version > VERSION {
-        return Ok(Whose::Refused(format!(
-            "it has version {version}, and this program knows versions up to {VERSION}: use the newer shiftboss that wrote it"
-        )));
+    if let Some(why) = refused(application, version) {
+        return Ok(Whose::Refused(why));
     }
     let has = |table| connection.table_exists(None, table);
     if application == APPLICATION_ID && has("keys")? {
@@ -64,21 +81,44 @@ fn find_out(connection: &Connection) -> Result<Whose> {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'
         AND name IN ('queue', 'fetcher_runs', 'fetchers', 'log')";
     let are_its = number(tables)? == REFERENCE_TABLES.len() as i64;
-    if application == 0 && are_its && (1..=2).contains(&version) {
-        return Ok(Whose::Supervisors);
+    match version {
+        1..=2 if application == 0 && are_its => return Ok(Whose::Supervisors),
+        3.. if application == 0 && are_its => {
+            return Ok(Whose::Refused(format!(
+                "it is the Python supervisor's, of version {version}, and this program knows versions 1 and 2: use a newer shiftboss"
+            )));
+        }
+        _ => (),
     }
-    Ok(Whose::Refused(format!(
-        "it is a database of another program (application_id {application}, version {version}): give another path"
-    )))
+    Ok(Whose::Refused(foreign(application, version)))
 }
 
-/// Makes all tables.
-pub(crate) fn make(connection: &Connection) -> Result<()> {
+/// Makes an empty database ours.
+///
+/// # Errors
+/// What SQLite says.
+pub fn make(connection: &Connection) -> Result<()> {
     let transaction = connection.unchecked_transaction()?;
     make_tables(&transaction)?;
     make_indexes(&transaction)?;
     make_reference(&transaction)?;
+    header::save_all(&transaction, &Kept::default())?;
     transaction.commit()
+}
+
+/// What a whole database has that this one lacks; the first of it, in the order in which it is made.
+pub(crate) fn missing(connection: &Connection) -> Result<Option<(String, String)>> {
+    let whole = Connection::open_in_memory()?;
+    make(&whole)?;
+    let all = "SELECT type, name FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+    for named in whole.rows(all, [], |row| row.try_into())? {
+        let named: (String, String) = named;
+        let is_there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = ?1 AND name = ?2)";
+        if !connection.value::<bool>(is_there, (&named.0, &named.1))? {
+            return Ok(Some(named));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the tables without their indexes, so that many rows are added sooner.
@@ -105,4 +145,20 @@ fn statements() -> impl Iterator<Item = &'static str> {
 fn is_index(sql: &str) -> bool {
     let mut lines = sql.lines().filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.next().is_some_and(|line| !line.starts_with("CREATE TABLE"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VERSION;
+
+    /// The documents name the version that is written.
+    #[test]
+    fn the_documents_say_which_version() {
+        let operating = include_str!("../../../docs/operating.md");
+        let migrating = include_str!("../../../docs/migrating-from-supervisor-py.md");
+        let json = include_str!("../../../docs/json.md");
+        assert!(json.contains(&format!("| `schema_version` | integer | {VERSION}. ")));
+        assert!(operating.contains(&format!("this program knows versions up to {VERSION}: ")));
+        assert!(migrating.contains(&format!("`user_version` becomes {VERSION}")));
+    }
 }

@@ -126,7 +126,8 @@ CREATE TABLE names (
     fetcher INTEGER PRIMARY KEY,
     name    TEXT NOT NULL UNIQUE
 ) STRICT;
--- Runs of lists. position: as the daemon that reads it writes that.
+-- Runs of lists. position: how far its file was read, as JSON. stale: it was read anew since it changed (1), or rows came that are
+-- behind its position (2).
 CREATE TABLE runs (
     fetcher  INTEGER NOT NULL,
     run      INTEGER NOT NULL,
@@ -137,6 +138,7 @@ CREATE TABLE runs (
     reading  INTEGER NOT NULL,
     position TEXT,
     skipped  INTEGER NOT NULL,
+    stale    INTEGER NOT NULL,
     PRIMARY KEY (fetcher, run)
 ) STRICT, WITHOUT ROWID;
 -- Sums of what each run has, also of one that is gone while a job of it is out. Of fetcher 0, run 0 has those of all single tasks, and

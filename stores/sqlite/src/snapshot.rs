@@ -1,6 +1,6 @@
 //! One moment of a database, for who only looks: it is opened, and read in one transaction.
 //!
-//! Called by the reader. It needs no write access to the file or its directory, makes no file, and disturbs no daemon.
+//! Called by the reader, and by whoever copies a database. It needs no write access to the file or its directory, makes no file, and disturbs no daemon.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use shiftboss_queue::reader::ReadError;
+
+use crate::schema::{Whose, find_out};
 
 /// How long a reader waits for a lock; in WAL mode it never has to.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,32 +34,76 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 pub(crate) struct Moment {
     path: PathBuf,
     connection: Connection,
+    is_taken_over: bool,
 }
 
 impl Moment {
     /// What is asked is interrupted once `patience` is over.
     pub(crate) fn of(path: &Path, patience: Option<Duration>) -> Result<Self, ReadError> {
-        require_files(path)?;
-        let mut connection =
-            try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))?;
-        let mut begin = || {
-            patience.map_or(Ok(()), |patience| end_after(&mut connection, patience))?;
-            connection.execute_batch("BEGIN")?;
-            Ok([connection.table_exists(None, "keys")?, connection.table_exists(None, "queue")?])
-        };
-        match begin().map_err(failed(path))? {
-            [true, _] => Ok(Self { path: path.to_owned(), connection }),
-            // One of the Python supervisor's, or of an earlier version.
-            [false, true] => Err(not_taken_over(path)),
-            [false, false] => Err(foreign(path)),
-        }
+        let mut connection = open(path)?;
+        patience
+            .map_or(Ok(()), |patience| end_after(&mut connection, patience))
+            .and_then(|()| connection.execute_batch("BEGIN"))
+            .map_err(failed(path))?;
+        let is_taken_over = is_ours(path, &connection)?;
+        Ok(Self { path: path.to_owned(), connection, is_taken_over })
     }
 
+    /// Else it is the Python supervisor's.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.is_taken_over
+    }
+
+    /// Asks a database of ours.
     pub(crate) fn ask<T>(
         &self,
         ask: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T, ReadError> {
+        if !self.is_taken_over {
+            return Err(ReadError::Foreign(format!(
+                "the database {} is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
+                self.path.display()
+            )));
+        }
+        self.ask_anyhow(ask)
+    }
+
+    /// Asks it whoever's it is.
+    pub(crate) fn ask_anyhow<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T, ReadError> {
         ask(&self.connection).map_err(failed(&self.path))
+    }
+}
+
+/// Opens a supervisor's database for reading alone, whether or not it is taken over.
+///
+/// # Errors
+/// When it is missing, somebody else's, or cannot be read.
+pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
+    let connection = open(path)?;
+    is_ours(path, &connection).map(|_| connection)
+}
+
+fn open(path: &Path) -> Result<Connection, ReadError> {
+    require_files(path)?;
+    try_to_read(path, "mode=ro").or_else(|source| not_opened(path, source))
+}
+
+/// Or it is the Python supervisor's; others are refused.
+fn is_ours(path: &Path, connection: &Connection) -> Result<bool, ReadError> {
+    match find_out(connection).map_err(failed(path))? {
+        Whose::Ours => Ok(true),
+        Whose::Supervisors => Ok(false),
+        Whose::Nobodys => Err(ReadError::Foreign(format!(
+            "the database {} is empty: give the path that `shiftboss serve` was given",
+            path.display()
+        ))),
+        Whose::Refused(why) => {
+            let text = format!("the database {} cannot be used: {why}", path.display());
+            Err(ReadError::Foreign(text))
+        }
     }
 }
 
@@ -82,20 +128,6 @@ fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
         }
         ReadError::Failed(format!("cannot read the database {}: {source}", path.display()))
     }
-}
-
-fn foreign(path: &Path) -> ReadError {
-    ReadError::Foreign(format!(
-        "{} is not the database of a supervisor: give the path that `shiftboss serve` was given",
-        path.display()
-    ))
-}
-
-fn not_taken_over(path: &Path) -> ReadError {
-    ReadError::Foreign(format!(
-        "the database {} is not yet taken over: start `shiftboss serve` on it",
-        path.display()
-    ))
 }
 
 /// Why a database was not opened as usual; or the database, where it can be opened otherwise.
@@ -158,7 +190,10 @@ fn files(path: &Path) -> [PathBuf; 4] {
 }
 
 /// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
-fn require_files(database: &Path) -> Result<(), ReadError> {
+///
+/// # Errors
+/// Which one it is.
+pub fn require_files(database: &Path) -> Result<(), ReadError> {
     // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
     let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
     let is_other = |file: &PathBuf| file.metadata().is_ok_and(|found| !found.is_file());

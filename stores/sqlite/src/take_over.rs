@@ -5,7 +5,7 @@
 //! as any new record is. SQLite sorts in files, beside the database, so that memory is bounded. Called when a database is opened
 //! whose tables are [the supervisor's](crate::Whose::Supervisors).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use rusqlite::{Connection, Result, Row, Statement, TransactionBehavior};
 use shiftboss_protocol::model::{Attempt, Key, TASKS_FETCHER, jitter};
 use shiftboss_queue::context::{Context, Settings};
 use shiftboss_queue::counts::Tally;
+use shiftboss_queue::documents::{PLACES, Policy};
 use shiftboss_queue::record::{Before, FetcherId, Flight, LastRun, ListRow, Millis, Record};
-use shiftboss_queue::records::{Change, Header, RunState, StoreError, StoreResult};
+use shiftboss_queue::records::{Change, Header, StoreError, StoreResult};
 use shiftboss_queue::rules::{clocks, edits};
 
 use crate::error::classify;
 use crate::header::{self, Kept};
 use crate::save::Saver;
-use crate::schema;
+use crate::{documents, schema};
 
 /// So much space there must be, in halves of the file: for the new tables, what they are sorted in, and what undoes it all.
 const SPACE_HALVES: u64 = 7;
@@ -155,10 +156,12 @@ fn in_transaction(
         last_bump: 0,
         clock: 0,
         going: BTreeSet::new(),
-        fetchers: BTreeMap::new(),
+        fetchers: Arc::default(),
     };
     let taken = write_records(&transaction, &mut kept, context, &mut tell)?;
-    header::save(&transaction, &Header::default(), &kept)?;
+    header::save_all(&transaction, &kept)?;
+    let policy = if settings.is_fair { Policy::Fair } else { Policy::Classic };
+    documents::write(&transaction, PLACES.name(), Some(&PLACES.text(&policy)))?;
     tell("making indexes", of);
     schema::make_indexes(&transaction)?;
     tell("dropping the old tables", of);
@@ -178,7 +181,7 @@ fn load_runs(connection: &Connection, header: &mut Header) -> Result<()> {
         if let (id @ 1.., Ok(name)) = (row.get(0)?, row.get_ref(1)?.as_str())
             && name != TASKS_FETCHER
         {
-            header.fetchers.insert(FetcherId(id), name.into());
+            header.name_fetcher(FetcherId(id), name.into());
         }
     }
     let sql = "SELECT fetcher_id, run_started, is_complete <> 0 FROM fetcher_runs";
@@ -187,8 +190,7 @@ fn load_runs(connection: &Connection, header: &mut Header) -> Result<()> {
     while let Some(row) = found.next()? {
         let (fetcher, run, complete) = row.try_into()?;
         if header.fetchers.contains_key(&FetcherId(fetcher)) {
-            let state = RunState { complete, ..RunState::default() };
-            header.runs.insert((FetcherId(fetcher), run), state);
+            header.runs.change((FetcherId(fetcher), run)).complete = complete;
         }
     }
     Ok(())
@@ -275,7 +277,7 @@ impl Writer<'_> {
         let payload = row.get_ref(5).and_then(|it| Ok(it.as_bytes()?.to_owned()));
         let payload = payload.map_err(|_| "its payload is no text")?;
         // One whose run is gone comes with a run, which the daemon deletes if there is no file of it.
-        self.header.runs.entry((fetcher, run)).or_default();
+        self.header.runs.change((fetcher, run));
         let Some(record) = &mut self.record else { return Ok(()) };
         let armed = if is_served { Attempt(0) } else { self.context.last_attempt };
         if is_served {

@@ -55,7 +55,7 @@ fn a_reader_that_stopped_costs_no_job() {
     worker.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
     assert_eq!(worker.wait().unwrap().code(), Some(0));
     assert_eq!(printed.iter().filter(|byte| **byte == 0).count(), 3_000_000);
-    assert_eq!(site.sql(ATTEMPTS), ["k0|done|0"]);
+    assert_eq!(site.sql(ATTEMPTS), ["k0|0"]);
 }
 
 /// A reader that is gone is no reason to do no jobs.
@@ -94,7 +94,7 @@ fn nothing_piles_up() {
         let worker = start(&site, options, "sleep 0 & echo said; echo >> ran");
         let settled = |count: usize| {
             wait_equal("all are reported", &(count as i64), || {
-                site.number("SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'done'")
+                site.number("SELECT count(*) FROM ended WHERE exit_code IS NOT NULL")
             });
             // The guardian alone.
             wait_until("the commands are gone", || children(&worker).len() == 1);

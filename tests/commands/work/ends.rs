@@ -34,7 +34,7 @@ fn ends_are_reported() {
         let options = [&["--once"], options].concat();
         let (exit, _, log) = run(&site, &options, script);
         assert_eq!(exit, Some(0), "{log}");
-        assert_eq!(site.sql(ATTEMPTS), [format!("k0|done|{code}")], "{script}");
+        assert_eq!(site.sql(ATTEMPTS), [format!("k0|{code}")], "{script}");
         if script.contains("pids") {
             wait_gone(&site, "pids");
         }
@@ -48,7 +48,7 @@ fn standard_input_is_empty() {
     let _daemon = site.start();
     write_jobs(&site, 1);
     assert_eq!(run(&site, &["--once"], "cat; exit 7").0, Some(0));
-    assert_eq!(site.sql(ATTEMPTS), ["k0|done|7"]);
+    assert_eq!(site.sql(ATTEMPTS), ["k0|7"]);
 }
 
 /// A typing error in the command costs no job.
@@ -117,8 +117,8 @@ fn a_program_that_vanishes_burns_no_jobs() {
         assert!(log.contains("A job could not be started") && log.contains(why), "{log}");
         assert!(log.matches("WARN").count() <= 12, "{log}");
         let ended = site.sql(ATTEMPTS);
-        assert!(ended.iter().any(|line| line.contains("|released|")), "{ended:?}");
-        let is_well = |line: &String| line.contains("|released|") || line.ends_with("|done|0");
+        assert!(ended.iter().any(|line| line.ends_with("|released")), "{ended:?}");
+        let is_well = |line: &String| line.ends_with("|released") || line.ends_with("|0");
         assert!(ended.iter().all(is_well), "{ended:?}");
     }
 }
@@ -137,7 +137,7 @@ fn a_directory_that_is_removed_burns_no_jobs() {
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(73), "{log}");
     assert!(log.contains("the directory in which shiftboss was started was removed"), "{log}");
-    let ended = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'released'";
+    let ended = "SELECT count(*) FROM ended WHERE outcome <> 'released'";
     assert_eq!(site.number(ended), 1);
     assert_eq!(lines(&site, "ran").len(), 1);
 }
@@ -155,7 +155,7 @@ fn a_command_has_no_terminal() {
     worker.args(["--", "sh", "-c", "read x < /dev/tty || exit 3"]).current_dir(site.path(""));
     worker.stdin(given.try_clone().unwrap()).stdout(given.try_clone().unwrap()).stderr(given);
     let mut worker = worker.spawn().unwrap();
-    site.wait_sql(ATTEMPTS, &["k0|done|3"]);
+    site.wait_sql(ATTEMPTS, &["k0|3"]);
     // It has a terminal until it has ended.
     assert!(worker.wait().unwrap().success());
     drop(shown);
@@ -190,7 +190,7 @@ fn a_payload_that_is_too_long() {
     assert_eq!(worker.status.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10), "there is no pause");
     assert!(!log.contains("is it a program"), "{}", &log[..log.len().min(2_000)]);
-    let ended = "SELECT exit_code, count(*) FROM shiftboss_attempts WHERE outcome = 'done' \
+    let ended = "SELECT exit_code, count(*) FROM ended WHERE exit_code IS NOT NULL \
         GROUP BY exit_code";
     assert_eq!(site.sql(ended), ["0|5", "126|5"]);
     assert!(log.contains("{payload_file} or --stdin"), "{}", &log[..log.len().min(2_000)]);
@@ -218,7 +218,7 @@ fn a_long_payload_is_read_from_a_file() {
         assert!(text.contains("a: a p 1") && text.contains(expected), "{text}");
         assert_eq!(text.contains("shiftboss-payload-"), number == 0, "{text}");
         assert_eq!(fs::read_dir(site.path("tmp")).unwrap().count(), 0, "nothing is left");
-        let ended = "SELECT count(*) FROM shiftboss_attempts WHERE exit_code = 3";
+        let ended = "SELECT count(*) FROM ended WHERE exit_code = 3";
         assert_eq!(site.number(ended), 2 * (number as i64 + 1));
     }
 }
@@ -263,11 +263,11 @@ fn no_room_for_a_process() {
     rustix::process::prlimit(Some(worker.pid()), Resource::Nofile, none).unwrap();
     site.write("later.1.txt", "x 1\ny 1\nz 1\n");
     crate::common::wait_until("a job was given back", || {
-        site.sql(ATTEMPTS).iter().any(|line| line.contains("|released|"))
+        site.sql(ATTEMPTS).iter().any(|line| line.ends_with("|released"))
     });
     let log = worker.stop();
     assert!(log.contains("A job could not be started"), "{log}");
-    let ended = "SELECT count(*) FROM shiftboss_attempts WHERE outcome <> 'released'";
+    let ended = "SELECT count(*) FROM ended WHERE outcome <> 'released'";
     assert_eq!(site.number(ended), 1);
     assert_eq!(run(&site, &["--once"], "echo >> ran").0, Some(0));
     assert_eq!(lines(&site, "ran").len(), 3);

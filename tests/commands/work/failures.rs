@@ -79,7 +79,7 @@ fn a_worker_that_can_prepare_no_job_ends() {
         let (exit, log) = (worker.exit().code(), worker.log());
         assert_eq!(exit, Some(73), "{log}");
         assert!(log.contains("no job can be started: cannot write a payload to a file"), "{log}");
-        assert!(site.sql(ATTEMPTS).iter().all(|line| line.contains("|released|")), "{log}");
+        assert!(site.sql(ATTEMPTS).iter().all(|line| line.ends_with("|released")), "{log}");
         assert_eq!(site.number("SELECT count(*) FROM log"), 0);
     }
 }

@@ -21,8 +21,8 @@ fn commands_are_told_their_job() {
     let told = format!("alpha: alpha|a{payload}b|{{other}}|alpha|{payload}|1|me-1|\n");
     let expected = format!("{told}alpha: problem\nalpha: end\n");
     assert_eq!(String::from_utf8(stdout).unwrap(), expected);
-    assert_eq!(site.sql(ATTEMPTS), ["alpha|done|0"]);
-    assert_eq!(site.sql("SELECT worker FROM shiftboss_attempts"), ["me-1"]);
+    assert_eq!(site.sql(ATTEMPTS), ["alpha|0"]);
+    assert_eq!(site.sql("SELECT worker FROM ended"), ["me-1"]);
 }
 
 /// With `--once` all is done, and then it ends with 0, whatever the results were. Nothing to do is no
@@ -36,8 +36,8 @@ fn once_does_all() {
     let (code, _, log) = run(&site, &["--once", "-n", "4"], "exit ${SHIFTBOSS_KEY#k}");
     assert_eq!(code, Some(0), "{log}");
     let ended = site.sql(
-        "SELECT attr_path, exit_code FROM shiftboss_attempts \
-        WHERE outcome = 'done' AND attr_path = 'k' || exit_code",
+        "SELECT attr_path, exit_code FROM ended \
+        WHERE exit_code IS NOT NULL AND attr_path = 'k' || exit_code",
     );
     assert_eq!(ended.len(), 30);
     assert_eq!(log.matches("WARN").count(), log.matches("A job failed.").count(), "{log}");
@@ -109,7 +109,7 @@ fn so_many_and_no_more() {
         let (code, _, log) = run(&site, &["--max-jobs", "6", "-n", slots], "echo >> ran");
         assert_eq!(code, Some(0), "{log}");
         assert_eq!(lines(&site, "ran").len(), 6);
-        assert_eq!(site.number("SELECT count(*) FROM shiftboss_attempts"), 6);
+        assert_eq!(site.number("SELECT count(*) FROM ended"), 6);
         assert_eq!(site.number("SELECT count(*) FROM log"), 6);
     }
 }

@@ -40,7 +40,7 @@ fn kills_at_random_moments() {
         }
     }
     daemon = daemon.ready();
-    let done = "SELECT count(DISTINCT attr_path) FROM shiftboss_attempts WHERE outcome = 'done'";
+    let done = "SELECT count(DISTINCT attr_path) FROM ended WHERE exit_code IS NOT NULL";
     let jobs = JOBS as i64;
     wait_within(Duration::from_secs(60), "all jobs are done", || site.number(done) == jobs);
     other.stop();
@@ -49,17 +49,17 @@ fn kills_at_random_moments() {
 }
 
 fn check(site: &Site) {
-    let twice = "SELECT attr_path FROM shiftboss_attempts WHERE outcome = 'done' \
+    let twice = "SELECT attr_path FROM ended WHERE exit_code IS NOT NULL \
         GROUP BY attr_path HAVING count(*) > 1";
     assert_eq!(site.sql(twice), [""; 0], "recorded twice");
     assert_eq!(site.sql("SELECT count(*) FROM log WHERE exit_code = 0"), [JOBS.to_string()]);
-    assert_eq!(site.sql("SELECT count(*) FROM shiftboss_deliveries"), ["0"]);
+    assert_eq!(site.sql("SELECT count(*) FROM out"), ["0"]);
     // Every recorded end is of a command that ended.
     let mut ended = HashMap::new();
     lines(site, "ended").into_iter().for_each(|key| *ended.entry(key).or_insert(0) += 1);
     assert_eq!(ended.len(), JOBS);
     wait_gone(site, "pids");
-    let outcomes = "SELECT outcome, count(*) FROM shiftboss_attempts GROUP BY outcome";
+    let outcomes = "SELECT outcome, count(*) FROM ended GROUP BY outcome";
     eprintln!("{:?}; {} began", site.sql(outcomes), lines(site, "began").len());
     assert_eq!(site.integrity(), ["ok"]);
 }

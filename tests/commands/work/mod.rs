@@ -17,9 +17,9 @@ use std::process::Command;
 use crate::common::left::{lines, wait_gone, wait_lines};
 use crate::common::{Daemon, Site};
 
-/// How every attempt ended: key, outcome, exit code.
-const ATTEMPTS: &str =
-    "SELECT attr_path, outcome, exit_code FROM shiftboss_attempts ORDER BY attempt";
+/// How every attempt ended: key, and its exit code, or how else.
+const ATTEMPTS: &str = "SELECT attr_path, coalesce(CAST(exit_code AS TEXT), outcome) FROM ended \
+    ORDER BY attempt";
 
 /// Waits until `go` is there.
 const GATE: &str = "until [ -e go ]; do sleep .01; done";

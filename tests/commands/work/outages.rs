@@ -30,7 +30,7 @@ fn what_ended_meanwhile_is_reported() {
         wait_until("it is told", || worker.log().contains("The daemon does not answer"));
         let _daemon = site.start();
         wait_equal("all are reported", &4, || site.sql(ATTEMPTS).len());
-        assert!(site.sql(ATTEMPTS).iter().all(|line| line.ends_with("|done|5")));
+        assert!(site.sql(ATTEMPTS).iter().all(|line| line.ends_with("|5")));
         assert_eq!(lines(&site, "ran").len(), 4, "none ran twice");
         let log = worker.stop();
         assert_eq!(log.matches("The daemon does not answer").count(), 1, "told once: {log}");
@@ -52,7 +52,7 @@ fn what_runs_over_a_restart_is_kept() {
     wait_until("it is heard again", || worker.log().contains("answers again"));
     crate::common::wait::pause(Duration::from_secs(2));
     touch(&site, "go");
-    wait_equal("it is reported", &vec!["k0|done|0".to_owned()], || site.sql(ATTEMPTS));
+    wait_equal("it is reported", &vec!["k0|0".to_owned()], || site.sql(ATTEMPTS));
     worker.stop();
 }
 
@@ -77,7 +77,7 @@ fn a_lost_job_is_killed() {
     wait_until("it is told", || !worker.warnings(&["A running job was lost", "k0"]).is_empty());
     assert_eq!(site.ask("DONE k0 0"), "NOJOBS\n");
     worker.stop();
-    assert_eq!(site.sql(ATTEMPTS), ["k0|expired|-", "k0|done|0"]);
+    assert_eq!(site.sql(ATTEMPTS), ["k0|expired", "k0|0"]);
 }
 
 /// A result that comes too late is told with key and attempt, and dropped.

@@ -27,8 +27,8 @@ fn locked_for_longer_than_the_busy_timeout() {
     lock.execute_batch("ROLLBACK").unwrap();
     assert!(daemon.is_running());
     wait_until("charlie is loaded", || site.number("SELECT count(*) FROM queue") == 3);
-    assert_eq!(site.ask("DONE alpha 4"), "JOB charlie 0 3\n");
-    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
+    assert_eq!(site.ask("DONE alpha 4"), "JOB bravo 0 2\n");
+    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
     let code = "SELECT exit_code FROM log WHERE attr_path = 'alpha'";
     assert_eq!(site.sql(code), ["4"]);
     daemon.stop();

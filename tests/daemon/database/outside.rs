@@ -88,7 +88,7 @@ fn another_sqlite_reads_and_edits() {
     assert_eq!(output.stdout, b"3\n", "{output:?}");
     let edit = "INSERT INTO log VALUES ('key00000', 1, 2, 3); \
         UPDATE queue SET is_dequeued = 1 WHERE attr_path = 'key00001'; \
-        INSERT INTO log VALUES ('key00002', 1, 2, 3) ON CONFLICT DO UPDATE SET started = 7;";
+        INSERT OR REPLACE INTO log VALUES ('key00002', 7, 2, 3);";
     let output = shell(edit).unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(
@@ -102,6 +102,16 @@ fn another_sqlite_reads_and_edits() {
     );
     let output = shell(METRICS[0]).unwrap();
     assert!(output.status.success(), "{output:?}");
+    for (refused, instead) in [
+        ("DELETE FROM log", "`shiftboss forget`"),
+        ("DELETE FROM queue", "`shiftboss cancel` or `shiftboss hold`"),
+        ("UPDATE queue SET payload = 'x'", "`shiftboss add`"),
+        ("DELETE FROM fetcher_runs", "delete lists"),
+    ] {
+        let output = shell(refused).unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && told.contains(instead), "{refused}: {told}");
+    }
 }
 
 /// INSERT and UPDATE of log, and of queue.is_dequeued, by hand while running: seen by the very

@@ -122,7 +122,7 @@ fn a_new_database_appears_whole() {
         let site = Site::new();
         let daemon = site.spawn(site.serve(&[]));
         crate::common::wait_until("the file is there", || site.database().exists());
-        let tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' \
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'view' \
             AND name IN ('fetchers', 'fetcher_runs', 'queue', 'log')";
         assert_eq!(site.sql(tables), ["4"]);
         daemon.kill();

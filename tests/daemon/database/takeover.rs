@@ -4,16 +4,18 @@ use rusqlite::Connection;
 use shiftboss_protocol::model::jitter;
 
 use super::{JOURNAL, stands_alone};
+use crate::code_and_error;
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
 use crate::common::sql::{LOG, QUEUE, RUNS};
 
+/// What [`fill`] queues, once it is taken over: the lease of the job of charlie is over.
 const QUEUED: [&str; 5] = [
     "f|1|alpha|0 1|1",
     "f|1|bravo| 0 2|0",
     "f|2|alpha|1 2|0",
     "g|1|alpha|0 1|0",
-    "g|1|charlie|0 3|1",
+    "g|1|charlie|0 3|0",
 ];
 const LOGGED: [&str; 3] = ["alpha|1000|1005|0", "charlie|2000|-|-", "old|5|6|-9"];
 const LAST_STARTED: &str = "SELECT attr_path, last_started, order_jitter FROM queue \
@@ -80,25 +82,29 @@ fn version_2_is_taken_over_whole() {
 /// What was in flight is held for its lease from its start, and then handed out again; `why` says one thing.
 #[test]
 fn jobs_in_flight_get_a_lease() {
-    let site = Site::new();
-    write_files(&site);
-    let connection = version_2(&site.database());
-    fill(&connection);
-    let now = "UPDATE log SET started = unixepoch() WHERE attr_path = 'charlie'";
-    connection.execute_batch(now).unwrap();
-    drop(connection);
-    let daemon = site.start_with(&["--lease", "1h"]);
-    site.wait_queue(&QUEUED);
-    let why = || String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
-    assert!(why().contains("in flight") && !why().contains("ended"), "{}", why());
-    for _ in 0..2 {
-        assert!(site.ask("READY").starts_with("JOB "));
+    for (ago, is_held) in [(0, true), (3_602, false)] {
+        let site = Site::new();
+        write_files(&site);
+        let connection = version_2(&site.database());
+        fill(&connection);
+        let begun =
+            format!("UPDATE log SET started = unixepoch() - {ago} WHERE attr_path = 'charlie'");
+        connection.execute_batch(&begun).unwrap();
+        drop(connection);
+        let daemon = site.start_with(&["--lease", "1h"]);
+        let mut queued = QUEUED;
+        queued[4] = if is_held { "g|1|charlie|0 3|1" } else { QUEUED[4] };
+        site.wait_queue(&queued);
+        let why = String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
+        assert_eq!(why.contains("in flight"), is_held, "{why}");
+        for _ in 0..2 {
+            assert!(site.ask("READY").starts_with("JOB "));
+        }
+        let next = if is_held { "NOJOBS\n" } else { "JOB charlie 0 3\n" };
+        assert_eq!(site.ask("READY"), next);
+        let log = daemon.stop();
+        assert!(log.contains("in flight") && log.contains("jobs=1"), "{log}");
     }
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    site.edit("UPDATE log SET started = started - 3602 WHERE attr_path = 'charlie'");
-    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
-    let log = daemon.stop();
-    assert!(log.contains("in flight") && log.contains("jobs=1"), "{log}");
 }
 
 /// Version 1 is taken over; its rows get their places in the order.
@@ -161,8 +167,8 @@ fn a_clean_stop_leaves_one_plain_file() {
     }
 }
 
-/// The reference takes the file back, works on it with its own statements, and ours goes on
-/// with what it left: forward, back, and forward again.
+/// The reference is given a file, works on it with its own statements, and ours goes on with what it left: forward, back, and
+/// forward again.
 #[test]
 fn forward_the_reference_and_forward_again() {
     let site = Site::new();
@@ -173,6 +179,9 @@ fn forward_the_reference_and_forward_again() {
     assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
     assert_eq!(site.ask("DONE bravo 0").split(' ').nth(1), Some("alpha"));
     daemon.stop();
+    let moved = site.run(&["move", "state.db", "supervisor.py:old.db"]);
+    assert!(moved.status.success(), "{moved:?}");
+    std::fs::rename(site.path("old.db"), site.database()).unwrap();
     a_day_of_the_reference(&site);
     site.write("h.1.txt", "alpha 9 9\ndelta 0 4\necho 0 5\n");
     let daemon = site.start();
@@ -188,10 +197,10 @@ fn forward_the_reference_and_forward_again() {
     assert!(stands_alone(&site));
 }
 
-/// UPSERTs, a dispatch, a deletion by the foreign key, and version 2 again.
+/// UPSERTs, a dispatch, and a deletion by the foreign key.
 fn a_day_of_the_reference(site: &Site) {
     let connection = Connection::open(site.database()).unwrap();
-    connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA user_version = 2").unwrap();
+    connection.execute_batch("PRAGMA foreign_keys = ON").unwrap();
     register(&connection, "h", 1, false);
     enqueue(&connection, "h", 1, "delta", "0 3");
     enqueue(&connection, "h", 1, "delta", "0 4");
@@ -211,4 +220,39 @@ fn a_day_of_the_reference(site: &Site) {
     let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
     assert_eq!(left.len(), 8, "{left:?}");
     assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
+}
+
+/// On the way back the queue leaves its file, which no daemon uses afterwards; single tasks stay behind, and what was in the place of the
+/// target stays.
+#[test]
+fn the_way_back_leaves_a_mark() {
+    let site = Site::new();
+    site.write("f.1.txt", "alpha 1\nbravo 2\n");
+    let daemon = site.start();
+    site.wait_count(2);
+    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
+    let give_back = |to: &str| code_and_error(&site.run(&["move", "state.db", to]));
+    let (code, error) = give_back("supervisor.py:old.db");
+    assert!(code == 75 && !site.path("old.db").exists(), "{code} {error}");
+    daemon.stop();
+    std::fs::write(site.path("other"), "mine").unwrap();
+    let (code, error) = give_back("supervisor.py:other");
+    assert!(code == 73 && error.contains("other exists already"), "{code} {error}");
+    assert_eq!(std::fs::read(site.path("other")).unwrap(), b"mine");
+    std::fs::write(site.path("old.db"), "").unwrap();
+    let output = site.run(&["move", "state.db", "supervisor.py:old.db"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.starts_with("Moved: 2 tasks, 0 logged keys. 1 single task stayed behind.\n"),
+        "{said}"
+    );
+    let (code, log) = site.refused(site.serve(&[]));
+    assert!(code == 78 && log.contains("was moved to supervisor.py:/"), "{code} {log}");
+    let (code, error) = give_back("supervisor.py:again.db");
+    assert!(code == 78 && error.contains("was moved to"), "{code} {error}");
+    let given = Connection::open(site.path("old.db")).unwrap();
+    assert_eq!(
+        given.query_row("SELECT count(*) FROM queue", [], |row| row.get::<_, i64>(0)),
+        Ok(2)
+    );
 }

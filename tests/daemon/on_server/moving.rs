@@ -106,9 +106,7 @@ fn a_queue_goes_there_and_back() {
     assert!(builder.ask("READY").starts_with("JOB 1 "));
     let failed = site.next_key("READY").unwrap();
     let out = site.next_key(&format!("DONE {failed} 7")).unwrap();
-    for payload in ["1", "2"] {
-        assert!(site.run(&["add", "socket", "single", payload]).status.success());
-    }
+    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
     daemon.stop();
     let (order, counted) = (next_keys(&site, "file.db"), counts(&site, "file.db"));
     assert!(order.len() > 2 && counted.len() == 3, "{order:?} {counted:?}");
@@ -120,8 +118,14 @@ fn a_queue_goes_there_and_back() {
         ),
         "{said}"
     );
-    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 2 single tasks, "), "{said}");
-    assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
+    assert!(said.starts_with("Moved: 2 lists, 7 tasks, 1 single task, "), "{said}");
+    // Since when keys wait that never ran, a server does not know.
+    let sorted = |mut keys: Vec<String>| {
+        keys.sort();
+        keys
+    };
+    assert_eq!(sorted(next_keys(&site, "state.db")), sorted(order));
+    assert_eq!(counts(&site, "state.db"), counted);
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     assert!(moved_to(&site, "file.db").starts_with("postgres://"));
     let daemon = start_on(&site, "state.db");
@@ -173,7 +177,7 @@ fn a_target_must_be_empty() {
     moves(&site, "file.db", "state.db");
     fs::copy(site.path("file.db"), site.path("copy.db")).unwrap();
     let copy = Connection::open(site.path("copy.db")).unwrap();
-    copy.execute("DELETE FROM shiftboss_state WHERE name = 'moved'", []).unwrap();
+    copy.execute("DELETE FROM documents WHERE name = 'moved'", []).unwrap();
     refused(&site, &["move", "copy.db", "state.db"], 73, "there is a queue in postgres://");
     refused(&site, &["move", "state.db", "copy.db"], 73, "exists already");
     refused(&site, &["move", "state.db", "other"], 73, "exists already");
@@ -206,7 +210,11 @@ fn another_version_is_taken_over_first() {
     start_on(&site, "old.db").stop();
     moves(&site, "old.db", "state.db");
     let file = Connection::open(site.path("file.db")).unwrap();
-    file.execute("UPDATE shiftboss_state SET value = 'classic' WHERE name = 'policy'", []).unwrap();
+    file.execute(
+        "UPDATE documents SET value = json_set(value, '$.policy', 'classic') WHERE name = 'daemon'",
+        [],
+    )
+    .unwrap();
     refused(&site, &["move", "file.db", "state.db"], 78, "used without leases last");
     file.execute_batch("PRAGMA user_version = 99").unwrap();
     refused(&site, &["move", "file.db", "state.db"], 78, "use the newer shiftboss");
@@ -259,9 +267,8 @@ fn a_move_that_was_broken_off_is_ended() {
     let site = a_queue();
     moves(&site, "file.db", "state.db");
     let file = Connection::open(site.path("file.db")).unwrap();
-    let mark = "SELECT value FROM shiftboss_state WHERE name = 'moved'";
-    let mark: String = file.query_row(mark, [], |row| row.get(0)).unwrap();
-    let number = mark.split(' ').next().unwrap();
+    let number = "SELECT value ->> 'number' FROM documents WHERE name = 'moved'";
+    let number: String = file.query_row(number, [], |row| row.get(0)).unwrap();
     let place = site.path("file.db");
     let again = format!("UPDATE state SET move = '{number} {}'", place.display());
     server(&site).edit(&again);
@@ -271,7 +278,7 @@ fn a_move_that_was_broken_off_is_ended() {
     start_on(&site, "state.db").stop();
 
     server(&site).edit(&again);
-    file.execute("DELETE FROM shiftboss_state WHERE name = 'moved'", []).unwrap();
+    file.execute("DELETE FROM documents WHERE name = 'moved'", []).unwrap();
     drop(file);
     fs::copy(&place, site.path("other.db")).unwrap();
     refused(&site, &["move", "other.db", "state.db"], 78, "a move into postgres://");
@@ -297,8 +304,9 @@ fn a_way_back_that_was_broken_off_is_ended() {
     let url = server(&site).url();
     let mark = |number: &str| {
         let file = Connection::open(site.path("new.db")).unwrap();
-        let sql = "INSERT INTO shiftboss_state (name, value) VALUES ('move', ?1)";
-        file.execute(sql, [format!("{number} {url}")]).unwrap();
+        let sql =
+            "INSERT INTO documents VALUES ('arriving', json_object('number', ?1, 'place', ?2))";
+        file.execute(sql, [number, &url]).unwrap();
     };
     refused(&site, &["move", "state.db", "new.db"], 78, "was moved to /");
     mark(&number);
@@ -323,10 +331,10 @@ fn a_way_back_that_was_broken_off_is_ended() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_move_may_be_killed_at_any_time() {
     let site = Site::new();
-    let lines: String = (0..20_000).map(|i| format!("key{i} 0 {i}\n")).collect();
+    let lines: String = (0..10_000).map(|i| format!("key{i} 0 {i}\n")).collect();
     site.write("f.1.txt", lines);
     let daemon = start_on(&site, "file.db");
-    wait_until("the list is read", || counts(&site, "file.db")[0].contains("20000 waiting"));
+    wait_until("the list is read", || counts(&site, "file.db")[0].contains("10000 waiting"));
     daemon.stop();
     for (from, to) in [("file.db", "state.db"), ("state.db", "new.db")] {
         for round in 0.. {

@@ -122,8 +122,8 @@ fn an_alarm_is_waited_for() {
     let log = installation.daemon.log();
     assert!(log.matches("Relays are served.").count() == 1 && !log.contains("silent"), "{log}");
     assert_eq!(relay.daemon.log().matches("anew").count(), 0, "{}", relay.daemon.log());
-    let outcomes = "SELECT DISTINCT outcome FROM shiftboss_attempts";
-    assert_eq!(installation.site.sql(outcomes), ["done"]);
+    let codes = "SELECT DISTINCT exit_code FROM ended";
+    assert_eq!(installation.site.sql(codes), ["0"]);
 }
 
 /// A daemon that has nothing to say notices it all the same, before it takes those for dead who cannot speak.
@@ -198,7 +198,7 @@ fn rows_outlive_the_consumer_timeout() {
     let relay = installation.relay("r");
     relay.site.append("f.1.txt.part", "alpha 1\n");
     installation.site.wait_count(1);
-    let position = "SELECT count(*) FROM shiftboss_runs WHERE stale = 0 AND offset = 8";
+    let position = "SELECT count(*) FROM lists WHERE stale = 0 AND bytes = 8";
     wait_within(PATIENCE, "nothing is on the way", || installation.site.number(position) == 1);
     let lock = editor(&installation.site.database()).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();

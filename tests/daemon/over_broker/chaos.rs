@@ -213,12 +213,11 @@ fn nothing_is_lost_whatever_fails() {
     workers.into_iter().for_each(|worker| worker.join().unwrap());
     let ledger = ledger.lock().unwrap();
     assert_eq!(ledger.twice, Vec::<String>::new());
-    let recorded = installation
-        .site
-        .sql("SELECT DISTINCT attr_path FROM shiftboss_attempts WHERE outcome = 'done'");
+    let recorded =
+        installation.site.sql("SELECT DISTINCT attr_path FROM ended WHERE exit_code IS NOT NULL");
     let recorded: HashSet<String> = recorded.into_iter().collect();
     let lost: Vec<_> = ledger.acknowledged.difference(&recorded).collect();
     assert!(lost.is_empty(), "{lost:?}");
-    assert_eq!(installation.site.number("SELECT count(*) FROM shiftboss_deliveries"), 0);
+    assert_eq!(installation.site.number("SELECT count(*) FROM out"), 0);
     assert_eq!(installation.site.integrity(), ["ok"]);
 }

@@ -101,6 +101,6 @@ fn lose_each_node(queues: &str, then: impl Fn(u8)) {
             assert!(!log.contains(untrue), "{untrue}: {log}");
         }
     }
-    let outcomes = "SELECT DISTINCT outcome FROM shiftboss_attempts";
-    assert_eq!(installation.site.sql(outcomes), ["done"]);
+    let codes = "SELECT DISTINCT exit_code FROM ended";
+    assert_eq!(installation.site.sql(codes), ["0"]);
 }

@@ -44,7 +44,7 @@ fn a_killed_relay_is_told_and_forgotten() {
     assert!(code == 0 && forgotten.contains("queue: 1. Fetchers that are free: 1."), "{forgotten}");
     assert_eq!((check().0, said(site, &["forget-daemon", "state.db", "r"]).0), (0, 65));
     assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
-    assert_eq!(site.number("SELECT count(*) FROM shiftboss_deliveries"), 1);
+    assert_eq!(site.number("SELECT count(*) FROM out"), 1);
     let other = installation.relay("s");
     other.site.write("f.2.txt", "charlie 1\n");
     site.wait_sql("SELECT attr_path FROM queue", &["charlie"]);
@@ -60,8 +60,8 @@ fn a_stopped_relay_is_not_missed() {
     let (installation, relay) = at_work();
     relay.daemon.stop();
     let Installation { daemon, site, .. } = installation;
-    let gone = "SELECT count(*) FROM shiftboss_relays WHERE lost = 2";
-    wait_until("it is gone", || site.number(gone) == 1);
+    let relay = || site.status()["relays"][0].clone();
+    wait_until("it is gone", || relay()["gone"] == true && relay()["silent"] == false);
     assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
     let (_, shown) = said(&site, &["status", "state.db"]);
     // It may come back in a moment: what is told of one that is gone for good comes after an hour.

@@ -57,7 +57,7 @@ fn large_payloads_are_handed_out() {
     let relay = installation.relay("r");
     let queue = &installation.site;
     each_worker_has_its_own(queue, queue, &relay.site, &relay.daemon);
-    let taken_back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'undone'";
+    let taken_back = "SELECT count(*) FROM ended WHERE outcome = 'undone'";
     assert!(queue.number(taken_back) > 0);
 }
 

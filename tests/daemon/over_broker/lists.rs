@@ -31,7 +31,7 @@ impl Installation {
 
     fn runs(&self) -> Vec<String> {
         let runs = "SELECT name, run_started, is_complete, rows, skipped FROM fetchers
-            JOIN fetcher_runs USING (fetcher_id) JOIN shiftboss_runs USING (fetcher_id, run_started) ORDER BY 1, 2";
+            JOIN fetcher_runs USING (fetcher_id) JOIN lists USING (fetcher_id, run_started) ORDER BY 1, 2";
         self.site.sql(runs)
     }
 
@@ -95,7 +95,8 @@ fn rows_go_by_ranges() {
     let relay = installation.relay("r");
     relay.site.write("f.1.txt", [lines(0..12_000, "1").as_bytes(), b"\xff faulty\n"].concat());
     installation.wait_runs(&["f|1|1|12000|1"]);
-    let lanes = "SELECT count(*), sum(number) >= 120 FROM shiftboss_relay_lanes WHERE lane >= 16";
+    let lanes = "SELECT count(*), sum(value ->> 'number') >= 120 FROM documents
+        WHERE name LIKE 'relay-lane/r/%' AND CAST(substr(name, 14) AS INTEGER) >= 16";
     assert_eq!(installation.site.sql(lanes), ["16|1"]);
     assert_eq!(waiting(&installation.prefix), 0);
     assert_eq!(installation.site.integrity(), ["ok"]);

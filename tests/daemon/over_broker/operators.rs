@@ -272,6 +272,6 @@ fn a_relay_is_configured_by_a_file() {
     let relay = site.spawn(command).ready();
     site.write("f.1.txt", "alpha 1\n");
     installation.site.wait_count(1);
-    assert_eq!(installation.site.sql("SELECT name FROM shiftboss_relays"), ["filed"]);
+    assert_eq!(installation.site.status()["relays"][0]["name"], "filed");
     assert!(!relay.log().contains("guest:guest"), "{}", relay.log());
 }

@@ -23,7 +23,7 @@ fn a_claim_whose_answer_is_lost_is_undone() {
     let relay = installation.relay_by(&proxy.url, "r");
     relay.site.write("f.1.txt", "alpha 1\n");
     installation.site.wait_count(1);
-    let leased = "SELECT count(*) FROM shiftboss_deliveries";
+    let leased = "SELECT count(*) FROM out";
     // Behind another request that is held up, the claim does not get as far as the daemon.
     while installation.site.number(leased) == 0 {
         proxy.release();
@@ -34,7 +34,7 @@ fn a_claim_whose_answer_is_lost_is_undone() {
     proxy.release();
     wait_within(DEAD, "it is undone", || installation.site.number(leased) == 0);
     assert_eq!(installation.site.ask("READY"), "JOB alpha 1\n");
-    let attempts = "SELECT outcome FROM shiftboss_attempts";
+    let attempts = "SELECT outcome FROM ended";
     assert_eq!(installation.site.sql(attempts), ["undone"]);
 }
 
@@ -109,7 +109,7 @@ fn a_relay_is_killed() {
     daemon.kill();
     let died = |log: String| log.contains("A relay is silent: its leased jobs are this daemon's.");
     wait_within(DEAD, "it is taken for dead", || died(installation.daemon.log()));
-    let back = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'expired'";
+    let back = "SELECT count(*) FROM ended WHERE outcome = 'expired'";
     wait_within(DEAD, "the job is back", || installation.site.number(back) == 1);
     assert_eq!(installation.site.ask("READY"), format!("JOB {job}"));
     site.append("f.1.txt.part", "charlie 1\n");
@@ -187,10 +187,10 @@ fn a_relay_is_stopped() {
     relay.site.write("f.1.txt", "alpha 1\n");
     installation.site.wait_count(1);
     let (taken, _) = attempt(&worker(&relay.site, 60).ask("READY"));
-    let own = "SELECT count(*) FROM shiftboss_relay_leases";
-    assert_eq!(installation.site.number(own), 1);
+    let own = || installation.site.status()["relays"][0]["in_flight"].clone();
+    assert_eq!(own(), 1);
     relay.daemon.stop();
-    assert_eq!(installation.site.number(own), 0);
+    assert_eq!(own(), 0);
     assert_eq!(worker(&installation.site, 60).ask(&format!("DONE {taken} 0")), "OK\n");
 }
 
@@ -210,8 +210,8 @@ fn the_daemon_is_killed() {
         installation.site.wait_count(round + 2);
         assert_eq!(worker.ask(&format!("DONE {taken} 0")), "OK\n");
     }
-    let outcomes = "SELECT DISTINCT outcome FROM shiftboss_attempts";
-    assert_eq!(installation.site.sql(outcomes), ["done"]);
+    let codes = "SELECT DISTINCT exit_code FROM ended";
+    assert_eq!(installation.site.sql(codes), ["0"]);
 }
 
 /// A relay that stood still for longer than it is waited for finds out, and joins anew: what it held is told apart.

@@ -38,7 +38,7 @@ fn overwritten_with_the_same_length() {
 fn faulty_lines_are_counted_once() {
     let site = Site::new();
     let _daemon = site.start();
-    let skipped = "SELECT skipped FROM shiftboss_runs";
+    let skipped = "SELECT skipped FROM lists";
     site.write("f.1.txt", "faulty\nalpha 0 1\nfaulty\n");
     site.wait_sql(skipped, &["2"]);
     site.write("f.1.txt", "faulty\nbravo 0 1\nfaulty\ncharlie 0 1\nfaulty\n");

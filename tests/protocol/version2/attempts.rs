@@ -55,8 +55,10 @@ fn a_lost_job_is_handed_out_again_within_its_lease() {
     assert!(waited > Duration::from_secs(1) && waited < Duration::from_secs(10), "{waited:?}");
     assert!(patient.ask(&format!("DONE {first} 0")).starts_with("ERROR stale "));
     assert_eq!(patient.ask(&format!("DONE {second} 0")), "OK\n");
-    let ended = "SELECT attr_path || ' ' || outcome FROM shiftboss_attempts ORDER BY attempt";
-    assert_eq!(site.sql(ended), ["alpha expired", "alpha done"]);
+    let ended = "SELECT attr_path, outcome = 'expired', exit_code FROM ended ORDER BY attempt";
+    let [expired, done] = &site.sql(ended)[..] else { panic!("two attempts") };
+    assert!(expired.starts_with("alpha|") && expired.ends_with("|-"), "{expired}");
+    assert!(done.ends_with("|0"), "{done}");
     assert_eq!(daemon.warnings(&["A lease expired", "silent", "alpha"]).len(), 1);
 }
 

@@ -52,7 +52,7 @@ fn both_kinds_of_workers_share_a_queue() {
     done.sort();
     done.dedup();
     assert_eq!(done.len(), keys.len());
-    let counted = "SELECT count(*) FROM shiftboss_attempts WHERE outcome = 'done'";
+    let counted = "SELECT count(*) FROM ended WHERE exit_code IS NOT NULL";
     assert_eq!(site.sql(counted), ["300"]);
 }
 

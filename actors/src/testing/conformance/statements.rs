@@ -35,7 +35,7 @@ pub fn hold<S: Subject>(open: impl Fn(Rules) -> S) {
 
 const STATEMENTS: [(&str, Check); 26] = [
     ("01 a batch is answered in order, each operation in its place", |it| {
-        let batch = (RegisterRun(run("f", 1)), Dispatch { holder: None });
+        let batch = (RegisterRun(run("f", 1)), Dispatch { holder: None, fetchers: None });
         let (registered, dispatched) = it.store().ask_both(batch);
         assert!(matches!(registered, Ok(Registered::Run(stored)) if stored.run == run("f", 1)));
         assert_eq!(dispatched.unwrap(), Dispatched::Nothing);
@@ -44,7 +44,8 @@ const STATEMENTS: [(&str, Check); 26] = [
         list(it, "f", 1, &["a"]);
         take(it, NOW);
         list(it, "f", 2, &["a"]);
-        let batch = (Complete { key: key("a"), exit_code: 0 }, Dispatch { holder: None });
+        let batch =
+            (Complete { key: key("a"), exit_code: 0 }, Dispatch { holder: None, fetchers: None });
         let (_, dispatched) = it.store().ask_both(batch);
         assert!(matches!(dispatched.unwrap(), Dispatched::Job(..)));
     }),
@@ -58,7 +59,7 @@ const STATEMENTS: [(&str, Check); 26] = [
     ("04 nothing of a batch that fails has happened", |it| {
         list(it, "f", 1, &["a"]);
         let mut batch = Vec::new();
-        Dispatch { holder: None }.push(&mut batch);
+        Dispatch { holder: None, fetchers: None }.push(&mut batch);
         it.fail(NOW, batch);
         assert_eq!((jobs(it, NOW), it.store().in_flight(NOW).unwrap()), (words("a"), 1));
     }),
@@ -208,7 +209,7 @@ const STATEMENTS: [(&str, Check); 26] = [
         "23 single tasks of a key run in order; success deletes one, and a failed one is kept",
         |it| {
             for payload in ["1", "2"] {
-                assert_eq!(it.store().add_task(&row("a", payload), NOW), Ok(Added::Added));
+                assert_eq!(it.store().add_task(&row("a", payload), NOW), Ok(Added::Added(0)));
                 assert_eq!(it.store().add_task(&row("a", payload), NOW), Ok(Added::Known));
             }
             assert_eq!(payload(it, NOW).as_deref(), Some("1"));
@@ -236,14 +237,14 @@ const STATEMENTS: [(&str, Check); 26] = [
         let (spool, name) = ("/spool".into(), "x".into());
         let id = EntryId { spool, name, inode: 1, born: 2, checksum: 3 };
         let entry = SpoolEntry { id: id.clone(), task: row("a", "1") };
-        for expected in [Added::Added, Added::Known] {
+        for expected in [Added::Added(0), Added::Known] {
             assert_eq!(it.store().accept(std::slice::from_ref(&entry), NOW), Ok(vec![expected]));
             run_all(it, NOW);
             it.restart(false);
         }
         assert_eq!(it.store().accepted(), Ok(vec![id.clone()]));
         it.store().forget_accepted(&id).unwrap();
-        assert_eq!(it.store().accept(&[entry], NOW), Ok(vec![Added::Added]));
+        assert_eq!(it.store().accept(&[entry], NOW), Ok(vec![Added::Added(0)]));
     }),
     ("26 what is noted of a managed fetcher is kept until it is forgotten", |it| {
         let state = "idle".to_owned();

@@ -86,15 +86,6 @@ impl Model {
         Bumped::Behind(self.bumps.bumped().take_while(|other| *other != key).count() as u64)
     }
 
-    /// Somebody edited the table.
-    pub fn set_bumped(&mut self, key: &str, is_bumped: bool) {
-        self.bumps.keys.retain(|bump| bump.key != key);
-        if is_bumped {
-            self.bumps.keys.push(BumpedKey::new(key));
-        }
-        self.forget_bumps();
-    }
-
     /// Whether anything may go before the order.
     pub(super) fn has_lane(&self) -> bool {
         self.bumps.credit.share() > 0

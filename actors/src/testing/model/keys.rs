@@ -55,11 +55,6 @@ impl Model {
         self.has_forgotten
     }
 
-    /// Whether it was an attempt of a key that was forgotten since.
-    pub fn is_forgotten(&self, attempt: i64) -> bool {
-        self.leases.forgotten.contains(&attempt)
-    }
-
     pub(super) fn is_on_hold(&self, key: &str) -> bool {
         self.holds.contains_key(key) || self.backoffs.holds(key)
     }

@@ -79,7 +79,9 @@ impl Model {
                 it.runs.iter().for_each(|run| self.delete(&run.fetcher, run.started));
                 Out::DeleteRuns(it.runs.len())
             }
-            Op::AddTask(it) => Out::AddTask(self.add_task(it.0.key.as_str(), &it.0.payload, now)),
+            Op::AddTask(it) => {
+                Out::AddTask(self.add_task(it.task.key.as_str(), &it.task.payload, now))
+            }
             Op::CancelTasks(it) => Out::CancelTasks(self.cancel_tasks(it.0.as_str(), now)),
             Op::HasWork(_) => Out::HasWork(self.clone().dispatch(now).is_some()),
             Op::WhyIdle(_) => Out::WhyIdle(self.why_idle(now)),

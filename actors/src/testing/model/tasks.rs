@@ -42,7 +42,8 @@ impl Model {
             code: None,
         });
         self.resolve_tasks(key);
-        Added::Added
+        // A server tells nobody the number.
+        Added::Added(0)
     }
 
     pub fn cancel_tasks(&mut self, key: &str, now: i64) -> Cancelled {
@@ -124,14 +125,6 @@ impl Model {
         });
     }
 
-    /// An attempt of it was ended by somebody else.
-    pub(super) fn note_attempt(&mut self, task: i64, started: i64) {
-        let waiting = |single: &&mut Single| single.task == task && single.status == "waiting";
-        if let Some(single) = self.singles.iter_mut().find(waiting) {
-            single.started = single.started.max(Some(started));
-        }
-    }
-
     /// The log says that a job ended whose dispatch is not known; whether it was a single task's.
     pub(super) fn note_end(&mut self, key: &str) -> bool {
         let Some((started, Some(_), code)) = self.log.get(key) else {
@@ -142,13 +135,6 @@ impl Model {
         };
         let singles = self.singles.iter_mut().filter(is_its);
         singles.map(|single| single.code = Some(code.unwrap_or(0))).count() > 0
-    }
-
-    /// A batch begins: what somebody else ended in the log has ended.
-    pub fn resolve_edited(&mut self) {
-        let is_ended = |single: &&Single| single.started.is_some() && single.code.is_some();
-        let ended = self.singles.iter().filter(is_ended).map(|single| single.key.clone());
-        ended.collect::<Vec<_>>().iter().for_each(|key| self.resolve_tasks(key));
     }
 
     /// Whether a dispatch of it is known.
@@ -227,22 +213,6 @@ impl Model {
             self.leases.expired.insert((TASKS.0, task, key.clone()), self.rules.max_expired_leases);
         }
         self.queue.push(Row { fetcher: TASKS.0, run: task, key, payload, dispatched });
-    }
-
-    /// The reference deletes the runs of single tasks.
-    pub fn take_back_tasks(&mut self) {
-        let runs = self.runs.iter().filter(|(fetcher, ..)| *fetcher == TASKS.0);
-        for (_, task, _) in runs.copied().collect::<Vec<_>>() {
-            self.delete(TASKS.1, task);
-        }
-    }
-
-    /// The start of a daemon.
-    pub fn restore_tasks(&mut self, keys: &[&str]) {
-        for single in self.singles.iter_mut().filter(|single| single.code.is_none()) {
-            single.started = None;
-        }
-        keys.iter().for_each(|key| self.resolve_tasks(key));
     }
 
     /// Those with a status, as (key, number), the oldest first.

@@ -18,7 +18,7 @@ use shiftboss_protocol::model::Key;
 use tempfile::TempDir;
 
 use super::support::{Site, cases, options};
-use crate::stores::sqlite::{SqliteReader, SqliteStore};
+use crate::stores::{SqliteReader, SqliteStore};
 
 /// Steps of a history for each comparison: each question is a connection.
 const STEPS_A_COMPARISON: usize = 6;

@@ -15,7 +15,8 @@ use super::daemons::{PATIENCE, ask, daemon, lease};
 use super::support::Database;
 
 fn dispatch() -> Dispatch {
-    Dispatch { holder: Some(LeaseHolder { worker: "worker".into(), lease_seconds: 600 }) }
+    let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
+    Dispatch { holder: Some(holder), fetchers: None }
 }
 
 /// Waits until a call of the function `apply` waits for a lock.
@@ -114,7 +115,7 @@ fn many_classic_leases_that_are_over_come_back() {
         let mut take_all = async || {
             let mut taken = 0;
             while let Dispatched::Job(..) =
-                ask(&mut store, Dispatch { holder: None }).await.unwrap()
+                ask(&mut store, Dispatch { holder: None, fetchers: None }).await.unwrap()
             {
                 taken += 1;
             }

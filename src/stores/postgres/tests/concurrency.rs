@@ -89,7 +89,7 @@ async fn work(
             }
             let holder =
                 LeaseHolder { worker: format!("worker {worker}").into(), lease_seconds: 600 };
-            Dispatch { holder: is_leased.then_some(holder) }.push(&mut batch);
+            Dispatch { holder: is_leased.then_some(holder), fetchers: None }.push(&mut batch);
         }
         let began = Instant::now();
         let outcomes = store.apply(0, batch).await?;
@@ -208,7 +208,7 @@ async fn cycle(store: &mut PostgresStore, workers: usize, calls: usize) -> Vec<C
         }
         for _ in 0..workers {
             let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
-            Dispatch { holder: Some(holder) }.push(&mut batch);
+            Dispatch { holder: Some(holder), fetchers: None }.push(&mut batch);
         }
         let began = Instant::now();
         let outcomes = store.apply(0, batch).await.unwrap();

@@ -29,7 +29,7 @@ pub async fn ask<R: Request>(store: &mut PostgresStore, request: R) -> StoreResu
 /// The next job of a worker that leases it.
 pub async fn lease(store: &mut PostgresStore) -> StoreResult<(Attempt, Key)> {
     let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
-    match ask(store, Dispatch { holder: Some(holder) }).await? {
+    match ask(store, Dispatch { holder: Some(holder), fetchers: None }).await? {
         Dispatched::Job(attempt, job) => Ok((attempt, job.key)),
         other => panic!("{other:?}"),
     }
@@ -215,7 +215,7 @@ fn daemons_tell_each_other_of_work() {
         // What it is told when it joins, and when it listens.
         while changed(&mut other).await.is_some() {}
         let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
-        ask(&mut one, AddTask(task)).await.unwrap();
+        ask(&mut one, AddTask { task, id: None }).await.unwrap();
         assert_eq!(changed(&mut other).await, Some(Changed::Queue));
     });
 }
@@ -240,7 +240,7 @@ fn looks_are_rare_while_notices_arrive() {
         let mut store = daemon(&database.server, 0).await;
         until_looks_are_rare(&mut store, true).await;
         list(&mut store, "f", 1, 1).await;
-        let dispatched = ask(&mut store, Dispatch { holder: None }).await.unwrap();
+        let dispatched = ask(&mut store, Dispatch { holder: None, fetchers: None }).await.unwrap();
         let Dispatched::Job(_, job) = dispatched else { panic!("{dispatched:?}") };
         until_looks_are_rare(&mut store, false).await;
         ask(&mut store, Complete { key: job.key, exit_code: 0 }).await.unwrap();
@@ -327,7 +327,7 @@ fn a_classic_job_that_the_others_passed_comes_back() {
         let (mut survivor, mut other) =
             (daemon(&database.server, 0).await, daemon(&database.server, 1).await);
         list(&mut survivor, "f", 1, 1).await;
-        let classic = ask(&mut other, Dispatch { holder: None }).await.unwrap();
+        let classic = ask(&mut other, Dispatch { holder: None, fetchers: None }).await.unwrap();
         assert!(matches!(classic, Dispatched::Job(Attempt(1), _)));
         let outside = database.server.connect().await.unwrap();
         let renumber = async |from: i64, to: i64| {
@@ -336,7 +336,7 @@ fn a_classic_job_that_the_others_passed_comes_back() {
         };
         renumber(1, 1_000_000).await;
         let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
-        ask(&mut survivor, AddTask(task)).await.unwrap();
+        ask(&mut survivor, AddTask { task, id: None }).await.unwrap();
         let (attempt, _) = lease(&mut survivor).await.unwrap();
         ask(&mut survivor, CompleteAttempt { attempt, exit_code: 0 }).await.unwrap();
         // Attempts are gone through once a second.
@@ -352,7 +352,9 @@ fn a_classic_job_that_the_others_passed_comes_back() {
         outside.client.batch_execute(half_a_day_ago).await.unwrap();
         until_leased(&mut survivor, &[]).await;
         let began = Instant::now();
-        while ask(&mut survivor, Dispatch { holder: None }).await.unwrap() == Dispatched::Nothing {
+        while ask(&mut survivor, Dispatch { holder: None, fetchers: None }).await.unwrap()
+            == Dispatched::Nothing
+        {
             assert!(began.elapsed() < PATIENCE, "it is out for ever");
             sleep(Duration::from_millis(100)).await;
         }

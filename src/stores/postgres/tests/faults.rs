@@ -110,7 +110,7 @@ fn is_none(dispatched: Dispatched) -> bool {
 /// The next job; `None`: there is none.
 async fn next(store: &mut PostgresStore) -> Option<(Attempt, Key)> {
     let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
-    let dispatch = Dispatch { holder: Some(holder) };
+    let dispatch = Dispatch { holder: Some(holder), fetchers: None };
     match again(async || ask(store, dispatch.clone()).await).await {
         Dispatched::Job(attempt, job) => Some((attempt, job.key)),
         _ => None,
@@ -204,16 +204,19 @@ fn a_claim_that_waits_for_its_client_holds_nothing_up() {
             // More than is on its way between a server and a client.
             let payload = "much ".repeat(200_000);
             let key = Key::new(&format!("key-{number}")).unwrap();
-            ask(&mut other, AddTask(Row { key, payload })).await.unwrap();
+            ask(&mut other, AddTask { task: Row { key, payload }, id: None }).await.unwrap();
         }
-        let all = Each(vec![Dispatch { holder: None }; KEYS]);
+        let all = Each(vec![Dispatch { holder: None, fetchers: None }; KEYS]);
         proxy.hold_answers();
         let began = Instant::now();
         let cut_off = async {
             let sends = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'";
             own.until(sends, "1").await;
             for _ in 0..KEYS {
-                while ask(&mut other, Dispatch { holder: None }).await.is_ok_and(is_none) {
+                while ask(&mut other, Dispatch { holder: None, fetchers: None })
+                    .await
+                    .is_ok_and(is_none)
+                {
                     assert!(began.elapsed() < SOON);
                     sleep(Duration::from_millis(20)).await;
                 }

@@ -47,7 +47,7 @@ fn a_stopped_daemon_is_forgotten() {
         let id =
             EntryId { spool: "spool".into(), name: "entry".into(), inode: 1, born: 2, checksum: 3 };
         let entry = SpoolEntry { id, task: task("single") };
-        assert_eq!(ask(&mut stopped, AcceptEntries(vec![entry])).await, Ok(vec![Added::Added]));
+        assert_eq!(ask(&mut stopped, AcceptEntries(vec![entry])).await, Ok(vec![Added::Added(0)]));
         let rejected = RejectFile { name: "a.b.txt".to_owned(), reason: "no number".to_owned() };
         ask(&mut stopped, rejected).await.unwrap();
         let record = FetcherRecord {
@@ -99,7 +99,7 @@ fn the_last_daemon_is_forgotten() {
     let database = Database::new();
     wait_for(async {
         let mut dead = daemon(&database.server, 0).await;
-        ask(&mut dead, AddTask(task("a"))).await.unwrap();
+        ask(&mut dead, AddTask { task: task("a"), id: None }).await.unwrap();
         lease(&mut dead).await.unwrap();
         drop(dead);
         let forgotten = forget(&database.server, "daemon 0").await.unwrap();

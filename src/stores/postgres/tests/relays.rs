@@ -41,7 +41,7 @@ async fn send(
 
 fn claim() -> Operation {
     let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 600 });
-    Operation::Dispatch(Dispatch { holder })
+    Operation::Dispatch(Dispatch { holder, fetchers: None })
 }
 
 fn run() -> Run {

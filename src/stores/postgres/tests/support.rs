@@ -218,7 +218,7 @@ impl Daemons {
 
     async fn apply_in_turn(&mut self, now: i64, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         if now != 0 {
-            let set = format!("UPDATE shiftboss.test_clock SET ms = {now}000");
+            let set = format!("UPDATE shiftboss.test_clock SET ms = {now}");
             self.clock.batch_execute(&set).await.unwrap();
         }
         use Operation as Op;

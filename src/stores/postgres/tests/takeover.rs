@@ -78,7 +78,7 @@ const LATER: &str = "UPDATE daemons SET gone_at = gone_at - 601;
 async fn take_all(store: &mut PostgresStore) -> Vec<String> {
     let mut jobs = Vec::new();
     loop {
-        match ask(store, Dispatch { holder: None }).await.unwrap() {
+        match ask(store, Dispatch { holder: None, fetchers: None }).await.unwrap() {
             Dispatched::Job(_, job) => jobs.push(format!("{} {}", job.key, job.payload)),
             Dispatched::Nothing => break,
             Dispatched::Later => {}

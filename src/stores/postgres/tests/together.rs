@@ -23,7 +23,8 @@ use super::support::{self, Database};
 use crate::stores::postgres::PostgresStore;
 
 fn dispatch() -> Dispatch {
-    Dispatch { holder: Some(LeaseHolder { worker: "worker".into(), lease_seconds: 600 }) }
+    let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
+    Dispatch { holder: Some(holder), fetchers: None }
 }
 
 async fn number(outside: &Client, question: &str) -> i64 {

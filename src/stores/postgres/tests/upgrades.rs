@@ -30,7 +30,7 @@ async fn upgrade(client: &Client) -> Result<(), StoreError> {
 /// One job from its dispatch to its end, of one protocol or the other.
 async fn work(store: &mut PostgresStore, is_leased: bool) {
     let holder = LeaseHolder { worker: "worker".into(), lease_seconds: 600 };
-    let dispatch = Dispatch { holder: is_leased.then_some(holder) };
+    let dispatch = Dispatch { holder: is_leased.then_some(holder), fetchers: None };
     let Ok(Dispatched::Job(attempt, job)) = ask(store, dispatch).await else {
         panic!("no job is handed out");
     };

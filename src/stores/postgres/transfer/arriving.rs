@@ -9,7 +9,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::Reserved;
 use crate::exit::Failure;
-use crate::stores::mark::{Mark, Moved};
+use crate::stores::mark::{self, Mark, Moved};
 use crate::stores::postgres::connection::Server;
 use crate::stores::transfer::{Intake, Kind, Source, Table, Target, Value, occupied, read_all};
 
@@ -48,7 +48,7 @@ impl Arriving {
         reserved.wait(reserved.client().query_one(DAEMON, &[daemon, &version]))?;
         reserved.execute(MERGE)?;
         let marked = "UPDATE state SET move = $1, moved = NULL";
-        reserved.wait(reserved.client().execute(marked, &[&mark.to_string()])).map(drop)
+        reserved.wait(reserved.client().execute(marked, &[&mark::text(mark)])).map(drop)
     }
 }
 

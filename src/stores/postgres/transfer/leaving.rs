@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 
 use super::Reserved;
 use crate::exit::Failure;
-use crate::stores::mark::Mark;
+use crate::stores::mark::{self, Mark};
 use crate::stores::postgres::connection::Server;
 use crate::stores::transfer::{Each, Kind, Source, Table, Value};
 
@@ -46,7 +46,7 @@ fn select(table: Table) -> &'static str {
         }
         Table::LastServed => "SELECT key, name, attempt FROM last_served JOIN keys USING (key_id)",
         Table::Attempts => {
-            "SELECT attempt, key, fetcher::int8, run_started, started_ms / 1000, worker, lease::int8,
+            "SELECT attempt, key, fetcher::int8, run_started, started_ms, worker, lease::int8,
                 delivery_count::int8, prev_started, prev_finished, prev_exit_code, prev_served,
                 to_json(coalesce(marked, ARRAY[run_started]))::text, finished, outcome, exit_code, took_ms, ended
             FROM attempts JOIN keys USING (key_id)"
@@ -130,7 +130,7 @@ impl Source for Leaving {
 
     fn leave(&mut self, mark: &Mark) -> Result<(), Failure> {
         let marked = "UPDATE state SET moved = $1";
-        self.0.wait(self.0.client().execute(marked, &[&mark.to_string()]))?;
+        self.0.wait(self.0.client().execute(marked, &[&mark::text(mark)]))?;
         self.0.execute("COMMIT")
     }
 }

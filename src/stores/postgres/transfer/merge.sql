@@ -55,12 +55,15 @@ INSERT INTO accepted SELECT a.*, current_setting('shiftboss.daemon')::int4 FROM 
 -- That an attempt which ended was leased tells its worker's name.
 INSERT INTO attempts (attempt, key_id, fetcher, run_started, daemon, call, started_ms, worker, lease, delivery_count,
         prev_started, prev_finished, prev_exit_code, prev_served, marked, finished, outcome, exit_code, took_ms, ended)
-    SELECT a.attempt, k.key_id, a.fetcher, a.run_started, current_setting('shiftboss.daemon')::int4, 0, a.started * 1000,
+    SELECT a.attempt, k.key_id, a.fetcher, a.run_started, current_setting('shiftboss.daemon')::int4, 0, a.started_ms,
         a.worker, coalesce(a.lease, CASE WHEN a.worker IS NOT NULL THEN 0 END), a.delivery_count, a.prev_started,
         a.prev_finished, a.prev_exit_code, a.prev_served,
         CASE WHEN a.marked IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(a.marked::jsonb)::int8) END,
         a.finished, a.outcome, a.exit_code, a.took_ms,
-        CASE WHEN a.outcome IS NOT NULL THEN row_number() OVER (ORDER BY a.ended NULLS LAST) END
+        -- Ends keep their numbers, unless those to come here would be lower.
+        CASE WHEN a.outcome IS NULL THEN NULL
+            WHEN max(a.ended) OVER () < pg_current_xact_id()::text::int8 << 16 THEN a.ended
+            ELSE row_number() OVER (ORDER BY a.ended NULLS LAST) END
     FROM moved_attempts a JOIN keys k USING (jitter, key) ORDER BY a.attempt
     ON CONFLICT DO NOTHING;
 INSERT INTO ends SELECT ended, attempt FROM attempts WHERE ended IS NOT NULL ORDER BY ended;

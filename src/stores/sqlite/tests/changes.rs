@@ -4,9 +4,10 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use shiftboss_actors::store::Store;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 use tokio::time::timeout;
 
-use super::support::{FAIR, Site, run};
+use super::support::{FAIR, Site, key, run};
 
 /// Whether a change is told within a second.
 async fn changes(site: &mut Site) -> bool {
@@ -23,11 +24,11 @@ async fn edits_by_others_are_told() {
     for now in 1..3 {
         site.list(&run("f", now), &["a"]);
         assert!(site.next(now).is_some());
-        site.finish("a", now);
+        site.store.finish(&key("a"), 0, now).unwrap();
         assert!(!changes(&mut site).await, "its own");
         site.edit("INSERT OR REPLACE INTO log VALUES ('b', 1, 1, 0)");
         assert!(changes(&mut site).await && !changes(&mut site).await);
-        site.edit("DELETE FROM log WHERE attr_path = 'b'");
+        site.edit("UPDATE log SET exit_code = 1 WHERE attr_path = 'b'");
         // It meets them in a transaction of its own first.
         assert_eq!(site.next(now), None);
         assert!(changes(&mut site).await && !changes(&mut site).await);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
+use shiftboss_actors::testing::one_by_one::OneByOne;
 
 use super::support::{FAIR, Site, options, run};
 use crate::exit::{ExitCode, Failure};
@@ -23,13 +24,12 @@ fn refusal(make: impl FnOnce(&Path)) -> (Failure, String) {
 
 /// A database of ours, closed.
 fn ours(path: &Path) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut site = Site::in_directory(directory, FAIR);
+    let mut site = Site::new(FAIR);
     let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     site.list(&run("f", 1), &keys);
-    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut site.store).unwrap();
-    fs::copy(site.directory.path().join("state.db"), path).unwrap();
+    site.store.close_at_once().unwrap();
+    fs::copy(site.path(), path).unwrap();
 }
 
 fn edited(path: &Path, sql: &str) {
@@ -99,11 +99,8 @@ fn a_link_to_a_database_with_a_log() {
     cut.set_len(cut.metadata().unwrap().len() - 4096).unwrap();
     let link = killed.path().join("link.db");
     std::os::unix::fs::symlink("state.db", &link).unwrap();
-    let store = SqliteStore::open(&link, &options(FAIR)).unwrap();
-    assert_eq!(
-        shiftboss_actors::testing::one_by_one::OneByOne::runs(&mut { store }).unwrap()[0].rows,
-        2000
-    );
+    let mut store = SqliteStore::open(&link, &options(FAIR)).unwrap();
+    assert_eq!(store.runs().unwrap()[0].rows, 2000);
 }
 
 /// Another program's database: by its id, by its tables, by having none.
@@ -116,7 +113,7 @@ fn a_foreign_database() {
     ] {
         let (error, text) = refusal(|path| edited(path, sql));
         assert_eq!(error.code(), ExitCode::Configuration, "{sql}: {text}");
-        assert!(text.contains("database of another program"), "{sql}: {text}");
+        assert!(text.contains("of another program"), "{sql}: {text}");
     }
 }
 
@@ -140,7 +137,7 @@ fn a_truncated_database() {
             fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
         });
         assert_eq!(error.code(), ExitCode::BadData, "{keep}: {text}");
-        assert!(text.contains("shiftboss recover"), "{text}");
+        assert!(text.contains("shiftboss move --salvage"), "{text}");
     }
 }
 
@@ -177,8 +174,8 @@ fn a_new_database_leaves_nothing_beside_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
-    assert!(store.was_clean());
-    shiftboss_actors::testing::one_by_one::OneByOne::close_at_once(&mut store).unwrap();
+    assert!(store.found().was_clean);
+    store.close_at_once().unwrap();
     drop(store);
     let names: Vec<_> =
         fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -6,16 +6,16 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Answer, Job, Operation as Op, Reading, Rows};
+use shiftboss_queue::error::Rejected;
+use shiftboss_queue::operation::*;
 use shiftboss_queue::records::{Outset, Records, StoreError};
-use shiftboss_queue::rules::completion::Ack;
 
 use crate::histories::{self, history};
 use crate::subject::{self, Store, connect};
-use crate::words::ready;
+use crate::words::{holder, lines, ready};
 
 proptest! {
     /// Two daemons that are asked in turn answer as one does.
@@ -28,23 +28,48 @@ proptest! {
 
 const NOW: i64 = 1_700_000_000_000;
 
-fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Op> {
+/// A relay is one relay, whichever daemon hears it: what it says again to another one is answered as the first time.
+#[test]
+fn a_relay_is_known_to_all() {
+    let schema = subject::schema();
+    let engine = |daemon| Engine::new(subject::store(&schema, daemon), Settings::default());
+    let mut daemons = [1, 2].map(engine);
+    let mut ask = |daemon: usize, operation: Operation| {
+        ready(daemons[daemon].apply(NOW, vec![operation])).unwrap().remove(0).unwrap()
+    };
+    let keys = ask(0, RegisterRun(Run { fetcher: "f".into(), started: 1 }).into());
+    assert!(matches!(keys, Outcome::RegisterRun(Registered::Run(_))));
+    assert_eq!(ask(1, Relays.into()), Outcome::Relays(vec![]));
+    let join = JoinRelay { name: "r".into(), process: "p".into(), installation: None };
+    let Outcome::JoinRelay(JoinedRelay { epoch, .. }) = ask(0, join.into()) else { panic!() };
+    let register = RegisterRun(Run { fetcher: "g".into(), started: 1 }).into();
+    let relayed = Relayed { epoch, lane: Lane::Lists, number: 1, operations: vec![register] };
+    let first = ask(1, relayed.clone().into());
+    assert!(matches!(first, Outcome::Relayed(RelayAnswer::Answered(_))), "{first:?}");
+    assert_eq!(ask(0, relayed.clone().into()), first);
+    let taken = ask(0, RegisterRun(Run { fetcher: "g".into(), started: 2 }).into());
+    assert!(matches!(taken, Outcome::RegisterRun(Registered::Elsewhere(_))), "{taken:?}");
+    ask(0, LoseRelay { epoch, is_stopped: true }.into());
+    assert_eq!(ask(1, relayed.into()), Outcome::Relayed(RelayAnswer::Lost));
+}
+
+fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Operation> {
     let run = Run { fetcher: "f".into(), started: run };
     let row = |key: usize| Row { key: Key::new(&format!("k{key}")).unwrap(), payload: "p".into() };
-    let (skipped, complete, position, reading) = (0, false, None, Reading::Onward);
-    let rows = keys.map(row).collect();
-    let rows = Rows { run: run.clone(), rows, skipped, complete, position, reading };
-    vec![Op::RegisterRun(run), Op::AddRows(rows)]
+    let rows = AddRows(lines(run.clone(), keys.map(row).collect())).into();
+    vec![RegisterRun(run).into(), rows]
 }
 
-fn dispatch() -> Op {
-    let holder = Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 });
-    Op::Dispatch { holder, fetchers: None }
+fn dispatch() -> Operation {
+    crate::words::dispatch(Some(holder()))
 }
 
-fn jobs(answers: Vec<Result<Answer, shiftboss_queue::operation::Rejected>>) -> Vec<Job> {
+/// A job that was handed out.
+type Job = (Attempt, Row);
+
+fn jobs(answers: Vec<Result<Outcome, Rejected>>) -> Vec<Job> {
     let job = |answer| match answer {
-        Ok(Answer::Job(job)) => Some(job),
+        Ok(Outcome::Dispatch(Dispatched::Job(attempt, row))) => Some((attempt, row)),
         _ => None,
     };
     answers.into_iter().filter_map(job).collect()
@@ -96,21 +121,25 @@ fn work(daemon: usize, schema: &str, ledger: &Mutex<Ledger>) {
         }
         let is_back = |at: usize| (at + round).is_multiple_of(7);
         let ends = hand.iter().enumerate().map(|(at, job)| match is_back(at) {
-            true => Op::Release(job.attempt),
-            false => Op::CompleteAttempt { attempt: job.attempt, exit_code: 0 },
+            true => Release(job.0).into(),
+            false => CompleteAttempt { attempt: job.0, exit_code: 0 }.into(),
         });
-        let batch: Vec<Op> = ends.chain((0..1 + round % 5).map(|_| dispatch())).collect();
+        let batch: Vec<Operation> = ends.chain((0..1 + round % 5).map(|_| dispatch())).collect();
         for job in &hand {
-            ledger.lock().unwrap().out.remove(&job.row.key);
+            ledger.lock().unwrap().out.remove(&job.1.key);
         }
         let mut answers = ready(engine.apply(NOW, batch)).unwrap();
         let given = jobs(answers.split_off(hand.len()));
         let mut ledger = ledger.lock().unwrap();
         for (at, (answer, job)) in answers.iter().zip(&hand).enumerate() {
-            assert_eq!(*answer, Ok(Answer::Ack(Ack::Recorded)), "{}", job.row.key);
-            *ledger.done.entry(job.row.key.clone()).or_default() += u32::from(!is_back(at));
+            let right = match is_back(at) {
+                true => Outcome::Release(Ack::Recorded),
+                false => Outcome::CompleteAttempt(Ack::Recorded),
+            };
+            assert_eq!(*answer, Ok(right), "{}", job.1.key);
+            *ledger.done.entry(job.1.key.clone()).or_default() += u32::from(!is_back(at));
         }
-        for Job { attempt, row, .. } in &given {
+        for (attempt, row) in &given {
             let other = ledger.out.insert(row.key.clone(), *attempt);
             assert_eq!(other, None, "{} is out twice", row.key);
             let last = ledger.last.insert(row.key.clone(), *attempt);
@@ -126,15 +155,14 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
     let schema = subject::schema();
     let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
     ready(engine.apply(NOW, list(1, 0..1))).unwrap();
-    let job = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).remove(0);
-    let attempt = job.attempt;
+    let (attempt, _) = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).remove(0);
     ready(async {
         let other = connect().await;
         let change = "BEGIN; UPDATE keys SET since = since;
-            INSERT INTO runs SELECT fetcher, 2, since, complete, deleting, listing, reading, position, skipped FROM runs;
+            INSERT INTO runs SELECT fetcher, 2, since, complete, deleting, listing, reading, position, skipped, stale FROM runs;
             INSERT INTO rows SELECT key, fetcher, 2, 1000000, reading, payload FROM rows";
         other.batch_execute(&format!("SET search_path = {schema}; {change}")).await.unwrap();
-        let done = engine.apply(NOW, vec![Op::CompleteAttempt { attempt, exit_code: 0 }]);
+        let done = engine.apply(NOW, vec![CompleteAttempt { attempt, exit_code: 0 }.into()]);
         let commit = async {
             let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted
                 AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'keys'::regclass)";
@@ -144,7 +172,7 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
             other.batch_execute("COMMIT").await.unwrap();
         };
         let (answers, ()) = futures_util::future::join(done, commit).await;
-        assert_eq!(answers.unwrap()[0], Ok(Answer::Ack(Ack::Recorded)));
+        assert_eq!(answers.unwrap()[0], Ok(Outcome::CompleteAttempt(Ack::Recorded)));
     });
     let again = jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap());
     assert_eq!(again.len(), 1, "the row of the second run waits");
@@ -154,7 +182,7 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
 #[test]
 fn a_batch_is_two_round_trips() {
     let mut engine = Engine::new(subject::new(), Settings::default());
-    let mut trips = |batch: Vec<Op>| {
+    let mut trips = |batch: Vec<Operation>| {
         let before = engine.store().round_trips();
         let answers = ready(engine.apply(NOW, batch)).unwrap();
         (engine.store().round_trips() - before, jobs(answers))
@@ -164,7 +192,7 @@ fn a_batch_is_two_round_trips() {
     assert_eq!(trips(list(1, 10..100)).0, 2);
     let (count, out) = trips((0..16).map(|_| dispatch()).collect());
     assert_eq!((count, out.len()), (2, 16));
-    let ends = out.iter().map(|it| Op::CompleteAttempt { attempt: it.attempt, exit_code: 0 });
+    let ends = out.iter().map(|it| CompleteAttempt { attempt: it.0, exit_code: 0 }.into());
     let (count, out) = trips(ends.chain((0..16).map(|_| dispatch())).collect());
     assert_eq!((count, out.len()), (2, 16));
 }
@@ -176,7 +204,7 @@ fn a_step_of_a_deletion_asks_once() {
     ready(engine.apply(NOW, list(1, 0..200))).unwrap();
     let run = Run { fetcher: "f".into(), started: 1 };
     let before = engine.store().round_trips();
-    ready(engine.apply(NOW, vec![Op::DeleteRuns { runs: vec![run], limit: 100 }])).unwrap();
+    ready(engine.apply(NOW, vec![DeleteRuns { runs: vec![run], limit: 100 }.into()])).unwrap();
     assert_eq!(engine.store().round_trips() - before, 3);
 }
 

@@ -1,6 +1,8 @@
 //! The queue's own tests, over the store on a server.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../queue/tests/queue/asked.rs"]
+mod asked;
 #[path = "../../../../queue/tests/queue/bounds.rs"]
 mod bounds;
 #[path = "../../../../queue/tests/queue/classic.rs"]
@@ -12,6 +14,12 @@ mod extremes;
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
+#[path = "../../../../queue/tests/queue/notes.rs"]
+mod notes;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
+#[path = "../../../../queue/tests/queue/relays.rs"]
+mod relays;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;

@@ -28,7 +28,6 @@ const CLAIMED: &str = "SELECT count(*) FROM keys INDEXED BY claimed
 const IS_OUT: &str = "SELECT EXISTS (SELECT 1 FROM keys WHERE attempt = ?1)";
 /// Of single tasks the highest number is shown as their run.
 const LAST_TASK: &str = "SELECT coalesce(max(number), 0) FROM tasks";
-/// A run's number is usually the time of its start; one that cannot be, before 2000, has no age.
 const YEAR_2000: UnixSeconds = 946_684_800;
 
 impl Look<'_> {
@@ -165,7 +164,7 @@ impl Look<'_> {
             skipped,
             older_runs: 0,
             dead_letters: counts.dead,
-            age_seconds: (YEAR_2000..=now).contains(&shown).then(|| now - shown),
+            age_seconds: age(shown, now),
         }
     }
 
@@ -218,6 +217,11 @@ impl Look<'_> {
         };
         Ok(self.documents(&RELAY)?.into_iter().map(relay).collect())
     }
+}
+
+/// A run's number is usually the time of its start; one that cannot be, before 2000, has no age.
+pub(super) fn age(run: i64, now: UnixSeconds) -> Option<i64> {
+    (YEAR_2000..=now).contains(&run).then(|| now - run)
 }
 
 /// The time of the log's file, or of the database's.

@@ -10,7 +10,8 @@ use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::*;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::Look;
@@ -38,27 +39,35 @@ fn engine() -> Engine<SqliteRecords> {
     let run = Run { fetcher: "f".into(), started: 1 };
     let row = |text: &str| Row { key: key(text), payload: text.to_owned() };
     let rows = ["a", "b", "c", "d", "e", "f"].map(row).to_vec();
-    let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
-    let dispatch = || Op::Dispatch { holder: None, fetchers: None };
-    let end = |attempt, exit_code| Op::CompleteAttempt {
-        attempt: shiftboss_protocol::model::Attempt(attempt),
-        exit_code,
+    let dispatch = || Dispatch { holder: None, fetchers: None }.into();
+    let end = |attempt, exit_code| {
+        CompleteAttempt { attempt: shiftboss_protocol::model::Attempt(attempt), exit_code }.into()
     };
-    let single = |text: &str| Op::AddTask { task: row(text), id: None };
-    let batch = vec![
-        Op::RegisterRun(run.clone()),
-        Op::AddRows(Rows { run, rows, skipped, complete, position, reading }),
+    let single = |text: &str| AddTask { task: row(text), id: None }.into();
+    let lines = RowBatch {
+        run: run.clone(),
+        rows,
+        skipped: 0,
+        from: None,
+        by_range: false,
+        position: Position::default(),
+        complete: true,
+        reading: Reading::Onward,
+    };
+    let batch: Vec<Operation> = vec![
+        RegisterRun(run).into(),
+        AddRows(lines).into(),
         dispatch(),
         dispatch(),
         dispatch(),
         end(1, 0),
         end(2, 7),
-        Op::Expire(shiftboss_protocol::model::Attempt(3)),
+        Expire(shiftboss_protocol::model::Attempt(3)).into(),
         dispatch(),
         single("d"),
         single("z"),
-        Op::Hold { key: key("e"), seconds: Some(9), reason: String::new(), by: "o".into() },
-        Op::Bump { key: key("f"), by: "o".into() },
+        Hold { key: key("e"), seconds: Some(9), reason: String::new(), by: "o".into() }.into(),
+        Bump { key: key("f"), by: "o".into() }.into(),
     ];
     for answer in ready(engine.apply(NOW * 1_000, batch)).unwrap() {
         answer.unwrap();

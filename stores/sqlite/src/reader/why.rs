@@ -60,11 +60,7 @@ impl Look<'_> {
             jobs_since: pace.minutes.first().map(|minute| minute.since),
             busy_seconds: pace.busy_seconds,
             hold,
-            bump: record
-                .extras
-                .bump
-                .as_ref()
-                .map(|it| Bump { since: it.since, by: it.by.to_string() }),
+            bump: bump(&record),
             retry: self.first_retry(&record),
             in_flight: self.delivery(&record),
             last_result: last_result(&record),
@@ -180,6 +176,16 @@ impl Look<'_> {
             Ok((task, state))
         })
     }
+}
+
+/// Who has it go before others: an operator, or the rule by which a task of it is tried again.
+fn bump(record: &Record) -> Option<Bump> {
+    let by_operator = record.extras.bump.as_ref();
+    by_operator.map(|it| Bump { since: it.since, by: it.by.to_string() }).or_else(|| {
+        let is_due = record.extras.retries.iter().any(|it| it.due.is_none());
+        let since = record.last.and_then(|last| last.finished).unwrap_or_default();
+        is_due.then(|| Bump { since, by: "job_retry".to_owned() })
+    })
 }
 
 /// How a job of the key ended last: what its record says, or, while a job is out, said before it.

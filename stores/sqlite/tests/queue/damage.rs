@@ -1,6 +1,7 @@
 //! What somebody, or a disk, did to the file: one damaged value stops nothing else.
 
 use shiftboss_queue::context::Settings;
+use shiftboss_sqlite::look_through;
 
 use crate::words::Script;
 
@@ -62,11 +63,62 @@ fn numbers_without_a_next_one_are_refused() {
         pause
         resume
         more f.1 a b d
-        bump b -> bumped
+        bump b -> behind 0
         hold a 60
         follow
         wake
         list g.1 a
         finish a 1",
+    );
+}
+
+fn found(script: &Script) -> (Vec<String>, Vec<String>) {
+    let found = look_through(script.store().connection());
+    (found.damage, found.unreadable)
+}
+
+/// What is whole is found to be; a lost or edited row, a table that is gone, and what cannot be read, are named.
+#[test]
+fn what_is_wrong_is_named() {
+    let filled = || {
+        let mut script = Script::new(Settings::default());
+        script.run(
+            "
+            list f.1 a b
+            hold a 60
+            ready -> job 1 b p
+            finish b 1
+            add c=1",
+        );
+        script
+    };
+    assert_eq!(found(&filled()), (vec![], vec![]));
+    for (damage, named) in [
+        ("UPDATE counts SET waiting = 7 WHERE fetcher <> 0", "1 runs whose counts are not"),
+        ("DELETE FROM rows WHERE key = (SELECT id FROM keys WHERE key = 'a')", "1 runs whose"),
+        ("UPDATE tasks SET status = 'failed'", "1 keys whose counts are not"),
+        ("DELETE FROM extras", "1 keys whose extras are missing"),
+        ("DELETE FROM header", "the table header lacks its row"),
+        ("DELETE FROM names", "the table names lacks 1"),
+        ("DELETE FROM runs", "the table runs lacks 1"),
+        ("DELETE FROM counts", "the table counts is empty"),
+        ("DELETE FROM keys", "the table keys is empty"),
+        ("DROP TABLE hours", "the table hours is missing"),
+        ("DROP INDEX in_order", "the index in_order is missing"),
+        ("DROP VIEW log", "the view log is missing"),
+    ] {
+        let script = filled();
+        sql(&script, damage);
+        let (damage, unreadable) = found(&script);
+        assert!(damage.iter().any(|line| line.starts_with(named)), "{named}: {damage:?}");
+        assert!(unreadable.is_empty());
+    }
+    let script = filled();
+    sql(&script, "UPDATE rows SET payload = CAST(x'ff' AS TEXT) WHERE armed = 0 AND fetcher = 1");
+    let (damage, unreadable) = found(&script);
+    assert!(damage.is_empty(), "{damage:?}");
+    assert!(
+        unreadable[0].starts_with("the payload of a, a row of f.1, is no UTF-8"),
+        "{unreadable:?}"
     );
 }

@@ -1,6 +1,8 @@
 //! The queue's own tests, over the store in a file; and what only a file can be.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../queue/tests/queue/asked.rs"]
+mod asked;
 #[path = "../../../../queue/tests/queue/bounds.rs"]
 mod bounds;
 #[path = "../../../../queue/tests/queue/classic.rs"]
@@ -12,8 +14,20 @@ mod extremes;
 mod histories;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
+#[path = "../../../../queue/tests/queue/notes.rs"]
+mod notes;
+#[path = "../../../../queue/tests/queue/positions.rs"]
+mod positions;
 mod previews;
 mod questions;
+mod quiet;
+#[path = "../../../../queue/tests/queue/relays.rs"]
+mod relays;
+mod rolled_back;
+mod salvage;
+mod size;
+#[path = "../../../../queue/tests/queue/starts.rs"]
+mod starts;
 #[path = "../../../../queue/tests/queue/statements.rs"]
 mod statements;
 mod subject;

@@ -2,19 +2,19 @@
 //! are counted.
 
 use proptest::prelude::*;
-use shiftboss_protocol::model::{Key, TASKS_FETCHER};
+use shiftboss_protocol::model::Key;
 use shiftboss_queue::answers::{QueueStatus, TaskStatus};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Answer, Operation as Op};
+use shiftboss_queue::operation::*;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
-use shiftboss_queue::record::FetcherId;
+use shiftboss_queue::records::Edit;
 use shiftboss_sqlite::SqliteReader;
 
 use crate::histories::{Step, history, settings};
 use crate::questions::{ask, note_daemon};
 use crate::subject;
-use crate::words::ready;
+use crate::words::{dispatch, ready};
 
 const ALL: usize = 1_000;
 const DAY: i64 = 86_400;
@@ -99,19 +99,24 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
             Step::Set { by, runs } => {
                 now += by;
                 let by = if runs { by * 1_000 } else { 0 };
-                let follow = vec![Op::FollowClock { by }, Op::Wake];
-                ready(engine.apply(now * 1_000, follow)).unwrap();
+                ready(engine.follow_clock(now * 1_000, by)).unwrap();
+                ready(engine.apply(now * 1_000, vec![EndHolds.into()])).unwrap();
+            }
+            Step::Edit(key, last) => {
+                is_summed = false;
+                ready(engine.edit(now * 1_000, vec![Edit::Log { key, last }])).unwrap();
             }
             Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
             Step::Batch(mut batch) => {
-                // The reference's rules know no lease that expires.
-                batch.retain(|it| is_fair || !matches!(it, Op::Expire(_)));
-                is_summed &= !batch.iter().any(|it| matches!(it, Op::EditLog { .. }));
+                // The reference's rules know no lease that expires, and no single task.
+                let is_known =
+                    |it: &Operation| !matches!(it, Operation::Expire(_) | Operation::AddTask(_));
+                batch.retain(|it| is_fair || is_known(it));
                 ready(engine.apply(now * 1_000, batch)).unwrap();
             }
         }
     }
-    ready(engine.apply(now * 1_000, vec![Op::SetPaused(false)])).unwrap();
+    ready(engine.apply(now * 1_000, vec![SetPaused(false).into()])).unwrap();
     let asked = ask(engine.store());
     let reader = &asked.reader;
     counts_are_right(reader, now, is_fair)?;
@@ -130,14 +135,17 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
         next.keys.into_iter().map(|it| (it.key, it.fetcher, it.payload)).collect();
     let mut given = Vec::new();
     loop {
-        let dispatch = Op::Dispatch { holder: None, fetchers: None };
-        match ready(engine.apply(now * 1_000, vec![dispatch])).unwrap().remove(0).unwrap() {
-            Answer::Job(job) => {
-                let is_single = job.task.fetcher() == FetcherId::TASKS;
-                let fetcher = if is_single { TASKS_FETCHER.into() } else { job.fetcher };
-                given.push((job.row.key.to_string(), fetcher.to_string(), job.row.payload));
+        match ready(engine.apply(now * 1_000, vec![dispatch(None)])).unwrap().remove(0).unwrap() {
+            Outcome::Dispatch(Dispatched::Job(attempt, row)) => {
+                let sql =
+                    "SELECT coalesce(name, '@tasks') FROM keys LEFT JOIN names USING (fetcher)
+                    WHERE attempt = ?1";
+                let connection = engine.store().connection();
+                let fetcher: String =
+                    connection.query_row(sql, [attempt.0], |it| it.get(0)).unwrap();
+                given.push((row.key.to_string(), fetcher, row.payload));
             }
-            Answer::Later => {}
+            Outcome::Dispatch(Dispatched::Later) => {}
             _ => break,
         }
     }

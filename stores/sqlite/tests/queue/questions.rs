@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use serde_json::json;
+use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, INPUT, Policy, REJECTED, RELAY, RELAY_LEASE};
+use shiftboss_queue::operation::{AddTask, Forget};
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadError, Reader, StatsOf, TasksWith};
 use shiftboss_sqlite::{SqliteReader, SqliteRecords};
 use tempfile::TempDir;
 
-use crate::words::{NOW, Script};
+use crate::words::{NOW, Script, ready};
 
 /// How long the questions of one test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,14 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A queue as it is at a moment, in a file, and who is asked about it.
 pub struct Asked {
     pub reader: SqliteReader,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 pub fn ask(store: &SqliteRecords) -> Asked {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     store.connection().execute("VACUUM INTO ?1", [path.to_str()]).unwrap();
-    Asked { reader: SqliteReader::glance(path, PATIENCE), _directory: directory }
+    Asked { reader: SqliteReader::glance(path, PATIENCE), directory }
 }
 
 /// As a daemon notes how it was started.
@@ -256,7 +258,7 @@ fn dead_letters_and_delays() {
         Retries { on: CountedEnds::failed(), most: 2, delays: Delays::new(first, 1.0, most) };
     let retries = RetryRules { lists: Some(retries), ..RetryRules::default() };
     let settings = Settings { max_expired_leases: 2, retries, ..Settings::default() };
-    let script = played(
+    let mut script = played(
         settings,
         "
         list f.1 b
@@ -284,6 +286,14 @@ fn dead_letters_and_delays() {
     assert!(delayed[0].starts_with("a g.1, failure 9; retry 1 in "), "{delayed:?}");
     assert_eq!((at.status().delayed, at.rows("a").0), (1, KeyState::Delayed));
     assert_eq!(at.rows("a").1, ["g.1 Delayed 9"]);
+    script.run(
+        "
+        at 20
+        wake",
+    );
+    let why = At::new(&script, 20).why("a");
+    assert_eq!((why.state, why.retry), (KeyState::Waiting, None));
+    assert_eq!(why.bump.map(|it| it.by).as_deref(), Some("job_retry"));
 }
 
 #[test]
@@ -292,7 +302,7 @@ fn attempts_that_ended() {
         list f.1 a b c
         list g.1 a
         lease
-        undo 1
+        undo a 1
         lease
         done 2 0
         lease
@@ -448,6 +458,58 @@ fn what_cannot_be_looked_at() {
     std::fs::write(&path, "").unwrap();
     assert!(matches!(error(), ReadError::Foreign(_)));
     let other = rusqlite::Connection::open(&path).unwrap();
-    other.execute_batch("CREATE TABLE queue (attr_path)").unwrap();
-    assert!(error().to_string().contains("not yet taken over"));
+    for (sql, why) in [
+        ("CREATE TABLE queue (attr_path)", "another program"),
+        ("CREATE TABLE shiftboss_runs (run)", "unreleased build"),
+    ] {
+        other.execute_batch(sql).unwrap();
+        let refused = error();
+        assert!(matches!(&refused, ReadError::Foreign(it) if it.contains(why)), "{refused}");
+    }
+    let script = run("list f.1 a");
+    script.store().connection().execute_batch("PRAGMA user_version = 99").unwrap();
+    let refused = ask(script.store()).reader.status(NOW).unwrap_err();
+    assert!(
+        matches!(&refused, ReadError::Foreign(it) if it.contains("99") && it.contains("newer")),
+        "{refused}"
+    );
+}
+
+/// A listing ends before its payloads take too much memory, a count where it is told to, and all of it when patience does.
+#[test]
+fn answers_are_bounded() {
+    let mut script = run("list f.1 a b c d e f g h i j k l m n o p q r s t");
+    let large = "UPDATE rows SET payload = hex(zeroblob(524288))";
+    script.store().connection().execute(large, ()).unwrap();
+    script.run("pause");
+    let asked = ask(script.store());
+    let listed = |count| {
+        let listed = asked.reader.next_jobs(NOW, count).unwrap();
+        assert!(listed.paused);
+        (listed.keys, listed.truncated)
+    };
+    let (few, many) = (listed(5), listed(20));
+    assert_eq!((few.0.len(), few.1, many.0.len(), many.1), (5, false, 16, true));
+    let why = asked.reader.why(NOW, &many.0[9].key, 3).unwrap().unwrap();
+    let place = why.place.unwrap();
+    assert_eq!((place.keys_before, place.exact, why.expected_in_seconds), (3, false, None));
+    let many: Vec<String> = (0..1_000).map(|at| format!("k{at}")).collect();
+    let asked = ask(run(&format!("list f.1 {}", many.join(" "))).store());
+    let hasty = SqliteReader::glance(asked.directory.path().join("state.db"), Duration::ZERO);
+    assert!(matches!(hasty.next_jobs(NOW, 1_000), Err(ReadError::Unavailable(_))));
+}
+
+/// A key that is forgotten and added anew in one batch has no history.
+#[test]
+fn what_is_forgotten_and_added_in_one_batch_is_new() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a\nready -> job 1 a p\nfinish a 0\ndelete f.1");
+    let key = Key::new("a").unwrap();
+    let task = Row { key: key.clone(), payload: "1".to_owned() };
+    let batch = vec![Forget(key).into(), AddTask { task, id: None }.into()];
+    ready(script.engine.as_mut().unwrap().apply(NOW * 1_000, batch)).unwrap();
+    let asked = ask(script.store());
+    let all = EndedAttempts { count: 10, ..EndedAttempts::default() };
+    assert_eq!(asked.reader.ended_attempts(&all).unwrap().attempts, []);
+    script.run("ready -> job 2 a 1");
 }

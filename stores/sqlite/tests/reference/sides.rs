@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{Operation as Op, Reading, Rows};
+use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, Operation, RegisterRun};
 use shiftboss_sqlite::SqliteRecords;
 
 use crate::reference;
-use crate::words::{answer, ready};
+use crate::words::{answer, dispatch, lines, ready};
 
 /// All that outsiders see; ids and jitter, too.
 const PUBLIC: &str = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued, last_started, order_jitter FROM queue
@@ -153,7 +153,7 @@ impl Ours {
         it
     }
 
-    pub fn ask(&mut self, operations: Vec<Op>, now: i64) -> String {
+    pub fn ask(&mut self, operations: Vec<Operation>, now: i64) -> String {
         let answers = ready(self.engine.apply(now * 1_000, operations)).unwrap();
         answers.last().map(answer).unwrap_or_default()
     }
@@ -162,24 +162,23 @@ impl Ours {
         let run = |fetcher: &str, started| Run { fetcher: fetcher.into(), started };
         let operations = match step {
             Step::Ready => {
-                let job = self.ask(vec![Op::Dispatch { holder: None, fetchers: None }], now);
+                let job = self.ask(vec![dispatch(None)], now);
                 return job.splitn(3, ' ').nth(2).map_or(job.clone(), ToOwned::to_owned);
             }
             Step::Edits(edits) => return edit(&self.outside, edits),
             Step::Passes(_) => return String::new(),
             Step::Done(key, exit_code) => {
-                vec![Op::Complete { key: Key::new(key).unwrap(), exit_code: *exit_code }]
+                vec![Complete { key: Key::new(key).unwrap(), exit_code: *exit_code }.into()]
             }
             Step::Add(fetcher, started, keys, payload) => {
                 let row =
                     |key: &&str| Row { key: Key::new(key).unwrap(), payload: (*payload).into() };
                 let (rows, run) = (keys.iter().map(row).collect(), run(fetcher, *started));
-                let (skipped, complete, position, reading) = (0, true, None, Reading::Onward);
-                let rows = Rows { run: run.clone(), rows, skipped, complete, position, reading };
-                vec![Op::RegisterRun(run), Op::AddRows(rows)]
+                let rows = AddRows(lines(run.clone(), rows)).into();
+                vec![RegisterRun(run).into(), rows]
             }
             Step::Delete(fetcher, started) => {
-                vec![Op::DeleteRuns { runs: vec![run(fetcher, *started)], limit: 1_000 }]
+                vec![DeleteRuns { runs: vec![run(fetcher, *started)], limit: 1_000 }.into()]
             }
         };
         self.ask(operations, now);

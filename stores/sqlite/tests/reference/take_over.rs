@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use shiftboss_queue::context::Settings;
+use shiftboss_queue::reader::Reader;
 use shiftboss_queue::records::StoreError;
-use shiftboss_sqlite::{GivenBack, TakenOver, Whose, give_back, set_aside, take_over, whose};
+use shiftboss_sqlite::{
+    GivenBack, SqliteReader, TakenOver, Whose, give_back, set_aside, take_over, whose,
+};
 use tempfile::TempDir;
 
 use crate::reference;
@@ -61,6 +64,29 @@ fn in_use(path: &Path) -> Connection {
     reference::register(&it, "g", 1, true);
     reference::enqueue(&it, "g", 1, "bravo", "g's");
     it
+}
+
+/// How it stands is told before and after; all else when it was taken over.
+#[test]
+fn looked_at_before_and_after() {
+    let (_directory, path, _) = site();
+    in_use(&path).close().unwrap();
+    let reader = SqliteReader::new(path.clone());
+    let told = |version, policy: Option<&str>| {
+        let status = reader.status(NOW).unwrap();
+        assert_eq!((status.schema_version, status.policy.as_deref()), (version, policy));
+        let fetchers = status.fetchers.into_iter();
+        let fetchers = fetchers.map(|it| (it.name, it.run, it.complete, it.lines, it.older_runs));
+        (status.rows.in_flight, fetchers.collect::<Vec<_>>())
+    };
+    let before = told(2, None);
+    let lists = [("f".to_owned(), 2, false, 1, 1), ("g".to_owned(), 1, true, 1, 0)];
+    assert_eq!(before, (1, lists.to_vec()));
+    let refused = reader.next_jobs(NOW, 1).unwrap_err().to_string();
+    assert!(refused.contains("not yet taken over"), "{refused}");
+    taken(&path, true, NOW);
+    assert_eq!(told(15, None), before);
+    assert!(reader.next_jobs(NOW, 1).is_ok());
 }
 
 /// What the queue of a file that was taken over does, in words.

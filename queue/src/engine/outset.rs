@@ -1,0 +1,59 @@
+//! What a batch is going to ask for, read off its operations: a store finds that in one step.
+
+use crate::operation::{
+    AddRows, AddTask, Bump, CancelTasks, Complete, CompleteAttempt, Expire, Forget, Heartbeat,
+    Hold, Operation, Release, Requeue, Retry, Undo, Unhold,
+};
+use crate::records::{Name, Outset};
+
+pub(super) fn of(batch: &[Operation]) -> Outset {
+    let mut outset = Outset {
+        names: Vec::with_capacity(batch.len()),
+        only_reads: !batch.is_empty() && batch.iter().all(Operation::only_reads),
+        ..Outset::default()
+    };
+    batch.iter().for_each(|operation| note(operation, &mut outset));
+    outset
+}
+
+fn note(operation: &Operation, outset: &mut Outset) {
+    use Operation as Op;
+    let mut of_key =
+        |key: &shiftboss_protocol::model::Key| outset.names.push(Name::Key(key.clone()));
+    match operation {
+        Op::Dispatch(_) => outset.next += 1,
+        Op::CompleteAttempt(CompleteAttempt { attempt, .. })
+        | Op::Release(Release(attempt))
+        | Op::Heartbeat(Heartbeat(attempt))
+        | Op::Expire(Expire(attempt))
+        | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
+        Op::Relayed(it) => {
+            // No other daemon may carry the same number out beside it.
+            outset.is_alone |= !operation.only_reads();
+            it.operations.iter().for_each(|operation| note(operation, outset));
+        }
+        on_key => {
+            outset.is_alone = true;
+            match on_key {
+                Op::Complete(Complete { key, .. })
+                | Op::Requeue(Requeue(key))
+                | Op::Retry(Retry { key, .. })
+                | Op::Hold(Hold { key, .. })
+                | Op::Unhold(Unhold(key))
+                | Op::Bump(Bump { key, .. })
+                | Op::Forget(Forget(key))
+                | Op::CancelTasks(CancelTasks(key)) => of_key(key),
+                Op::AddTask(AddTask { task, id }) => {
+                    of_key(&task.key);
+                    outset.names.extend(id.iter().cloned().map(Name::TaskId));
+                }
+                Op::AcceptEntries(it) => it.0.iter().for_each(|entry| of_key(&entry.task.key)),
+                Op::AddRows(AddRows(batch)) => batch.rows.iter().for_each(|row| of_key(&row.key)),
+                Op::AddRelayedRows(it) => {
+                    it.0.iter().flat_map(|it| &it.rows).for_each(|row| of_key(&row.key));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is asked of a queue as a whole: what is out, which runs there are, why there is nothing to do. Answered from counts.
+
+use shiftboss_protocol::model::{Attempt, IDLE_COUNT_MAX, Idle, Run};
+
+use super::Batch;
+use super::clock::seconds_left;
+use crate::counts::{Counts, OF_KEYS, Tally};
+use crate::file_identity::Position;
+use crate::operation::StoredRun;
+use crate::record::{FetcherId, Record};
+use crate::records::{Records, RunState, Stale, StoreResult};
+
+impl<S: Records> Batch<'_, S> {
+    /// By run, with all that is not saved yet.
+    pub(super) fn counts(&self) -> Tally {
+        let mut counts = self.header.counts.clone();
+        counts.merge(&self.desk.tally());
+        counts
+    }
+
+    /// Keys that are held by operators.
+    pub(super) fn count_held(&self) -> usize {
+        self.count_keys(|counts| counts.held, |record| record.extras.hold.is_some())
+    }
+
+    /// Keys that are bumped, and wait for their turn.
+    pub(super) fn count_bumped(&self) -> usize {
+        self.count_keys(|counts| counts.bumped, |record| record.extras.bump.is_some())
+    }
+
+    /// Those that were counted, and what came since.
+    fn count_keys(&self, of: impl Fn(&Counts) -> i64, is: impl Fn(&Record) -> bool) -> usize {
+        let saved = self.header.counts.0.get(&OF_KEYS).map_or(0, of);
+        usize::try_from(saved.saturating_add(self.desk.more(is))).unwrap_or(0)
+    }
+
+    pub(super) async fn pause(&mut self, is_paused: bool) -> StoreResult<u64> {
+        self.header.paused = is_paused;
+        self.count_in_flight().await
+    }
+
+    /// So many jobs are out; of a relay, those that it sees to. Under `--classic` a classic one is so for the length of its lease.
+    pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
+        if self.asker.is_some() {
+            return Ok(self.leases().await?.len() as u64);
+        }
+        if self.context.settings.is_fair {
+            return Ok(sum(self.counts().0.values().map(|it| it.in_flight)));
+        }
+        self.flush().await?;
+        let (now, seconds) = (self.context.seconds(), self.context.settings.lease_seconds);
+        let is_over = |started: i64| started.div_euclid(1_000).saturating_add(seconds) < now;
+        let flights = self.store.flights().await?.into_iter();
+        Ok(flights.filter(|it| it.lease_seconds.is_some() || !is_over(it.started)).count() as u64)
+    }
+
+    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from now on. Under
+    /// `--classic` classic jobs have no lease.
+    pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
+        self.flush().await?;
+        let (is_fair, now) = (self.context.settings.is_fair, self.context.now);
+        let length = self.context.settings.lease_seconds.saturating_mul(1_000);
+        let left = |started: i64| seconds_left(started.saturating_add(length), now);
+        let flights = self.store.flights().await?.into_iter();
+        let flights = flights.filter(|it| self.sees_to(it.attempt));
+        let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {
+            let classic = || u32::try_from(left(it.started)).unwrap_or(u32::MAX);
+            (it.attempt, it.lease_seconds.unwrap_or_else(classic))
+        });
+        Ok(leases.collect())
+    }
+
+    pub(super) fn why_idle(&self) -> Idle {
+        let counts = self.counts();
+        let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
+        if self.header.paused {
+            let stays = counts.0.iter().filter(|(run, _)| !self.context.going.contains(run));
+            return Idle::Paused(count(sum(stays.map(|(_, it)| it.waiting))));
+        }
+        match count(sum(counts.0.values().map(|it| it.in_flight))) {
+            0 => Idle::Nothing,
+            jobs => Idle::Busy(jobs),
+        }
+    }
+
+    /// The asker's own.
+    pub(super) fn runs(&self) -> Vec<StoredRun> {
+        let tally = self.desk.tally();
+        let runs = self.header.runs.iter();
+        let runs = runs.map(|(run, state)| self.stored_run(*run, state, &tally));
+        runs.filter(|it| self.is_own(&it.run.fetcher)).collect()
+    }
+
+    pub(super) fn stored_run(
+        &self,
+        run: (FetcherId, i64),
+        state: &RunState,
+        not_saved: &Tally,
+    ) -> StoredRun {
+        let of = |counts: &Tally| counts.0.get(&run).map_or(0, |it| it.rows);
+        let rows = of(&self.header.counts).saturating_add(of(not_saved));
+        StoredRun {
+            run: Run { fetcher: self.context.fetcher(run.0), started: run.1 },
+            complete: state.complete,
+            position: state.position.as_deref().and_then(Position::parse),
+            rows: u64::try_from(rows).unwrap_or(0),
+            deleting: state.deleting,
+            stale: state.stale != Stale::No,
+        }
+    }
+}
+
+/// What is written by hand may be less than nothing.
+fn sum(counts: impl Iterator<Item = i64>) -> u64 {
+    counts.map(|it| u64::try_from(it).unwrap_or(0)).fold(0, u64::saturating_add)
+}

@@ -1,0 +1,51 @@
+//! Why something could not be done: one operation, or a whole batch.
+//!
+//! Said by the [engine](crate::engine) and by stores; the actors sort what they do by it.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why an operation was rejected, while the store is sound.
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{0}")]
+pub struct Rejected(pub String);
+
+/// Why a request could not be done. Sorted by consequence: the first three end one request, the others end
+/// the process.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// Somebody else held the database for longer than the busy timeout, or a server or broker does not answer. The text says
+    /// what it is about: a relay has no database.
+    #[error("{0}")]
+    Busy(String),
+    /// The disk is full (or a quota is).
+    #[error("no space left for the database: {0}")]
+    Full(String),
+    /// This one request cannot be done; the store is sound. Never the error of a whole batch.
+    #[error("{0}")]
+    Rejected(String),
+    /// Another process has the name under which this one uses the queue: this one gives way.
+    #[error("{0}")]
+    Displaced(String),
+    /// What is stored is damaged.
+    #[error("the database is corrupt: {0}")]
+    Corrupt(String),
+    /// A server refuses its user: a login, a right. An error of settings at a first start; for who was right once an outage.
+    #[error("{0}")]
+    Denied(String),
+    /// The store cannot go on: an I/O error, a vanished file. The text says what it is about.
+    #[error("{0}")]
+    Fatal(String),
+    /// A newer version made what is stored, and this one may not use it.
+    #[error("{0}")]
+    Newer(String),
+}
+
+impl StoreError {
+    /// True when only a new process can help.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::Fatal(_) | Self::Corrupt(_) | Self::Displaced(_) | Self::Newer(_))
+    }
+}
+
+pub type StoreResult<T> = Result<T, StoreError>;

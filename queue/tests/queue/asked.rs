@@ -1,0 +1,118 @@
+//! An engine that is asked with types, as the actors ask it.
+
+use shiftboss_protocol::model::{Key, LeaseHolder, Row, Run};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::error::Rejected;
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{
+    AddRows, Dispatch, Dispatched, Operation, Outcome, Reading, RegisterRun, Request, RowBatch,
+};
+use shiftboss_queue::records::{Records, StoreResult};
+
+use crate::subject::{self, Store};
+use crate::words::{NOW, ready};
+
+pub struct Asked {
+    pub engine: Engine<Store>,
+    settings: Settings,
+    now: i64,
+}
+
+impl Asked {
+    pub fn new(settings: Settings) -> Self {
+        Self { engine: Engine::new(subject::new(), settings.clone()), settings, now: NOW * 1_000 }
+    }
+
+    pub fn over(store: Store) -> Self {
+        let engine = Engine::new(store.reopened(), Settings::default());
+        Self { engine, ..Self::new(Settings::default()) }
+    }
+
+    pub fn later(&mut self, seconds: i64) {
+        self.now += seconds * 1_000;
+    }
+
+    /// A queue in which the daemon has a list of these keys.
+    pub fn with(keys: &[&str]) -> Self {
+        let mut queue = Self::new(Settings::default());
+        queue.list("f", keys);
+        queue
+    }
+
+    pub fn list(&mut self, fetcher: &str, keys: &[&str]) {
+        self.ask(RegisterRun(run(fetcher, 1))).unwrap();
+        self.ask(rows(fetcher, keys)).unwrap();
+    }
+
+    pub fn apply(&mut self, batch: Vec<Operation>) -> Vec<Result<Outcome, Rejected>> {
+        ready(self.engine.apply(self.now, batch)).unwrap().into_iter().collect()
+    }
+
+    pub fn ask<R: Request>(&mut self, request: R) -> StoreResult<R::Answer> {
+        let mut batch = Vec::new();
+        request.push(&mut batch);
+        let outcomes = ready(self.engine.apply(self.now, batch))?;
+        R::answer(&mut outcomes.into_iter())
+    }
+
+    /// The next daemon has it.
+    pub fn restart(self) -> Self {
+        let store = self.engine.into_store().reopened();
+        Self { engine: Engine::new(store, self.settings.clone()), ..self }
+    }
+
+    /// What the store has of documents whose names begin so; the next daemon has it.
+    pub fn documents(self, prefix: &str) -> (Self, Vec<(String, String)>) {
+        let mut store = self.engine.into_store();
+        let found = ready(store.documents(prefix)).unwrap();
+        let engine = Engine::new(store.reopened(), self.settings.clone());
+        (Self { engine, ..self }, found)
+    }
+
+    /// All that waits, as `key payload`, sorted; it is out then.
+    pub fn jobs(&mut self) -> Vec<String> {
+        let job = |queue: &mut Self| match queue
+            .ask(Dispatch { holder: None, fetchers: None })
+            .unwrap()
+        {
+            Dispatched::Job(_, row) => Some(format!("{} {}", row.key, row.payload)),
+            _ => None,
+        };
+        let mut jobs: Vec<String> = std::iter::from_fn(|| job(self)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+}
+
+pub fn run(fetcher: &str, started: i64) -> Run {
+    Run { fetcher: fetcher.into(), started }
+}
+
+pub fn row(key: &str, payload: &str) -> Row {
+    Row { key: Key::new(key).unwrap(), payload: payload.to_owned() }
+}
+
+/// Of the fetcher's first run.
+pub fn rows(fetcher: &str, keys: &[&str]) -> AddRows {
+    let rows = keys.iter().map(|key| row(key, "p")).collect();
+    AddRows(RowBatch { rows, ..moved(fetcher, 0, Reading::Onward) })
+}
+
+/// A position of the fetcher's first run, without rows.
+pub fn moved(fetcher: &str, offset: u64, reading: Reading) -> RowBatch {
+    RowBatch {
+        run: run(fetcher, 1),
+        rows: Vec::new(),
+        skipped: 0,
+        from: None,
+        by_range: false,
+        position: Position { offset, ..Position::default() },
+        complete: true,
+        reading,
+    }
+}
+
+pub fn lease() -> Dispatch {
+    Dispatch { holder: Some(LeaseHolder { worker: "w".into(), lease_seconds: 60 }), fetchers: None }
+}

@@ -1,0 +1,133 @@
+//! What a daemon notes beside the queue: rejected files, its input directory, managed fetchers, entries of spools.
+
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::{FETCHER, INPUT, REJECTED};
+use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::{
+    AcceptEntries, AcceptedEntries, Added, Complete, EntryId, FetcherRecords, ForgetAccepted,
+    ForgetFetcher, ForgetRejected, InputDirectory, Installation, NoteFetcher, NoteInput, Place,
+    RejectFile, SpoolEntry,
+};
+use shiftboss_queue::records::Records;
+
+use crate::asked::{Asked, row};
+use crate::words::{NOW, ready};
+
+/// A note that goes on keeps its time, and gets the new reason.
+#[test]
+fn files_and_the_directory_are_noted() {
+    let mut queue = Asked::with(&[]);
+    let reject = |name: &str, reason: &str| RejectFile { name: name.into(), reason: reason.into() };
+    queue.ask(reject("x", "old")).unwrap();
+    queue.ask(reject("y", "why")).unwrap();
+    queue.ask(NoteInput(InputDirectory::Lost("old".into()))).unwrap();
+    queue.later(7);
+    queue.ask(reject("x", "new")).unwrap();
+    queue.ask(ForgetRejected("y".into())).unwrap();
+    queue.ask(ForgetRejected("never heard of".into())).unwrap();
+    queue.ask(NoteInput(InputDirectory::Lost("new".into()))).unwrap();
+    let (queue, files) = queue.documents(REJECTED.name());
+    let [(name, text)] = &files[..] else { panic!("{files:?}") };
+    let (name, file) = REJECTED.read(name, text).unwrap();
+    assert_eq!((&*name, &*file.reason, file.since), ("x", "new", NOW));
+    let input = |queue: Asked| {
+        let (queue, found) = queue.documents(INPUT.name());
+        (queue, INPUT.read(INPUT.name(), &found[0].1).unwrap().1)
+    };
+    let (mut queue, noted) = input(queue);
+    let lost = noted.lost.unwrap();
+    assert_eq!((lost.since, &*lost.reason), (NOW, "new"));
+    let identity = DirectoryIdentity { device: 1, inode: 2, born: Some(3) };
+    queue.ask(NoteInput(InputDirectory::There(identity))).unwrap();
+    let (_, noted) = input(queue);
+    assert_eq!((noted.identity.as_deref(), noted.lost), (Some("1 2 3"), None));
+}
+
+/// A queue is the same one for ever; it is where its file is.
+#[test]
+fn a_queue_is_known() {
+    let mut queue = Asked::with(&[]);
+    let known = queue.ask(Installation).unwrap();
+    assert_eq!(known.len(), 16);
+    assert_ne!(Asked::with(&[]).ask(Installation).unwrap(), known);
+    queue = queue.restart();
+    assert_eq!(queue.ask(Installation).unwrap(), known);
+    assert_eq!(queue.ask(Place).unwrap(), None);
+}
+
+/// One within its first run.
+pub fn running(name: &str) -> FetcherRecord {
+    let (state, run_started) = ("running".to_owned(), Some(90));
+    FetcherRecord { name: name.into(), state, run_started, last_run: None, next_run: None }
+}
+
+/// The last note counts, also for the next daemon, until the fetcher is forgotten; one that somebody edited into nonsense is none.
+#[test]
+fn fetchers_are_noted() {
+    let mut queue = Asked::with(&["alpha"]);
+    let message = "7 lines, 0 faulty: f.100.txt".to_owned();
+    let last_run = Some(EndedRun { started: 100, ended: 112, exit_code: 0, message });
+    let idle = FetcherRecord { state: "idle".into(), last_run, ..running("f") };
+    for record in [running("f"), running("a"), idle.clone()] {
+        queue.ask(NoteFetcher(record)).unwrap();
+    }
+    queue = queue.restart();
+    assert_eq!(queue.ask(FetcherRecords).unwrap(), [running("a"), idle.clone()]);
+    queue.ask(ForgetFetcher("a".into())).unwrap();
+    queue.ask(ForgetFetcher("never heard of".into())).unwrap();
+    let Asked { engine, .. } = queue;
+    let mut store = engine.into_store();
+    ready(store.begin(&Default::default())).unwrap();
+    ready(store.note(FETCHER.of("nonsense"), Some("{\"name\": 7".to_owned()))).unwrap();
+    ready(store.commit()).unwrap();
+    let mut queue = Asked::over(store);
+    assert_eq!(queue.ask(FetcherRecords).unwrap(), [idle]);
+    queue.ask(NoteFetcher(running("nonsense"))).unwrap();
+    queue.ask(ForgetFetcher("f".into())).unwrap();
+    assert_eq!(queue.ask(FetcherRecords).unwrap(), [running("nonsense")]);
+    assert_eq!(queue.jobs(), ["alpha p"], "its lists stay");
+}
+
+fn entry(name: &str, inode: u64, payload: &str) -> SpoolEntry {
+    let id = EntryId { spool: "s".into(), name: name.into(), inode, born: 0, checksum: u64::MAX };
+    SpoolEntry { id, task: row("alpha", payload) }
+}
+
+/// An entry is accepted once, until its removal from the spool is certain; another one may have its name.
+#[test]
+fn an_entry_is_accepted_once() {
+    let settings = Settings { max_single_tasks: 2, ..Settings::default() };
+    let mut queue = Asked::new(settings);
+    let first = vec![entry("e", 1, "1")];
+    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added(1)]));
+    queue = queue.restart();
+    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]));
+    assert_eq!(queue.jobs(), ["alpha 1"]);
+    queue.ask(Complete { key: row("alpha", "").key, exit_code: 0 }).unwrap();
+    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]), "done already");
+    let more = [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
+    let accepted = queue.ask(AcceptEntries(more.to_vec())).unwrap();
+    assert_eq!(accepted, [Added::Added(2), Added::Added(3), Added::Full, Added::Known]);
+    let known = queue.ask(AcceptedEntries).unwrap();
+    assert_eq!(known, [&first[0], &more[0], &more[1], &more[3]].map(|it| it.id.clone()));
+    for id in &known[..3] {
+        queue.ask(ForgetAccepted(id.clone())).unwrap();
+    }
+    assert_eq!(queue.ask(AcceptedEntries).unwrap(), known[3..]);
+}
+
+/// A file system gives a new file the inode of one that was removed: the time of its birth tells them apart.
+#[test]
+fn an_inode_is_used_again() {
+    let mut queue = Asked::with(&[]);
+    let first = entry("e", 1, "1");
+    let mut second = entry("e", 1, "2");
+    second.id.born = 2_000_000_000_000_000_001;
+    for (number, entry) in [(1, &first), (2, &second)] {
+        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added(number)]));
+        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Known]));
+    }
+    queue.ask(ForgetAccepted(first.id)).unwrap();
+    assert_eq!(queue.ask(AcceptedEntries).unwrap(), [second.id]);
+}

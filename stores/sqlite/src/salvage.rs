@@ -1,0 +1,188 @@
+//! What can be read of a damaged database is saved into a new one: table by table, by ranges of ids, over what cannot be read; and
+//! what was lost is said. Called by `move --salvage`, which has the new file made under another name until it is whole.
+//!
+//! A range that cannot be read from either end is [halved](copy), down to single ids; nothing is known here of pages. A key whose
+//! record is lost is known by its index still, and begins anew. What is derived is [derived again](whole), and all lists are to be
+//! read again from their files.
+
+mod copy;
+mod whole;
+
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Result};
+use shiftboss_queue::record::Millis;
+use shiftboss_queue::records::{StoreError, StoreResult};
+
+use crate::error::classify;
+use crate::schema::{self, Whose};
+use copy::Copy;
+
+/// Each table, and the column of integers in whose order it lies; those without one are read from both ends only. Counts are derived.
+const TABLES: [(&str, Option<&str>); 14] = [
+    ("keys", Some("id")),
+    ("rows", Some("key")),
+    ("extras", Some("key")),
+    ("tasks", Some("number")),
+    ("attempts", Some("ended")),
+    ("hours", Some("hour")),
+    ("minutes", Some("minute")),
+    ("names", Some("fetcher")),
+    ("runs", Some("fetcher")),
+    ("header", Some("one")),
+    ("documents", None),
+    ("log_edits", None),
+    ("row_edits", Some("key")),
+    ("set_aside", Some("number")),
+];
+/// Filled again from the lists' files.
+const FROM_FILES: [&str; 3] = ["rows", "names", "runs"];
+/// Keys that are named, at most, of those that begin anew.
+const NAMED_MAX: usize = 20;
+
+/// What became of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Salvaged {
+    pub table: &'static str,
+    /// Rows that are in the new database.
+    pub rows: u64,
+    /// Ranges of ids in which something could not be read.
+    pub ranges: u64,
+    /// Rows that are not there; `None`: nobody can tell how many there were.
+    pub lost: Option<u64>,
+}
+
+impl Salvaged {
+    /// Whether something was lost that no list's file brings back.
+    pub fn is_lost_for_good(&self) -> bool {
+        self.lost != Some(0) && !FROM_FILES.contains(&self.table)
+    }
+}
+
+/// What became of all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Salvage {
+    pub tables: Vec<Salvaged>,
+    /// Keys of which little more than their names is known: their attempts, rows and single tasks. The first ones, and how many.
+    pub anew: Vec<String>,
+    pub anew_count: u64,
+}
+
+/// Opens a damaged database, to be [saved](salvage()).
+///
+/// # Errors
+/// Not even its schema can be read; or it is none of ours.
+pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
+    let open = || {
+        let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        source.pragma_update(None, "cell_size_check", true)?;
+        // Else a file that was cut off is not read at all. Nothing is written: it is open for reading.
+        source.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
+        Ok((schema::find_out(&source)?, source))
+    };
+    let opened: Result<_> = open();
+    match opened.map_err(classify)? {
+        (Whose::Ours, source) => Ok(source),
+        (Whose::Refused(why), _) => Err(StoreError::Fatal(why)),
+        (Whose::Supervisors | Whose::Nobodys, _) => {
+            Err(StoreError::Fatal("it has no queue of shiftboss".to_owned()))
+        }
+    }
+}
+
+/// Fills an empty database with what can be read of a damaged one.
+///
+/// # Errors
+/// What is wrong with the new one; it is empty still.
+pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
+    let mut fill = || {
+        schema::make(to)?;
+        let transaction = to.transaction()?;
+        // A new one's.
+        transaction.execute("DELETE FROM header", [])?;
+        let salvaged = copy_all(source, &transaction, now)?;
+        transaction.commit()?;
+        Ok(salvaged)
+    };
+    Result::map_err(fill(), classify)
+}
+
+fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Salvage> {
+    // A new queue's.
+    target.execute("DELETE FROM header", [])?;
+    let mut ranges = Vec::new();
+    for (table, by) in TABLES {
+        ranges.push(Copy::new(source, target, table, by)?.map_or(Ok(1), Copy::run)?);
+    }
+    let mut salvage = Salvage::default();
+    begin_anew(source, target, now, &mut salvage)?;
+    whole::make_whole(target, now)?;
+    for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
+        let count = |of: &Connection| {
+            let sql = format!("SELECT count(*) FROM {table}");
+            of.query_row(&sql, [], |row| row.get(0)).map(i64::unsigned_abs)
+        };
+        let rows = count(target)?;
+        // The names of keys that begin anew are there; what else is known of them is not.
+        let anew = if table == "keys" { salvage.anew_count } else { 0 };
+        let lost = match count(source) {
+            Ok(all) => Some(all.saturating_sub(rows).saturating_add(anew)),
+            Err(_) if ranges == 0 => Some(0),
+            Err(_) => None,
+        };
+        salvage.tables.push(Salvaged { table, rows, ranges, lost });
+    }
+    Ok(salvage)
+}
+
+/// Names of keys and fetchers that their indexes have yet. When these keys ran is not known, so they wait since now.
+fn begin_anew(
+    source: &Connection,
+    target: &Connection,
+    now: Millis,
+    salvage: &mut Salvage,
+) -> Result<()> {
+    let names = "SELECT fetcher, name FROM names INDEXED BY sqlite_autoindex_names_1 ORDER BY name";
+    by_index(source, names, |id, name| {
+        let sql = "INSERT OR IGNORE INTO names (fetcher, name) VALUES (?1, ?2)";
+        target.prepare_cached(sql)?.execute((id, name)).map(drop)
+    })?;
+    let keys = "SELECT id, key FROM keys INDEXED BY keys_by_key ORDER BY key";
+    by_index(source, keys, |id, key| {
+        let sql = "INSERT OR IGNORE INTO keys (id, key, since, claimed, served, waiting, failed, dead, last_attempt, held, extra)
+            VALUES (?1, ?2, ?3, 0, '', 0, 0, 0, 0, 0, 0)";
+        let since = now.saturating_mul(1_000);
+        if target.prepare_cached(sql)?.execute((id, &key, since))? > 0 {
+            salvage.anew_count += 1;
+            if salvage.anew.len() < NAMED_MAX {
+                salvage.anew.push(key);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What an index says, read from both ends.
+fn by_index(
+    source: &Connection,
+    sql: &str,
+    mut each: impl FnMut(i64, String) -> Result<()>,
+) -> Result<()> {
+    for sql in [sql.to_owned(), format!("{sql} DESC")] {
+        let Ok(mut query) = source.prepare(&sql) else { return Ok(()) };
+        let mut rows = query.query([])?;
+        loop {
+            match rows.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(row)) => {
+                    if let (Ok(id), Ok(name)) = (row.get(0), row.get(1)) {
+                        each(id, name)?;
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! What was saved of a damaged database becomes a queue again: parts whose key is lost go, and what is derived (places, counts) is
+//! derived from the records that there are.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Result};
+use shiftboss_queue::context::Context;
+use shiftboss_queue::counts::Tally;
+use shiftboss_queue::documents::{DAEMON, Daemon, PLACES};
+use shiftboss_queue::record::{Millis, Record};
+use shiftboss_queue::records::{Change, KeyId};
+use shiftboss_queue::rules::clocks;
+
+use crate::ask::Ask;
+use crate::load::Loader;
+use crate::save::Saver;
+use crate::{documents, header};
+
+const WHOLE: &str = include_str!("whole.sql");
+/// Keys that are derived one after the other.
+const STEP: i64 = 1_000;
+/// If the header is lost, numbers go on so far behind the highest ones that were found: others may have been lost, too.
+const NUMBERS_LEFT_OUT: i64 = 1_000_000;
+/// What there is of each number: of attempts, of single tasks, of ends, and the ids that keys were given.
+const NUMBERS: [&str; 4] = [
+    "SELECT max(coalesce((SELECT max(last_attempt) FROM keys), 0), coalesce((SELECT max(attempt) FROM keys), 0),
+        coalesce((SELECT max(attempt) FROM attempts), 0))",
+    "SELECT coalesce(max(number), 0) FROM tasks",
+    "SELECT coalesce(max(ended), 0) FROM attempts",
+    "SELECT count(*) FROM keys",
+];
+
+/// See the module.
+pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
+    connection.execute_batch(WHOLE)?;
+    let daemon = documents::find(connection, DAEMON.name())?;
+    let daemon = daemon.and_then(|text| Some(DAEMON.read("", &text)?.1));
+    let settings = daemon.as_ref().map(Daemon::settings).unwrap_or_default();
+    // A daemon that has other rules derives places anew.
+    let policy = daemon.map(|it| it.policy).unwrap_or_default();
+    documents::write(connection, PLACES.name(), Some(&PLACES.text(&policy)))?;
+    let mut kept = header::load(connection)?;
+    let context = kept.header.context(&Arc::new(settings), now);
+    // Saving changes neither: all keys have their ids, and nothing ended.
+    let (mut ids, mut ends) = (kept.ids, kept.ends);
+    let saver = Saver::new(connection, &mut ids, &mut ends);
+    let (counts, last_bump) = Deriving { connection, saver, context }.run()?;
+    kept.header.counts = counts;
+    let has_header: bool = connection.value("SELECT EXISTS (SELECT 1 FROM header)", [])?;
+    let further = if has_header { 0 } else { NUMBERS_LEFT_OUT };
+    let numbers = [
+        &mut kept.header.last_attempt,
+        &mut kept.header.last_single,
+        &mut kept.ends,
+        &mut kept.ids,
+    ];
+    for (number, sql) in numbers.into_iter().zip(NUMBERS) {
+        *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
+    }
+    kept.header.last_bump = kept.header.last_bump.max(last_bump);
+    // What was copied of it is written anew, whole.
+    connection.execute_batch("DELETE FROM names; DELETE FROM runs; DELETE FROM counts")?;
+    header::save_all(connection, &kept)
+}
+
+struct Deriving<'a> {
+    connection: &'a Connection,
+    saver: Saver<'a>,
+    context: Context,
+}
+
+impl Deriving<'_> {
+    /// The counts of all, and the last place that was given in the lane.
+    fn run(mut self) -> Result<(Tally, i64)> {
+        let (mut counts, mut last_bump, mut from) = (Tally::default(), 0, i64::MIN);
+        loop {
+            let sql = "SELECT id FROM keys WHERE id >= ?1 ORDER BY id LIMIT ?2";
+            let ids: Vec<i64> = self.connection.values(sql, (from, STEP))?;
+            let next = ids.last().and_then(|last| last.checked_add(1));
+            for id in ids {
+                let Some(record) = self.one(KeyId(id))? else { continue };
+                let mut change = Tally::default();
+                change.change(&Record::new(record.key.clone()), &record);
+                counts.merge(&change);
+                let lanes = record.extras.retries.iter().map(|it| it.lane);
+                let bump = record.extras.bump.iter().map(|it| it.number);
+                last_bump = lanes.chain(bump).fold(last_bump, i64::max);
+            }
+            let Some(next) = next else { return Ok((counts, last_bump)) };
+            from = next;
+        }
+    }
+
+    /// A record, with its place; one that cannot be read loses its extras, or goes.
+    fn one(&mut self, id: KeyId) -> Result<Option<Record>> {
+        let mut loader = Loader::new(self.connection);
+        if loader.by_id(id).is_err() {
+            self.connection.execute("DELETE FROM extras WHERE key = ?1", [id.0])?;
+            self.connection.execute("UPDATE keys SET extra = 0 WHERE id = ?1", [id.0])?;
+        }
+        let Ok(Some(stored)) = loader.by_id(id) else {
+            self.saver.forget(id)?;
+            return Ok(None);
+        };
+        let mut record = stored.record.clone();
+        // Not tidied: what is said of tasks that are lost outlives them, for the lists bring those back.
+        clocks::look(&mut record, &self.context);
+        let place = record.place(&self.context);
+        if (&record, place) != (&stored.record, stored.place) {
+            let (key, now) = (record.key.clone(), Some((record.clone(), place)));
+            self.saver.change(Change { before: Some(stored), key, now })?;
+        }
+        Ok(Some(record))
+    }
+}

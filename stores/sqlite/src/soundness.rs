@@ -1,0 +1,167 @@
+//! Whether a database is whole: what SQLite finds wrong, and what must hold between our tables. And what of it nobody can read, which
+//! stops nothing.
+//!
+//! Called when a database is opened ([`missing`]), and by who looks one through ([`look_through`]). Nothing is changed.
+
+use std::fmt::Display;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Result, Row};
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::counts::Tally;
+use shiftboss_queue::record::Record;
+use shiftboss_queue::records::{From, StoreError, StoreResult};
+
+use crate::ask::Ask;
+use crate::error::classify;
+use crate::load::Loader;
+use crate::{header, schema, set_aside};
+
+/// Records that are in memory at once.
+const STEP_KEYS: usize = 1_000;
+/// Of rows that nobody can read so many are named.
+const NAMED_MAX: u32 = 100;
+const SQLITES: &str =
+    "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
+/// What must be there for a start: a line for what is not. Cheap.
+const NEEDED: [&str; 4] = [
+    "SELECT 'the table header lacks its row' WHERE NOT EXISTS (SELECT 1 FROM header)",
+    "SELECT 'the table names lacks ' || count(*) || ' of the fetchers'
+     FROM (SELECT DISTINCT fetcher FROM runs WHERE fetcher NOT IN (SELECT fetcher FROM names)) HAVING count(*) > 0",
+    "SELECT 'the table runs lacks ' || count(*) || ' of the runs' FROM counts
+     WHERE fetcher <> 0 AND rows > 0 AND (fetcher, run) NOT IN (SELECT fetcher, run FROM runs) HAVING count(*) > 0",
+    "SELECT 'the table ' || lacking || ' is empty' FROM (
+        SELECT 'keys' AS lacking WHERE NOT EXISTS (SELECT 1 FROM keys)
+        UNION ALL SELECT 'counts' WHERE NOT EXISTS (SELECT 1 FROM counts))
+     WHERE EXISTS (SELECT 1 FROM rows) OR EXISTS (SELECT 1 FROM tasks WHERE status NOT IN ('done', 'cancelled'))",
+];
+/// What must hold between the tables, beside the counts.
+const INVARIANTS: [&str; 4] = [
+    "SELECT count(*) || ' rows of lists without their keys' FROM rows
+     WHERE key NOT IN (SELECT id FROM keys) HAVING count(*) > 0",
+    "SELECT count(*) || ' single tasks without their keys' FROM tasks
+     WHERE key NOT IN (SELECT id FROM keys) HAVING count(*) > 0",
+    "SELECT count(*) || ' keys whose extras are missing, or nobody''s' FROM (
+        SELECT id FROM keys WHERE extra = 1 AND id NOT IN (SELECT key FROM extras)
+        UNION ALL SELECT key FROM extras WHERE key NOT IN (SELECT id FROM keys WHERE extra = 1))
+     HAVING count(*) > 0",
+    "SELECT count(*) || ' keys whose counts are not those of their single tasks' FROM keys
+     WHERE (waiting, failed, dead) IS NOT (
+        SELECT count(*) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE status = 'failed'),
+            count(*) FILTER (WHERE status = 'dead_letter')
+        FROM tasks WHERE key = id)
+     HAVING count(*) > 0",
+];
+/// Payloads, and what they are of.
+const PAYLOADS: [&str; 2] = [
+    "SELECT 'a row of ' || coalesce((SELECT name FROM names WHERE names.fetcher = rows.fetcher), '?') || '.' || run,
+        key, payload FROM rows",
+    "SELECT 'the single task ' || number, key, payload FROM tasks",
+];
+
+/// What was found by looking a database through.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// It is damaged, and may not be used.
+    pub damage: Vec<String>,
+    /// Payloads that cannot be read any more: they become dead letters when their turns come.
+    pub unreadable: Vec<String>,
+    /// Rows that were set aside, as far as they are named.
+    pub set_aside: Vec<String>,
+}
+
+/// What a database lacks, so that it cannot be used; cheap, for every start.
+///
+/// # Errors
+/// What SQLite says.
+pub fn missing(connection: &Connection) -> StoreResult<Option<String>> {
+    what_is_missing(connection).map_err(classify)
+}
+
+fn what_is_missing(connection: &Connection) -> Result<Option<String>> {
+    if let Some((kind, name)) = schema::missing(connection)? {
+        return Ok(Some(format!("the {kind} {name} is missing")));
+    }
+    for sql in NEEDED {
+        if let Some(line) = connection.first(sql, [], |row| row.get(0))? {
+            return Ok(Some(line));
+        }
+    }
+    Ok(None)
+}
+
+/// Looks a database through, whoever's it is.
+pub fn look_through(connection: &Connection) -> Findings {
+    let mut found = Findings::default();
+    if let Err(error) = find(connection, &mut found) {
+        found.damage.push(error.to_string());
+    }
+    found
+}
+
+fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError> {
+    found.damage = connection.values(SQLITES, []).map_err(classify)?;
+    if !found.damage.is_empty() || schema::whose(connection)? != schema::Whose::Ours {
+        return Ok(());
+    }
+    if let Some(missing) = missing(connection)? {
+        found.damage.push(missing);
+        return Ok(());
+    }
+    for sql in INVARIANTS {
+        found.damage.extend(connection.values::<String>(sql, []).map_err(classify)?);
+    }
+    found.damage.extend(miscounted(connection).map_err(classify)?);
+    for sql in PAYLOADS {
+        unreadable(connection, sql, &mut found.unreadable).map_err(classify)?;
+    }
+    let rows = set_aside(connection, NAMED_MAX)?;
+    found.set_aside.extend(rows.iter().map(ToString::to_string));
+    Ok(())
+}
+
+/// Counts are those of all records.
+fn miscounted(connection: &Connection) -> Result<Option<String>> {
+    let mut loader = Loader::new(connection);
+    let (mut counts, nothing) = (Tally::default(), Record::new(Key::stored("")));
+    let mut behind = None;
+    loop {
+        let next = loader.next(From::All, behind.as_ref(), STEP_KEYS)?;
+        next.iter().for_each(|it| counts.change(&nothing, &it.record));
+        match next.into_iter().last() {
+            None => break,
+            last => behind = last,
+        }
+    }
+    let noted = header::load(connection)?.header.counts;
+    let is_other = |run: &&_| counts.0.get(run) != noted.0.get(run);
+    let runs = counts.0.keys().chain(noted.0.keys().filter(|run| !counts.0.contains_key(run)));
+    let wrong = runs.filter(is_other).count();
+    Ok((wrong > 0).then(|| format!("{wrong} runs whose counts are not those of their rows")))
+}
+
+fn unreadable(connection: &Connection, sql: &str, found: &mut Vec<String>) -> Result<()> {
+    let mut query = connection.prepared(sql)?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let is_read =
+            matches!(row.get_ref(2)?, ValueRef::Text(text) if str::from_utf8(text).is_ok());
+        if !is_read && found.len() < NAMED_MAX as usize {
+            found.push(name(connection, row)?);
+        }
+    }
+    Ok(())
+}
+
+fn name(connection: &Connection, row: &Row<'_>) -> Result<String> {
+    let (what, id): (String, i64) = (row.get(0)?, row.get(1)?);
+    let key: Option<String> =
+        connection.first("SELECT key FROM keys WHERE id = ?1", [id], |row| row.get(0))?;
+    let key: &dyn Display = match &key {
+        Some(key) => key,
+        None => &id,
+    };
+    Ok(format!(
+        "the payload of {key}, {what}, is no UTF-8: it is a dead letter when its turn comes"
+    ))
+}

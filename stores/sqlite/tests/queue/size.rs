@@ -1,0 +1,54 @@
+//! What a job costs: the same however many wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_sqlite::SqliteRecords;
+
+use crate::words::Script;
+
+/// Steps of SQLite's machine that some jobs take in a queue of so many keys, each in these lists.
+fn steps(keys: usize, lists: &[&str]) -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let mut connection = Connection::open_in_memory().unwrap();
+    let count_one = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    connection.progress_handler(1, Some(count_one)).unwrap();
+    let mut script = Script::new(Settings::default());
+    let records = SqliteRecords::new(connection).unwrap();
+    script.engine = Some(Engine::new(records, Settings::default()));
+    let rows: Vec<String> = (0..keys).map(|key| format!("k{key}")).collect();
+    for list in lists {
+        script.run(&format!("register {list}"));
+        for rows in rows.chunks(250) {
+            script.run(&format!("more {list} {}", rows.join(" ")));
+        }
+    }
+    let mut work = |jobs: usize| {
+        for _ in 0..jobs {
+            let job = script.say("ready");
+            let key = job.split(' ').nth(2).unwrap();
+            script.run(&format!("finish {key} 0"));
+        }
+    };
+    // Some have run before.
+    work(30);
+    count.store(0, Ordering::Relaxed);
+    work(30);
+    count.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_job_does_not_feel_the_size() {
+    for lists in [&["f.1"][..], &["f.1", "g.1"], &["f.1", "f.2", "g.1"]] {
+        let [few, many] = [1_500, 6_000].map(|keys| steps(keys, lists));
+        assert!(many < few + few / 10, "{lists:?}: {few} steps, of more keys {many}");
+        assert!(few > 1_000, "{few}");
+    }
+}
