@@ -169,7 +169,8 @@ impl<S: Records> Batch<'_, S> {
         let stored = self.first_stored(From::Lane, scope).await?;
         let stored = stored.and_then(|slot| Some((self.desk.place(slot).lane?, slot)));
         let mut changed = self.desk.lane();
-        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
+        let changed =
+            changed.find(|(_, slot)| self.desk.record(*slot).has_work(scope, &self.context));
         Ok(stored.into_iter().chain(changed).min().map(|(_, slot)| slot))
     }
 
@@ -177,7 +178,8 @@ impl<S: Records> Batch<'_, S> {
         let stored = self.first_stored(From::Order, scope).await?;
         let stored = stored.and_then(|slot| self.ranked(slot));
         let mut changed = self.desk.ready();
-        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
+        let changed =
+            changed.find(|(_, slot)| self.desk.record(*slot).has_work(scope, &self.context));
         let changed = changed.map(|(rank, slot)| (rank.clone(), slot));
         Ok(stored.into_iter().chain(changed).min())
     }
@@ -269,10 +271,6 @@ impl Ahead {
     pub(super) fn clear(&mut self) {
         self.looks.clear();
     }
-}
-
-fn has_task(record: &Record, scope: &Scope) -> bool {
-    record.waiting_fetchers().any(|fetcher| scope.has(fetcher))
 }
 
 /// The payload of a task that is to be written yet.

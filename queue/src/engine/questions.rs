@@ -54,13 +54,13 @@ impl<S: Records> Batch<'_, S> {
         Ok(flights.filter(|it| it.lease_seconds.is_some() || !is_over(it.started)).count() as u64)
     }
 
-    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from now on. Under
-    /// `--classic` classic jobs have no lease.
+    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from
+    /// now on, also where a clock that was ahead handed it out. Under `--classic` classic jobs have no lease.
     pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
         self.flush().await?;
         let (is_fair, now) = (self.context.settings.is_fair, self.context.now);
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
-        let left = |started: i64| seconds_left(started.saturating_add(length), now);
+        let left = |started: i64| seconds_left(started.min(now).saturating_add(length), now);
         let flights = self.store.flights().await?.into_iter();
         let flights = flights.filter(|it| self.sees_to(it.attempt));
         let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {

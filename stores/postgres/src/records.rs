@@ -419,6 +419,19 @@ impl Records for PostgresRecords {
         Ok(SingleStatus::of_word(row.try_get(0).map_err(classify)?))
     }
 
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        let sql =
+            "SELECT number FROM tasks WHERE key = $1 AND status = $2 ORDER BY number DESC LIMIT $3";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = self.ask_one(ask!(sql, id.0, status.word(), count)).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(classify)
+    }
+
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
         let sql = "SELECT 1 FROM tasks
             WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";

@@ -174,7 +174,7 @@ impl<'c> Look<'c> {
         if name == TASKS_FETCHER {
             return Some(FetcherId::TASKS);
         }
-        let mut known = self.context.fetchers.iter();
+        let mut known = self.context.fetchers.iter().rev();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 

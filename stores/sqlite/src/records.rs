@@ -18,6 +18,7 @@ use shiftboss_queue::records::{
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
+use crate::ask::Ask;
 use crate::error::classify;
 use crate::header::{self, Kept, Numbers};
 use crate::load::Loader;
@@ -183,6 +184,13 @@ impl SqliteRecords {
         Ok(word.and_then(|word| SingleStatus::of_word(&word)))
     }
 
+    fn singles_now(&self, id: KeyId, status: SingleStatus, count: usize) -> Result<Vec<i64>> {
+        let sql = "SELECT number FROM tasks INDEXED BY tasks_of_key
+            WHERE key = ?1 AND status = ?2 ORDER BY number DESC LIMIT ?3";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.connection.values(sql, (id.0, status.word(), count))
+    }
+
     fn has_single_now(&self, id: KeyId, payload: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM tasks
             WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
@@ -328,6 +336,15 @@ impl Records for SqliteRecords {
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
         self.single_now(number).map_err(classify)
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        self.singles_now(id, status, count).map_err(classify)
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {

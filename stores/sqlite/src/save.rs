@@ -160,21 +160,6 @@ impl<'c> Saver<'c> {
                 let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
                 run(sql, params![number, status.word()])
             }
-            SingleEdit::RetryAll => {
-                let sql = "UPDATE tasks SET status = 'waiting'
-                    WHERE key = ?1 AND status IN ('failed', 'dead_letter')";
-                run(sql, params![key.0])
-            }
-            SingleEdit::CancelAll { but } => {
-                let others = params![key.0, but];
-                run(
-                    "DELETE FROM tasks WHERE key = ?1 AND number IS NOT ?2 AND name IS NULL",
-                    others,
-                )?;
-                let sql = "UPDATE tasks SET status = 'cancelled'
-                    WHERE key = ?1 AND number IS NOT ?2 AND status <> 'done'";
-                run(sql, others)
-            }
         }
     }
 
