@@ -60,7 +60,7 @@ pub struct Context {
     /// The last place that was given in the lane.
     pub last_bump: i64,
     /// Runs that are being deleted.
-    pub going: BTreeSet<(FetcherId, i64)>,
+    pub going: Arc<BTreeSet<(FetcherId, i64)>>,
     /// All but that of single tasks.
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
 }

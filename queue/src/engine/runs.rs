@@ -145,8 +145,10 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) fn begin_deletion(&mut self, run: &Run) {
         if let Some(run) = self.known(run) {
-            self.header.runs.change(run).deleting = true;
-            self.context.going.insert(run);
+            // Nobody else has the set then, so it need not be copied.
+            self.context.going = Arc::default();
+            self.header.runs.begin_deletion(run);
+            self.context.going = self.header.runs.going();
         }
     }
 
@@ -172,9 +174,10 @@ impl<S: Records> Batch<'_, S> {
 
     /// A run goes that has no rows.
     pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
+        self.context.going = Arc::default();
         self.header.runs.remove(run);
+        self.context.going = self.header.runs.going();
         self.memo.pruned.remove(&run);
-        self.context.going.remove(&run);
     }
 
     /// So many rows of the run were deleted.

@@ -31,7 +31,7 @@ CREATE TABLE keys (
 ) STRICT;
 CREATE UNIQUE INDEX keys_by_key ON keys (key);
 -- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
-CREATE INDEX in_order ON keys (held, turn, id) WHERE turn IS NOT NULL;
+CREATE INDEX in_order ON keys (held, turn) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Those that somebody else started, and may be at.
 CREATE INDEX claimed ON keys (started) WHERE claimed = 1;
