@@ -1,5 +1,7 @@
 //! Keys that are looked for by how they begin, those that are held, and how long keys wait: what is asked beside `why` and `queue`.
 
+use std::ops::Bound;
+
 use rusqlite::Result;
 use shiftboss_queue::answers::{Found, HeldKey, HeldKeys, Hold, KnownKey, LastStarts};
 use shiftboss_queue::context::Context;
@@ -90,7 +92,8 @@ impl Look<'_> {
     fn lists_of(&self, record: &Record) -> usize {
         let runs = &self.kept.header.runs;
         let is_newest = |fetcher: FetcherId, run: i64| {
-            let mut newer = runs.range((fetcher, run + 1)..=(fetcher, i64::MAX));
+            let behind = (Bound::Excluded((fetcher, run)), Bound::Included((fetcher, i64::MAX)));
+            let mut newer = runs.range(behind);
             !self.context.going.contains(&(fetcher, run)) && newer.all(|(_, it)| it.deleting)
         };
         let lists = record.newest_rows().filter(|row| is_newest(row.fetcher, row.run)).count();

@@ -23,8 +23,9 @@ use super::{Look, limit};
 use crate::ask::Ask;
 use crate::snapshot::beside;
 
+/// Started so late that nobody else may have them yet.
 const CLAIMED: &str = "SELECT count(*) FROM keys INDEXED BY claimed
-    WHERE claimed = 1 AND started IS NOT NULL AND finished IS NULL";
+    WHERE claimed = 1 AND started >= ?1 AND finished IS NULL";
 const IS_OUT: &str = "SELECT EXISTS (SELECT 1 FROM keys WHERE attempt = ?1)";
 /// Of single tasks the highest number is shown as their run.
 const LAST_TASK: &str = "SELECT coalesce(max(number), 0) FROM tasks";
@@ -94,7 +95,8 @@ impl Look<'_> {
     }
 
     fn rows(&self, all: Counts) -> Result<Rows> {
-        let claimed: i64 = self.connection.value(CLAIMED, [])?;
+        let (now, lease) = (self.context.seconds(), self.context.settings.lease_seconds);
+        let claimed: i64 = self.connection.value(CLAIMED, [now.saturating_sub(lease)])?;
         Ok(Rows {
             pending: all.waiting,
             dispatched: all.rows.saturating_sub(all.waiting),

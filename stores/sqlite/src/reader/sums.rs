@@ -35,10 +35,10 @@ const OF_FETCHERS: &str = hours!(
     CROSS JOIN hours AS kept ON kept.hour = asked.hour AND kept.fetcher = wanted.value)"
 );
 /// Jobs by exit code, from the counts by minute. An end that somebody wrote may count less than nothing: it was in no sum before.
-const BY_CODE: &str = "SELECT exit_code, sum(jobs) FROM minutes WHERE minute > ?1 AND jobs > 0
-    GROUP BY exit_code ORDER BY exit_code";
+const BY_CODE: &str = "SELECT exit_code, sum(jobs) FROM minutes
+    WHERE minute > ?1 AND minute <= ?1 + 60 AND jobs > 0 GROUP BY exit_code ORDER BY exit_code";
 const BY_MINUTE: &str = "SELECT minute * 60, sum(jobs) FROM minutes
-    WHERE minute > ?1 AND jobs > 0 GROUP BY minute ORDER BY minute";
+    WHERE minute > ?1 AND minute <= ?1 + 60 AND jobs > 0 GROUP BY minute ORDER BY minute";
 /// The first end of a job behind the number ?2 that is not before ?1, and how many there are.
 const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
     WHERE ended > ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1 * 1000";

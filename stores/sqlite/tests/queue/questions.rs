@@ -383,6 +383,21 @@ fn a_start_in_the_future() {
     assert_eq!(at.status().longest_wait.and_then(|it| it.last_started), Some(NOW));
 }
 
+/// What somebody wrote of long ago, or of the future, is nothing of this hour; and a list may have the last number of all.
+#[test]
+fn times_and_numbers_at_the_end() {
+    let script = run("
+        list f.9223372036854775807 a
+        log gone 5
+        log late 5 1900000000 0
+        log here 1700000000");
+    let at = At::new(&script, 60);
+    let status = at.status();
+    assert_eq!((status.rows.in_flight, status.done_last_hour.len()), (1, 0));
+    assert_eq!(at.asked.reader.jobs_by_minute(at.now).unwrap().len(), 0);
+    assert_eq!(at.asked.reader.last_starts().unwrap().started, [None]);
+}
+
 /// What a daemon and relays note of themselves.
 #[test]
 fn documents_are_shown() {
