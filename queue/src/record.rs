@@ -83,7 +83,8 @@ impl From<Before> for Short {
 
 impl From<Short> for Before {
     fn from((last, served, bump, ahead): Short) -> Self {
-        let last = last.map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
+        let last =
+            last.map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
         Self { last, served, bump, ahead }
     }
 }

@@ -223,8 +223,10 @@ impl Desk {
     pub(super) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for Slot { stored, record, .. } in self.slots.iter().filter(|slot| slot.is_changed) {
-            let new = Record::new(record.key.clone());
-            tally.change(stored.as_ref().map_or(&new, |it| &it.record), record);
+            match stored {
+                Some(stored) => tally.change(&stored.record, record),
+                None => tally.change(&Record::new(record.key.clone()), record),
+            }
         }
         tally.tidy();
         tally
