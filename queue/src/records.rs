@@ -110,9 +110,9 @@ pub struct Changes<'a> {
 #[derive(Debug)]
 pub struct Change {
     /// As the store has it. `None`: the key is new.
-    pub before: Option<Stored>,
+    pub before: Option<Box<Stored>>,
     pub key: Key,
-    pub now: Option<(Record, Place)>,
+    pub now: Option<(Box<Record>, Place)>,
 }
 
 /// What a batch is going to ask for. A store on a server finds and locks that at once.

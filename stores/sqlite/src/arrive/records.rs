@@ -57,7 +57,9 @@ impl Writer<'_> {
         self.counts.merge(&counts);
         clocks::look(&mut record, &self.context);
         let (key, place) = (record.key.clone(), record.place(&self.context));
-        self.saver.change(Change { before: None, key, now: Some((record, place)) }).map(drop)
+        self.saver
+            .change(Change { before: None, key, now: Some((Box::new(record), place)) })
+            .map(drop)
     }
 
     /// `what`: in which tables there is something of it.
