@@ -34,7 +34,7 @@ const KEPT: [&str; 12] = [
     "SELECT keys.key, claimed, (SELECT group_concat(coalesce(name, '@tasks') || substr(value, instr(value, ':')), ' ' ORDER BY name)
             FROM json_each('[\"' || replace(served, ' ', '\",\"') || '\"]') LEFT JOIN names ON names.fetcher = CAST(value AS INTEGER)),
         waiting, failed, dead, last_attempt, attempt, iif(fetcher IN (SELECT fetcher FROM runs UNION SELECT 0), fetcher, NULL), run,
-        worker, lease, started_ms, json_remove(before, '$.bump'), CASE WHEN EXISTS (SELECT 1 FROM runs WHERE deleting) THEN 0 WHEN started IS NULL THEN turn IS NULL ELSE turn END FROM keys
+        worker, lease, started_ms, json_remove(before, '$[2]'), CASE WHEN EXISTS (SELECT 1 FROM runs WHERE deleting) THEN 0 WHEN started IS NULL THEN turn IS NULL ELSE turn END FROM keys
     WHERE started IS NOT NULL OR served <> '' OR last_attempt > 0 OR EXISTS (SELECT 1 FROM extras WHERE extras.key = id)
         OR EXISTS (SELECT 1 FROM rows WHERE rows.key = id) OR EXISTS (SELECT 1 FROM tasks WHERE tasks.key = id)",
     "SELECT keys.key, extras ->> '$.hold.since', extras ->> '$.hold.until.at', extras ->> '$.hold.reason', extras ->> '$.hold.by',

@@ -58,9 +58,9 @@ const ATTEMPTS: &str = "
         1 + coalesce((SELECT it.value ->> '$[1]' FROM extras, json_each(extras, '$.expired') AS it
             WHERE extras.key = keys.id AND (it.value ->> '$[0].Row.fetcher' = fetcher AND it.value ->> '$[0].Row.run' = run
                 OR fetcher = 0 AND it.value ->> '$[0].Single.number' = run)), 0),
-        before ->> '$.last.started', before ->> '$.last.finished', before ->> '$.last.exit_code', before ->> '$.served',
+        before ->> '$[0][0]', before ->> '$[0][1]', before ->> '$[0][2]', before ->> '$[1]',
         (SELECT iif(count(*) = 0, json_array(keys.run), json_group_array(rows.run)) FROM rows
-            WHERE rows.key = id AND rows.fetcher = keys.fetcher AND armed >= coalesce(before ->> '$.served', 0)),
+            WHERE rows.key = id AND rows.fetcher = keys.fetcher AND armed >= coalesce(before ->> '$[1]', 0)),
         NULL, NULL, NULL, NULL, NULL
     FROM keys WHERE attempt IS NOT NULL";
 const HOLDS: &str = "
@@ -81,8 +81,8 @@ const BUMPS: &str = "
                 NULL AS due, NULL AS fetcher, NULL AS run, 0 AS retries, extras ->> '$.bump.number' AS place
             FROM extras JOIN keys ON keys.id = extras.key WHERE extras ->> '$.bump' IS NOT NULL
             UNION ALL
-            SELECT key, before ->> '$.bump.since', before ->> '$.bump.by', attempt, 'bump', NULL, NULL, NULL, 0, before ->> '$.bump.number'
-            FROM keys WHERE before ->> '$.bump' IS NOT NULL
+            SELECT key, before ->> '$[2].since', before ->> '$[2].by', attempt, 'bump', NULL, NULL, NULL, 0, before ->> '$[2].number'
+            FROM keys WHERE before ->> '$[2]' IS NOT NULL
             UNION ALL
             SELECT keys.key, coalesce((it.value ->> '$.due.at' - it.value ->> '$.due.delay') / 1000, finished, 0), 'job_retry',
                 iif(coalesce(it.value ->> '$.task.Row.fetcher', 0) = keys.fetcher
