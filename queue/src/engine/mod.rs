@@ -91,6 +91,10 @@ impl<S: Records> Engine<S> {
         self.header.paused
     }
 
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
     pub fn store(&self) -> &S {
         &self.store
     }
