@@ -14,4 +14,4 @@ mod save;
 mod sums;
 mod wire;
 
-pub use records::{PostgresRecords, SCHEMA, SETTINGS};
+pub use records::{ALONE, PostgresRecords, SCHEMA, SETTINGS};
