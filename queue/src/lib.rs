@@ -15,6 +15,8 @@ pub mod error;
 pub mod extras;
 pub mod file_identity;
 pub mod header;
+pub mod listings;
+pub mod look;
 pub mod memory;
 pub mod operation;
 pub mod outcome_words;
