@@ -9,6 +9,7 @@ use shiftboss_queue::code;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
+use shiftboss_queue::standing::Listed;
 
 use crate::load::{ENDED_BADLY, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns};
@@ -66,10 +67,14 @@ const DELETE_ROWS: &str =
     WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
 columns! { Gone { key: i64, fetcher: i64, run: i64 }}
 
-const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due)
-    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[])
-    ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due";
-columns! { Extras { key: i64, extras: String, lane: Option<i64>, due: Option<i64> }}
+const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
+    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bool[])
+    ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due, held = excluded.held,
+        backed_off = excluded.backed_off, delayed = excluded.delayed, dead = excluded.dead";
+columns! { Extras {
+    key: i64, extras: String, lane: Option<i64>, due: Option<i64>, held: Option<i64>, backed_off: Option<i64>,
+    delayed: Option<i64>, dead: bool,
+}}
 const DELETE_EXTRAS: &str = "DELETE FROM extras WHERE key = ANY ($1::int8[])";
 
 /// A late result takes the place of what was known of its attempt.
@@ -198,6 +203,11 @@ impl Saver {
         self.extras.extras.push(serde_json::to_string(&record.extras).unwrap_or_default());
         self.extras.lane.push(place.lane);
         self.extras.due.push(place.due);
+        let Listed { held, backed_off, delayed, dead } = record.listed();
+        self.extras.held.push(held);
+        self.extras.backed_off.push(backed_off);
+        self.extras.delayed.push(delayed);
+        self.extras.dead.push(dead);
     }
 
     /// Attempts that ended.

@@ -53,13 +53,21 @@ CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
 -- What few keys have.
 CREATE TABLE extras (
-    key    int8 PRIMARY KEY,
-    extras text NOT NULL,
-    lane   int8,
-    due    int8
+    key        int8 PRIMARY KEY,
+    extras     text NOT NULL,
+    lane       int8,
+    due        int8,
+    held       int8,
+    backed_off int8,
+    delayed    int8,
+    dead       boolean NOT NULL
 );
 CREATE INDEX lane ON extras (lane, key) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due, key) WHERE due IS NOT NULL;
+CREATE INDEX held ON extras (held, key) WHERE held IS NOT NULL;
+CREATE INDEX backed_off ON extras (backed_off, key) WHERE backed_off IS NOT NULL;
+CREATE INDEX delayed ON extras (delayed, key) WHERE delayed IS NOT NULL;
+CREATE INDEX dead ON extras (key) WHERE dead;
 
 -- Single tasks.
 CREATE TABLE tasks (

@@ -5,8 +5,9 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::place::Place;
-use shiftboss_queue::record::{Due, ListRow, Record, SingleEdit, Task};
+use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
+use shiftboss_queue::standing::Listed;
 
 use crate::code;
 use crate::prepared::Prepared;
@@ -133,11 +134,7 @@ impl<'c> Saver<'c> {
         let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let extras = code::json(&record.extras)?;
-        let it = &record.extras;
-        let held = it.hold.as_ref().map(|it| it.since);
-        let backed_off = it.backoff.and_then(|it| it.until).map(Due::begun);
-        let delayed = record.first_delay().map(|it| it.at);
-        let dead = it.dead.iter().any(|it| matches!(it.0, Task::Row { .. }));
+        let Listed { held, backed_off, delayed, dead } = record.listed();
         let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead);
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
