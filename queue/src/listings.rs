@@ -60,6 +60,8 @@ pub struct Head {
     pub schema_version: i64,
     /// All ends up to this number are seen.
     pub last_end: i64,
+    /// The store's last known sign of life.
+    pub last_write: Option<UnixSeconds>,
     /// The time of a store that has a clock for all daemons.
     pub now: Option<Millis>,
 }
@@ -71,8 +73,6 @@ pub struct Keepers {
     pub lost: Option<Lost>,
     pub fetchers: Vec<FetcherRecord>,
     pub rejected: Vec<RejectedFile>,
-    /// The last sign of life.
-    pub last_write: Option<UnixSeconds>,
     /// Those that share a queue on a server.
     pub daemons: Vec<DaemonStatus>,
     /// Of those: whose a job is that is out.

@@ -64,7 +64,7 @@ impl<S: Listings> Look<'_, S> {
             not_stopped: running.map(|it| NotStopped {
                 pid: it.pid,
                 started: it.started,
-                last_write: keepers.last_write,
+                last_write: self.head.last_write,
             }),
             daemons: keepers.daemons,
             relays,

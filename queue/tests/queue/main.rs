@@ -9,6 +9,8 @@ mod histories;
 mod model;
 mod notes;
 mod positions;
+mod previews;
+mod questions;
 mod relays;
 mod starts;
 mod statements;

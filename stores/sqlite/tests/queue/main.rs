@@ -18,9 +18,12 @@ mod model;
 mod notes;
 #[path = "../../../../queue/tests/queue/positions.rs"]
 mod positions;
+#[path = "../../../../queue/tests/queue/previews.rs"]
 mod previews;
+#[path = "../../../../queue/tests/queue/questions.rs"]
 mod questions;
 mod quiet;
+mod refused;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 mod rolled_back;

@@ -9,24 +9,23 @@ use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
 use shiftboss_queue::records::Edit;
-use shiftboss_sqlite::SqliteReader;
 
 use crate::histories::{Step, history, settings};
-use crate::questions::{ask, note_daemon};
+use crate::questions::started;
 use crate::subject;
 use crate::words::{dispatch, ready};
 
 const ALL: usize = 1_000;
 const DAY: i64 = 86_400;
 
-fn tasks(reader: &SqliteReader, now: i64, status: TaskStatus, fetcher: Option<&str>) -> i64 {
+fn tasks(reader: &dyn Reader, now: i64, status: TaskStatus, fetcher: Option<&str>) -> i64 {
     let fetcher = fetcher.map(str::to_owned);
     let asked = TasksWith { status, fetcher, since: None, count: ALL };
     reader.tasks(now, &asked).unwrap().tasks.len() as i64
 }
 
 /// Each listing has as many as are counted.
-fn counts_are_right(reader: &SqliteReader, now: i64, is_fair: bool) -> Result<(), TestCaseError> {
+fn counts_are_right(reader: &dyn Reader, now: i64, is_fair: bool) -> Result<(), TestCaseError> {
     let status: QueueStatus = reader.status(now).unwrap();
     let of = |status| tasks(reader, now, status, None);
     prop_assert_eq!(of(TaskStatus::Waiting), status.rows.pending, "waiting");
@@ -51,11 +50,7 @@ fn counts_are_right(reader: &SqliteReader, now: i64, is_fair: bool) -> Result<()
 }
 
 /// A key's attempts are those of all that are its own, but for hand-outs that never arrived; and sums are the sums of them.
-fn attempts_are_right(
-    reader: &SqliteReader,
-    now: i64,
-    is_summed: bool,
-) -> Result<(), TestCaseError> {
+fn attempts_are_right(reader: &dyn Reader, now: i64, is_summed: bool) -> Result<(), TestCaseError> {
     let asked = EndedAttempts { count: ALL, ..EndedAttempts::default() };
     let all = reader.ended_attempts(&asked).unwrap().attempts;
     for key in ["a", "b", "c", "d", "e"] {
@@ -89,7 +84,7 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
     // What somebody ends by hand is in no sum, and old sums go.
     let mut is_summed = true;
     let mut engine = Engine::new(subject::new(), settings());
-    note_daemon(engine.store(), &settings());
+    started(&mut engine, &settings());
     for step in history {
         match step {
             Step::Passes(seconds) => {
@@ -117,8 +112,7 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
         }
     }
     ready(engine.apply(now * 1_000, vec![SetPaused(false).into()])).unwrap();
-    let asked = ask(engine.store());
-    let reader = &asked.reader;
+    let reader = &subject::reader(engine.store());
     counts_are_right(reader, now, is_fair)?;
     attempts_are_right(reader, now, is_summed)?;
     let next = reader.next_jobs(now, ALL).unwrap();
@@ -131,24 +125,26 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
     let turns = reader.turns(now, &keys).unwrap();
     let before: Vec<_> = turns.iter().map(|turn| turn.keys_before).collect();
     prop_assert_eq!(before, (0..keys.len() as u64).map(Some).collect::<Vec<_>>());
-    let foretold: Vec<_> =
-        next.keys.into_iter().map(|it| (it.key, it.fetcher, it.payload)).collect();
     let mut given = Vec::new();
     loop {
         match ready(engine.apply(now * 1_000, vec![dispatch(None)])).unwrap().remove(0).unwrap() {
-            Outcome::Dispatch(Dispatched::Job(attempt, row)) => {
-                let sql =
-                    "SELECT coalesce(name, '@tasks') FROM keys LEFT JOIN names USING (fetcher)
-                    WHERE attempt = ?1";
-                let connection = engine.store().connection();
-                let fetcher: String =
-                    connection.query_row(sql, [attempt.0], |it| it.get(0)).unwrap();
-                given.push((row.key.to_string(), fetcher, row.payload));
-            }
+            Outcome::Dispatch(Dispatched::Job(attempt, row)) => given.push((attempt.0, row)),
             Outcome::Dispatch(Dispatched::Later) => {}
             _ => break,
         }
     }
+    let asked = TasksWith { status: TaskStatus::InFlight, fetcher: None, since: None, count: ALL };
+    let out = subject::reader(engine.store()).tasks(now, &asked).unwrap().tasks;
+    let given: Vec<_> = given
+        .into_iter()
+        .map(|(attempt, row)| {
+            let is_it = |reason: &str| reason.ends_with(&format!(", attempt {attempt}"));
+            let fetcher = out.iter().find(|it| is_it(&it.reason)).map(|it| it.fetcher.clone());
+            (row.key.to_string(), fetcher.unwrap_or_default(), row.payload)
+        })
+        .collect();
+    let foretold: Vec<_> =
+        next.keys.into_iter().map(|it| (it.key, it.fetcher, it.payload)).collect();
     prop_assert_eq!(foretold, given);
     Ok(())
 }
