@@ -4,18 +4,15 @@
 //! Memory, SQLite and PostgreSQL implement it. Its functions are async and statically dispatched, as those of
 //! [`Records`](crate::records::Records) are.
 
-use std::collections::HashMap;
-
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
-use crate::answers::{DaemonStatus, FetcherRecord, KnownKey, RejectedFile};
+use crate::answers::KnownKey;
 use crate::attempt::{EndedAttempt, Outcome};
-use crate::documents::{DAEMON, Daemon, FETCHER, INPUT, Input, Kind, Lost, REJECTED, Rejected};
+use crate::documents::{DAEMON, Daemon, Gone, Kind};
 use crate::header::Header;
 use crate::record::{FetcherId, Millis, SingleStatus, Task};
 use crate::records::{KeyId, Payload, Stored};
 use crate::sums::Hour;
-use crate::views::managed;
 
 /// Where keys are looked for, each by a number there, and by their ids where that is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,17 +63,19 @@ pub struct Head {
     pub now: Option<Millis>,
 }
 
-/// The daemons of a queue, and what they note of themselves.
-#[derive(Debug, Clone, Default)]
-pub struct Keepers {
-    /// The input directory is lost: that of the daemon that joined last.
-    pub lost: Option<Lost>,
-    pub fetchers: Vec<FetcherRecord>,
-    pub rejected: Vec<RejectedFile>,
-    /// Those that share a queue on a server.
-    pub daemons: Vec<DaemonStatus>,
-    /// Of those: whose a job is that is out.
-    pub owners: HashMap<Attempt, String>,
+/// One of the daemons that share a queue on a server, as it joined last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    pub name: String,
+    /// Which one it is, the machine's name, and its input directory, each behind a space.
+    pub process: String,
+    pub pid: i64,
+    pub version: String,
+    pub started: UnixSeconds,
+    /// Its last sign of life.
+    pub beat_at: UnixSeconds,
+    pub gone: Option<Gone>,
+    pub gone_at: Option<UnixSeconds>,
 }
 
 /// An attempt that ended.
@@ -143,19 +142,13 @@ pub trait Listings {
         Ok(found.into_iter().find_map(|(name, text)| DAEMON.read(&name, &text)).map(|it| it.1))
     }
 
-    async fn keepers(&mut self) -> Result<Keepers, Self::Error> {
-        let inputs = read(&INPUT, self.documents(INPUT.name()).await?);
-        let lost = inputs.into_iter().find_map(|(_, Input { lost, .. })| lost);
-        let lost_since = lost.as_ref().map(|lost| lost.since);
-        let fetchers = read(&FETCHER, self.documents(FETCHER.name()).await?).into_iter();
-        let fetchers = fetchers.map(|(_, it)| managed(it, lost_since)).collect();
-        let rejected = read(&REJECTED, self.documents(REJECTED.name()).await?).into_iter();
-        let file = |(name, Rejected { reason, since })| {
-            let daemon = None;
-            RejectedFile { name, reason, since, daemon }
-        };
-        Ok(Keepers { lost, fetchers, rejected: rejected.map(file).collect(), ..Keepers::default() })
+    /// Those that share the queue; none has a queue in a file, which has one.
+    async fn daemons(&mut self) -> Result<Vec<Joined>, Self::Error> {
+        Ok(Vec::new())
     }
+
+    /// Who [sees to](crate::record::Flight::owner) jobs, and to how many.
+    async fn owners(&mut self) -> Result<Vec<(String, i64)>, Self::Error>;
 
     /// Keys behind one of them.
     async fn keys(

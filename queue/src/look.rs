@@ -8,6 +8,7 @@
 mod failed;
 mod keys;
 mod log;
+mod members;
 mod order;
 mod queue;
 mod status;

@@ -3,17 +3,13 @@
 //! All counts are kept ones, or those of few: runs, fetchers of either kind, keys in flight, keys that are held. So it takes no
 //! longer the larger the queue is.
 
-use std::collections::HashSet;
-
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, Steps, count_of};
-use crate::answers::{
-    FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, RelayStatus, Rows, Waiting,
-};
+use crate::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
 use crate::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
-use crate::documents::{Gone, MOVED, RELAY, RELAY_LEASE, Relay};
-use crate::listings::{Along, Keepers, Listings};
+use crate::documents::{MEMBER, MOVED};
+use crate::listings::{Along, Listings};
 use crate::records::Stored;
 use crate::views::WALK_MAX;
 
@@ -23,12 +19,12 @@ const YEAR_2000: UnixSeconds = 946_684_800;
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn status(&mut self) -> Result<QueueStatus, S::Error> {
-        let keepers = self.store.keepers().await?;
-        let holders = self.holders(&keepers).await?;
+        let keepers = self.keepers().await?;
+        let holders = self.holders().await?;
         let pace = self.pace().await?;
         let all = self.all_counts();
         let [singles, keys] = [OF_SINGLES, OF_KEYS].map(|it| self.counts(it));
-        let (rows, relays) = (self.rows(all).await?, self.relays().await?);
+        let rows = self.rows(all).await?;
         let moved = self.documents(&MOVED).await?.into_iter().next();
         let [oldest_waiting, longest_wait] =
             [self.first_waiting(false).await?, self.first_waiting(true).await?];
@@ -64,10 +60,10 @@ impl<S: Listings> Look<'_, S> {
             not_stopped: running.map(|it| NotStopped {
                 pid: it.pid,
                 started: it.started,
-                last_write: self.head.last_write,
+                last_write: self.head.last_write.or(keepers.last_beat),
             }),
             daemons: keepers.daemons,
-            relays,
+            relays: keepers.relays,
         })
     }
 
@@ -101,12 +97,11 @@ impl<S: Listings> Look<'_, S> {
     }
 
     /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest ones.
-    async fn holders(&mut self, keepers: &Keepers) -> Result<Vec<Holding>, S::Error> {
+    async fn holders(&mut self) -> Result<Vec<Holding>, S::Error> {
         let mut out = Steps::new(Along::Out).next(self, HOLDERS_MAX).await?;
         out.extend(Steps::new(Along::Claimed).next(self, HOLDERS_MAX).await?);
         let out = self.records(&out).await?;
-        let mut held: Vec<Holding> =
-            out.iter().filter_map(|it| self.holding(it, keepers)).collect();
+        let mut held: Vec<Holding> = out.iter().filter_map(|it| self.holding(it)).collect();
         held.sort_by(|one, other| {
             (one.since, one.attempt, &one.key).cmp(&(other.since, other.attempt, &other.key))
         });
@@ -114,18 +109,18 @@ impl<S: Listings> Look<'_, S> {
         Ok(held)
     }
 
-    fn holding(&self, stored: &Stored, keepers: &Keepers) -> Option<Holding> {
+    fn holding(&self, stored: &Stored) -> Option<Holding> {
         let record = &stored.record;
         let flight = record.flight.as_ref();
         let holder = flight.and_then(|it| it.holder.as_ref());
-        let owner = flight.and_then(|it| keepers.owners.get(&it.attempt));
+        let owner = flight.and_then(|it| it.owner.as_ref());
         record.is_in_flight(&self.context).then(|| Holding {
             worker: holder.map(|it| it.worker.to_string()),
             key: record.key.to_string(),
             attempt: flight.map(|it| it.attempt.0),
             since: record.out_since().unwrap_or_default(),
             lease_seconds: holder.map(|it| it.lease_seconds.into()),
-            daemon: owner.cloned(),
+            daemon: owner.and_then(|it| it.strip_prefix(MEMBER.name())).map(str::to_owned),
         })
     }
 
@@ -172,40 +167,6 @@ impl<S: Listings> Look<'_, S> {
             key: record.key.to_string(),
             last_started: self.last_start(&record),
         }))
-    }
-
-    async fn relays(&mut self) -> Result<Vec<RelayStatus>, S::Error> {
-        let leases = self.documents(&RELAY_LEASE).await?;
-        let (mut steps, mut out) = (Steps::new(Along::Out), HashSet::new());
-        while !leases.is_empty() && !steps.is_all {
-            out.extend(steps.spots(self, COUNT_STEP).await?.into_iter().map(|it| it.0));
-        }
-        let is_out = |attempt: &str| attempt.parse().is_ok_and(|attempt| out.contains(&attempt));
-        let leases = leases.into_iter().filter(|(attempt, _)| is_out(attempt));
-        let leased: Vec<_> = leases.map(|(_, relay)| relay).collect();
-        let relays = self.documents(&RELAY).await?;
-        let runs = &self.head.header.runs;
-        let has_runs = |name: &str| {
-            self.fetcher(name)
-                .is_some_and(|id| runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some())
-        };
-        let relay = |(name, it): (String, Relay)| {
-            let own = it.fetchers.iter().filter(|name| has_runs(name));
-            let mut fetchers: Vec<String> = own.map(ToString::to_string).collect();
-            fetchers.sort_unstable();
-            RelayStatus {
-                joined_since: it.joined,
-                gone: it.gone.is_some(),
-                silent: it.gone == Some(Gone::Silent),
-                directory_lost_since: it.input.lost.as_ref().map(|lost| lost.since),
-                directory_lost_reason: it.input.lost.map(|lost| lost.reason),
-                rejected_files: count_of(it.rejected.len()),
-                in_flight: count_of(leased.iter().filter(|relay| ***relay == *name).count()),
-                fetchers,
-                name,
-            }
-        };
-        Ok(relays.into_iter().map(relay).collect())
     }
 }
 

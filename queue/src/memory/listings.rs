@@ -99,6 +99,16 @@ impl Listings for Memory {
         Ok(self.documents_of(prefix))
     }
 
+    async fn owners(&mut self) -> Result<Vec<(String, i64)>> {
+        let mut owners = BTreeMap::new();
+        for (record, _) in self.kept.keys.values() {
+            if let Some(owner) = record.flight.as_ref().and_then(|flight| flight.owner.as_ref()) {
+                *owners.entry(owner.to_string()).or_insert(0) += 1;
+            }
+        }
+        Ok(owners.into_iter().collect())
+    }
+
     async fn keys(
         &mut self,
         along: Along,

@@ -164,6 +164,12 @@ impl Listings for Moment {
         documents::all(self.connection(), prefix)
     }
 
+    async fn owners(&mut self) -> Result<Vec<(String, i64)>> {
+        let sql = "SELECT owner, count(*) FROM keys INDEXED BY in_flight
+            WHERE attempt IS NOT NULL AND owner IS NOT NULL GROUP BY owner";
+        self.connection().rows(sql, (), |row| row.try_into())
+    }
+
     async fn keys(
         &mut self,
         along: Along,
