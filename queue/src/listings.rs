@@ -55,8 +55,6 @@ pub type Spot = (i64, KeyId);
 pub struct Head {
     pub header: Header,
     pub schema_version: i64,
-    /// All ends up to this number are seen.
-    pub last_end: i64,
     /// The store's last known sign of life.
     pub last_write: Option<UnixSeconds>,
     /// The time of a store that has a clock for all daemons.
@@ -201,8 +199,16 @@ pub trait Listings {
     /// The last one first.
     async fn ends(&mut self, of: &EndsOf<'_>) -> Result<Vec<End>, Self::Error>;
 
-    /// Behind a number, in order, up to [`Head::last_end`].
-    async fn ends_behind(&mut self, number: i64, count: usize) -> Result<Vec<End>, Self::Error>;
+    /// The last number of an end: all ends up to it are found from now on.
+    async fn last_end(&mut self) -> Result<i64, Self::Error>;
+
+    /// Behind a number and up to another one, in order.
+    async fn ends_behind(
+        &mut self,
+        number: i64,
+        upto: i64,
+        count: usize,
+    ) -> Result<Vec<End>, Self::Error>;
 
     /// Attempts that failed before the end of a number, and since then, whose task was not put back: the last one first.
     async fn failed(

@@ -106,10 +106,12 @@ impl<S: Listings> Look<'_, S> {
         after: Option<i64>,
         count: usize,
     ) -> Result<Ends, S::Error> {
+        let upto = self.store.last_end().await?;
         let Some(after) = after else {
-            return Ok(Ends { attempts: Vec::new(), upto: self.head.last_end, is_kept: true });
+            return Ok(Ends { attempts: Vec::new(), upto, is_kept: true });
         };
-        let ends = self.store.ends_behind(after.saturating_sub(1), count.min(LOG_MAX) + 1).await?;
+        let ends =
+            self.store.ends_behind(after.saturating_sub(1), upto, count.min(LOG_MAX) + 1).await?;
         let is_kept = ends.first().is_some_and(|end| end.number == after);
         let behind = ends.into_iter().filter(|end| end.number > after).take(count.min(LOG_MAX));
         let attempts = self.shown_ends(behind.collect());

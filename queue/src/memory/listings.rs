@@ -91,8 +91,7 @@ impl Listings for Memory {
     type Error = Infallible;
 
     async fn head(&mut self) -> Result<Head> {
-        let (header, last_end) = (self.kept.header.clone(), self.kept.ends);
-        Ok(Head { header, last_end, ..Head::default() })
+        Ok(Head { header: self.kept.header.clone(), ..Head::default() })
     }
 
     async fn documents(&mut self, prefix: &str) -> Result<Vec<(String, String)>> {
@@ -213,8 +212,13 @@ impl Listings for Memory {
         Ok(self.all_ends().rev().filter(is_meant).take(of.count).collect())
     }
 
-    async fn ends_behind(&mut self, number: i64, count: usize) -> Result<Vec<End>> {
-        Ok(self.all_ends().filter(|end| end.number > number).take(count).collect())
+    async fn last_end(&mut self) -> Result<i64> {
+        Ok(self.kept.ends)
+    }
+
+    async fn ends_behind(&mut self, number: i64, upto: i64, count: usize) -> Result<Vec<End>> {
+        let is_meant = |end: &End| end.number > number && end.number <= upto;
+        Ok(self.all_ends().filter(is_meant).take(count).collect())
     }
 
     async fn failed(&mut self, before: i64, since: Millis, count: usize) -> Result<Vec<End>> {

@@ -82,7 +82,7 @@ const BACK: &str = ends!(
     "WHERE ended > ?1 AND ended < ?2 AND (?3 IS NULL OR outcome IN (SELECT value FROM json_each(?3)))
         AND (?4 IS NULL OR attempts.fetcher = ?4) AND ended_ms >= ?5 ORDER BY ended DESC LIMIT ?6"
 );
-const ONWARD: &str = ends!("WHERE ended > ?1 ORDER BY ended LIMIT ?2");
+const ONWARD: &str = ends!("WHERE ended > ?1 AND ended <= ?2 ORDER BY ended LIMIT ?3");
 const FAILED: &str = ends!(
     "WHERE ended < ?1 AND ended_ms >= ?2 AND attempts.exit_code <> 0 AND iif(attempts.fetcher = 0,
         EXISTS (SELECT 1 FROM tasks WHERE number = attempts.run AND status = 'failed'),
@@ -154,10 +154,10 @@ impl Listings for Moment {
     type Error = Error;
 
     async fn head(&mut self) -> Result<Head> {
-        let Kept { header, ends: last_end, .. } = header::load(self.connection())?;
+        let Kept { header, .. } = header::load(self.connection())?;
         let schema_version = self.connection().value("PRAGMA user_version", ())?;
         let last_write = self.last_write();
-        Ok(Head { header, schema_version, last_end, last_write, now: None })
+        Ok(Head { header, schema_version, last_write, now: None })
     }
 
     async fn documents(&mut self, prefix: &str) -> Result<Vec<(String, String)>> {
@@ -166,7 +166,7 @@ impl Listings for Moment {
 
     async fn owners(&mut self) -> Result<Vec<(String, i64)>> {
         let sql = "SELECT owner, count(*) FROM keys INDEXED BY in_flight
-            WHERE attempt IS NOT NULL AND owner IS NOT NULL GROUP BY owner";
+            WHERE attempt > 0 AND owner IS NOT NULL GROUP BY owner";
         self.connection().rows(sql, (), |row| row.try_into())
     }
 
@@ -245,8 +245,13 @@ impl Listings for Moment {
         self.connection().rows(BACK, values, load::end)
     }
 
-    async fn ends_behind(&mut self, number: i64, count: usize) -> Result<Vec<End>> {
-        self.connection().rows(ONWARD, (number, limit(count)), load::end)
+    async fn last_end(&mut self) -> Result<i64> {
+        let ends = self.connection().first("SELECT ends FROM header", (), |row| row.get(0));
+        Ok(ends?.unwrap_or_default())
+    }
+
+    async fn ends_behind(&mut self, number: i64, upto: i64, count: usize) -> Result<Vec<End>> {
+        self.connection().rows(ONWARD, (number, upto, limit(count)), load::end)
     }
 
     async fn failed(&mut self, before: i64, since: Millis, count: usize) -> Result<Vec<End>> {
