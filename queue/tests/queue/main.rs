@@ -6,6 +6,7 @@ mod bounds;
 mod classic;
 mod extremes;
 mod histories;
+mod in_memory;
 mod model;
 mod notes;
 mod positions;

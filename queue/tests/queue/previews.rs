@@ -8,11 +8,11 @@ use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
-use shiftboss_queue::records::Edit;
+use shiftboss_queue::records::{Edit, Records};
 
 use crate::histories::{Step, history, settings};
 use crate::questions::started;
-use crate::subject;
+use crate::subject::{self, Store};
 use crate::words::{dispatch, ready};
 
 const ALL: usize = 1_000;
@@ -78,14 +78,22 @@ fn attempts_are_right(reader: &dyn Reader, now: i64, is_summed: bool) -> Result<
     Ok(())
 }
 
-fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
-    let settings = || Settings { is_fair, ..settings() };
-    let mut now = 1_700_000_000;
-    // What somebody ends by hand is in no sum, and old sums go.
-    let mut is_summed = true;
-    let mut engine = Engine::new(subject::new(), settings());
-    started(&mut engine, &settings());
-    for step in history {
+/// What came of a history.
+pub struct Played<S> {
+    pub engine: Engine<S>,
+    pub now: i64,
+    /// Nobody ended anything by hand, which is in no sum, and no sum is too old.
+    is_summed: bool,
+}
+
+pub fn play<S: Records>(
+    mut engine: Engine<S>,
+    history: &[Step],
+    is_fair: bool,
+    reopened: fn(S) -> S,
+) -> Played<S> {
+    let (mut now, mut is_summed) = (1_700_000_000, true);
+    for step in history.iter().cloned() {
         match step {
             Step::Passes(seconds) => {
                 now += seconds;
@@ -101,7 +109,10 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
                 is_summed = false;
                 ready(engine.edit(now * 1_000, vec![Edit::Log { key, last }])).unwrap();
             }
-            Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
+            Step::Restart => {
+                let settings = Settings { is_fair, ..settings() };
+                engine = Engine::new(reopened(engine.into_store()), settings);
+            }
             Step::Batch(mut batch) => {
                 // The reference's rules know no lease that expires, and no single task.
                 let is_known =
@@ -111,6 +122,14 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
             }
         }
     }
+    Played { engine, now, is_summed }
+}
+
+fn check(history: &[Step], is_fair: bool) -> Result<(), TestCaseError> {
+    let settings = Settings { is_fair, ..settings() };
+    let mut engine = Engine::new(subject::new(), settings.clone());
+    started(&mut engine, &settings);
+    let Played { mut engine, now, is_summed } = play(engine, history, is_fair, Store::reopened);
     ready(engine.apply(now * 1_000, vec![SetPaused(false).into()])).unwrap();
     let reader = &subject::reader(engine.store());
     counts_are_right(reader, now, is_fair)?;
@@ -152,6 +171,6 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn previews_equal_dispatches(history in history(), is_fair in prop::bool::weighted(0.8)) {
-        check(history, is_fair)?;
+        check(&history, is_fair)?;
     }
 }

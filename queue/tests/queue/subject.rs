@@ -1,16 +1,13 @@
 //! The store that the tests here are about: in memory. Other stores have a file of this name, and the same tests.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::sync::Mutex;
 
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::counts::COUNTS;
-use shiftboss_queue::look::{Look, Opens};
 pub use shiftboss_queue::memory::Memory as Store;
-use shiftboss_queue::reader::ReadResult;
 use shiftboss_queue::records::at_once;
 use shiftboss_queue::sums::Hour;
+
+pub use crate::in_memory::{Looking, reader};
 
 /// A store on the same thread is never waited for.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -19,27 +16,6 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
 
 pub fn new() -> Store {
     Store::default()
-}
-
-/// Who is asked about a queue, as it is at a moment.
-pub struct Looking(Mutex<Store>);
-
-pub fn reader(store: &Store) -> Looking {
-    Looking(Mutex::new(store.clone()))
-}
-
-impl Opens for Looking {
-    type Found = Store;
-
-    fn ask<T>(
-        &self,
-        now: UnixSeconds,
-        question: impl AsyncFnOnce(&mut Look<'_, Store>) -> Result<T, Infallible>,
-    ) -> ReadResult<T> {
-        let store = &mut self.0.lock().unwrap();
-        let Ok(answer) = wait(async { question(&mut Look::at(&mut **store, now).await?).await });
-        Ok(answer)
-    }
 }
 
 /// No attempt that ended is kept any longer.

@@ -27,8 +27,7 @@ fn statement(along: Along) -> &'static str {
             ORDER BY lane, key LIMIT ?3"
         }
         Along::Out => {
-            "SELECT attempt, id FROM keys INDEXED BY in_flight WHERE (attempt, id) > (?1, ?2)
-            ORDER BY attempt, id LIMIT ?3"
+            "SELECT attempt, id FROM keys INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?3"
         }
         Along::Claimed => {
             "SELECT started, id FROM keys INDEXED BY claimed
@@ -92,9 +91,8 @@ const FAILED: &str = ends!(
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < ?1 ORDER BY ended DESC LIMIT 1 OFFSET ?2 - 1";
-const FIRST_END: &str = "SELECT min(ended_ms), count(*)
-    FROM (SELECT ended_ms, exit_code FROM attempts ORDER BY ended DESC LIMIT ?2)
-    WHERE exit_code IS NOT NULL AND ended_ms >= ?1";
+const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
+    WHERE ended > coalesce((SELECT ends FROM header), 0) - ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1";
 
 /// Since the hour ?1, by fetcher if ?2, and by so many hours ?3, if that is not 0.
 macro_rules! hours {
