@@ -109,8 +109,19 @@ impl<S: Records> Engine<S> {
     ///
     /// # Errors
     /// Nothing of it has happened.
-    pub async fn give_back(&mut self, now: Millis, member: &Arc<str>) -> StoreResult<u64> {
-        self.alone(now, async |batch| batch.give_back(member).await).await
+    pub async fn give_back(
+        &mut self,
+        now: Millis,
+        member: &Arc<str>,
+        gone: Gone,
+        since: UnixSeconds,
+    ) -> StoreResult<u64> {
+        self.alone(now, async |batch| {
+            let jobs = batch.give_back(member).await?;
+            batch.known_members().lose(member, gone, since);
+            Ok(jobs)
+        })
+        .await
     }
 
     /// Forgets a member that is gone for good, a bounded number of rows of its lists at once: its fetchers are free then. Jobs of it
@@ -349,11 +360,14 @@ impl<S: Records> Batch<'_, S> {
         runs.iter().for_each(|run| self.remove_run(*run));
         self.forget_lanes(member).await?;
         self.forget_notes(member).await?;
-        // What it saw to is this one's.
-        let jobs = self.jobs_of(member).await?;
-        for slot in jobs {
-            self.see_to(slot);
-            self.changed(slot);
+        match self.own {
+            // It is the daemon's of a file.
+            None => {
+                self.lose(member, Gone::Stopped, 0).await?;
+            }
+            Some(_) => {
+                self.give_back(member).await?;
+            }
         }
         self.known_members().forget(member);
         Ok(Forgetting::Gone { lists: runs.len() as u64, fetchers: fetchers.len() as u64 })

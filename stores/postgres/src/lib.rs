@@ -16,4 +16,4 @@ mod sums;
 mod wire;
 
 pub use reader::Moment;
-pub use records::{PostgresRecords, SCHEMA, SETTINGS};
+pub use records::{ALONE, PostgresRecords, SCHEMA, SETTINGS};

@@ -46,7 +46,8 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
 const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
-const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
+/// Whoever has it to itself waits for all batches, and none goes on beside it.
+pub const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
 /// The one who makes the tables has this lock, of all databases' first daemons.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
 
@@ -412,7 +413,7 @@ impl PostgresRecords {
         self.writes.extend(saver.asks(self.ends, self.history));
         self.ends += new;
         self.writes.extend(sums::add(&sums, self.daemon));
-        self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
+        self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
         let has_noted = std::mem::take(&mut self.has_noted);
         self.writes.extend(kept.save(
             header.clone(),
