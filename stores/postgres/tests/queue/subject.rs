@@ -74,7 +74,7 @@ pub fn new() -> Store {
 }
 
 /// Who is asked about a queue, as it is at a moment.
-pub struct Looking(Mutex<Moment>);
+pub struct Looking(pub Mutex<Moment>);
 
 pub fn reader(store: &Store) -> Looking {
     let schema: String = query(store, "SELECT current_schema()::text")[0].get(0);
