@@ -31,4 +31,3 @@ pub mod rules;
 pub mod standing;
 pub mod sums;
 pub mod task;
-pub mod views;

@@ -9,7 +9,6 @@ use super::{Look, count_of};
 use crate::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
 use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, Member, REJECTED, RELAY};
 use crate::listings::{Joined, Listings};
-use crate::views::managed;
 
 /// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
 const SILENT_SECONDS: i64 = 5;
@@ -157,4 +156,17 @@ impl<S: Listings> Look<'_, S> {
         daemons.sort_by(|one, other| one.name.cmp(&other.name));
         daemons
     }
+}
+
+/// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that
+/// was begun since the input directory is lost waits for it.
+fn managed(mut fetcher: FetcherRecord, lost_since: Option<UnixSeconds>) -> FetcherRecord {
+    let is_running = fetcher.state.starts_with("running");
+    let began = fetcher.run_started.take_if(|_| is_running);
+    let waits = began.zip(lost_since).is_some_and(|(began, lost)| began >= lost);
+    if waits {
+        fetcher.state = fetcher.state.replacen("running", "waiting", 1);
+    }
+    fetcher.run_started = began.filter(|_| !waits);
+    fetcher
 }
