@@ -28,5 +28,6 @@ mod relays;
 pub mod rules;
 pub mod standing;
 pub mod sums;
+pub mod tables;
 pub mod task;
 pub mod views;

@@ -1,6 +1,6 @@
 //! The marks of a move: on a queue that was moved away, and on one that is not all there. No daemon uses either.
 //!
-//! Kept by the stores, in the database; looked at when a daemon opens it, and by the next move.
+//! Kept in the database, as documents; looked at when a daemon opens it, and by the next move.
 
 use std::time::SystemTime;
 
@@ -22,18 +22,6 @@ pub(super) fn new(identity: &str, place: String) -> Mark {
 pub(super) fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
     let moved = mark.number.rsplit_once('@').map(|(_, moved)| moved);
     mark.place == place && moved == Some(identity)
-}
-
-/// As a server keeps it.
-#[cfg(feature = "postgres")]
-pub(super) fn text(mark: &Mark) -> String {
-    format!("{} {}", mark.number, mark.place)
-}
-
-#[cfg(feature = "postgres")]
-pub(super) fn of_text(text: &str) -> Mark {
-    let (number, place) = text.split_once(' ').unwrap_or((text, ""));
-    Mark { number: number.to_owned(), place: place.to_owned() }
 }
 
 /// What became of one table.

@@ -93,17 +93,14 @@ pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, F
 pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
     let server = Server::new(to)?;
     let mut source = file::leaving::Leaving::open(from)?;
-    transfer::carry(
-        &mut source,
-        &mut postgres::transfer::arriving::Arriving::open(&server, daemon)?,
-    )
+    transfer::carry(&mut source, &mut postgres::transfer::Arriving::open(&server, daemon)?)
 }
 
 /// Moves a queue from a server to a new file, whose lock the caller has.
 pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
     let server = Server::new(from)?;
     let mut target = file::arriving::Arriving::open(to)?;
-    transfer::carry(&mut postgres::transfer::leaving::Leaving::open(&server)?, &mut target)
+    transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

@@ -8,6 +8,9 @@ use shiftboss_queue::sums::Hour;
 
 pub use crate::words::at_once as wait;
 
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
+
 pub fn new() -> Store {
     Store::default()
 }

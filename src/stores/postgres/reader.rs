@@ -33,7 +33,6 @@ use tokio_postgres::{Client, Error, Row};
 use super::connection::{Connection, Server};
 use super::error::classify;
 use super::schema;
-use crate::stores::mark;
 
 /// A transaction for looking. An administrator who locks a table, or a migration, is not waited for.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
@@ -161,7 +160,8 @@ impl Snapshot {
             beat_at: row.get(6),
         });
         let (now, is_paused, deleting) = (state.get(0), state.get(1), state.get(2));
-        let moved_to = state.get::<_, Option<&str>>(3).map(|text| mark::of_text(text).place);
+        let moved_to = state.get::<_, Option<&str>>(3);
+        let moved_to = moved_to.and_then(|text| Some(text.split_once(' ')?.1.to_owned()));
         Ok(Self { connection, version, now, is_paused, moved_to, daemon, deleting })
     }
 

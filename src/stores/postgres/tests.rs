@@ -7,7 +7,6 @@ mod conformance;
 mod daemons;
 mod faults;
 mod forget;
-mod moves;
 mod outside;
 mod questions;
 mod relays;

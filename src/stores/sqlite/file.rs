@@ -226,7 +226,7 @@ pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -
 }
 
 /// The same of what the records' crate says.
-pub(super) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
+pub(in crate::stores) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
     move |error| match error {
         StoreError::Corrupt(what) => corrupt(path, &what),
         StoreError::Busy(why) => {

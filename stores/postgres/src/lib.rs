@@ -12,6 +12,7 @@ mod numbers;
 mod records;
 mod save;
 mod sums;
+pub mod tables;
 mod wire;
 
 pub use records::PostgresRecords;
