@@ -6,21 +6,25 @@
 //! that no daemon uses it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::Connection;
 use shiftboss_postgres::tables as on_server;
-use shiftboss_queue::tables::{TABLES, stays};
+use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::records::StoreResult;
+use shiftboss_queue::tables::{Column, Documents, TABLES, Value, for_file, for_member};
 use shiftboss_sqlite::tables as in_file;
 use tracing::info;
 
 use super::mark::{self, Mark, Moved, gone, unfinished};
 use super::postgres::transfer::Reserved;
-use super::sqlite::stopped;
+use super::sqlite::{failed, stopped};
 use super::start_failure;
 use crate::exit::{ExitCode, Failure};
 
 /// Progress is told after so many rows.
 const PROGRESS_ROWS: u64 = 500_000;
+const DOCUMENTS: &str = "documents";
 
 /// Where a queue is moved from. Nobody changes it meanwhile.
 pub(super) trait Source {
@@ -86,25 +90,25 @@ pub(super) fn occupied(text: String) -> Failure {
     Failure::new(ExitCode::CannotCreate, text)
 }
 
-/// Copies all tables of a file to a server, in the transactions that both have open. Sums are this daemon's.
+/// Copies a file to a server, in the transactions that both have open. What no relay has is this daemon's, from the time on.
 pub(super) fn to_server(
     (file, path): (&Connection, &Path),
     server: &Reserved,
-    daemon: i64,
+    (daemon, member, now): (i64, &str, UnixSeconds),
 ) -> Result<Vec<Moved>, Failure> {
     let client = server.client();
     let cannot = || stopped("read", path);
+    let filling = |table| -> Result<_, Failure> {
+        let columns = in_file::columns(file, table).map_err(cannot())?;
+        let begun = on_server::Filling::begin(client, table, &columns, daemon);
+        Ok((server.wait(begun)?, columns))
+    };
     server.wait(on_server::begin(client))?;
     let mut moved = Vec::new();
     for table in TABLES {
-        let columns = in_file::columns(file, table).map_err(cannot())?;
+        let (mut filling, columns) = filling(table)?;
         let mut rows = Moved { table, rows: 0 };
-        let mut filling =
-            server.wait(on_server::Filling::begin(client, table, &columns, daemon))?;
         let read = in_file::read(file, table, &columns, |row| {
-            if stays(table, row) {
-                return Ok(());
-            }
             count(&mut rows);
             server.wait(filling.add(row))
         });
@@ -112,33 +116,75 @@ pub(super) fn to_server(
         server.wait(filling.end())?;
         moved.push(rows);
     }
-    server.wait(on_server::end(client, daemon))?;
+    let lists = lists(file).map_err(failed("read", path))?;
+    let (mut filling, columns) = filling(DOCUMENTS)?;
+    let mut documents = Documents::new();
+    let read = in_file::read(file, DOCUMENTS, &columns, |row| keep(&mut documents, row));
+    read.map_err(cannot())??;
+    for (name, text) in for_member(documents, member, lists, now) {
+        server.wait(filling.add(&[&name, &text].map(|it| Value::Text(it.as_bytes()))))?;
+    }
+    server.wait(filling.end())?;
+    server.wait(on_server::end(client, daemon, member))?;
     Ok(moved)
 }
 
-/// Copies all tables of a server, in the transaction that is open there, to a file that has none yet.
+/// Copies a server, in the transaction that is open there, to a file that has empty tables.
 pub(super) fn to_file(
     server: &Reserved,
     (file, path): (&Connection, &Path),
 ) -> Result<Vec<Moved>, Failure> {
-    let client = server.client();
     let cannot = || stopped("fill", path);
+    let filling = |table| -> StoreResult<_> {
+        let columns = in_file::columns(file, table)?;
+        Ok((in_file::Filling::begin(file, table, &columns)?, columns))
+    };
     let mut moved = Vec::new();
     for table in TABLES {
-        let columns = in_file::columns(file, table).map_err(cannot())?;
+        let (mut filling, columns) = filling(table).map_err(cannot())?;
         let mut rows = Moved { table, rows: 0 };
-        let mut reading = server.wait(on_server::Reading::begin(client, table, &columns))?;
-        let mut filling = in_file::Filling::begin(file, table, &columns).map_err(cannot())?;
-        while let Some(row) = server.wait(reading.next())? {
-            let row = reading.values(&row).map_err(start_failure)?;
-            if !stays(table, &row) {
-                count(&mut rows);
-                filling.add(&row).map_err(cannot())?;
-            }
-        }
+        read(server, table, &columns, |row| {
+            count(&mut rows);
+            filling.add(row).map_err(cannot())
+        })?;
         moved.push(rows);
     }
+    let (mut filling, columns) = filling(DOCUMENTS).map_err(cannot())?;
+    let mut documents = Documents::new();
+    read(server, DOCUMENTS, &columns, |row| keep(&mut documents, row))?;
+    for (name, text) in for_file(documents) {
+        let row = [&name, &text].map(|it| Value::Text(it.as_bytes()));
+        filling.add(&row).map_err(cannot())?;
+    }
     Ok(moved)
+}
+
+fn read(
+    server: &Reserved,
+    table: &str,
+    columns: &[Column],
+    mut each: impl FnMut(&[Value<'_>]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut reading = server.wait(on_server::Reading::begin(server.client(), table, columns))?;
+    while let Some(row) = server.wait(reading.next())? {
+        each(&reading.values(&row).map_err(start_failure)?)?;
+    }
+    Ok(())
+}
+
+/// Fetchers that have lists.
+fn lists(file: &Connection) -> rusqlite::Result<Vec<Arc<str>>> {
+    let sql = "SELECT name FROM names WHERE fetcher IN (SELECT fetcher FROM runs)";
+    file.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn keep(documents: &mut Documents, row: &[Value<'_>]) -> Result<(), Failure> {
+    let text = |at: usize| {
+        let bytes = row.get(at).and_then(|it| it.text()).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    documents.insert(text(0), text(1));
+    Ok(())
 }
 
 fn count(moved: &mut Moved) {

@@ -7,13 +7,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use shiftboss_actors::store::{StoreError, StoreResult};
-use shiftboss_queue::documents::{ACCEPTED, ARRIVING, Kind, MOVED};
+use shiftboss_queue::documents::{ACCEPTED, ARRIVING, Kind, MEMBER, MOVED};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
 use super::connection::{Connection, Server, limited};
 use super::error::classify;
+use super::forget::wait_dead;
 use super::pooler;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
@@ -22,28 +23,25 @@ use crate::stores::sqlite::transfer::leaving as file;
 use crate::stores::start_failure;
 use crate::stores::transfer::{Source, Target, occupied, to_server};
 
-/// Whoever moves a queue holds this lock of the database, and a daemon that joins shares it (schema/daemons.sql).
-const LOCK: &str = "SELECT pg_try_advisory_lock(move_lock())";
-/// Looks, one a second, over which a daemon that was not stopped must have stood still to be taken for dead.
-const LOOKS: u32 = 6;
+/// The lock of the queue, without which no daemon joins: held as long as the connection is.
+const LOCK: &str = "SELECT pg_try_advisory_lock('keys'::regclass::oid::int8)";
+/// The answer is looked for so often, if there is none yet.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LIVING: &str =
-    "SELECT name, beat FROM daemons WHERE pid IS NOT NULL AND NOT lost ORDER BY name";
-/// Those that are taken for dead write no more, should they wake up.
-const FENCE: &str = "SELECT end_connections(connections, 'infinity') FROM daemons WHERE pid IS NOT NULL AND NOT lost;
-    UPDATE daemons SET epoch = nextval('epochs'), lost = true, gone_at = now_ms() / 1000 WHERE pid IS NOT NULL AND NOT lost";
-/// What is joined here is as large as the queue; the other settings are for finding one key among millions.
-const SETTINGS: &str = "SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_seqscan = on;
-    SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto; SET work_mem = '64MB';
-    SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'";
+const LIVING: &str = "SELECT name FROM daemons WHERE gone IS NULL ORDER BY name";
+/// All of a table is read in the order of its key, and nobody knows how soon the other end goes on.
+const SETTINGS: &str = "SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto;
+    SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s'";
 
-/// Nothing of it may be there where a queue arrives.
-const IS_THERE: &str = "SELECT EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs)
-    OR EXISTS (SELECT FROM documents WHERE starts_with(name, $1))";
-/// The daemon whose lists these are, as one that was stopped.
-const DAEMON: &str = "INSERT INTO daemons (name, process, pid, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
-    SELECT $1, '', 0, $2, '', nextval('epochs'), now, 0, now, 'stopped', now, true FROM extract(epoch FROM clock_timestamp())::int8 AS now
-    ON CONFLICT (name) DO UPDATE SET gone = 'stopped', gone_at = excluded.gone_at RETURNING daemon";
+/// Nothing of it may be there where a queue arrives, but what a move left that was broken off.
+const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs)
+        OR EXISTS (SELECT FROM documents WHERE starts_with(name, $1)))
+    AND NOT EXISTS (SELECT FROM documents WHERE name = $2)";
+/// The daemon whose lists these are, as one that was stopped; others adopt its jobs.
+const DAEMON: &str =
+    "INSERT INTO daemons (name, process, pid, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
+    SELECT $1, '', 0, $2, '', nextval('epochs'), now, 0, now, 'stopped', now, false
+    FROM floor(extract(epoch FROM clock_timestamp())) AS now
+    ON CONFLICT (name) DO UPDATE SET gone = 'stopped', gone_at = excluded.gone_at, adopted = false RETURNING daemon, gone_at";
 const IDENTITY: &str =
     "SELECT system_identifier || ':' || d.oid FROM pg_control_system(), pg_database d
     WHERE d.datname = current_database()";
@@ -82,10 +80,6 @@ impl Reserved {
         });
         let (connection, watch) = reserved.map_err(start_failure)?;
         Ok(Self { runtime, connection, watch, name: server.url().to_string() })
-    }
-
-    fn migrate(&self) -> Result<(), Failure> {
-        self.runtime.block_on(schema::migrate(self.client())).map_err(start_failure)
     }
 
     pub(in crate::stores) fn client(&self) -> &Client {
@@ -201,14 +195,17 @@ impl Target<file::Leaving> for Arriving {
         self.reserved.mark(&ARRIVING)
     }
 
+    /// It goes in the transaction in which its tables are filled.
     fn discard(&mut self) -> Result<(), Failure> {
-        self.reserved.execute("DROP SCHEMA shiftboss, shiftboss_public CASCADE")?;
-        self.reserved.migrate()
+        Ok(())
     }
 
     fn fill(&mut self, mark: &Mark, source: &mut file::Leaving) -> Result<Vec<Moved>, Failure> {
         let Self { reserved, daemon } = self;
-        if reserved.ask(reserved.client().query_one(IS_THERE, &[&ACCEPTED.name()]))?.get(0) {
+        if reserved
+            .ask(reserved.client().query_one(IS_THERE, &[&ACCEPTED.name(), &ARRIVING.name()]))?
+            .get(0)
+        {
             return Err(occupied(format!(
                 "there is a queue in {} already: give another database, or, if nobody needs that queue, DROP SCHEMA shiftboss, shiftboss_public CASCADE",
                 reserved.name
@@ -217,7 +214,9 @@ impl Target<file::Leaving> for Arriving {
         reserved.execute("BEGIN")?;
         let version = env!("CARGO_PKG_VERSION");
         let row = reserved.ask(reserved.client().query_one(DAEMON, &[daemon, &version]))?;
-        let moved = to_server((&source.connection, &source.path), reserved, row.get(0))?;
+        let (number, now) = (row.get(0), row.get(1));
+        let whose = (number, &*MEMBER.of(daemon), now);
+        let moved = to_server((&source.connection, &source.path), reserved, whose)?;
         reserved.note(&ARRIVING, mark)?;
         reserved.execute("COMMIT")?;
         Ok(moved)
@@ -250,28 +249,28 @@ async fn watched<T>(
     }
 }
 
-/// Keeps daemons from joining, and refuses if one lives.
+/// Keeps daemons from joining, and refuses if one lives: one that was killed is waited out, and writes nothing from then on.
 async fn lock(client: &Client) -> StoreResult<()> {
     client.batch_execute(SETTINGS).await.map_err(classify)?;
-    let is_ours: bool = client.query_one(LOCK, &[]).await.map_err(classify)?.get(0);
-    if !is_ours {
-        return Err(StoreError::Rejected("another `shiftboss move` is at work on it".to_owned()));
-    }
-    let first = living(client).await?;
-    let mut looks = if first.is_empty() { 0 } else { LOOKS };
-    while looks > 0 {
-        sleep(LOOK_EVERY).await;
-        looks -= 1;
-        let found = living(client).await?;
-        if let Some((name, _)) = found.iter().find(|daemon| !first.contains(daemon)) {
-            return Err(StoreError::Rejected(format!("the daemon {name} uses it: stop it first")));
+    for name in living(client).await? {
+        if wait_dead(client, &name).await?.is_err() {
+            return Err(in_use(&name));
         }
     }
-    client.batch_execute(FENCE).await.map_err(classify)
+    let is_ours: bool = client.query_one(LOCK, &[]).await.map_err(classify)?.get(0);
+    if !is_ours {
+        let text = "another `shiftboss move` is at work on it, or a daemon starts there";
+        return Err(StoreError::Rejected(text.to_owned()));
+    }
+    living(client).await?.first().map_or(Ok(()), |name| Err(in_use(name)))
 }
 
-/// Daemons that were not stopped, with their counters.
-async fn living(client: &Client) -> StoreResult<Vec<(String, i64)>> {
+fn in_use(daemon: &str) -> StoreError {
+    StoreError::Rejected(format!("the daemon {daemon} uses it: stop it first"))
+}
+
+/// Daemons that were not stopped, and not taken for dead.
+async fn living(client: &Client) -> StoreResult<Vec<String>> {
     let rows = client.query(LIVING, &[]).await.map_err(classify)?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }

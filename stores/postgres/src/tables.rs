@@ -9,7 +9,7 @@ use std::pin::Pin;
 use futures_util::StreamExt;
 use shiftboss_queue::credit::CREDIT_FIRST;
 use shiftboss_queue::records::StoreResult;
-use shiftboss_queue::tables::{Column, TABLES, Value, listed};
+use shiftboss_queue::tables::{Column, Value, listed};
 use tokio_postgres::binary_copy::{BinaryCopyInWriter, BinaryCopyOutRow, BinaryCopyOutStream};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
@@ -18,6 +18,8 @@ use crate::error::classify;
 
 /// Of these each daemon has its part.
 const SUMS: [&str; 3] = ["counts", "hours", "minutes"];
+/// What a queue without keys and lists has left goes, or what a move left that was broken off.
+const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, documents";
 /// The header as a file has it, empty.
 const HEADER: &str = "CREATE TEMP TABLE moved_header (one int8, last_attempt int8, last_bump int8, last_single int8, last_since int8,
     credit int8, paused boolean, clock int8, ids int8, ends int8) ON COMMIT DROP";
@@ -25,7 +27,7 @@ const HEADER: &str = "CREATE TEMP TABLE moved_header (one int8, last_attempt int
 fn header() -> String {
     format!(
         "(SELECT 1::int8 AS one, numbers.last_value AS last_attempt, last_bump, last_single, last_since,
-            coalesce((SELECT max(credit) FROM daemons), {CREDIT_FIRST}) AS credit, paused, clock, ids,
+            coalesce((SELECT max(credit) FROM credits), {CREDIT_FIRST}) AS credit, paused, clock, ids,
             coalesce((SELECT max(ended) FROM attempts), 0) AS ends
         FROM header, numbers)"
     )
@@ -37,32 +39,31 @@ const ARRIVED: &str = "
         last_since = moved.last_since, paused = moved.paused, clock = moved.clock, ids = moved.ids FROM moved_header AS moved;
     SELECT setval('numbers', greatest(last_attempt, 0)), setval('ends', greatest(ends, 1), ends > 0) FROM moved_header;
     INSERT INTO places (kind, at, key) SELECT place.kind, at, id FROM keys,
-        LATERAL (VALUES (CASE WHEN held THEN 2 ELSE 1 END, turn), (3, attempt), (4, CASE WHEN exit_code <> 0 THEN finished END))
-            AS place (kind, at)
+        LATERAL (VALUES (CASE WHEN held THEN 2 ELSE 1 END, turn), (3, attempt), (4, CASE WHEN exit_code <> 0 THEN finished END),
+            (5, CASE WHEN claimed AND finished IS NULL THEN started END)) AS place (kind, at)
     WHERE at IS NOT NULL ORDER BY 1, 2, 3";
 
-/// Before tables are filled. What a queue without keys, lists and accepted entries has left goes; daemons stay.
+/// Before tables are filled. Daemons stay, and have nothing.
 ///
 /// # Errors
 /// What the server says.
 pub async fn begin(client: &Client) -> StoreResult<()> {
-    let gone = TABLES.iter().filter(|table| !["header", "documents"].contains(table));
-    let gone: String = gone.map(|table| format!("DELETE FROM {table}; ")).collect();
-    let begin =
-        format!("{gone} DELETE FROM places; DELETE FROM daemons; DELETE FROM documents; {HEADER}");
-    client.batch_execute(&begin).await.map_err(classify)
+    client.batch_execute(&format!("{EMPTY}; {HEADER}")).await.map_err(classify)
 }
 
-/// All of them are filled: the queue is whole.
+/// All of them are filled: the queue is whole. Jobs that nobody's document is said to see to are this member's.
 ///
 /// # Errors
 /// What the server says.
-pub async fn end(client: &Client, daemon: i64) -> StoreResult<()> {
-    let credit = format!(
-        "INSERT INTO daemons (daemon, credit) SELECT {daemon}, credit FROM moved_header
-        ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit; {ARRIVED}"
-    );
-    client.batch_execute(&credit).await.map_err(classify)
+pub async fn end(client: &Client, daemon: i64, member: &str) -> StoreResult<()> {
+    let credit = "INSERT INTO credits (daemon, credit) SELECT $1, credit FROM moved_header";
+    let owner = "UPDATE keys SET owner = $1 WHERE owner IS NULL AND attempt IS NOT NULL";
+    let end = async {
+        client.batch_execute(ARRIVED).await?;
+        client.execute(credit, &[&daemon]).await?;
+        client.execute(owner, &[&member]).await.map(drop)
+    };
+    end.await.map_err(classify)
 }
 
 /// A table that is filled.

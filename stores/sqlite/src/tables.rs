@@ -4,6 +4,7 @@
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Statement};
+use shiftboss_queue::documents::MEMBER;
 use shiftboss_queue::records::StoreResult;
 use shiftboss_queue::tables::{Column, Value, listed};
 
@@ -74,7 +75,8 @@ fn value(value: ValueRef<'_>) -> Value<'_> {
     }
 }
 
-/// Makes an empty database ours, with what `fill` puts into its tables: in one transaction, indexes last.
+/// Makes an empty database ours, with what `fill` puts into its tables: in one transaction, indexes last. Jobs of a member of another
+/// queue are the daemon's.
 ///
 /// # Errors
 /// What SQLite says. With that, and with what `fill` says, the database is empty still.
@@ -89,6 +91,8 @@ pub fn make_filled<T, E>(
             Ok(filled) => filled,
             Err(end) => return Ok(Err(end)),
         };
+        let own = "UPDATE keys SET owner = NULL WHERE substr(owner, 1, length(?1)) = ?1";
+        transaction.execute(own, [MEMBER.name()])?;
         schema::make_indexes(&transaction)?;
         schema::make_reference(&transaction)?;
         transaction.commit()?;

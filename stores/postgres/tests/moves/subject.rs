@@ -22,6 +22,8 @@ use crate::server::{self, connect};
 pub const HAS_GAPS: bool = true;
 
 const DAEMON: i64 = 1;
+/// Nobody's: documents are not moved here.
+const MEMBER: &str = "member/1";
 
 pub enum Store {
     File(SqliteRecords),
@@ -58,8 +60,9 @@ fn to_server(file: &Connection) -> PostgresRecords {
         read.unwrap().unwrap();
         wait(filling.end()).unwrap();
     }
-    wait(on_server::end(client, DAEMON)).unwrap();
-    wait(client.batch_execute("COMMIT")).unwrap();
+    wait(on_server::end(client, DAEMON, MEMBER)).unwrap();
+    // The engines of these histories are nobody's.
+    wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
     server
 }
 
