@@ -2,7 +2,7 @@
 //! it moves, between whatever steps, all is as it was, and goes on.
 #![allow(clippy::unwrap_used)]
 
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../../../sqlite/tests/queue/subject.rs"]
 mod file;
 #[path = "../../../../queue/tests/queue/histories.rs"]

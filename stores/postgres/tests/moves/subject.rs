@@ -14,7 +14,6 @@ use shiftboss_queue::rules::dispatch::Scope;
 use shiftboss_queue::tables::{TABLES, listed};
 use shiftboss_sqlite::{SqliteRecords, tables as in_file};
 
-use crate::file;
 pub use crate::server::wait;
 use crate::server::{self, connect};
 
