@@ -103,7 +103,7 @@ pub(super) fn to_server(
         let begun = on_server::Filling::begin(client, table, &columns, daemon);
         Ok((server.wait(begun)?, columns))
     };
-    server.wait(on_server::begin(client))?;
+    let arrival = server.wait(on_server::Arrival::begin(client))?;
     let mut moved = Vec::new();
     for table in TABLES {
         let (mut filling, columns) = filling(table)?;
@@ -125,7 +125,7 @@ pub(super) fn to_server(
         server.wait(filling.add(&[&name, &text].map(|it| Value::Text(it.as_bytes()))))?;
     }
     server.wait(filling.end())?;
-    server.wait(on_server::end(client, daemon, member))?;
+    server.wait(arrival.end(client, daemon, member))?;
     Ok(moved)
 }
 

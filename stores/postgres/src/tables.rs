@@ -20,6 +20,9 @@ use crate::error::classify;
 const SUMS: [&str; 3] = ["counts", "hours", "minutes"];
 /// What a queue without keys and lists has left goes, or what a move left that was broken off.
 const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, documents";
+/// All but those of keys and other constraints.
+const INDEXES: &str = "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
+    WHERE relnamespace = current_schema()::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)";
 /// The header as a file has it, empty.
 const HEADER: &str = "CREATE TEMP TABLE moved_header (one int8, last_attempt int8, last_bump int8, last_single int8, last_since int8,
     credit int8, paused boolean, clock int8, ids int8, ends int8) ON COMMIT DROP";
@@ -43,27 +46,47 @@ const ARRIVED: &str = "
             (5, CASE WHEN claimed AND finished IS NULL THEN started END)) AS place (kind, at)
     WHERE at IS NOT NULL ORDER BY 1, 2, 3";
 
-/// Before tables are filled. Daemons stay, and have nothing.
-///
-/// # Errors
-/// What the server says.
-pub async fn begin(client: &Client) -> StoreResult<()> {
-    client.batch_execute(&format!("{EMPTY}; {HEADER}")).await.map_err(classify)
+/// A queue that arrives, in a transaction.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The statements that make the indexes.
+    indexes: Vec<String>,
 }
 
-/// All of them are filled: the queue is whole. Jobs that nobody's document is said to see to are this member's.
-///
-/// # Errors
-/// What the server says.
-pub async fn end(client: &Client, daemon: i64, member: &str) -> StoreResult<()> {
-    let credit = "INSERT INTO credits (daemon, credit) SELECT $1, credit FROM moved_header";
-    let owner = "UPDATE keys SET owner = $1 WHERE owner IS NULL AND attempt IS NOT NULL";
-    let end = async {
-        client.batch_execute(ARRIVED).await?;
-        client.execute(credit, &[&daemon]).await?;
-        client.execute(owner, &[&member]).await.map(drop)
-    };
-    end.await.map_err(classify)
+impl Arrival {
+    /// Before tables are filled. Daemons stay, and have nothing. Indexes are made last, for that is sooner done.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn begin(client: &Client) -> StoreResult<Self> {
+        let begin = async {
+            client.batch_execute(&format!("{EMPTY}; {HEADER}")).await?;
+            let (mut drops, mut indexes) = (String::new(), Vec::new());
+            for row in client.query(INDEXES, &[]).await? {
+                drops += &format!("DROP INDEX {}; ", row.try_get::<_, &str>(0)?);
+                indexes.push(row.try_get(1)?);
+            }
+            client.batch_execute(&drops).await?;
+            Ok(Self { indexes })
+        };
+        begin.await.map_err(classify)
+    }
+
+    /// All of them are filled: the queue is whole. Jobs that nobody's document is said to see to are this member's.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn end(self, client: &Client, daemon: i64, member: &str) -> StoreResult<()> {
+        let credit = "INSERT INTO credits (daemon, credit) SELECT $1, credit FROM moved_header";
+        let owner = "UPDATE keys SET owner = $1 WHERE owner IS NULL AND attempt IS NOT NULL";
+        let end = async {
+            client.execute(owner, &[&member]).await?;
+            client.execute(credit, &[&daemon]).await?;
+            client.batch_execute(ARRIVED).await?;
+            client.batch_execute(&self.indexes.join("; ")).await
+        };
+        end.await.map_err(classify)
+    }
 }
 
 /// A table that is filled.

@@ -15,7 +15,7 @@ use shiftboss_queue::tables::{TABLES, listed};
 use shiftboss_sqlite::{SqliteRecords, tables as in_file};
 
 pub use crate::server::wait;
-use crate::server::{self, connect};
+use crate::{file, server};
 
 /// A number that a daemon drew and had no use for is lost when the queue moves.
 pub const HAS_GAPS: bool = true;
@@ -50,7 +50,7 @@ fn to_server(file: &Connection) -> PostgresRecords {
     let server = server::store(&server::schema(), DAEMON);
     let client = server.client();
     wait(client.batch_execute("BEGIN")).unwrap();
-    wait(on_server::begin(client)).unwrap();
+    let arrival = wait(on_server::Arrival::begin(client)).unwrap();
     for table in TABLES {
         let columns = in_file::columns(file, table).unwrap();
         let begun = on_server::Filling::begin(client, table, &columns, DAEMON);
@@ -59,7 +59,7 @@ fn to_server(file: &Connection) -> PostgresRecords {
         read.unwrap().unwrap();
         wait(filling.end()).unwrap();
     }
-    wait(on_server::end(client, DAEMON, MEMBER)).unwrap();
+    wait(arrival.end(client, DAEMON, MEMBER)).unwrap();
     // The engines of these histories are nobody's.
     wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
     server
