@@ -40,7 +40,7 @@ pub(super) fn gone(name: &str, left: &Mark) -> Failure {
 /// Why nobody uses a queue whose move was broken off.
 pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
     let text = format!(
-        "a move into {name} was broken off: run `shiftboss move {} {name}` again where that queue is, which ends it or begins anew",
+        "a move into {name} was broken off: run the same `shiftboss move` again where {} is, which ends it or begins anew",
         begun.place
     );
     Failure::new(ExitCode::Configuration, text)

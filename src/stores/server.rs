@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use tracing::debug;
 
 use super::mark::Moved;
-use super::postgres::{self, Forgotten, Identity, PostgresStore, Server, pooler};
+use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
 use super::sqlite::transfer as file;
 use super::transfer;
 use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
@@ -82,11 +82,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
-    not_yet(url)
+    Ok(Arc::new(PostgresReader::new(Server::new(url)?)))
 }
 
-pub(super) fn glance(url: &Url, _: Duration) -> Result<Arc<dyn Reader>, Failure> {
-    not_yet(url)
+pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
+    Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
 }
 
 /// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
@@ -101,10 +101,6 @@ pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
     let server = Server::new(from)?;
     let mut target = file::arriving::Arriving::open(to)?;
     transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
-}
-
-fn not_yet<T>(url: &Url) -> Result<T, Failure> {
-    Err(Failure::new(ExitCode::Unavailable, format!("not yet on a server: {url}")))
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {
