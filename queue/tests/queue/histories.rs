@@ -177,7 +177,7 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
     let mut model = Model::started(retries(), backoff());
     let mut engines: Vec<_> =
         stores.into_iter().map(|store| Some(Engine::new(store, settings()))).collect();
-    let mut numbers = (engines.len() > 1).then(Numbers::default);
+    let mut numbers = (subject::HAS_GAPS || engines.len() > 1).then(Numbers::default);
     model.now = NOW;
     for (turn, step) in history.into_iter().enumerate() {
         model.daemon = turn % engines.len();

@@ -16,6 +16,9 @@ use shiftboss_queue::records::StoreResult;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
 
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
+
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
 }
