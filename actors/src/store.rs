@@ -2,7 +2,7 @@
 //! questions.
 //!
 //! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
-//! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
+//! program; for tests the naive model does, as far as they ask. Every store passes X. No SQL and no actor here.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
