@@ -3,21 +3,20 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use shiftboss_actors::store::answers::{Log, QueueStatus, Stats, Tasks};
 use shiftboss_actors::store::{
     EndedAttempts, EndedRun, FetcherRecord, Grouping, InputDirectory, NoteFetcher, NoteInput,
     Operation, Probe, Reader, RejectFile, Request, StatsOf, Store, TasksWith,
 };
 use shiftboss_actors::testing::conformance::{
-    FETCHERS, HALF_DAY, History, KEYS, STATUSES, Step, Subject, Word, step,
+    FETCHERS, History, KEYS, STATUSES, Step, Subject, Word,
 };
 use shiftboss_actors::testing::model::Rules;
 use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Key;
 use tempfile::TempDir;
 
-use super::support::{Site, cases, options};
+use super::support::{Site, options};
 use crate::stores::{SqliteReader, SqliteStore};
 
 /// Steps of a history for each comparison: each question is a connection.
@@ -191,20 +190,6 @@ fn answers_alike(rules: Rules, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Random histories.
-#[test]
-#[ignore = "needs a server: make test-postgres"]
-fn histories_are_answered_alike() {
-    let strategy = (2..4_i64, prop::collection::vec(step(), 1..60));
-    let mut runner = TestRunner::new(cases(8));
-    let outcome = runner.run(&strategy, |(max_expired_leases, steps)| {
-        answers_alike(Rules { max_expired_leases, ..Rules::after_failures() }, &steps)
-    });
-    if let Err(error) = outcome {
-        panic!("{error}");
-    }
-}
-
 /// A bumped key that comes in its turn is said to be one, also at the end of the lane.
 #[test]
 #[ignore = "needs a server: make test-postgres"]
@@ -220,36 +205,6 @@ fn bumped_keys_are_shown_alike() {
         steps.push(Step::Clock { by: 1 });
     }
     steps.push(batch(vec![list(2), bump(2), bump(1), bump(0)]));
-    answers_alike(Rules::default(), &steps).unwrap();
-}
-
-/// A lease that ends with its fetcher's last run counts as that fetcher's.
-#[test]
-#[ignore = "needs a server: make test-postgres"]
-fn the_last_end_of_a_fetcher_is_counted_alike() {
-    let list = |fetcher| Word::List { fetcher, run: 1, keys: vec![0] };
-    let out = Word::Dispatch { leased: false };
-    let steps = [
-        Step::Batch { words: vec![list(0), out.clone()], fails: false },
-        Step::Clock { by: HALF_DAY + 1 },
-        // The key is out for another fetcher, and its expired lease is left.
-        Step::Batch { words: vec![list(1), out], fails: false },
-        Step::Batch { words: vec![Word::Delete { fetcher: 0, run: 1 }], fails: false },
-    ];
-    answers_alike(Rules::default(), &steps).unwrap();
-}
-
-/// An end that is said again ends no job: a key that is bumped is not put back anew.
-#[test]
-#[ignore = "needs a server: make test-postgres"]
-fn an_end_said_again_is_alike() {
-    let list = |run| Word::List { fetcher: 1, run, keys: vec![0] };
-    let (bump, finish) = (Word::Bump { key: 0 }, Word::Finish { key: 0, code: 0 });
-    let words = [
-        vec![list(1), list(2), Word::Dispatch { leased: true }, bump, finish.clone()],
-        vec![Word::Delete { fetcher: 1, run: 2 }, finish],
-    ];
-    let steps = words.map(|words| Step::Batch { words, fails: false });
     answers_alike(Rules::default(), &steps).unwrap();
 }
 

@@ -64,7 +64,7 @@ impl Look<'_> {
             let is_out = out.is_some_and(|flight| flight.task.fetcher() == FetcherId::TASKS);
             let tasks = record.map_or(0, |it| it.singles.waiting) + u64::from(is_out);
             let before = stored.as_ref().and_then(|it| places.get(&it.id).copied().flatten());
-            turn(before, is_all, tasks.min(COUNTED_MAX))
+            turn(before, is_all || stored.is_none(), tasks.min(COUNTED_MAX))
         };
         Ok(known.iter().map(turn_of).collect())
     }
