@@ -13,5 +13,5 @@ mod store;
 mod until;
 
 pub use clock::ManualClock;
-pub use store::{MockStore, Trouble, batch_of};
+pub use store::{MockStore, Trouble};
 pub use until::until;

@@ -8,10 +8,10 @@ use tokio::time::{Instant, advance, pause, timeout};
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
 use crate::store::{
-    Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Release, Request, StoreError,
+    Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Release, Request, RowBatch, StoreError,
     StoreResult,
 };
-use crate::testing::{MockStore, Trouble, batch_of};
+use crate::testing::{MockStore, Trouble};
 use shiftboss_protocol::model::{Attempt, Key, Run};
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
@@ -148,7 +148,7 @@ async fn those_who_wait_are_served_in_order() {
     };
     let run = Run { fetcher: "f".into(), started: 1 };
     mock.add_run(&run, 0);
-    let batch = batch_of(&run, vec![row("a"), row("b")]);
+    let batch = RowBatch::of(run, vec![row("a"), row("b")]);
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     let key = |work: Work| match work {
         Work::Job(job) => {

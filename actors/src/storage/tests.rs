@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
-use crate::store::{AddRows, Complete, HasWork, StoreError, StoreResult};
-use crate::testing::{ManualClock, MockStore, Trouble, batch_of, until};
+use crate::store::{AddRows, Complete, HasWork, RowBatch, StoreError, StoreResult};
+use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 
 /// A classic worker's request.
@@ -189,7 +189,7 @@ async fn rows_come_first_in_their_transaction() {
     let (storage, _end) = mock.start();
     let asked = storage.send(CLASSIC);
     let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
-    let batch = batch_of(&run(1), vec![row]);
+    let batch = RowBatch::of(run(1), vec![row]);
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
@@ -201,7 +201,7 @@ async fn first_transaction(rows: usize) -> Vec<String> {
     mock.add_run(&run(1), 0);
     let (storage, _end) = mock.start();
     let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
-    let batch = || batch_of(&run(1), vec![row.clone(); rows]);
+    let batch = || RowBatch::of(run(1), vec![row.clone(); rows]);
     storage.send(Perform(HasWork)).await.unwrap().unwrap();
     let before = mock.calls().len();
     let tails: Vec<_> = (0..3).map(|_| storage.send(Perform(AddRows(batch())))).collect();

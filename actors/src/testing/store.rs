@@ -23,11 +23,9 @@ use super::ManualClock;
 use super::calls::describe;
 use crate::storage::StorageActor;
 use crate::store::{
-    AddRows, AddTask, Changed, Checkpoint, DeleteRuns, JobEnd, Operation, Outcome, Reading,
-    RegisterRun, Registered, Rejected, RowBatch, Runs, Store, StoreError, StoreFuture, StoreResult,
-    StoredRun,
+    AddRows, AddTask, Changed, Checkpoint, DeleteRuns, JobEnd, Operation, Outcome, RegisterRun,
+    Registered, Rejected, RowBatch, Runs, Store, StoreError, StoreFuture, StoreResult, StoredRun,
 };
-use shiftboss_queue::file_identity::Position;
 
 /// What the clocks of the actors' tests show, in seconds.
 const NOW: i64 = 100;
@@ -171,7 +169,8 @@ impl MockStore {
     pub fn add_run(&self, run: &Run, rows: usize) {
         self.others_do(RegisterRun(run.clone()).into());
         let row = |at| Row { key: Key::stored(&format!("row{at}")), payload: "1".to_owned() };
-        self.others_do(AddRows(batch_of(run, (0..rows).map(row).collect())).into());
+        let rows = RowBatch::of(run.clone(), (0..rows).map(row).collect());
+        self.others_do(AddRows(rows).into());
     }
 
     /// Something happens to the queue without the actor.
@@ -274,20 +273,6 @@ impl MockStore {
         let Operation::RegisterRun(RegisterRun(run)) = operation else { return Ok(None) };
         let why = self.inside().elsewhere.get(&*run.fetcher).cloned();
         Ok(why.map(|why| Ok(Outcome::RegisterRun(Registered::Elsewhere(why)))))
-    }
-}
-
-/// Rows of a run that is read on, without a position worth the name.
-pub fn batch_of(run: &Run, rows: Vec<Row>) -> RowBatch {
-    RowBatch {
-        run: run.clone(),
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: false,
-        reading: Reading::Onward,
     }
 }
 

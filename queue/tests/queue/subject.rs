@@ -12,6 +12,11 @@ pub fn new() -> Store {
     Store::default()
 }
 
+/// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
+pub fn refuse(_: &Store, _: bool) -> bool {
+    false
+}
+
 /// What is counted, by fetcher and run.
 pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     let counts = store.kept().header.counts.0.iter();

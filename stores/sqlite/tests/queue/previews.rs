@@ -106,6 +106,7 @@ fn check(history: Vec<Step>, is_fair: bool) -> Result<(), TestCaseError> {
                 is_summed = false;
                 ready(engine.edit(now * 1_000, vec![Edit::Log { key, last }])).unwrap();
             }
+            Step::Refused(_) => {}
             Step::Restart => engine = Engine::new(engine.into_store().reopened(), settings()),
             Step::Batch(mut batch) => {
                 // The reference's rules know no lease that expires, and no single task.

@@ -12,6 +12,11 @@ pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }
 
+/// From now on the store takes no batch that writes anything, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    store.connection().pragma_update(None, "query_only", refuse).is_ok()
+}
+
 /// What is counted, by fetcher and run.
 pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     let mut query = store.connection().prepare("SELECT * FROM counts").unwrap();
