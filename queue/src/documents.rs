@@ -74,23 +74,28 @@ pub const MOVED: Kind<Move> = Kind::new("moved");
 pub const ARRIVING: Kind<Move> = Kind::new("arriving");
 /// Files in the input directory that were rejected, by name.
 pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
-/// Managed fetchers, by name.
+/// Managed fetchers, by name; behind a [`MEMBER`]'s own name on a queue that daemons share.
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
-/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes.
+/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes, and likewise.
 pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
+/// Daemons that share the queue, by name.
+pub const MEMBER: Kind<Member> = Kind::new("member/");
 /// Relays, by name.
-pub const RELAY: Kind<Relay> = Kind::new("relay/");
+pub const RELAY: Kind<Member> = Kind::new("relay/");
 /// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
 /// What the last batch of a lane was answered, likewise named: its relay may ask again.
 pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
-/// Leased attempts that a relay sees to, by number: its name.
-pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");
 
-/// The name of an accepted entry among others. A spool's own name has no `/`.
+/// An accepted entry among others. A spool's own name has no `/`.
 pub fn accepted(id: &EntryId) -> String {
     let EntryId { spool, name, inode, born, checksum } = id;
-    ACCEPTED.of(&format!("{spool}/{inode}.{born}.{checksum:x}/{name}"))
+    format!("{spool}/{inode}.{born}.{checksum:x}/{name}")
+}
+
+/// What is called so is a member's own, in its document's name; in a queue that has one daemon all is that one's.
+pub fn own(member: Option<&str>, name: &str) -> String {
+    member.map_or_else(|| name.to_owned(), |member| format!("{member}/{name}"))
 }
 
 /// See [`DAEMON`].
@@ -179,23 +184,32 @@ pub struct Rejected {
     pub since: UnixSeconds,
 }
 
-/// See [`RELAY`]. What it is not named in is the daemon's own.
+/// Who acts on the queue: a relay ([`RELAY`]), or one of the daemons that share it ([`MEMBER`]). A queue in a file has one daemon, whose is
+/// whatever no relay has. The [owner](crate::record::Flight::owner) of a job is called as its document is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Relay {
+pub struct Member {
     /// Which one of its processes it is.
     pub process: String,
-    /// No other joining of any relay has the same.
+    /// Of a relay: no other joining of any has the same.
     pub epoch: i64,
     pub joined: UnixSeconds,
     pub gone: Option<Gone>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_since: Option<UnixSeconds>,
     pub input: Input,
     /// The fetchers whose lists it has.
     pub fetchers: Vec<Arc<str>>,
+    /// Those of which it has no list any more, and since when.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub left: BTreeMap<Arc<str>, UnixSeconds>,
     pub rejected: BTreeMap<String, Rejected>,
+    /// It hands nothing out since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drains_since: Option<UnixSeconds>,
 }
 
-/// A relay does not act any more.
+/// It does not act any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gone {

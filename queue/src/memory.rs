@@ -204,6 +204,7 @@ impl Records for Memory {
                 attempt: it.attempt,
                 started: it.started,
                 lease_seconds: it.holder.as_ref().map(|holder| holder.lease_seconds),
+                owner: it.owner.clone(),
             })
             .collect();
         flights.sort_by_key(|it| it.attempt);

@@ -81,12 +81,14 @@ pub enum Payload {
 }
 
 /// A job that is out, in short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlight {
     pub attempt: Attempt,
     pub started: Millis,
     /// `None`: a classic one.
     pub lease_seconds: Option<u32>,
+    /// [Who sees to it](crate::record::Flight::owner).
+    pub owner: Option<Arc<str>>,
 }
 
 /// What a batch changed.
@@ -113,6 +115,15 @@ pub struct Change {
     pub before: Option<Stored>,
     pub key: Key,
     pub now: Option<(Record, Place)>,
+}
+
+impl Change {
+    /// The key is in order that was not.
+    pub fn brings_work(&self) -> bool {
+        let is_ready = |place: Place| place.order.is_some();
+        let was_ready = self.before.as_ref().is_some_and(|it| is_ready(it.place));
+        !was_ready && self.now.as_ref().is_some_and(|(_, place)| is_ready(*place))
+    }
 }
 
 /// What a batch is going to ask for. A store on a server finds and locks that at once.
@@ -204,6 +215,11 @@ pub trait Records {
 
     /// An attempt that ended, if it is kept still.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
+
+    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has it.
+    async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
+        Ok(None)
+    }
 
     /// A [document](crate::documents), by its name.
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;

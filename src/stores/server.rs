@@ -14,9 +14,7 @@ use tokio::runtime::Builder;
 use tracing::debug;
 
 use super::mark::Moved;
-use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
-use super::sqlite::transfer as file;
-use super::transfer;
+use super::postgres::{self, Forgotten, Identity, PostgresStore, Server, pooler};
 use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -72,38 +70,33 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }
-    let found = store.found().clone();
+    let (found, is_paused) = (store.found().clone(), store.is_paused());
     Ok(Opened {
         store: Box::new(store),
         was_clean: found.was_clean,
-        is_paused: found.is_paused,
+        is_paused,
         input_directory: found.input_directory,
     })
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(Arc::new(PostgresReader::new(Server::new(url)?)))
+    not_yet(url)
 }
 
-pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
-    Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
+pub(super) fn glance(url: &Url, _: Duration) -> Result<Arc<dyn Reader>, Failure> {
+    not_yet(url)
 }
 
-/// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
-pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(to)?;
-    let mut source = file::leaving::Leaving::open(from)?;
-    transfer::carry(
-        &mut source,
-        &mut postgres::transfer::arriving::Arriving::open(&server, daemon)?,
-    )
+pub(crate) fn move_in(_: &Path, to: &Url, _: &str) -> Result<Vec<Moved>, Failure> {
+    not_yet(to)
 }
 
-/// Moves a queue from a server to a new file, whose lock the caller has.
-pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(from)?;
-    let mut target = file::arriving::Arriving::open(to)?;
-    transfer::carry(&mut postgres::transfer::leaving::Leaving::open(&server)?, &mut target)
+pub(crate) fn move_out(from: &Url, _: &Path) -> Result<Vec<Moved>, Failure> {
+    not_yet(from)
+}
+
+fn not_yet<T>(url: &Url) -> Result<T, Failure> {
+    Err(Failure::new(ExitCode::Unavailable, format!("not yet on a server: {url}")))
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

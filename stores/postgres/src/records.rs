@@ -7,15 +7,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
-use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::record::{FetcherId, Record, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
+    StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 use tokio_postgres::{Client, Row};
@@ -27,13 +28,14 @@ use crate::load::{self, Found};
 use crate::numbers::Numbers;
 use crate::save::Saver;
 use crate::sums;
-use crate::wire::{Ask, Wire, ask};
+use crate::wire::{Ask, Fault, Wire, ask};
 
-const SCHEMA: &str = include_str!("schema.sql");
+/// The tables of a queue, in the schema that is the first one where names are looked for.
+pub const SCHEMA: &str = include_str!("schema.sql");
 /// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next statement
 /// must see what was written. Plans must not depend on how full the tables were when they were made, so the planner is given one way for
 /// each statement: along the indexes. A daemon that stands still in the middle of a batch holds others up for less than a call may take.
-const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
+pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
@@ -42,14 +44,29 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
 const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
-const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
+/// Whoever has it to itself waits for all batches, and none goes on beside it.
+pub const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
 /// The one who makes the tables has this lock, of all databases' first daemons.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
+
+/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not. Without the
+/// right to know the server, databases of two may seem one.
+const PLACE: &str = "SELECT system_identifier || '/' || oid FROM pg_control_system(), pg_database WHERE datname = current_database()";
+const PLACE_OF_DATABASE: &str =
+    "SELECT '0/' || oid FROM pg_database WHERE datname = current_database()";
+/// Attempts that ended are kept, if nobody says how many.
+const HISTORY: i64 = 100_000;
 
 /// See the module.
 pub struct PostgresRecords {
     wire: Wire,
     daemon: i64,
+    /// The one with which the daemon joined; `None`: nobody takes it for dead.
+    epoch: Option<i64>,
+    is_fenced: bool,
+    /// Another daemon, which must have this epoch.
+    required: Option<(i64, i64)>,
+    history: i64,
     /// The server's clock counts, and not the caller's.
     has_clock: bool,
     /// As the database has it, with what this transaction wrote. `None`: to be read.
@@ -66,6 +83,8 @@ pub struct PostgresRecords {
     wanted: usize,
     /// Attempts that were written here.
     ends: i64,
+    /// Attempts that this batch handed out.
+    handed: Vec<Attempt>,
 }
 
 /// What was read with the begin of a batch, until something is written.
@@ -86,12 +105,11 @@ impl fmt::Debug for PostgresRecords {
 }
 
 impl PostgresRecords {
-    /// A queue in a schema of the connection's database; it is made if it is not there. `daemon`: the number of the one that asks,
-    /// which no other has at the same time.
+    /// A queue in a schema of the connection's database is made if it is not there, and used by this connection: for tests.
     ///
     /// # Errors
     /// What the server says.
-    pub async fn new(client: Client, schema: &str, daemon: i64) -> StoreResult<Self> {
+    pub async fn make(client: &Client, schema: &str) -> StoreResult<()> {
         let schema = format!("\"{}\"", schema.replace('"', "\"\""));
         let make = async {
             client.batch_execute(&format!("{SETTINGS}; SET search_path = {schema}")).await?;
@@ -103,10 +121,18 @@ impl PostgresRecords {
             }
             client.batch_execute(COMMIT).await
         };
-        make.await.map_err(classify)?;
-        Ok(Self {
+        make.await.map_err(classify)
+    }
+
+    /// The queue that a connection with [`SETTINGS`] finds. `daemon`: the number of the one that asks, which no other has at the same time.
+    pub fn new(client: Client, daemon: i64) -> Self {
+        Self {
             wire: Wire::new(client),
             daemon,
+            epoch: None,
+            is_fenced: false,
+            required: None,
+            history: HISTORY,
             has_clock: true,
             kept: None,
             is_open: false,
@@ -117,7 +143,40 @@ impl PostgresRecords {
             numbers: Numbers::default(),
             wanted: 1,
             ends: 0,
-        })
+            handed: Vec::new(),
+        }
+    }
+
+    /// Nothing is done as soon as the daemon has another epoch.
+    #[must_use]
+    pub fn fenced(self, epoch: i64) -> Self {
+        Self { epoch: Some(epoch), ..self }
+    }
+
+    /// From now on nothing is done unless another daemon has this epoch.
+    pub fn require(&mut self, other: Option<(i64, i64)>) {
+        self.required = other;
+    }
+
+    /// So many attempts that ended are kept.
+    #[must_use]
+    pub fn keeping(self, history: u32) -> Self {
+        Self { history: history.into(), ..self }
+    }
+
+    /// Whether it can be asked again after it failed: it is not fenced, and no answer is missing.
+    pub fn is_usable(&self) -> bool {
+        !self.is_fenced && self.wire.fault != Some(Fault::Lost) && !self.wire.client.is_closed()
+    }
+
+    /// Whether the last batch met another one, and is to be carried out again.
+    pub fn met_another(&self) -> bool {
+        self.wire.fault == Some(Fault::Conflict)
+    }
+
+    /// What was handed out by a batch of which it is not known whether it was kept.
+    pub fn unheard(&self) -> &[Attempt] {
+        &self.handed
     }
 
     pub fn client(&self) -> &Client {
@@ -160,6 +219,7 @@ impl PostgresRecords {
         }
         self.numbers.stale();
         (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
+        self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
@@ -182,15 +242,29 @@ impl PostgresRecords {
         }
         let numbers = next();
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
+        if self.epoch.is_some() && self.epoch != header::epoch(numbers)? {
+            self.is_fenced = true;
+            let text = "this daemon was taken for dead: it joins the queue anew";
+            return Err(StoreError::Busy(text.to_owned()));
+        }
         let (now, drawn) = header::now_and_drawn(numbers)?;
         if outset.next > 0 {
             self.numbers.take(drawn);
         }
+        self.find_required().await?;
         let known = self.kept.as_ref().map(|kept| kept.version);
         let header = self.header(numbers, &counts).await?;
         let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
         let now = self.has_clock.then_some(now);
         Ok(Begun { header, has_changed, now, is_edited: false })
+    }
+
+    async fn find_required(&mut self) -> StoreResult<()> {
+        let Some((daemon, epoch)) = self.required else { return Ok(()) };
+        let sql = "SELECT FROM daemons WHERE daemon = $1 AND epoch = $2";
+        let found = self.ask_one(ask!(sql, daemon, epoch)).await?;
+        let text = "that daemon is not gone any more";
+        found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
     }
 
     /// The header, if it is not what this engine saved last.
@@ -325,6 +399,10 @@ impl PostgresRecords {
         let mut ids = kept.ids;
         let mut saver = Saver::default();
         for change in records {
+            let attempt = |record: &Record| record.flight.as_ref().map(|it| it.attempt);
+            let before = change.before.as_ref().and_then(|it| attempt(&it.record));
+            let now = change.now.as_ref().and_then(|it| attempt(&it.0));
+            self.handed.extend(now.filter(|_| now != before));
             saver.change(change, |key| {
                 ids += 1;
                 code::id(key, ids)
@@ -332,10 +410,10 @@ impl PostgresRecords {
         }
         saver.ended(ended);
         let new = saver.ends();
-        self.writes.extend(saver.asks(self.ends));
+        self.writes.extend(saver.asks(self.ends, self.history));
         self.ends += new;
         self.writes.extend(sums::add(&sums, self.daemon));
-        self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
+        self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
         let has_noted = std::mem::take(&mut self.has_noted);
         self.writes.extend(kept.save(
             header.clone(),
@@ -353,7 +431,7 @@ impl PostgresRecords {
         self.ahead = Ahead::default();
         self.writes.clear();
         self.numbers = Numbers::default();
-        if is_open {
+        if is_open && self.is_usable() {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
         }
@@ -431,6 +509,16 @@ impl Records for PostgresRecords {
         self.ended_now(attempt).await
     }
 
+    async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
+        let tells = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')";
+        let rows = self.ask_one(ask!(tells)).await?;
+        let tells = rows.first().is_some_and(|row| row.try_get(0).unwrap_or_default());
+        let rows = self.ask_one(ask!(if tells { PLACE } else { PLACE_OF_DATABASE })).await?;
+        let text: Option<String> =
+            rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
+        Ok(text.map(Into::into))
+    }
+
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
         let sql = "SELECT value FROM documents WHERE name = $1";
         let rows = self.ask_one(ask!(sql, name.to_owned())).await?;
@@ -464,6 +552,7 @@ impl Records for PostgresRecords {
     async fn commit(&mut self) -> StoreResult<()> {
         self.ask_one(ask!(COMMIT)).await?;
         self.is_open = false;
+        self.handed.clear();
         Ok(())
     }
 

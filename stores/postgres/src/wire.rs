@@ -7,6 +7,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use shiftboss_queue::records::{StoreError, StoreResult};
 use tokio::time::timeout;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -54,6 +55,18 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
+/// Of a process of the server that ended it is not known what it did: one that cannot write its log in the middle of a commit may find that
+/// commit when it recovers.
+fn fault(error: &Error) -> Fault {
+    let answer = error.as_db_error();
+    let is_error = answer.is_some_and(|it| it.parsed_severity() == Some(Severity::Error));
+    match answer.map(|it| it.code().code()) {
+        Some("40001" | "40P01") => Fault::Conflict,
+        Some(_) if is_error => Fault::Refused,
+        _ => Fault::Lost,
+    }
+}
+
 /// See the module.
 pub(crate) struct Wire {
     pub(crate) client: Client,
@@ -61,11 +74,24 @@ pub(crate) struct Wire {
     statements: HashMap<&'static str, Statement>,
     /// Times that it was waited for answers.
     pub(crate) trips: u64,
+    /// What the last call failed of; `None`: it did not.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What a call failed of, as far as it says what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Two transactions waited for each other, or one saw what another one changed: to be asked again.
+    Conflict,
+    /// Nothing of it has happened.
+    Refused,
+    /// What came of it is not known, and the connection is of no use any more.
+    Lost,
 }
 
 impl Wire {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, statements: HashMap::new(), trips: 0 }
+        Self { client, statements: HashMap::new(), trips: 0, fault: None }
     }
 
     /// The rows of each, in turn.
@@ -77,6 +103,11 @@ impl Wire {
         let late = |_| {
             let seconds = CALL_MAX.as_secs();
             StoreError::Busy(format!("the server did not answer within {seconds} s"))
+        };
+        self.fault = match &asked {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(fault(error)),
+            Err(_) => Some(Fault::Lost),
         };
         asked.map_err(late)?.map_err(classify)
     }

@@ -13,7 +13,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, Result, Row, Transaction};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{TASKS_FETCHER, jitter};
-use shiftboss_queue::documents::{self, Daemon, Gone, Input, PLACES, Relay};
+use shiftboss_queue::documents::{self, Daemon, Gone, Input, Member, PLACES};
 use shiftboss_queue::file_identity::{FileTimes, Position};
 use shiftboss_queue::operation::EntryId;
 use shiftboss_queue::record::{FetcherId, Millis};
@@ -148,19 +148,13 @@ fn write_documents(connection: &Connection) -> Result<Daemon> {
         relays.entry(relay).or_default().push(name.into());
     }
     for ((name, fetchers), epoch) in relays.into_iter().zip(1..) {
-        let relay = Relay {
-            process: String::new(),
-            epoch,
-            joined: 0,
-            gone: Some(Gone::Stopped),
-            input: Input::default(),
-            fetchers,
-            rejected: BTreeMap::new(),
-        };
+        let gone = Some(Gone::Stopped);
+        let relay = Member { epoch, gone, fetchers, ..Member::default() };
         note(&documents::RELAY.of(&name), documents::RELAY.text(&relay))?;
     }
     for entry in connection.rows("SELECT * FROM moved_accepted", [], entry)? {
-        note(&documents::accepted(&entry), documents::ACCEPTED.text(&entry))?;
+        let name = documents::ACCEPTED.of(&documents::accepted(&entry));
+        note(&name, documents::ACCEPTED.text(&entry))?;
     }
     Ok(daemon)
 }

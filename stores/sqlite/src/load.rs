@@ -24,7 +24,7 @@ macro_rules! select {
 macro_rules! columns {
     () => {
         "id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
-             last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra"
+             last_attempt, attempt, fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra"
     };
 }
 
@@ -278,10 +278,10 @@ impl Parts<'_> {
     fn stored(&mut self, row: &Row<'_>) -> Result<Stored> {
         let id: i64 = row.get(0)?;
         let started: Option<i64> = row.get(3)?;
-        let turn: Option<i64> = row.get(19)?;
+        let turn: Option<i64> = row.get(20)?;
         let mut place = Place {
             order: turn.map(code::turn_of),
-            classic_held: row.get(20)?,
+            classic_held: row.get(21)?,
             ..Place::default()
         };
         let waiting: i64 = row.get(8)?;
@@ -309,7 +309,7 @@ impl Parts<'_> {
             last_attempt: Attempt(row.get(11)?),
             ..Record::new(Key::stored(row.get_ref(1)?.as_str()?))
         };
-        if row.get(21)? {
+        if row.get(22)? {
             (record.extras, place.lane, place.due) = self.extras(id)?;
         }
         Ok(Stored { id: KeyId(id), record, place, payload })
@@ -365,6 +365,7 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         task: code::task_of((row.get(13)?, row.get(14)?)),
         holder,
         started: row.get(17)?,
-        before: code::json_of(row.get_ref(18)?)?,
+        owner: row.get::<_, Option<String>>(18)?.map(Into::into),
+        before: code::json_of(row.get_ref(19)?)?,
     }))
 }

@@ -166,12 +166,13 @@ impl SqliteRecords {
     }
 
     fn flights_now(&self) -> Result<Vec<InFlight>> {
-        let sql = "SELECT attempt, started_ms, lease FROM keys INDEXED BY in_flight
+        let sql = "SELECT attempt, started_ms, lease, owner FROM keys INDEXED BY in_flight
             WHERE attempt IS NOT NULL ORDER BY attempt";
         let mut query = self.connection.prepare_cached(sql)?;
         let flights = query.query_map([], |row| {
             let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
-            Ok(InFlight { attempt, started, lease_seconds: row.get(2)? })
+            let owner = row.get::<_, Option<String>>(3)?.map(Into::into);
+            Ok(InFlight { attempt, started, lease_seconds: row.get(2)?, owner })
         });
         flights?.collect()
     }

@@ -340,6 +340,6 @@ fn go_out(record: &mut Record, attempt: Attempt) {
     record.served.insert(task.fetcher(), attempt);
     let before = Before { last: None, ahead: None, served: None, bump: None };
     let started = last.started.saturating_mul(1_000);
-    record.flight = Some(Flight { attempt, task, holder: None, started, before });
+    record.flight = Some(Flight { attempt, task, holder: None, started, owner: None, before });
     record.is_claimed = false;
 }

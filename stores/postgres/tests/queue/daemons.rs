@@ -14,7 +14,7 @@ use shiftboss_queue::operation::*;
 use shiftboss_queue::records::{Outset, Records, StoreError};
 
 use crate::histories::{self, history};
-use crate::subject::{self, Store, connect};
+use crate::subject::{self, connect};
 use crate::words::{holder, ready};
 
 proptest! {
@@ -224,8 +224,7 @@ fn a_daemon_that_stands_still() {
 #[test]
 fn time_is_the_servers() {
     let schema = subject::schema();
-    let store = ready(async { Store::new(connect().await, &schema, 1).await.unwrap() });
-    let mut engine = Engine::new(store, Settings::default());
+    let mut engine = Engine::new(ready(subject::made(&schema, 1)), Settings::default());
     let now = "SELECT extract(epoch FROM now())::int8";
     let now: i64 = ready(engine.store().client().query_one(now, &[])).unwrap().get(0);
     ready(engine.apply(NOW, list(1, 0..1))).unwrap();

@@ -52,7 +52,14 @@ pub fn schema() -> String {
 
 /// The store of one daemon.
 pub fn store(schema: &str, daemon: i64) -> Store {
-    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() }).without_clock()
+    wait(made(schema, daemon)).without_clock()
+}
+
+/// With the server's own time.
+pub async fn made(schema: &str, daemon: i64) -> Store {
+    let client = connect().await;
+    Store::make(&client, schema).await.unwrap();
+    Store::new(client, daemon)
 }
 
 pub fn new() -> Store {

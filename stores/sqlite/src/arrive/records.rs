@@ -157,6 +157,7 @@ impl Writer<'_> {
                 task: code::task_of((fetcher.0, row.get(2)?)),
                 holder,
                 started: row.get(5)?,
+                owner: None,
                 before: Before { last, served, bump: None, ahead: None },
             };
             Ok((flight, row.get::<_, u32>(11)?))

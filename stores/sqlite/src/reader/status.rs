@@ -13,9 +13,7 @@ use shiftboss_queue::answers::{
     Waiting,
 };
 use shiftboss_queue::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
-use shiftboss_queue::documents::{
-    FETCHER, Gone, INPUT, MOVED, REJECTED, RELAY, RELAY_LEASE, Rejected, Relay,
-};
+use shiftboss_queue::documents::{FETCHER, Gone, INPUT, MOVED, Member, REJECTED, RELAY, Rejected};
 use shiftboss_queue::records::Stored;
 use shiftboss_queue::views::managed;
 
@@ -25,7 +23,6 @@ use crate::snapshot::beside;
 
 const CLAIMED: &str = "SELECT count(*) FROM keys INDEXED BY claimed
     WHERE claimed = 1 AND started IS NOT NULL AND finished IS NULL";
-const IS_OUT: &str = "SELECT EXISTS (SELECT 1 FROM keys WHERE attempt = ?1)";
 /// Of single tasks the highest number is shown as their run.
 const LAST_TASK: &str = "SELECT coalesce(max(number), 0) FROM tasks";
 const YEAR_2000: UnixSeconds = 946_684_800;
@@ -188,18 +185,15 @@ impl Look<'_> {
     }
 
     fn relays(&self) -> Result<Vec<RelayStatus>> {
-        let mut leased = Vec::new();
-        for (attempt, relay) in self.documents(&RELAY_LEASE)? {
-            if self.connection.value(IS_OUT, [attempt.parse::<i64>().ok()])? {
-                leased.push(relay);
-            }
-        }
+        let sql = "SELECT owner FROM keys WHERE attempt IS NOT NULL AND owner IS NOT NULL";
+        let leased: Vec<String> = self.connection.values(sql, [])?;
         let runs = &self.kept.header.runs;
         let has_runs = |name: &str| {
             self.fetcher(name)
                 .is_some_and(|id| runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some())
         };
-        let relay = |(name, it): (String, Relay)| {
+        let relay = |(name, it): (String, Member)| {
+            let owner = RELAY.of(&name);
             let own = it.fetchers.iter().filter(|name| has_runs(name));
             let mut fetchers: Vec<String> = own.map(ToString::to_string).collect();
             fetchers.sort_unstable();
@@ -210,7 +204,7 @@ impl Look<'_> {
                 directory_lost_since: it.input.lost.as_ref().map(|lost| lost.since),
                 directory_lost_reason: it.input.lost.map(|lost| lost.reason),
                 rejected_files: limit(it.rejected.len()),
-                in_flight: limit(leased.iter().filter(|relay| ***relay == *name).count()),
+                in_flight: limit(leased.iter().filter(|it| **it == owner).count()),
                 fetchers,
                 name,
             }

@@ -6,7 +6,7 @@ use serde_json::json;
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::documents::{DAEMON, Daemon, INPUT, Policy, REJECTED, RELAY, RELAY_LEASE};
+use shiftboss_queue::documents::{DAEMON, Daemon, INPUT, Policy, REJECTED, RELAY};
 use shiftboss_queue::operation::{AddTask, Forget};
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadError, Reader, StatsOf, TasksWith};
@@ -398,7 +398,6 @@ fn documents_are_shown() {
         RELAY.of("far"),
         json!({"process": "p", "epoch": 1, "joined": 3, "gone": "silent", "fetchers": ["f", "none"]}),
     );
-    note(RELAY_LEASE.of("99"), json!("far"));
     let status = At::new(&script, 0).status();
     assert_eq!(status.rejected_files.len(), 1);
     assert_eq!((&*status.rejected_files[0].name, status.rejected_files[0].since), ("a.b.txt", 5));
