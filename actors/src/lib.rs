@@ -38,5 +38,3 @@ pub mod store;
 pub mod testing;
 pub mod throttle;
 pub mod tree;
-
-pub use shiftboss_queue::file_identity;

@@ -6,9 +6,6 @@
 
 mod calls;
 mod clock;
-pub mod conformance;
-pub mod model;
-pub mod one_by_one;
 mod store;
 mod until;
 
