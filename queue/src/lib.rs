@@ -15,6 +15,8 @@ pub mod error;
 pub mod extras;
 pub mod file_identity;
 pub mod header;
+pub mod listings;
+pub mod look;
 mod members;
 pub mod memory;
 pub mod operation;

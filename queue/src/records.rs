@@ -3,9 +3,10 @@
 //! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
 //! dispatched; a store that blocks has futures that are ready at once.
 
-use std::sync::Arc;
-
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use shiftboss_protocol::model::{Attempt, Key, Run};
 
@@ -150,6 +151,14 @@ pub struct Begun {
     pub now: Option<Millis>,
     /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.
     pub is_edited: bool,
+}
+
+/// What a future says that is ready at once, as those of a store are that blocks; `None`: it waits for somebody.
+pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => Some(it),
+        Poll::Pending => None,
+    }
 }
 
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.

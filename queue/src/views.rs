@@ -29,7 +29,7 @@ pub const COUNTED_MAX: u64 = 1_000;
 /// Of those, so many are named.
 pub const FIRST_MAX: usize = 5;
 /// Rows of a key that are shown.
-pub const ROWS_MAX: i64 = 1_000;
+pub const ROWS_MAX: usize = 1_000;
 /// A listing ends once its payloads have so many bytes: it is held in memory.
 pub const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Jobs that ended within this many minutes are counted.

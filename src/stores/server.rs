@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use tracing::debug;
 
 use super::mark::Moved;
-use super::postgres::{self, Forgotten, Identity, PostgresStore, Server, pooler};
+use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
 use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -80,11 +80,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
-    not_yet(url)
+    Ok(Arc::new(PostgresReader::new(Server::new(url)?)))
 }
 
-pub(super) fn glance(url: &Url, _: Duration) -> Result<Arc<dyn Reader>, Failure> {
-    not_yet(url)
+pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
+    Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
 }
 
 pub(crate) fn move_in(_: &Path, to: &Url, _: &str) -> Result<Vec<Moved>, Failure> {

@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 
 use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
+use shiftboss_queue::records::at_once;
 use shiftboss_queue::sums::Hour;
 
-pub use crate::words::at_once as wait;
+pub use crate::in_memory::{Looking, reader};
+
+/// A store on the same thread is never waited for.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).expect("it waits")
+}
 
 pub fn new() -> Store {
     Store::default()
@@ -15,6 +21,11 @@ pub fn new() -> Store {
 /// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
 pub fn refuse(_: &Store, _: bool) -> bool {
     false
+}
+
+/// No attempt that ended is kept any longer.
+pub fn forget_ends(store: &mut Store) {
+    store.kept_mut().ended.clear();
 }
 
 /// What is counted, by fetcher and run.

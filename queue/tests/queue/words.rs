@@ -1,8 +1,5 @@
 //! Answers of the engine in words, and scripts: operations as lines, beside what they must be answered.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
@@ -16,15 +13,6 @@ use crate::subject::{self, Store};
 /// What a store says, when it has said it.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     subject::wait(future)
-}
-
-/// A store on the same thread is never waited for.
-#[allow(dead_code, reason = "one on a server is")]
-pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(it) => it,
-        Poll::Pending => panic!("it waits"),
-    }
 }
 
 /// An answer, as a model says it, too.

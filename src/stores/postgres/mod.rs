@@ -3,7 +3,7 @@
 //! A thin struct around the queue's engine, over the records on a server (the crate `shiftboss-postgres`): what happens to a job is decided
 //! there. Here is what is the connection's and the daemons': a [`connection`] is made, with its [`password`] and [`tls`], and given up; no
 //! [`pooler`] may be between; the [`schema`] is made. Who lives, and who is taken for dead, stands in the table of [`daemons`]; the
-//! [`companion`] beats there, and judges the [`peers`]. [`store`] puts them together. It knows no actor and no socket of a worker.
+//! [`companion`] beats there, and judges the [`peers`]. [`store`] puts them together. The [`reader`] answers questions. It knows no actor and no socket of a worker.
 
 mod companion;
 mod connection;
@@ -15,6 +15,7 @@ mod notices;
 mod password;
 mod peers;
 pub(super) mod pooler;
+mod reader;
 mod schema;
 mod standstill;
 mod store;
@@ -25,5 +26,6 @@ mod tls;
 pub(crate) use connection::Server;
 pub(crate) use forget::{Forgotten, forget};
 pub(crate) use membership::Identity;
+pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};
 pub(crate) use store::PostgresStore;

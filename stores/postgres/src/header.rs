@@ -17,6 +17,9 @@ const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, 
     (SELECT credit FROM credits WHERE daemon = $1), (SELECT last_value FROM numbers),
     (extract(epoch FROM clock_timestamp()) * 1000)::int8, (SELECT epoch FROM daemons WHERE daemon = $1), ARRAY(SELECT nextval('numbers') FROM generate_series(1,
         CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)) FROM header";
+/// The same for who only looks; of the lanes' credits the largest one.
+pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
+    (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
 pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,

@@ -1,7 +1,7 @@
 //! The queue on a PostgreSQL server: [`PostgresRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
 //!
 //! The tables are in `schema.sql`, the same ones as in a file; there are no functions on the server. [`records`] carries out a batch's
-//! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Who connects, and
+//! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Those who only look find a [`Moment`]. Who connects, and
 //! when again, is not decided here. No actor, no clock of its own.
 
 pub mod error;
@@ -9,9 +9,11 @@ mod header;
 mod known;
 mod load;
 mod numbers;
+mod reader;
 mod records;
 mod save;
 mod sums;
 mod wire;
 
+pub use reader::Moment;
 pub use records::{ALONE, PostgresRecords, SCHEMA, SETTINGS};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
+use shiftboss_queue::listings::End;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
 use shiftboss_queue::records::{From, InFlight, KeyId, Name, Payload, StoreResult, Stored};
@@ -67,6 +68,26 @@ const NAMED: &str = select!(
 );
 const BY_IDS: &str =
     select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[]) ORDER BY k.id FOR UPDATE OF k");
+/// Of who only looks, and locks nothing.
+pub(crate) const LOOK_AT_IDS: &str =
+    select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[])");
+pub(crate) const LOOK_AT_KEYS: &str = select!(
+    "NULL::bytea",
+    "keys k",
+    "WHERE k.id = ANY (ARRAY(SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)))"
+);
+/// Attempts that ended, as [`end`] reads them.
+macro_rules! ends {
+    ($from:literal, $rest:literal) => {
+        concat!(
+            "SELECT a.ended, a.key, a.attempt, k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code,
+                a.previous, a.revisit
+             FROM ", $from, " AS a JOIN keys k ON k.id = a.key ", $rest
+        )
+    };
+}
+pub(crate) use ends;
+pub(crate) const END: &str = ends!("attempts", "WHERE a.attempt = $1");
 /// $1: attempts. $2: tasks' IDs. The keys of those.
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])
@@ -209,6 +230,7 @@ pub(crate) const READY: i16 = 1;
 pub(crate) const HELD: i16 = 2;
 pub(crate) const IN_FLIGHT: i16 = 3;
 pub(crate) const ENDED_BADLY: i16 = 4;
+pub(crate) const CLAIMED: i16 = 5;
 
 fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {
     row.try_get(at).map_err(classify)
@@ -313,29 +335,22 @@ fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<
 }
 
 /// An attempt that ended.
-pub(crate) fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
-    let read = || -> Result<_, tokio_postgres::Error> {
-        let (key, worker): (&[u8], Option<String>) = (row.try_get(0)?, row.try_get(3)?);
-        let task = code::task_of((row.try_get(1)?, row.try_get(2)?));
-        let (started, ended) = (row.try_get(4)?, row.try_get(5)?);
-        let word: &str = row.try_get(6)?;
-        let (exit_code, previous) = (row.try_get(7)?, Attempt(row.try_get(8)?));
-        Ok((key, worker, task, started, ended, word, exit_code, previous, row.try_get(9)?))
+pub(crate) fn end(row: &Row) -> StoreResult<End> {
+    let attempt = EndedAttempt {
+        attempt: Attempt(get(row, 2)?),
+        key: Key::stored(text(get(row, 3)?)?),
+        task: code::task_of((get(row, 4)?, get(row, 5)?)),
+        worker: get::<Option<&str>>(row, 6)?.map(Arc::from),
+        started: get(row, 7)?,
+        ended: get(row, 8)?,
+        outcome: outcome(row, 9)?,
+        exit_code: get(row, 10)?,
+        previous: Attempt(get(row, 11)?),
+        revisit: get(row, 12)?,
     };
-    let (key, worker, task, started, ended, word, exit_code, previous, revisit) =
-        read().map_err(classify)?;
-    let outcome = Outcome::of_word(word).ok_or_else(|| odd("attempts.outcome"))?;
-    let (key, worker) = (Key::stored(text(key)?), worker.map(Into::into));
-    Ok(EndedAttempt {
-        attempt,
-        key,
-        task,
-        worker,
-        started,
-        ended,
-        outcome,
-        exit_code,
-        previous,
-        revisit,
-    })
+    Ok(End { number: get(row, 0)?, key: KeyId(get(row, 1)?), attempt })
+}
+
+pub(crate) fn outcome(row: &Row, at: usize) -> StoreResult<Outcome> {
+    Outcome::of_word(get(row, at)?).ok_or_else(|| odd("an outcome"))
 }

@@ -39,6 +39,8 @@ pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
+pub(crate) const DOCUMENTS: &str =
+    "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
 const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
@@ -384,10 +386,8 @@ impl PostgresRecords {
     }
 
     async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        let sql = "SELECT k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code, a.previous, a.revisit
-            FROM attempts a JOIN keys k ON k.id = a.key WHERE a.attempt = $1";
-        let rows = self.ask_one(ask!(sql, attempt.0)).await?;
-        rows.first().map(|row| load::ended(row, attempt)).transpose()
+        let rows = self.ask_one(ask!(load::END, attempt.0)).await?;
+        rows.first().map(load::end).transpose().map(|end| end.map(|end| end.attempt))
     }
 
     fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
@@ -436,6 +436,11 @@ impl PostgresRecords {
             let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
         }
     }
+}
+
+/// A document's name and its text.
+pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
+    row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
 }
 
 impl Records for PostgresRecords {
@@ -526,10 +531,8 @@ impl Records for PostgresRecords {
     }
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        let sql = "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
-        let rows = self.ask_one(ask!(sql, prefix.to_owned())).await?;
-        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
-        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
+        let rows = self.ask_one(ask!(DOCUMENTS, prefix.to_owned())).await?;
+        rows.iter().map(both).collect()
     }
 
     async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {

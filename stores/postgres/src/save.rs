@@ -11,7 +11,7 @@ use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 use shiftboss_queue::standing::Listed;
 
-use crate::load::{ENDED_BADLY, HELD, IN_FLIGHT, READY};
+use crate::load::{CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns};
 
 /// The columns of a record's fixed part, in the order of [`Keys`].
@@ -313,7 +313,9 @@ fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
     let flight = record.flight.as_ref().map(|it| (IN_FLIGHT, it.attempt.0));
     let badly = record.last.filter(|it| it.exit_code.is_some_and(|code| code != 0));
     let badly = badly.and_then(|it| Some((ENDED_BADLY, it.finished?)));
-    turn.into_iter().chain(flight).chain(badly).collect()
+    let claimed = record.last.filter(|_| record.is_claimed && record.is_unfinished());
+    let claimed = claimed.map(|it| (CLAIMED, it.started));
+    turn.into_iter().chain(flight).chain(badly).chain(claimed).collect()
 }
 
 fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {

@@ -30,9 +30,11 @@ CREATE TABLE keys (
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 -- A key of 4 KiB has no room in an index.
 CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
+-- For those who look for keys by how they begin.
+CREATE INDEX keys_by_text ON keys (substr(key, 1, 64));
 
 -- What of keys is looked for, in order. kind: 1, the order of dispatch, at turn; 2, with --classic, keys that somebody has, at turn;
--- 3, in flight, at the attempt; 4, keys whose last attempt failed, at its end.
+-- 3, in flight, at the attempt; 4, keys whose last attempt failed, at its end; 5, keys that somebody else started, at the start.
 CREATE TABLE places (
     kind int2 NOT NULL,
     at   int8 NOT NULL,
@@ -80,6 +82,7 @@ CREATE TABLE tasks (
     payload  bytea NOT NULL
 );
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
+CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 -- Those that are kept for their names.
 CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');

@@ -4,8 +4,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use shiftboss_postgres::Moment;
 pub use shiftboss_postgres::PostgresRecords as Store;
+use shiftboss_postgres::SETTINGS;
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::counts::COUNTS;
+use shiftboss_queue::look::{Look, Opens};
+use shiftboss_queue::reader::ReadResult;
+use shiftboss_queue::records::StoreResult;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
 
@@ -64,6 +70,37 @@ pub async fn made(schema: &str, daemon: i64) -> Store {
 
 pub fn new() -> Store {
     store(&schema(), 1)
+}
+
+/// Who is asked about a queue, on a connection for each question.
+pub struct Looking(String);
+
+pub fn reader(store: &Store) -> Looking {
+    Looking(query(store, "SELECT current_schema()::text")[0].get(0))
+}
+
+impl Opens for Looking {
+    type Found = Moment;
+
+    fn ask<T>(
+        &self,
+        now: UnixSeconds,
+        question: impl AsyncFnOnce(&mut Look<'_, Moment>) -> StoreResult<T>,
+    ) -> ReadResult<T> {
+        let asked = wait(async {
+            let client = connect().await;
+            let settings = format!("{SETTINGS}; SET search_path = {}", self.0);
+            client.batch_execute(&settings).await.unwrap();
+            let mut moment = Moment::of(client, 1).await?.without_clock();
+            question(&mut Look::at(&mut moment, now).await?).await
+        });
+        Ok(asked.unwrap())
+    }
+}
+
+/// No attempt that ended is kept any longer.
+pub fn forget_ends(store: &mut Store) {
+    query(store, "DELETE FROM attempts");
 }
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {

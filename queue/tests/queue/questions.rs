@@ -5,34 +5,22 @@ use std::time::Duration;
 use serde_json::json;
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
+use shiftboss_queue::attempt::Outcome as End;
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::documents::{DAEMON, Daemon, INPUT, Policy, REJECTED, RELAY};
+use shiftboss_queue::documents::{Daemon, INPUT, Policy, REJECTED, RELAY};
+use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::{AddTask, Forget};
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
-use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadError, Reader, StatsOf, TasksWith};
-use shiftboss_sqlite::{SqliteReader, SqliteRecords};
-use tempfile::TempDir;
+use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+use shiftboss_queue::record::FetcherId;
+use shiftboss_queue::records::{Changes, Outset, Records, StoreResult};
+use shiftboss_queue::sums::{Hour, Sums};
 
+use crate::subject::{self, Looking, Store};
 use crate::words::{NOW, Script, ready};
 
-/// How long the questions of one test may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A queue as it is at a moment, in a file, and who is asked about it.
-pub struct Asked {
-    pub reader: SqliteReader,
-    directory: TempDir,
-}
-
-pub fn ask(store: &SqliteRecords) -> Asked {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("state.db");
-    store.connection().execute("VACUUM INTO ?1", [path.to_str()]).unwrap();
-    Asked { reader: SqliteReader::glance(path, PATIENCE), directory }
-}
-
 /// As a daemon notes how it was started.
-pub fn note_daemon(store: &SqliteRecords, settings: &Settings) {
+pub fn started<S: Records>(engine: &mut Engine<S>, settings: &Settings) {
     let daemon = Daemon {
         durability: "power".to_owned(),
         policy: if settings.is_fair { Policy::Fair } else { Policy::Classic },
@@ -41,28 +29,39 @@ pub fn note_daemon(store: &SqliteRecords, settings: &Settings) {
         max_single_tasks: settings.max_single_tasks.cast_signed(),
         running: None,
     };
-    let sql = "INSERT OR REPLACE INTO documents VALUES (?1, ?2)";
-    let value = serde_json::to_string(&daemon).unwrap();
-    store.connection().execute(sql, (DAEMON.name(), value)).unwrap();
+    ready(engine.start(NOW * 1_000, &daemon)).unwrap();
+}
+
+/// Writes into a script's store, as no operation does.
+fn write(script: &mut Script, work: impl AsyncFnOnce(&mut Store) -> StoreResult<()>) {
+    let mut store = script.engine.take().unwrap().into_store();
+    let outset = Outset { is_alone: true, ..Outset::default() };
+    ready(async {
+        store.begin(&outset).await?;
+        work(&mut store).await?;
+        store.commit().await
+    })
+    .unwrap();
+    script.engine = Some(Engine::new(store.reopened(), Settings::default()));
 }
 
 /// What was asked about a script's queue so many seconds after its begin.
 struct At {
-    asked: Asked,
+    reader: Looking,
     now: i64,
 }
 
 impl At {
     fn new(script: &Script, seconds: i64) -> Self {
-        Self { asked: ask(script.store()), now: NOW + seconds }
+        Self { reader: subject::reader(script.store()), now: NOW + seconds }
     }
 
     fn status(&self) -> QueueStatus {
-        self.asked.reader.status(self.now).unwrap()
+        self.reader.status(self.now).unwrap()
     }
 
     fn why(&self, key: &str) -> Why {
-        self.asked.reader.why(self.now, key, 10).unwrap().unwrap()
+        self.reader.why(self.now, key, 10).unwrap().unwrap()
     }
 
     /// The state of a key, and of its rows as `fetcher.run state code`.
@@ -78,21 +77,21 @@ impl At {
     /// `key fetcher.run, reason`
     fn tasks(&self, status: TaskStatus) -> Vec<String> {
         let asked = TasksWith { status, fetcher: None, since: None, count: 100 };
-        let tasks = self.asked.reader.tasks(self.now, &asked).unwrap().tasks.into_iter();
+        let tasks = self.reader.tasks(self.now, &asked).unwrap().tasks.into_iter();
         tasks.map(|it| format!("{} {}.{}, {}", it.key, it.fetcher, it.run, it.reason)).collect()
     }
 
     /// `attempt key outcome`
     fn ended(&self, asked: &EndedAttempts) -> Vec<String> {
         let asked = EndedAttempts { count: 100, ..asked.clone() };
-        let ended = self.asked.reader.ended_attempts(&asked).unwrap().attempts.into_iter();
+        let ended = self.reader.ended_attempts(&asked).unwrap().attempts.into_iter();
         ended.map(|it| format!("{} {} {}", it.attempt, it.key, it.outcome)).collect()
     }
 }
 
 fn played(settings: Settings, script: &str) -> Script {
     let mut it = Script::new(settings.clone());
-    note_daemon(it.store(), &settings);
+    started(it.engine.as_mut().unwrap(), &settings);
     it.run(script);
     it
 }
@@ -186,7 +185,9 @@ fn where_a_key_is() {
     );
     let place = at.why("a").place.unwrap();
     assert_eq!((place.keys_before, place.exact, place.first), (1, true, vec!["b".to_owned()]));
-    assert_eq!(at.asked.reader.why(NOW, "nobody", 10), Ok(None));
+    assert_eq!(at.reader.why(NOW, "nobody", 10), Ok(None));
+    let turns = at.reader.turns(NOW, &["b", "nobody"].map(Key::stored)).unwrap();
+    assert_eq!(turns.iter().map(|it| it.keys_before).collect::<Vec<_>>(), [Some(0), None]);
     script.run(
         "
         at 5
@@ -243,7 +244,9 @@ fn each_task_fails_for_itself() {
     let both = ["b f.1, failure 4", "a f.1, failure 3"];
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both);
     // Of attempts that are kept no longer the records tell.
-    script.store().connection().execute("DELETE FROM attempts", ()).unwrap();
+    let mut store = script.engine.take().unwrap().into_store();
+    subject::forget_ends(&mut store);
+    script.engine = Some(Engine::new(store, Settings::default()));
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both);
     script.run("list f.2 b");
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both[1..]);
@@ -330,11 +333,12 @@ fn attempts_that_ended() {
     assert_eq!(at.ended(&EndedAttempts { key: Some(key), ..all.clone() }), of_key);
     let none = EndedAttempts { fetcher: Some("none".into()), ..all.clone() };
     assert_eq!(at.ended(&none), [""; 0]);
-    let reader = &at.asked.reader;
-    let (first, rest) =
-        (reader.ends_after(Some(0), 2).unwrap(), reader.ends_after(Some(2), 9).unwrap());
+    let reader = &at.reader;
+    let first = reader.ends_after(Some(0), 2).unwrap();
+    let rest = reader.ends_after(Some(first.upto), 9).unwrap();
     let upto = reader.ends_after(None, 9).unwrap().upto;
-    assert_eq!((first.upto, rest.is_kept, rest.upto), (2, true, upto));
+    assert!(rest.is_kept && first.upto < rest.upto && rest.upto <= upto);
+    assert_eq!(reader.ends_after(Some(upto), 9).unwrap().attempts, []);
     assert_eq!(first.attempts.len() + rest.attempts.len(), 5);
     let among = EndedAttempts { among: Some(2), count: 9, ..all };
     let found = reader.ended_attempts(&among).unwrap();
@@ -352,11 +356,11 @@ fn keys_are_found_and_held() {
         hold ab
         log ran 1 2 3");
     let at = At::new(&script, 9);
-    let held = at.asked.reader.held(9).unwrap().keys;
+    let held = at.reader.held(9).unwrap().keys;
     let held: Vec<_> = held.iter().map(|it| (&*it.key, it.hold.until)).collect();
     assert_eq!(held, [("ab", None), ("b", Some(NOW + 65)), ("nobody", None)]);
     let found = |prefix, count| {
-        let found = at.asked.reader.search(prefix, count).unwrap();
+        let found = at.reader.search(prefix, count).unwrap();
         (found.keys.into_iter().map(|it| it.key).collect::<Vec<_>>(), found.truncated)
     };
     assert_eq!(found("a", 9), (vec!["ab".to_owned(), "ac".to_owned()], false));
@@ -366,7 +370,7 @@ fn keys_are_found_and_held() {
     let mut listed = at.tasks(TaskStatus::Waiting);
     listed[1..].sort();
     assert_eq!(listed, waiting);
-    let starts = at.asked.reader.last_starts().unwrap();
+    let starts = at.reader.last_starts().unwrap();
     assert_eq!((starts.started, starts.is_all), (vec![None; 3], true));
 }
 
@@ -377,7 +381,7 @@ fn a_start_in_the_future() {
         list f.1 a
         log a 1800000000 1800000001 0");
     let at = At::new(&script, 60);
-    let next = at.asked.reader.next_jobs(at.now, 1).unwrap().keys.remove(0);
+    let next = at.reader.next_jobs(at.now, 1).unwrap().keys.remove(0);
     let last = at.why("a").last_result.unwrap();
     assert_eq!((next.last_started, last.started), (Some(NOW), 1_800_000_000));
     assert_eq!(at.status().longest_wait.and_then(|it| it.last_started), Some(NOW));
@@ -386,10 +390,9 @@ fn a_start_in_the_future() {
 /// What a daemon and relays note of themselves.
 #[test]
 fn documents_are_shown() {
-    let script = run("list f.1 a");
-    let note = |name: String, value: serde_json::Value| {
-        let sql = "INSERT OR REPLACE INTO documents VALUES (?1, ?2)";
-        script.store().connection().execute(sql, (name, value.to_string())).unwrap();
+    let mut script = run("list f.1 a");
+    let mut note = |name: String, value: serde_json::Value| {
+        write(&mut script, async |store| store.note(name, Some(value.to_string())).await);
     };
     note(REJECTED.of("a.b.txt"), json!({"reason": "two dots", "since": 5}));
     note(REJECTED.of("c"), json!("damaged"));
@@ -412,19 +415,37 @@ fn documents_are_shown() {
 
 #[test]
 fn what_ended_is_summed_up() {
-    let script = run("list f.1 a");
-    let sums = format!(
-        "INSERT INTO hours VALUES ({0}, 1, 'success', 4, 8000, 2, 60), ({0}, 1, 'timeout', 1, 2000, 0, 0),
-            ({0}, 0, 'expired', 1, 0, 0, 0), ({0} - 30, 1, 'success', 9, 9, 0, 0);
-         INSERT INTO minutes VALUES ({1}, 0, 4), ({1}, 124, 1), ({1} - 2, 0, 2), ({1} - 99, 0, 5)",
-        NOW / 3_600,
-        NOW / 60,
-    );
-    script.store().connection().execute_batch(&sums).unwrap();
+    let mut script = run("list f.1 a");
+    let hour = |jobs, took_ms, revisits, revisit_seconds| Hour {
+        jobs,
+        took_ms,
+        revisits,
+        revisit_seconds,
+    };
+    let (now, f) = (NOW / 3_600, FetcherId(1));
+    let hours = [
+        ((now, f, End::Success), hour(4, 8_000, 2, 60)),
+        ((now, f, End::Timeout), hour(1, 2_000, 0, 0)),
+        ((now, FetcherId::TASKS, End::Expired), hour(1, 0, 0, 0)),
+        ((now - 30, f, End::Success), hour(9, 9, 0, 0)),
+    ];
+    let now = NOW / 60;
+    let minutes = [((now, 0), 4), ((now, 124), 1), ((now - 2, 0), 2), ((now - 99, 0), 5)];
+    let sums = Sums { hours: hours.into(), minutes: minutes.into() };
+    let mut store = script.engine.take().unwrap().into_store().reopened();
+    ready(async {
+        let begun = store.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
+        let header = &begun.header.unwrap_or_default();
+        let (records, ended, runs, counts, oldest) = Default::default();
+        store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await?;
+        store.commit().await
+    })
+    .unwrap();
+    script.engine = Some(Engine::new(store, Settings::default()));
     let at = At::new(&script, 0);
     let stats = |by, fetchers: &[&str]| {
         let fetchers = fetchers.iter().map(|it| (*it).to_owned()).collect();
-        at.asked.reader.stats(&StatsOf { since: NOW - 3_600, by, fetchers }).unwrap().groups
+        at.reader.stats(&StatsOf { since: NOW - 3_600, by, fetchers }).unwrap().groups
     };
     let all = &stats(Grouping::All, &[])[0];
     assert_eq!((all.jobs, all.success, all.timeout, all.expired), (5, 4, 1, 1));
@@ -435,7 +456,7 @@ fn what_ended_is_summed_up() {
         [Some("@tasks"), Some("f")]
     );
     assert_eq!(stats(Grouping::Fetcher, &["f", "none"]), by_name[1..]);
-    let minutes = at.asked.reader.jobs_by_minute(at.now).unwrap();
+    let minutes = at.reader.jobs_by_minute(at.now).unwrap();
     assert_eq!(minutes.iter().map(|it| it.jobs).collect::<Vec<_>>(), [2, 5]);
     let status = at.status();
     assert_eq!(
@@ -445,57 +466,26 @@ fn what_ended_is_summed_up() {
     assert!(status.busy_seconds.is_some());
 }
 
-/// What is no queue of ours is told by kind.
-#[test]
-fn what_cannot_be_looked_at() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a file?mode=rw#.db");
-    let error = || SqliteReader::new(path.clone()).status(NOW).unwrap_err();
-    assert!(matches!(error(), ReadError::Unavailable(_)));
-    std::fs::write(&path, "alpha 0 1\n".repeat(200)).unwrap();
-    assert!(matches!(error(), ReadError::Corrupt(_)));
-    std::fs::write(&path, "").unwrap();
-    assert!(matches!(error(), ReadError::Foreign(_)));
-    let other = rusqlite::Connection::open(&path).unwrap();
-    for (sql, why) in [
-        ("CREATE TABLE queue (attr_path)", "another program"),
-        ("CREATE TABLE shiftboss_runs (run)", "unreleased build"),
-    ] {
-        other.execute_batch(sql).unwrap();
-        let refused = error();
-        assert!(matches!(&refused, ReadError::Foreign(it) if it.contains(why)), "{refused}");
-    }
-    let script = run("list f.1 a");
-    script.store().connection().execute_batch("PRAGMA user_version = 99").unwrap();
-    let refused = ask(script.store()).reader.status(NOW).unwrap_err();
-    assert!(
-        matches!(&refused, ReadError::Foreign(it) if it.contains("99") && it.contains("newer")),
-        "{refused}"
-    );
-}
-
-/// A listing ends before its payloads take too much memory, a count where it is told to, and all of it when patience does.
+/// A listing ends before its payloads take too much memory, and a count where it is told to.
 #[test]
 fn answers_are_bounded() {
-    let mut script = run("list f.1 a b c d e f g h i j k l m n o p q r s t");
-    let large = "UPDATE rows SET payload = hex(zeroblob(524288))";
-    script.store().connection().execute(large, ()).unwrap();
+    let mut script = run("register f.1");
+    let large = "p".repeat(1 << 20);
+    for key in 'a'..='t' {
+        script.say(&format!("more f.1 {key}={large}"));
+    }
     script.run("pause");
-    let asked = ask(script.store());
+    let reader = subject::reader(script.store());
     let listed = |count| {
-        let listed = asked.reader.next_jobs(NOW, count).unwrap();
+        let listed = reader.next_jobs(NOW, count).unwrap();
         assert!(listed.paused);
         (listed.keys, listed.truncated)
     };
     let (few, many) = (listed(5), listed(20));
     assert_eq!((few.0.len(), few.1, many.0.len(), many.1), (5, false, 16, true));
-    let why = asked.reader.why(NOW, &many.0[9].key, 3).unwrap().unwrap();
+    let why = reader.why(NOW, &many.0[9].key, 3).unwrap().unwrap();
     let place = why.place.unwrap();
     assert_eq!((place.keys_before, place.exact, why.expected_in_seconds), (3, false, None));
-    let many: Vec<String> = (0..1_000).map(|at| format!("k{at}")).collect();
-    let asked = ask(run(&format!("list f.1 {}", many.join(" "))).store());
-    let hasty = SqliteReader::glance(asked.directory.path().join("state.db"), Duration::ZERO);
-    assert!(matches!(hasty.next_jobs(NOW, 1_000), Err(ReadError::Unavailable(_))));
 }
 
 /// A key that is forgotten and added anew in one batch has no history.
@@ -507,8 +497,8 @@ fn what_is_forgotten_and_added_in_one_batch_is_new() {
     let task = Row { key: key.clone(), payload: "1".to_owned() };
     let batch = vec![Forget(key).into(), AddTask { task, id: None }.into()];
     ready(script.engine.as_mut().unwrap().apply(NOW * 1_000, batch)).unwrap();
-    let asked = ask(script.store());
+    let reader = subject::reader(script.store());
     let all = EndedAttempts { count: 10, ..EndedAttempts::default() };
-    assert_eq!(asked.reader.ended_attempts(&all).unwrap().attempts, []);
+    assert_eq!(reader.ended_attempts(&all).unwrap().attempts, []);
     script.run("ready -> job 2 a 1");
 }

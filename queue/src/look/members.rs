@@ -1,0 +1,160 @@
+//! Who keeps a queue, as `status` shows it: its daemons, relays, the fetchers that daemons run, input directories, and files there that
+//! were rejected. A queue in a file has one daemon, which notes all that under no name of its own.
+
+use std::collections::{BTreeMap, HashMap};
+
+use shiftboss_protocol::model::UnixSeconds;
+
+use super::{Look, count_of};
+use crate::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
+use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, Member, REJECTED, RELAY};
+use crate::listings::{Joined, Listings};
+use crate::views::managed;
+
+/// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
+const SILENT_SECONDS: i64 = 5;
+
+/// See the module.
+pub(super) struct Keepers {
+    /// The input directory is lost: that of the daemon that joined last.
+    pub(super) lost: Option<Lost>,
+    pub(super) fetchers: Vec<FetcherRecord>,
+    pub(super) rejected: Vec<RejectedFile>,
+    pub(super) daemons: Vec<DaemonStatus>,
+    pub(super) relays: Vec<RelayStatus>,
+    /// The last sign of life of the daemon that was started last, if the store knows of any.
+    pub(super) last_beat: Option<UnixSeconds>,
+}
+
+impl<S: Listings> Look<'_, S> {
+    pub(super) async fn keepers(&mut self) -> Result<Keepers, S::Error> {
+        let members: BTreeMap<String, Member> =
+            self.documents(&MEMBER).await?.into_iter().collect();
+        let relays = self.documents(&RELAY).await?;
+        let input = self.documents(&INPUT).await?.into_iter().next();
+        let lost = input.and_then(|(_, input)| input.lost);
+        let fetchers = self.managed_fetchers(&members, lost.as_ref()).await?;
+        let rejected = self.rejected(&members).await?;
+        let joined = self.store.daemons().await?;
+        let out: HashMap<String, i64> = self.store.owners().await?.into_iter().collect();
+        let last = members.values().max_by_key(|member| member.joined);
+        let relay = |(name, it)| self.relay(name, it, &out);
+        Ok(Keepers {
+            fetchers,
+            rejected,
+            relays: relays.into_iter().map(relay).collect(),
+            last_beat: joined.iter().max_by_key(|it| it.started).map(|it| it.beat_at),
+            daemons: self.daemons(joined, &members, &out),
+            lost: last.and_then(|last| last.input.lost.clone()).or(lost),
+        })
+    }
+
+    async fn managed_fetchers(
+        &mut self,
+        members: &BTreeMap<String, Member>,
+        lost: Option<&Lost>,
+    ) -> Result<Vec<FetcherRecord>, S::Error> {
+        let mut fetchers = Vec::new();
+        for (name, it) in self.documents(&FETCHER).await? {
+            let whose = name.strip_suffix(&*it.name).and_then(|whose| whose.strip_suffix('/'));
+            let member = whose.and_then(|whose| members.get(MEMBER.whose(whose)));
+            let lost = member.map_or(lost, |member| member.input.lost.as_ref());
+            fetchers.push(managed(it, lost.map(|lost| lost.since)));
+        }
+        fetchers.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(fetchers)
+    }
+
+    /// What a daemon rejected that is gone may not be there any more. Those of relays are counted.
+    async fn rejected(
+        &mut self,
+        members: &BTreeMap<String, Member>,
+    ) -> Result<Vec<RejectedFile>, S::Error> {
+        let own = self.documents(&REJECTED).await?.into_iter();
+        let own = own.map(|(file, it)| (file, it, None));
+        let living = members.iter().filter(|(_, member)| member.gone.is_none());
+        let others = living.flat_map(|(name, member)| {
+            let rejected = member.rejected.clone().into_iter();
+            rejected.map(|(file, it)| (file, it, Some(name.clone())))
+        });
+        let mut rejected: Vec<RejectedFile> = own
+            .chain(others)
+            .map(|(name, it, daemon)| RejectedFile {
+                name,
+                reason: it.reason,
+                since: it.since,
+                daemon,
+            })
+            .collect();
+        rejected.sort_by(|one, other| (&one.name, &one.daemon).cmp(&(&other.name, &other.daemon)));
+        Ok(rejected)
+    }
+
+    /// The fetchers that a member has lists of, by name.
+    fn fetchers_of(&self, member: &Member) -> Vec<String> {
+        let runs = &self.head.header.runs;
+        let has_runs = |name: &str| {
+            self.fetcher(name)
+                .is_some_and(|id| runs.range((id, i64::MIN)..=(id, i64::MAX)).next().is_some())
+        };
+        let own = member.fetchers.iter();
+        let own = own.filter(|name| !member.left.contains_key(*name) && has_runs(name));
+        let mut fetchers: Vec<String> = own.map(ToString::to_string).collect();
+        fetchers.sort_unstable();
+        fetchers
+    }
+
+    fn relay(&self, name: String, it: Member, out: &HashMap<String, i64>) -> RelayStatus {
+        RelayStatus {
+            joined_since: it.joined,
+            gone: it.gone.is_some(),
+            silent: it.gone == Some(Gone::Silent),
+            directory_lost_since: it.input.lost.as_ref().map(|lost| lost.since),
+            rejected_files: count_of(it.rejected.len()),
+            in_flight: out.get(&RELAY.of(&name)).copied().unwrap_or(0),
+            fetchers: self.fetchers_of(&it),
+            directory_lost_reason: it.input.lost.map(|lost| lost.reason),
+            name,
+        }
+    }
+
+    fn daemons(
+        &self,
+        joined: Vec<Joined>,
+        members: &BTreeMap<String, Member>,
+        out: &HashMap<String, i64>,
+    ) -> Vec<DaemonStatus> {
+        let now = self.context.seconds();
+        let daemon = |it: Joined| {
+            let member = members.get(&it.name).cloned().unwrap_or_default();
+            let is_silent = now.saturating_sub(it.beat_at) > SILENT_SECONDS;
+            let (state, since) = match (it.gone, member.drains_since) {
+                (Some(Gone::Stopped), _) => {
+                    (DaemonState::Stopped, it.gone_at.unwrap_or(it.beat_at))
+                }
+                (Some(Gone::Silent), _) => (DaemonState::Silent, it.beat_at),
+                (None, _) if is_silent => (DaemonState::Silent, it.beat_at),
+                (None, Some(since)) => (DaemonState::Draining, since),
+                (None, None) => (DaemonState::Running, it.started),
+            };
+            // Which one it is, the machine's name, and its input directory.
+            let mut words = it.process.splitn(3, ' ').skip(1);
+            let mut word = || words.next().filter(|it| !it.is_empty()).map(str::to_owned);
+            let (host, input_dir) = (word(), word());
+            DaemonStatus {
+                state,
+                since,
+                version: it.version,
+                host,
+                pid: Some(it.pid).filter(|_| state != DaemonState::Stopped),
+                input_dir,
+                fetchers: self.fetchers_of(&member),
+                in_flight: out.get(&MEMBER.of(&it.name)).copied().unwrap_or(0),
+                name: it.name,
+            }
+        };
+        let mut daemons: Vec<DaemonStatus> = joined.into_iter().map(daemon).collect();
+        daemons.sort_by(|one, other| one.name.cmp(&other.name));
+        daemons
+    }
+}
