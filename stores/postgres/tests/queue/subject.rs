@@ -112,6 +112,24 @@ fn query(store: &Store, sql: &str) -> Vec<Row> {
     wait(store.client().query(sql, &[])).unwrap()
 }
 
+/// From now on commits fail of batches that change keys, runs or documents, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    let on = |table| {
+        format!(
+            "CREATE CONSTRAINT TRIGGER refused AFTER INSERT OR UPDATE OR DELETE ON {table}
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refused();"
+        )
+    };
+    let sql = if refuse {
+        let function = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the test has commits fail'; END $$;";
+        function.to_owned() + &["keys", "runs", "documents"].map(on).concat()
+    } else {
+        "DROP FUNCTION refused CASCADE".to_owned()
+    };
+    wait(store.client().batch_execute(&sql)).is_ok()
+}
+
 /// What is counted, by fetcher and run.
 pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     let mut counts: BTreeMap<_, [i64; COUNTS]> = BTreeMap::new();
