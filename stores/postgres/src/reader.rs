@@ -106,7 +106,7 @@ const CHAIN: &str = ends!(
         SELECT *, 1::int8 AS n FROM attempts WHERE attempt = $1
         UNION ALL SELECT before.*, chain.n + 1 FROM chain
             CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = chain.previous OFFSET 0) AS before
-            WHERE chain.n < $2::int8)
+            WHERE chain.n < $2::int8 AND before.attempt < chain.attempt)
     SELECT * FROM chain)",
     "ORDER BY n"
 );
