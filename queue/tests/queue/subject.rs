@@ -14,8 +14,16 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     at_once(future).expect("it waits")
 }
 
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
+
 pub fn new() -> Store {
     Store::default()
+}
+
+/// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
+pub fn refuse(_: &Store, _: bool) -> bool {
+    false
 }
 
 /// No attempt that ended is kept any longer.

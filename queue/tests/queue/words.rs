@@ -4,7 +4,6 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::Rejected;
-use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::records::{Edit, StoreResult};
@@ -249,21 +248,7 @@ fn row(text: &str) -> Row {
 
 fn rows_of(run: &str, rows: &[&str]) -> Operation {
     let rows = rows.iter().map(|text| row(text)).collect();
-    AddRows(lines(self::run(run), rows)).into()
-}
-
-/// Lines that are read on, wherever that is.
-pub fn lines(run: Run, rows: Vec<Row>) -> RowBatch {
-    RowBatch {
-        run,
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    }
+    AddRows(RowBatch::of(self::run(run), rows)).into()
 }
 
 pub fn dispatch(holder: Option<LeaseHolder>) -> Operation {

@@ -16,6 +16,9 @@ use shiftboss_queue::records::StoreResult;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
 
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
+
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
 }
@@ -107,6 +110,24 @@ pub fn forget_ends(store: &mut Store) {
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {
     wait(store.client().query(sql, &[])).unwrap()
+}
+
+/// From now on commits fail of batches that change keys, runs or documents, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    let on = |table| {
+        format!(
+            "CREATE CONSTRAINT TRIGGER refused AFTER INSERT OR UPDATE OR DELETE ON {table}
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refused();"
+        )
+    };
+    let sql = if refuse {
+        let function = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the test has commits fail'; END $$;";
+        function.to_owned() + &["keys", "runs", "documents"].map(on).concat()
+    } else {
+        "DROP FUNCTION refused CASCADE".to_owned()
+    };
+    wait(store.client().batch_execute(&sql)).is_ok()
 }
 
 /// What is counted, by fetcher and run.

@@ -18,8 +18,16 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     at_once(future).expect("it waits")
 }
 
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
+
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
+}
+
+/// From now on the store takes no batch that writes anything, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    store.connection().pragma_update(None, "query_only", refuse).is_ok()
 }
 
 /// How long the questions of one test may take.
