@@ -157,7 +157,7 @@ impl<'s, S: Listings> Look<'s, S> {
         if name == TASKS_FETCHER {
             return Some(FetcherId::TASKS);
         }
-        let mut known = self.context.fetchers.iter();
+        let mut known = self.context.fetchers.iter().rev();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 

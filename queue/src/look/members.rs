@@ -33,8 +33,8 @@ impl<S: Listings> Look<'_, S> {
         let input = self.documents(&INPUT).await?.into_iter().next();
         let lost = input.and_then(|(_, input)| input.lost);
         let fetchers = self.managed_fetchers(&members, lost.as_ref()).await?;
-        let rejected = self.rejected(&members).await?;
         let joined = self.store.daemons().await?;
+        let rejected = self.rejected(&members, &joined).await?;
         let out: HashMap<String, i64> = self.store.owners().await?.into_iter().collect();
         let last = members.values().max_by_key(|member| member.joined);
         let relay = |(name, it)| self.relay(name, it, &out);
@@ -68,10 +68,12 @@ impl<S: Listings> Look<'_, S> {
     async fn rejected(
         &mut self,
         members: &BTreeMap<String, Member>,
+        joined: &[Joined],
     ) -> Result<Vec<RejectedFile>, S::Error> {
         let own = self.documents(&REJECTED).await?.into_iter();
         let own = own.map(|(file, it)| (file, it, None));
-        let living = members.iter().filter(|(_, member)| member.gone.is_none());
+        let is_gone = |name: &str| joined.iter().any(|it| it.name == name && it.gone.is_some());
+        let living = members.iter().filter(|(name, _)| !is_gone(name));
         let others = living.flat_map(|(name, member)| {
             let rejected = member.rejected.clone().into_iter();
             rejected.map(|(file, it)| (file, it, Some(name.clone())))

@@ -20,7 +20,9 @@ fn two() -> (Site, Beside, Beside) {
 }
 
 fn wait_listed(queue: &Site, rows: i64) {
-    wait_until("it is listed", || number(queue, "SELECT count(*) FROM shiftboss_public.queue") == rows);
+    wait_until("it is listed", || {
+        number(queue, "SELECT count(*) FROM shiftboss_public.queue") == rows
+    });
 }
 
 /// A connection that has locked something, until it is dropped.
@@ -106,7 +108,8 @@ fn workers_of_a_killed_daemon_go_on_at_another_one() {
     assert_eq!(client.ask(&format!("BEAT {beats}")), "OK\n");
     assert_eq!(client.ask(&format!("DONE {beats} 7")), "OK\n");
     assert_eq!(client.ask(&format!("DONE {ends} 8")), "OK\n");
-    let logged = "SELECT string_agg(exit_code::text, ' ' ORDER BY exit_code) FROM shiftboss_public.log";
+    let logged =
+        "SELECT string_agg(exit_code::text, ' ' ORDER BY exit_code) FROM shiftboss_public.log";
     assert_eq!(queue.server().unwrap().ask(logged), "7 8");
     assert_eq!(client.ask("READY"), "NOJOBS busy 1\n");
     assert_eq!(client.ask(&format!("RELEASE {gives_back}")), "OK\n");
