@@ -1,8 +1,8 @@
 //! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches, a [`Reader`] answers
 //! questions.
 //!
-//! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
-//! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
+//! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. Each `Store` of the program is the queue's engine
+//! over records of its own, and so is that of the tests (`testing`), over records in memory. No SQL and no actor here.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use shiftboss_queue::answers::{self, EndedRun, FetcherRecord};
-pub use shiftboss_queue::credit::{BUMP_SHARE_MAX, BUMPS_MAX, CREDIT_FIRST, Credit, Turns};
+pub use shiftboss_queue::credit::{BUMP_SHARE_MAX, Turns};
 pub use shiftboss_queue::error::*;
 pub use shiftboss_queue::operation::*;
 pub use shiftboss_queue::policy::*;

@@ -32,4 +32,3 @@ pub mod standing;
 pub mod sums;
 pub mod tables;
 pub mod task;
-pub mod views;

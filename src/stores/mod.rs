@@ -22,12 +22,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::file_identity::DirectoryIdentity;
 pub use shiftboss_actors::store::Grouping;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 use shiftboss_actors::store::StoreError;
 pub use shiftboss_actors::store::answers::TaskStatus;
 use shiftboss_actors::store::{ReadError, Reader, Store};
+use shiftboss_queue::file_identity::DirectoryIdentity;
 
 use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;

@@ -11,10 +11,10 @@ use actix::prelude::*;
 use tracing::{debug, error, info, warn};
 
 use super::FileWatcherActor;
+use super::watch::Happened;
 use crate::directory::{Entry, FileState};
 use crate::storage::messages::ask;
 use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
-use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
 

@@ -92,8 +92,8 @@ fn in_order(mut rows: Vec<(i32, Row)>) -> Vec<(i32, Row)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_identity::Position;
     use shiftboss_protocol::model::{Key, Run};
+    use shiftboss_queue::file_identity::Position;
 
     /// Of one read up to an offset.
     fn read(from: u64, to: u64, keys: &[&str], reading: Reading) -> Portion {

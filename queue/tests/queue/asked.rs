@@ -101,16 +101,8 @@ pub fn rows(fetcher: &str, keys: &[&str]) -> AddRows {
 
 /// A position of the fetcher's first run, without rows.
 pub fn moved(fetcher: &str, offset: u64, reading: Reading) -> RowBatch {
-    RowBatch {
-        run: run(fetcher, 1),
-        rows: Vec::new(),
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position { offset, ..Position::default() },
-        complete: true,
-        reading,
-    }
+    let position = Position { offset, ..Position::default() };
+    RowBatch { position, reading, ..RowBatch::of(run(fetcher, 1), Vec::new()) }
 }
 
 pub fn lease() -> Dispatch {

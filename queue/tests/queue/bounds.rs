@@ -8,7 +8,7 @@ use shiftboss_queue::engine::{Engine, STEP_KEYS};
 use shiftboss_queue::operation::*;
 
 use crate::subject::{self, Store};
-use crate::words::{NOW, Script, dispatch, lines, ready};
+use crate::words::{NOW, Script, dispatch, ready};
 
 fn run(fetcher: &str) -> Run {
     Run { fetcher: fetcher.into(), started: 1 }
@@ -17,7 +17,7 @@ fn run(fetcher: &str) -> Run {
 fn rows(fetcher: &str, keys: std::ops::Range<usize>, reading: Reading) -> Operation {
     let row =
         |at| Row { key: Key::new(&format!("{fetcher}{at}")).unwrap(), payload: String::new() };
-    AddRows(RowBatch { reading, ..lines(run(fetcher), keys.map(row).collect()) }).into()
+    AddRows(RowBatch { reading, ..RowBatch::of(run(fetcher), keys.map(row).collect()) }).into()
 }
 
 fn ask(engine: &mut Engine<Store>, batch: Vec<Operation>) -> Vec<Outcome> {
@@ -79,7 +79,7 @@ fn what_was_passed_may_come_back() {
     .unwrap();
     ask(&mut engine, vec![BeginDeletion(run("f")).into(), dispatch(None)]);
     let row = Row { key: Key::new("f7").unwrap(), payload: String::new() };
-    let again = AddRows(lines(run("h"), vec![row]));
+    let again = AddRows(RowBatch::of(run("h"), vec![row]));
     ask(&mut engine, vec![RegisterRun(run("h")).into(), again.into()]);
     for key in ["f7", "g"] {
         let given = loop {
@@ -158,6 +158,21 @@ fn levers_are_bounded() {
         Outcome::Hold(Held::Held { replaced: Some(_), is_known: true, .. })
     ));
     assert_eq!(held[1], Outcome::Hold(Held::Full));
+}
+
+/// An operator's word about very many single tasks of one key is carried out some at a time, the newest first.
+#[test]
+fn single_tasks_of_a_key_are_changed_some_at_a_time() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    let key = || Key::new("a").unwrap();
+    let add =
+        |at: usize| AddTask { task: Row { key: key(), payload: at.to_string() }, id: None }.into();
+    ask(&mut engine, (0..10_001).map(add).collect());
+    let mut cancel = || match ask(&mut engine, vec![CancelTasks(key()).into()]).remove(0) {
+        Outcome::CancelTasks(it) => (it.deleted, it.more),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([cancel(), cancel(), cancel()], [(10_000, true), (1, false), (0, false)]);
 }
 
 /// A single task that is done is known by its ID until so many others were added.

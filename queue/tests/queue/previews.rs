@@ -109,6 +109,7 @@ pub fn play<S: Records>(
                 is_summed = false;
                 ready(engine.edit(now * 1_000, vec![Edit::Log { key, last }])).unwrap();
             }
+            Step::Refused(_) => {}
             Step::Restart => {
                 let settings = Settings { is_fair, ..settings() };
                 engine = Engine::new(reopened(engine.into_store()), settings);

@@ -21,6 +21,11 @@ pub fn new() -> Store {
     Store::default()
 }
 
+/// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
+pub fn refuse(_: &Store, _: bool) -> bool {
+    false
+}
+
 /// No attempt that ended is kept any longer.
 pub fn forget_ends(store: &mut Store) {
     store.kept_mut().ended.clear();

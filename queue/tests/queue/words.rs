@@ -4,7 +4,6 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::Rejected;
-use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::records::{Edit, StoreResult};
@@ -97,12 +96,20 @@ impl Script {
         self.engine.as_ref().unwrap().store()
     }
 
-    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
+    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people. `job + a p`: under whatever number.
     pub fn run(&mut self, script: &str) {
         for line in script.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             let (request, right) = line.split_once(" -> ").unwrap_or((line, ""));
-            let given = self.say(request);
+            let mut given = self.say(request);
+            if right.starts_with("job + ") && given.starts_with("job ") {
+                given = given
+                    .split(' ')
+                    .enumerate()
+                    .map(|(at, it)| if at == 1 { "+" } else { it })
+                    .collect::<Vec<_>>()
+                    .join(" ");
+            }
             assert!(
                 right.is_empty() || given == right,
                 "{request}: {given}, right: {right}\n{script}"
@@ -249,21 +256,7 @@ fn row(text: &str) -> Row {
 
 fn rows_of(run: &str, rows: &[&str]) -> Operation {
     let rows = rows.iter().map(|text| row(text)).collect();
-    AddRows(lines(self::run(run), rows)).into()
-}
-
-/// Lines that are read on, wherever that is.
-pub fn lines(run: Run, rows: Vec<Row>) -> RowBatch {
-    RowBatch {
-        run,
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    }
+    AddRows(RowBatch::of(self::run(run), rows)).into()
 }
 
 pub fn dispatch(holder: Option<LeaseHolder>) -> Operation {

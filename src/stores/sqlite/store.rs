@@ -5,12 +5,12 @@
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
-use shiftboss_actors::file_identity::DirectoryIdentity;
 use shiftboss_actors::store::{
     Changed, Checkpoint, JobEnd, Operation, Outcome, Rejected, Store, StoreError, StoreFuture,
     StoreResult,
 };
 use shiftboss_queue::engine::Engine;
+use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{SqliteRecords, classify};
 
@@ -107,6 +107,9 @@ impl Store for SqliteStore {
     }
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        if self.engine.take_edited() {
+            return Poll::Ready(Changed::Queue);
+        }
         self.changes.poll(self.engine.store().connection(), task).map(|()| Changed::Queue)
     }
 

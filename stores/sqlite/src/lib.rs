@@ -12,6 +12,7 @@ mod code;
 mod documents;
 mod edits;
 mod error;
+mod flights;
 mod give_back;
 mod header;
 mod load;

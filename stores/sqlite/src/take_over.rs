@@ -5,7 +5,6 @@
 //! as any new record is. SQLite sorts in files, beside the database, so that memory is bounded. Called when a database is opened
 //! whose tables are [the supervisor's](crate::Whose::Supervisors).
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -159,7 +158,7 @@ fn in_transaction(
         last_attempt: Attempt(kept.header.last_attempt),
         last_bump: 0,
         clock: 0,
-        going: BTreeSet::new(),
+        going: Arc::default(),
         fetchers: Arc::default(),
     };
     let taken = write_records(&transaction, &mut kept, context, &mut tell)?;

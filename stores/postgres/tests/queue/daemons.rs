@@ -15,7 +15,7 @@ use shiftboss_queue::records::{Outset, Records, StoreError};
 
 use crate::histories::{self, history};
 use crate::subject::{self, connect};
-use crate::words::{holder, lines, ready};
+use crate::words::{holder, ready};
 
 proptest! {
     /// Two daemons that are asked in turn answer as one does.
@@ -56,7 +56,7 @@ fn a_relay_is_known_to_all() {
 fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Operation> {
     let run = Run { fetcher: "f".into(), started: run };
     let row = |key: usize| Row { key: Key::new(&format!("k{key}")).unwrap(), payload: "p".into() };
-    let rows = AddRows(lines(run.clone(), keys.map(row).collect())).into();
+    let rows = AddRows(RowBatch::of(run.clone(), keys.map(row).collect())).into();
     vec![RegisterRun(run).into(), rows]
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shiftboss_postgres::Moment;
@@ -75,11 +76,18 @@ pub fn new() -> Store {
     store(&schema(), 1)
 }
 
-/// Who is asked about a queue, on a connection for each question.
-pub struct Looking(String);
+/// Who is asked about a queue, as it is at a moment.
+pub struct Looking(pub Mutex<Moment>);
 
 pub fn reader(store: &Store) -> Looking {
-    Looking(query(store, "SELECT current_schema()::text")[0].get(0))
+    let schema: String = query(store, "SELECT current_schema()::text")[0].get(0);
+    let moment = wait(async {
+        let client = connect().await;
+        let settings = format!("{SETTINGS}; SET search_path = {schema}");
+        client.batch_execute(&settings).await.unwrap();
+        Moment::of(client, 1).await
+    });
+    Looking(Mutex::new(moment.unwrap().without_clock()))
 }
 
 impl Opens for Looking {
@@ -90,14 +98,8 @@ impl Opens for Looking {
         now: UnixSeconds,
         question: impl AsyncFnOnce(&mut Look<'_, Moment>) -> StoreResult<T>,
     ) -> ReadResult<T> {
-        let asked = wait(async {
-            let client = connect().await;
-            let settings = format!("{SETTINGS}; SET search_path = {}", self.0);
-            client.batch_execute(&settings).await.unwrap();
-            let mut moment = Moment::of(client, 1).await?.without_clock();
-            question(&mut Look::at(&mut moment, now).await?).await
-        });
-        Ok(asked.unwrap())
+        let moment = &mut *self.0.lock().unwrap();
+        Ok(wait(async { question(&mut Look::at(moment, now).await?).await }).unwrap())
     }
 }
 
@@ -108,6 +110,24 @@ pub fn forget_ends(store: &mut Store) {
 
 fn query(store: &Store, sql: &str) -> Vec<Row> {
     wait(store.client().query(sql, &[])).unwrap()
+}
+
+/// From now on commits fail of batches that change keys, runs or documents, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    let on = |table| {
+        format!(
+            "CREATE CONSTRAINT TRIGGER refused AFTER INSERT OR UPDATE OR DELETE ON {table}
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refused();"
+        )
+    };
+    let sql = if refuse {
+        let function = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the test has commits fail'; END $$;";
+        function.to_owned() + &["keys", "runs", "documents"].map(on).concat()
+    } else {
+        "DROP FUNCTION refused CASCADE".to_owned()
+    };
+    wait(store.client().batch_execute(&sql)).is_ok()
 }
 
 /// What is counted, by fetcher and run.

@@ -8,7 +8,6 @@ use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::listings::Listings;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
@@ -42,16 +41,7 @@ fn engine(path: &Path) -> Engine<SqliteRecords> {
         CompleteAttempt { attempt: shiftboss_protocol::model::Attempt(attempt), exit_code }.into()
     };
     let single = |text: &str| AddTask { task: row(text), id: None }.into();
-    let lines = RowBatch {
-        run: run.clone(),
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    };
+    let lines = RowBatch::of(run.clone(), rows);
     let batch: Vec<Operation> = vec![
         RegisterRun(run).into(),
         AddRows(lines).into(),

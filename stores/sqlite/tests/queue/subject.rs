@@ -25,6 +25,11 @@ pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
 }
 
+/// From now on the store takes no batch that writes anything, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    store.connection().pragma_update(None, "query_only", refuse).is_ok()
+}
+
 /// How long the questions of one test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
