@@ -10,6 +10,9 @@ use crate::record::{Due, FetcherId, Millis, Task};
 
 /// As many others may be added until a single task that is done is known by its ID no longer.
 const SINGLES_KEPT: i64 = 100_000;
+/// In microseconds: what waits since so much later than now was told so by a clock that was ahead. Less is the order of what came in
+/// one moment, each a microsecond behind the one before.
+const AHEAD: i64 = 60_000_000;
 
 /// What an operator decides. The same for a whole batch.
 #[derive(Debug, Clone)]
@@ -57,7 +60,7 @@ pub struct Context {
     /// The last place that was given in the lane.
     pub last_bump: i64,
     /// Runs that are being deleted.
-    pub going: BTreeSet<(FetcherId, i64)>,
+    pub going: Arc<BTreeSet<(FetcherId, i64)>>,
     /// All but that of single tasks.
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
 }
@@ -65,6 +68,21 @@ pub struct Context {
 impl Context {
     pub fn seconds(&self) -> UnixSeconds {
         self.now.div_euclid(1_000)
+    }
+
+    fn micros(&self) -> i64 {
+        self.now.saturating_mul(1_000)
+    }
+
+    /// A microsecond behind which nothing waits since, but for what a clock that was ahead said.
+    pub fn latest_since(&self) -> i64 {
+        self.micros().saturating_add(AHEAD)
+    }
+
+    /// The microsecond that the next key waits since, behind the last one.
+    pub fn next_since(&self, last: i64) -> i64 {
+        let behind = if last > self.latest_since() { 0 } else { last.saturating_add(1) };
+        self.micros().max(behind)
     }
 
     /// Due in so many seconds.

@@ -82,6 +82,10 @@ impl Tally {
     pub fn change(&mut self, before: &Record, after: &Record) {
         self.add(before, -1);
         self.add(after, 1);
+    }
+
+    /// Forgets the runs that have nothing, or of which nothing changed.
+    pub fn tidy(&mut self) {
         self.0.retain(|_, counts| *counts != Counts::default());
     }
 

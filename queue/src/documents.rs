@@ -29,7 +29,7 @@ impl<T> Kind<T> {
     }
 
     /// What the names of all of them begin with; or the name of the only one.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         self.name
     }
 

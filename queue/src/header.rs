@@ -106,14 +106,13 @@ impl Default for Header {
 impl Header {
     /// What rules go by at `now`.
     pub fn context(&self, settings: &Arc<Settings>, now: Millis) -> Context {
-        let going = self.runs.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run);
         Context {
             now,
             clock: self.clock,
             settings: settings.clone(),
             last_attempt: Attempt(self.last_attempt),
             last_bump: self.last_bump,
-            going: going.collect(),
+            going: self.runs.going(),
             fetchers: self.fetchers.clone(),
         }
     }
@@ -124,11 +123,12 @@ impl Header {
     }
 }
 
-/// Runs, and which of them changed: there may be many, of which a batch changes few.
+/// Runs, and which of them changed, or are being deleted: there may be many, of which a batch is about few.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Runs {
     all: BTreeMap<Run, RunState>,
     changed: BTreeSet<Run>,
+    going: Arc<BTreeSet<Run>>,
 }
 
 impl Runs {
@@ -138,9 +138,22 @@ impl Runs {
         self.all.entry(run).or_default()
     }
 
+    /// It is being deleted from now on.
+    pub fn begin_deletion(&mut self, run: Run) {
+        self.change(run).deleting = true;
+        Arc::make_mut(&mut self.going).insert(run);
+    }
+
     pub fn remove(&mut self, run: Run) {
         self.changed.insert(run);
-        self.all.remove(&run);
+        if self.all.remove(&run).is_some_and(|it| it.deleting) {
+            Arc::make_mut(&mut self.going).remove(&run);
+        }
+    }
+
+    /// Those that are being deleted.
+    pub fn going(&self) -> Arc<BTreeSet<Run>> {
+        self.going.clone()
     }
 
     /// Those that changed since this was asked last; what is not there any more was removed.
@@ -159,6 +172,8 @@ impl Deref for Runs {
 
 impl FromIterator<(Run, RunState)> for Runs {
     fn from_iter<I: IntoIterator<Item = (Run, RunState)>>(runs: I) -> Self {
-        Self { all: runs.into_iter().collect(), changed: BTreeSet::new() }
+        let all: BTreeMap<Run, RunState> = runs.into_iter().collect();
+        let going = all.iter().filter(|(_, run)| run.deleting).map(|(run, _)| *run).collect();
+        Self { all, changed: BTreeSet::new(), going: Arc::new(going) }
     }
 }

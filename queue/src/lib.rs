@@ -30,5 +30,5 @@ pub mod records;
 pub mod rules;
 pub mod standing;
 pub mod sums;
+pub mod tables;
 pub mod task;
-pub mod views;

@@ -238,10 +238,37 @@ pub trait Listings {
     async fn minutes(&mut self, behind: i64) -> Result<Vec<(i64, i64, i64)>, Self::Error>;
 }
 
+/// The first text behind all that begin with `prefix`, in the order of their bytes; `None`: there is none.
+pub fn behind(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(next) = next {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
 /// What documents of a kind say, by whose they are; one that is not what it should be is none.
 pub fn read<T: serde::de::DeserializeOwned>(
     kind: &Kind<T>,
     found: Vec<(String, String)>,
 ) -> Vec<(String, T)> {
     found.into_iter().filter_map(|(name, text)| kind.read(&name, &text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What begins with a text is before the text behind it, and nothing else is.
+    #[test]
+    fn texts_behind_a_prefix() {
+        assert_eq!(behind("ab").as_deref(), Some("ac"));
+        assert_eq!(behind("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(behind("\u{d7ff}").as_deref(), Some("\u{e000}"));
+        assert_eq!((behind(""), behind("\u{10ffff}")), (None, None));
+    }
 }

@@ -37,6 +37,12 @@ pub use status::age;
 const ANY_TIME: UnixSeconds = UnixSeconds::MAX;
 /// Keys that are looked at in one step of a listing.
 const STEP: usize = 256;
+/// Jobs that can be asked for at once.
+const QUEUE_MAX: usize = 10_000;
+/// Keys that a walk along the order goes over at most.
+const WALK_MAX: usize = 1_000_000;
+/// A listing ends once its payloads have so many bytes: it is held in memory.
+const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Whoever opens a moment of a queue, and waits for what is found there.
 pub trait Opens: Send + Sync {
@@ -151,7 +157,7 @@ impl<'s, S: Listings> Look<'s, S> {
         if name == TASKS_FETCHER {
             return Some(FetcherId::TASKS);
         }
-        let mut known = self.context.fetchers.iter();
+        let mut known = self.context.fetchers.iter().rev();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 

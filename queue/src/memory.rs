@@ -168,21 +168,6 @@ impl Memory {
                     single.status = *status;
                 }
             }
-            SingleEdit::RetryAll => {
-                let ended = |it: &&mut Single| {
-                    it.key == *key
-                        && matches!(it.status, SingleStatus::Failed | SingleStatus::DeadLetter)
-                };
-                singles.values_mut().filter(ended).for_each(|it| it.status = SingleStatus::Waiting);
-            }
-            SingleEdit::CancelAll { but } => {
-                let is_meant = |(number, it): &(&i64, &mut Single)| {
-                    it.key == *key && Some(**number) != *but && it.status != SingleStatus::Done
-                };
-                for (_, single) in singles.iter_mut().filter(is_meant) {
-                    single.status = SingleStatus::Cancelled;
-                }
-            }
         }
     }
 }
@@ -263,6 +248,18 @@ impl Records for Memory {
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
         Ok(self.kept.singles.get(&number).map(|it| it.status))
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        let key = self.named(id);
+        let is_meant = |it: &Single| Some(&it.key) == key && it.status == status;
+        let newest = self.kept.singles.iter().rev().filter(|(_, it)| is_meant(it));
+        Ok(newest.map(|(number, _)| *number).take(count).collect())
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {

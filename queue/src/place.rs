@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::context::Context;
-use crate::record::{Bump, FetcherId, Millis, Record};
+use crate::record::{Bump, FetcherId, ListRow, Millis, Record};
+use crate::rules::dispatch::Scope;
 
 /// A place in the order. Those who wait longest come first: keys that never ran by since when they wait, then the others by their
 /// last start. Among equals a store goes by the key's jitter.
@@ -38,7 +39,7 @@ impl Record {
     pub fn place(&self, context: &Context) -> Place {
         let due = self.dues(context).min();
         let out = self.flight.is_some() && context.settings.is_fair;
-        if out || self.is_on_hold() || !self.has_work(context) {
+        if out || self.is_on_hold() || !self.has_work(&Scope::All, context) {
             return Place { due, ..Place::default() };
         }
         let classic_held = !context.settings.is_fair && self.is_unfinished();
@@ -50,9 +51,13 @@ impl Record {
     }
 
     /// Whether a row or a single task may be handed out, whose run is not being deleted.
-    fn has_work(&self, context: &Context) -> bool {
-        let has_single = self.singles.waiting > 0 && context.is_handed_out(FetcherId::TASKS);
-        has_single || self.newest_rows().any(|it| self.is_armed(it) && !context.is_going(it.task()))
+    pub fn has_work(&self, scope: &Scope, context: &Context) -> bool {
+        let is_meant = |fetcher| scope.has(fetcher) && context.is_handed_out(fetcher);
+        let has_single = self.singles.waiting > 0 && is_meant(FetcherId::TASKS);
+        let waits = |row: &ListRow| {
+            is_meant(row.fetcher) && self.is_armed(row) && !context.is_going(row.task())
+        };
+        has_single || self.newest_rows().any(waits)
     }
 
     fn turn(&self, context: &Context) -> Turn {

@@ -114,21 +114,8 @@ impl Singles {
 /// A change of single tasks of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SingleEdit {
-    Add {
-        number: i64,
-        payload: String,
-        id: Option<Arc<str>>,
-    },
-    Set {
-        number: i64,
-        status: SingleStatus,
-    },
-    /// Those that failed and the dead letters wait again.
-    RetryAll,
-    /// All but this one go.
-    CancelAll {
-        but: Option<i64>,
-    },
+    Add { number: i64, payload: String, id: Option<Arc<str>> },
+    Set { number: i64, status: SingleStatus },
 }
 
 /// How a single task is. One that succeeded, or was cancelled, is gone as soon as nobody asks for it any more.

@@ -219,6 +219,14 @@ pub trait Records {
     /// How a single task is, if it is kept.
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>>;
 
+    /// Single tasks of a key with this status, by number, the newest first, at most `count`.
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>>;
+
     /// Whether a single task of the key waits with this payload.
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool>;
 

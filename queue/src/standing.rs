@@ -31,7 +31,8 @@ impl Record {
             Some(flight) => flight.holder.is_none(),
             None => self.is_claimed,
         };
-        let until = last.started.saturating_add(context.settings.lease_seconds).saturating_add(1);
+        let started = last.started.min(context.seconds());
+        let until = started.saturating_add(context.settings.lease_seconds).saturating_add(1);
         is_classic.then_some(until)
     }
 

@@ -37,8 +37,6 @@ pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, R
 pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
-#[cfg(feature = "postgres")]
-use shiftboss_queue::views;
 pub(crate) use shiftboss_sqlite::Findings;
 pub(crate) use shiftboss_sqlite::require_files;
 use shiftboss_sqlite::{SqliteReader, open_to_read};

@@ -15,6 +15,8 @@ use tracing::debug;
 
 use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
+use super::sqlite::transfer as file;
+use super::transfer;
 use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -87,16 +89,18 @@ pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, F
     Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
 }
 
-pub(crate) fn move_in(_: &Path, to: &Url, _: &str) -> Result<Vec<Moved>, Failure> {
-    not_yet(to)
+/// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
+pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
+    let server = Server::new(to)?;
+    let mut source = file::leaving::Leaving::open(from)?;
+    transfer::carry(&mut source, &mut postgres::transfer::Arriving::open(&server, daemon)?)
 }
 
-pub(crate) fn move_out(from: &Url, _: &Path) -> Result<Vec<Moved>, Failure> {
-    not_yet(from)
-}
-
-fn not_yet<T>(url: &Url) -> Result<T, Failure> {
-    Err(Failure::new(ExitCode::Unavailable, format!("not yet on a server: {url}")))
+/// Moves a queue from a server to a new file, whose lock the caller has.
+pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
+    let server = Server::new(from)?;
+    let mut target = file::arriving::Arriving::open(to)?;
+    transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

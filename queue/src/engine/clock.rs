@@ -76,7 +76,12 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Vec::new());
         }
         let now = Turn::Started(self.context.seconds());
-        self.store.next(From::Later(now), None, &Scope::All, count).await
+        let mut ahead = self.store.next(From::Later(now), None, &Scope::All, count).await?;
+        let since = Turn::Never(self.context.latest_since());
+        let later = self.store.next(From::Later(since), None, &Scope::All, count).await?;
+        let never_ran = |it: &Stored| matches!(it.place.order, Some(Turn::Never(_)));
+        ahead.extend(later.into_iter().take_while(never_ran));
+        Ok(ahead)
     }
 
     /// In how many seconds there is something to [wake](Self::wake).

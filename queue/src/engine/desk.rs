@@ -13,9 +13,9 @@ use crate::record::{Record, Task};
 use crate::records::{Change, KeyId, Stored};
 
 /// A key's rank in the order: its turn, among equals its jitter, and its bytes.
-pub(super) type Rank = (Turn, i32, Key);
+type Rank = (Turn, i32, Key);
 
-pub(super) fn rank(record: &Record, turn: Turn) -> Rank {
+fn rank(record: &Record, turn: Turn) -> Rank {
     (turn, record.key.jitter(), record.key.clone())
 }
 
@@ -145,6 +145,10 @@ impl Desk {
 
     fn leave(&mut self, slot: usize) {
         let it = &self.slots[slot];
+        // The others are in the store's order.
+        if !it.is_changed {
+            return;
+        }
         if let Some(turn) = it.place.order {
             let rank = (rank(&it.record, turn), slot);
             self.order.remove(&rank);
@@ -165,8 +169,8 @@ impl Desk {
     }
 
     /// Changed keys that are ready, the first one first.
-    pub(super) fn ready(&self) -> impl Iterator<Item = (&Rank, usize)> {
-        self.order.iter().map(|(rank, slot)| (rank, *slot))
+    pub(super) fn ready(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().map(|(_, slot)| *slot)
     }
 
     /// Changed keys that are ready, and in the lane.
@@ -175,8 +179,20 @@ impl Desk {
     }
 
     /// Changed keys that somebody has (`--classic`).
-    pub(super) fn held(&self) -> impl Iterator<Item = (&Rank, usize)> {
-        self.held.iter().map(|(rank, slot)| (rank, *slot))
+    pub(super) fn held(&self) -> impl Iterator<Item = usize> {
+        self.held.iter().map(|(_, slot)| *slot)
+    }
+
+    /// That of two keys whose turn comes first.
+    pub(super) fn first_of(&self, one: Option<usize>, other: Option<usize>) -> Option<usize> {
+        let (Some(one), Some(other)) = (one, other) else {
+            return one.or(other);
+        };
+        let rank = |slot: usize| {
+            let it = &self.slots[slot];
+            it.place.order.map(|turn| rank(&it.record, turn))
+        };
+        Some(if rank(one) <= rank(other) { one } else { other })
     }
 
     /// Whether what the store says of its key is past.
@@ -209,6 +225,7 @@ impl Desk {
             let new = Record::new(record.key.clone());
             tally.change(stored.as_ref().map_or(&new, |it| &it.record), record);
         }
+        tally.tidy();
         tally
     }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::Row;
 
-use super::desk::{Rank, rank};
 use super::{Batch, Carried, STEP_KEYS, used_up};
 use crate::credit::Credit;
 use crate::operation::{Dispatch, Dispatched};
@@ -138,11 +137,8 @@ impl<S: Records> Batch<'_, S> {
         let first = self.first_of_order(scope).await?;
         let held =
             if self.context.settings.is_fair { None } else { self.first_held(scope).await? };
-        let first = match (first, held) {
-            (Some(first), Some(held)) => Some(if first.0 < held.0 { first } else { held }),
-            (first, held) => first.or(held),
-        };
-        Ok(first.map_or(Choice::Nothing, |(_, slot)| Choice::Slot { slot, is_of_lane: false }))
+        let first = self.desk.first_of(first, held);
+        Ok(first.map_or(Choice::Nothing, |slot| Choice::Slot { slot, is_of_lane: false }))
     }
 
     /// Steps over what is in front and has nothing but rows of runs that go, once a batch: to look at each such key, and to save that
@@ -169,33 +165,26 @@ impl<S: Records> Batch<'_, S> {
         let stored = self.first_stored(From::Lane, scope).await?;
         let stored = stored.and_then(|slot| Some((self.desk.place(slot).lane?, slot)));
         let mut changed = self.desk.lane();
-        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
+        let changed =
+            changed.find(|(_, slot)| self.desk.record(*slot).has_work(scope, &self.context));
         Ok(stored.into_iter().chain(changed).min().map(|(_, slot)| slot))
     }
 
-    async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
+    async fn first_of_order(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let stored = self.first_stored(From::Order, scope).await?;
-        let stored = stored.and_then(|slot| self.ranked(slot));
-        let mut changed = self.desk.ready();
-        let changed = changed.find(|(_, slot)| has_task(self.desk.record(*slot), scope));
-        let changed = changed.map(|(rank, slot)| (rank.clone(), slot));
-        Ok(stored.into_iter().chain(changed).min())
+        let has_work = |slot: &usize| self.desk.record(*slot).has_work(scope, &self.context);
+        let changed = self.desk.ready().find(has_work);
+        Ok(self.desk.first_of(stored, changed))
     }
 
     /// With `--classic`: the first key that somebody has longer than 12 hours by now.
-    async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<(Rank, usize)>> {
+    async fn first_held(&mut self, scope: &Scope) -> StoreResult<Option<usize>> {
         let stored = self.first_stored(From::ClassicHeld, scope).await?;
-        let stored = stored.and_then(|slot| self.ranked(slot));
-        let changed = self.desk.held().map(|(rank, slot)| (rank.clone(), slot)).next();
-        let first = stored.into_iter().chain(changed).min();
+        let first = self.desk.first_of(stored, self.desk.held().next());
         let (lease, now) = (self.context.settings.lease_seconds, self.context.seconds());
         let started =
             |slot: usize| self.desk.record(slot).last.map_or(i64::MIN, |last| last.started);
-        Ok(first.filter(|(_, slot)| started(*slot).saturating_add(lease) < now))
-    }
-
-    fn ranked(&self, slot: usize) -> Option<(Rank, usize)> {
-        Some((rank(self.desk.record(slot), self.desk.place(slot).order?), slot))
+        Ok(first.filter(|slot| started(*slot).saturating_add(lease) < now))
     }
 
     /// The first of those that no rule of this batch changed.
@@ -269,10 +258,6 @@ impl Ahead {
     pub(super) fn clear(&mut self) {
         self.looks.clear();
     }
-}
-
-fn has_task(record: &Record, scope: &Scope) -> bool {
-    record.waiting_fetchers().any(|fetcher| scope.has(fetcher))
 }
 
 /// The payload of a task that is to be written yet.

@@ -13,10 +13,16 @@ use crate::operation::{
     Ack, Added, Bump, Bumped, Cancelled, Complete, CompleteAttempt, ExpiredLease, Forgotten,
     HOLDS_MAX, Held, Hold, JobEnd, Requeued, Retried, Retry, Undo,
 };
-use crate::record::{FetcherId, SingleStatus, Task};
+use crate::record::{FetcherId, SingleStatus, Singles, Task};
 use crate::records::{Edit, From, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
 use crate::rules::{bumps, completion, dispatch, edits, holds, leases, lists, retries, singles};
+
+/// Single tasks of one key that are cancelled, or put back, at most at once: so a request waits for no more of them.
+const SINGLES_AT_ONCE: usize = 10_000;
+const ENDED: [SingleStatus; 2] = [SingleStatus::Failed, SingleStatus::DeadLetter];
+const NOT_OUT: [SingleStatus; 3] =
+    [SingleStatus::Waiting, SingleStatus::Failed, SingleStatus::DeadLetter];
 
 impl<S: Records> Batch<'_, S> {
     /// The record of a key, whole, before the batch.
@@ -36,7 +42,13 @@ impl<S: Records> Batch<'_, S> {
         let key = self.desk.record(slot).key.clone();
         self.flush().await?;
         self.bring(&[Name::Key(key.clone())]).await?;
-        Ok(self.desk.slot_of(&key).unwrap_or_else(|| self.desk.put_new(key)))
+        let slot = self.desk.slot_of(&key).unwrap_or_else(|| self.desk.put_new(key));
+        if !self.desk.record(slot).is_whole() {
+            // Its count says more than the store has, which is damaged: its other tasks go on.
+            self.desk.record_mut(slot).singles.waiting = 0;
+            self.changed(slot);
+        }
+        Ok(slot)
     }
 
     /// The record of an attempt's key.
@@ -75,6 +87,9 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn complete(&mut self, it: Complete) -> StoreResult<()> {
         let slot = self.slot(it.key).await?;
+        if let Some(late) = self.classic_late(slot).await? {
+            return self.complete_late(late, it.exit_code).await.map(drop);
+        }
         let record = self.desk.record_mut(slot);
         let before = record.last;
         let ended = completion::finish_key(record, it.exit_code, &self.context);
@@ -102,6 +117,16 @@ impl<S: Records> Batch<'_, S> {
             }
             ended => Ok(completion::repeated(ended.as_ref(), Outcome::of(exit_code))),
         }
+    }
+
+    /// The last attempt of a key that is free, if it was a classic one's whose result still counts.
+    async fn classic_late(&mut self, slot: usize) -> StoreResult<Option<EndedAttempt>> {
+        let record = self.desk.record(slot);
+        if record.flight.is_some() || record.last_attempt == Attempt(0) {
+            return Ok(None);
+        }
+        let ended = self.ended(record.last_attempt).await?.filter(|it| it.worker.is_none());
+        Ok(ended.filter(|it| completion::counts_late(self.desk.record(slot), it)))
     }
 
     async fn complete_late(&mut self, mut late: EndedAttempt, exit_code: i64) -> StoreResult<Ack> {
@@ -205,7 +230,8 @@ impl<S: Records> Batch<'_, S> {
         let slot = self.slot(it.key).await?;
         // A fetcher that is not known has no task.
         let fetcher = it.fetcher.map(|name| self.fetcher(&name).unwrap_or(FetcherId(i64::MIN)));
-        let retried = retries::retry(self.desk.record_mut(slot), fetcher);
+        let (slot, ended) = self.singles_of(slot, &ENDED).await?;
+        let retried = retries::retry(self.desk.record_mut(slot), fetcher, &ended);
         self.changed(slot);
         Ok(retried)
     }
@@ -242,7 +268,9 @@ impl<S: Records> Batch<'_, S> {
         if !was_bumped && self.count_bumped() >= BUMPS_MAX {
             return Ok(Bumped::Full);
         }
-        let number = bumps::bump(self.desk.record_mut(slot), it.by, &mut self.context);
+        let (slot, ended) = self.singles_of(slot, &ENDED).await?;
+        let record = self.desk.record_mut(slot);
+        let number = bumps::bump(record, &ended, it.by, &mut self.context);
         self.changed(slot);
         let before = match was_bumped {
             false => self.count_bumped().saturating_sub(1),
@@ -274,9 +302,34 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn cancel(&mut self, key: Key) -> StoreResult<Cancelled> {
         let slot = self.slot(key).await?;
-        let cancelled = singles::cancel(self.desk.record_mut(slot));
+        let (slot, those) = self.singles_of(slot, &NOT_OUT).await?;
+        let cancelled = singles::cancel(self.desk.record_mut(slot), &those);
         self.changed(slot);
         Ok(cancelled)
+    }
+
+    /// Single tasks of a key that have one of these statuses, the newest first, as many as are changed at once; and its slot.
+    async fn singles_of(
+        &mut self,
+        slot: usize,
+        statuses: &[SingleStatus],
+    ) -> StoreResult<(usize, Vec<singles::Numbered>)> {
+        let Singles { waiting, failed, dead, .. } = &self.desk.record(slot).singles;
+        let mut found = Vec::new();
+        if [waiting, failed, dead] == [&0; 3] {
+            return Ok((slot, found));
+        }
+        let key = self.desk.record(slot).key.clone();
+        self.flush().await?;
+        let slot = self.slot(key).await?;
+        if let Some(key) = self.desk.id(slot) {
+            for status in statuses {
+                let left = SINGLES_AT_ONCE - found.len();
+                let numbers = self.store.singles(key, *status, left).await?;
+                found.extend(numbers.into_iter().map(|number| (number, *status)));
+            }
+        }
+        Ok((slot, found))
     }
 
     /// An attempt that ended, in this batch or before.
@@ -314,8 +367,7 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Err(used_up("single tasks")));
         };
         self.header.last_single = number;
-        let micros = self.context.now.saturating_mul(1_000);
-        self.header.last_since = micros.max(self.header.last_since.saturating_add(1));
+        self.header.last_since = self.context.next_since(self.header.last_since);
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
         singles::add(self.desk.record_mut(slot), number, since, payload, id);
         self.changed(slot);

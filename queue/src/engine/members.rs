@@ -10,7 +10,7 @@ use crate::attempt::Outcome;
 use crate::documents::{Gone, MEMBER, Member, RELAY};
 use crate::file_identity::DirectoryIdentity;
 use crate::members::{self, Members};
-use crate::record::{FetcherId, Millis};
+use crate::record::{FetcherId, Flight, Millis};
 use crate::records::{InFlight, Name, Records, RunState, Stale, StoreResult};
 use crate::rules::dispatch;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
@@ -288,7 +288,19 @@ impl<S: Records> Batch<'_, S> {
     /// Whether it is the asker who sees to the job that is out.
     pub(super) fn sees_to(&self, slot: usize) -> bool {
         let flight = self.desk.record(slot).flight.as_ref();
-        flight.is_some_and(|flight| flight.owner == self.asker)
+        let is_its = |it: &Flight| self.has_job(it.owner.as_ref(), it.holder.is_none());
+        flight.is_some_and(is_its)
+    }
+
+    /// Whether a job of this owner is the asker's to see to. Nobody adopts a classic one, whose worker may end it at its own daemon still:
+    /// while that is gone, each daemon has an eye on it.
+    pub(super) fn has_job(&self, owner: Option<&Arc<str>>, is_classic: bool) -> bool {
+        let is_gone = |owner: &Arc<str>| {
+            let member = self.memo.members.as_ref().and_then(|members| members.get(owner));
+            member.is_none_or(|member| member.gone.is_some())
+        };
+        let is_own = self.own.is_some_and(|own| self.asker.as_ref() == Some(&own.name));
+        owner == self.asker.as_ref() || is_own && is_classic && owner.is_none_or(is_gone)
     }
 
     /// It is the asker who has the job of a record, or heard of its worker, and sees to it from now on; but for a classic worker of a relay's.
@@ -299,12 +311,13 @@ impl<S: Records> Batch<'_, S> {
         flight.owner = if flight.holder.is_some() { asker } else { own };
     }
 
-    /// Which jobs a member sees to.
+    /// Which leased jobs a member sees to.
     async fn jobs_of(&mut self, member: &str) -> StoreResult<Vec<usize>> {
         self.flush().await?;
         let flights = self.store.flights().await?;
-        let of_it = flights.iter().filter(|it| it.owner.as_deref() == Some(member));
-        let names: Vec<Name> = of_it.map(|it: &InFlight| Name::Attempt(it.attempt)).collect();
+        let is_its = |it: &&InFlight| it.owner.as_deref() == Some(member);
+        let of_it = flights.iter().filter(is_its).filter(|it| it.lease_seconds.is_some());
+        let names: Vec<Name> = of_it.map(|it| Name::Attempt(it.attempt)).collect();
         self.bring(&names).await?;
         let slots = names.iter().filter_map(|name| match name {
             Name::Attempt(attempt) => self.desk.slot_of_attempt(*attempt),

@@ -38,6 +38,8 @@ pub use members::{Forgetting, Joined, News, Own};
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
+/// Such steps of edits before a batch goes on without the rest of them: whoever asks waits no longer.
+const EDIT_STEPS_MAX: usize = 8;
 
 /// What an operation comes to that may be rejected; the store's own errors end the batch.
 type Carried<T> = StoreResult<Result<T, Rejected>>;
@@ -56,6 +58,8 @@ pub struct Engine<S> {
     ends: Vec<JobEnd>,
     /// By so much the clock was set, and not all have followed it yet.
     followed: Millis,
+    /// There may be more that others edited.
+    is_edited: bool,
 }
 
 /// What is remembered from batch to batch, and may be forgotten.
@@ -83,7 +87,8 @@ impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
         let (memo, news, ends) = (Memo::default(), News::default(), Vec::new());
-        Self { store, settings, own: None, header, memo, news, ends, followed: 0 }
+        let (followed, is_edited) = (0, false);
+        Self { store, settings, own: None, header, memo, news, ends, followed, is_edited }
     }
 
     /// Nothing is handed out until an operator says so.
@@ -103,6 +108,11 @@ impl<S: Records> Engine<S> {
         self.store
     }
 
+    /// Whether others edited more than the last batch carried out beside its own operations; said once of each batch.
+    pub fn take_edited(&mut self) -> bool {
+        std::mem::take(&mut self.is_edited)
+    }
+
     /// The attempts whose ends were recorded since this was asked.
     pub fn take_ends(&mut self) -> Vec<JobEnd> {
         std::mem::take(&mut self.ends)
@@ -118,7 +128,8 @@ impl<S: Records> Engine<S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
         let mut outset = outset::of(&batch);
-        // What others edited comes first, a step at a time, so that this batch sees all of it.
+        // What others edited comes first, a step at a time, so that this batch sees it; of very much of it some.
+        let mut steps = 0;
         loop {
             let begun = self.begin(&outset).await?;
             if begun.is_edited {
@@ -127,9 +138,12 @@ impl<S: Records> Engine<S> {
                 continue;
             }
             let now = begun.now.unwrap_or(now);
-            let edits = if outset.only_reads { Vec::new() } else { self.edits().await? };
+            self.is_edited = steps >= EDIT_STEPS_MAX;
+            let goes_on = outset.only_reads || self.is_edited;
+            let edits = if goes_on { Vec::new() } else { self.edits().await? };
             if !edits.is_empty() {
                 self.in_batch(now, async |it| it.edit(edits).await).await?;
+                steps += 1;
                 continue;
             }
             if !outset.only_reads {

@@ -51,10 +51,12 @@ impl<S: Records> Batch<'_, S> {
 
     /// So many jobs are out; of a member, those that it sees to.
     pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
-        if self.asker.is_some() {
-            return Ok(self.leases().await?.len() as u64);
+        if self.asker.is_none() {
+            return self.count_all_in_flight().await;
         }
-        self.count_all_in_flight().await
+        self.flush().await?;
+        let flights = self.store.flights().await?.into_iter();
+        Ok(flights.filter(|it| it.owner == self.asker).count() as u64)
     }
 
     /// Under `--classic` a classic one is out for the length of its lease.
@@ -69,15 +71,16 @@ impl<S: Records> Batch<'_, S> {
         Ok(flights.filter(|it| it.lease_seconds.is_some() || !is_over(it.started)).count() as u64)
     }
 
-    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from now on. Under
-    /// `--classic` classic jobs have no lease.
+    /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from
+    /// now on, also where a clock that was ahead handed it out. Under `--classic` classic jobs have no lease.
     pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
         self.flush().await?;
         let (is_fair, now) = (self.context.settings.is_fair, self.context.now);
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
-        let left = |started: i64| seconds_left(started.saturating_add(length), now);
+        let left = |started: i64| seconds_left(started.min(now).saturating_add(length), now);
         let flights = self.store.flights().await?.into_iter();
-        let flights = flights.filter(|it| it.owner == self.asker);
+        let flights =
+            flights.filter(|it| self.has_job(it.owner.as_ref(), it.lease_seconds.is_none()));
         let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {
             let classic = || u32::try_from(left(it.started)).unwrap_or(u32::MAX);
             (it.attempt, it.lease_seconds.unwrap_or_else(classic))

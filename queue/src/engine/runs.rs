@@ -25,8 +25,8 @@ impl<S: Records> Batch<'_, S> {
             Some(FetcherId::TASKS) => {
                 return Err(Rejected(format!("{run} is no run: {TASKS_FETCHER} is no fetcher")));
             }
-            Some(known) => known,
-            None => self.new_fetcher(&run.fetcher)?,
+            Some(known) if self.is_its_number(known) => known,
+            _ => self.new_fetcher(&run.fetcher)?,
         };
         if let Some(whose) = self.take_fetcher(&run.fetcher) {
             return Ok(Registered::Elsewhere(whose));
@@ -46,6 +46,12 @@ impl<S: Records> Batch<'_, S> {
         state.stale = state.stale.for_the_next();
         let state = state.clone();
         Ok(Registered::Run(self.stored_run(id, &state, &self.desk.tally())))
+    }
+
+    /// A fetcher keeps its number for ever; under `--classic` as long as it has a list (spec 2).
+    fn is_its_number(&self, id: FetcherId) -> bool {
+        let mut runs = self.header.runs.range((id, i64::MIN)..=(id, i64::MAX));
+        self.context.settings.is_fair || runs.next().is_some()
     }
 
     fn new_fetcher(&mut self, name: &Arc<str>) -> Result<FetcherId, Rejected> {
@@ -139,8 +145,10 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) fn begin_deletion(&mut self, run: &Run) {
         if let Some(run) = self.known(run) {
-            self.header.runs.change(run).deleting = true;
-            self.context.going.insert(run);
+            // Nobody else has the set then, so it need not be copied.
+            self.context.going = Arc::default();
+            self.header.runs.begin_deletion(run);
+            self.context.going = self.header.runs.going();
         }
     }
 
@@ -166,9 +174,10 @@ impl<S: Records> Batch<'_, S> {
 
     /// A run goes that has no rows.
     pub(super) fn remove_run(&mut self, run: (FetcherId, i64)) {
+        self.context.going = Arc::default();
         self.header.runs.remove(run);
+        self.context.going = self.header.runs.going();
         self.memo.pruned.remove(&run);
-        self.context.going.remove(&run);
         self.leave_fetcher(run.0);
     }
 

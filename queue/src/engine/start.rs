@@ -1,5 +1,7 @@
 //! A daemon begins with a queue, and ends: what it notes of itself, and what of the queue depends on its rules.
 
+use shiftboss_protocol::model::Attempt;
+
 use super::{Batch, Engine, STEP_KEYS};
 use crate::documents::{DAEMON, Daemon, PLACES, Policy, REJECTED};
 use crate::operation::SetPaused;
@@ -19,6 +21,7 @@ impl<S: Records> Engine<S> {
     pub async fn start(&mut self, now: Millis, daemon: &Daemon) -> StoreResult<()> {
         // Carries out what others edited.
         self.apply(now, Vec::new()).await?;
+        self.alone(now, async |it| it.raise_numbers().await).await?;
         if self.places().await? != Some(daemon.policy) {
             self.write(vec![(PLACES.of(""), None)]).await?;
             while self.alone(now, async |it| it.derive_places().await).await? {}
@@ -77,6 +80,17 @@ impl<S: Records> Engine<S> {
 }
 
 impl<S: Records> Batch<'_, S> {
+    /// An older state of the queue may have come back, a backup, say, and numbers behind its last one may be out: none of them is
+    /// handed out again, for from each start on they are above the clock's microseconds. The first daemon of a queue begins with 1.
+    async fn raise_numbers(&mut self) -> StoreResult<()> {
+        // Daemons that share a queue have the store see to that.
+        if self.own.is_none() && self.store.document(&DAEMON.of("")).await?.is_some() {
+            let micros = self.context.now.saturating_mul(1_000);
+            self.context.last_attempt = self.context.last_attempt.max(Attempt(micros));
+        }
+        Ok(())
+    }
+
     /// Derives the places of some more keys; whether there are more.
     async fn derive_places(&mut self) -> StoreResult<bool> {
         let behind = self.memo.derived.take();

@@ -3,11 +3,15 @@
 use super::{Look, count_of};
 use crate::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
-use crate::listings::{Along, Listings};
+use crate::listings::{Along, Listings, behind};
 use crate::reader::SAMPLE_MAX;
 use crate::record::{FetcherId, Record};
 use crate::records::KeyId;
-use crate::views::{HELD_MAX, SEARCH_MAX, behind, found, held_keys};
+
+/// Keys that can be searched for at once.
+const SEARCH_MAX: usize = 1_000;
+/// Held keys that can be asked for at once.
+const HELD_MAX: usize = 10_000;
 
 /// What of a record holds its key.
 type Holds = fn(&Record, &Context) -> Option<Hold>;
@@ -16,7 +20,10 @@ impl<S: Listings> Look<'_, S> {
     pub(super) async fn search(&mut self, prefix: &str, count: usize) -> Result<Found, S::Error> {
         let count = count.min(SEARCH_MAX);
         let before = behind(prefix);
-        Ok(found(self.store.known(prefix, before.as_deref(), count + 1).await?, count))
+        let mut keys = self.store.known(prefix, before.as_deref(), count + 1).await?;
+        let truncated = keys.len() > count;
+        keys.truncate(count);
+        Ok(Found { keys, truncated })
     }
 
     pub(super) async fn held(&mut self, count: usize) -> Result<HeldKeys, S::Error> {
@@ -31,7 +38,9 @@ impl<S: Listings> Look<'_, S> {
                 keys.extend(hold(&stored.record, &self.context).map(|hold| HeldKey { key, hold }));
             }
         }
-        Ok(held_keys(keys, count))
+        let truncated = keys.len() > count;
+        keys.truncate(count);
+        Ok(HeldKeys { keys, truncated })
     }
 
     /// Which keys are chosen by chance has nothing to do with when they ran, whatever the order of the lists.

@@ -12,8 +12,9 @@ use crate::answers::{self, Ends, Log};
 use crate::listings::{End, EndsOf, Listings};
 use crate::reader::EndedAttempts;
 use crate::record::{Record, Task};
-use crate::views::LOG_MAX;
 
+/// Attempts that can be asked for at once.
+const LOG_MAX: usize = 10_000;
 /// Attempts of a key that are looked at for how one of its tasks ended.
 const CHAIN_MAX: usize = 1_000;
 

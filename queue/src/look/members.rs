@@ -9,7 +9,6 @@ use super::{Look, count_of};
 use crate::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
 use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, Member, REJECTED, RELAY};
 use crate::listings::{Joined, Listings};
-use crate::views::managed;
 
 /// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
 const SILENT_SECONDS: i64 = 5;
@@ -34,8 +33,8 @@ impl<S: Listings> Look<'_, S> {
         let input = self.documents(&INPUT).await?.into_iter().next();
         let lost = input.and_then(|(_, input)| input.lost);
         let fetchers = self.managed_fetchers(&members, lost.as_ref()).await?;
-        let rejected = self.rejected(&members).await?;
         let joined = self.store.daemons().await?;
+        let rejected = self.rejected(&members, &joined).await?;
         let out: HashMap<String, i64> = self.store.owners().await?.into_iter().collect();
         let last = members.values().max_by_key(|member| member.joined);
         let relay = |(name, it)| self.relay(name, it, &out);
@@ -69,10 +68,12 @@ impl<S: Listings> Look<'_, S> {
     async fn rejected(
         &mut self,
         members: &BTreeMap<String, Member>,
+        joined: &[Joined],
     ) -> Result<Vec<RejectedFile>, S::Error> {
         let own = self.documents(&REJECTED).await?.into_iter();
         let own = own.map(|(file, it)| (file, it, None));
-        let living = members.iter().filter(|(_, member)| member.gone.is_none());
+        let is_gone = |name: &str| joined.iter().any(|it| it.name == name && it.gone.is_some());
+        let living = members.iter().filter(|(name, _)| !is_gone(name));
         let others = living.flat_map(|(name, member)| {
             let rejected = member.rejected.clone().into_iter();
             rejected.map(|(file, it)| (file, it, Some(name.clone())))
@@ -157,4 +158,17 @@ impl<S: Listings> Look<'_, S> {
         daemons.sort_by(|one, other| one.name.cmp(&other.name));
         daemons
     }
+}
+
+/// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that
+/// was begun since the input directory is lost waits for it.
+fn managed(mut fetcher: FetcherRecord, lost_since: Option<UnixSeconds>) -> FetcherRecord {
+    let is_running = fetcher.state.starts_with("running");
+    let began = fetcher.run_started.take_if(|_| is_running);
+    let waits = began.zip(lost_since).is_some_and(|(began, lost)| began >= lost);
+    if waits {
+        fetcher.state = fetcher.state.replacen("running", "waiting", 1);
+    }
+    fetcher.run_started = began.filter(|_| !waits);
+    fetcher
 }

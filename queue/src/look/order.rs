@@ -5,14 +5,13 @@
 
 use std::collections::VecDeque;
 
-use super::{Look, STEP, Steps};
+use super::{Look, STEP, Steps, WALK_MAX};
 use crate::code;
 use crate::credit::{Credit, Turns};
 use crate::listings::{Along, Listings, Spot};
 use crate::place::Turn;
 use crate::records::{KeyId, Stored};
 use crate::rules::dispatch::{Scope, next_task};
-use crate::views::WALK_MAX;
 
 /// Keys of runs that go are passed over so often; behind them, as far as who looks can tell, may be more.
 const IN_VAIN_MAX: usize = 10_000;

@@ -7,14 +7,16 @@ use std::collections::HashMap;
 
 use shiftboss_protocol::model::Key;
 
-use super::{Look, STEP, run_of, text_of};
+use super::{Look, PAYLOADS_MAX_BYTES, QUEUE_MAX, STEP, run_of, text_of};
 use crate::answers::{Next, Queue, Turn};
 use crate::listings::Listings;
 use crate::record::{FetcherId, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
-use crate::views::{COUNTED_MAX, PAYLOADS_MAX_BYTES, QUEUE_MAX, turn};
+
+/// Keys before a single task's that are counted; and other single tasks of its key.
+const COUNTED_MAX: u64 = 1_000;
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn next_jobs(&mut self, count: usize) -> Result<Queue, S::Error> {
@@ -67,7 +69,12 @@ impl<S: Listings> Look<'_, S> {
             let is_out = out.is_some_and(|flight| flight.task.fetcher() == FetcherId::TASKS);
             let tasks = record.map_or(0, |it| it.singles.waiting) + u64::from(is_out);
             let before = stored.as_ref().and_then(|it| places.get(&it.id).copied());
-            turn(before, is_all || stored.is_none(), tasks.min(COUNTED_MAX))
+            let is_behind = !is_all && stored.is_some();
+            Turn {
+                keys_before: before.or(is_behind.then_some(COUNTED_MAX)),
+                exact: before.is_some(),
+                tasks_before: tasks.min(COUNTED_MAX).saturating_sub(1),
+            }
         };
         Ok(known.iter().map(turn_of).collect())
     }

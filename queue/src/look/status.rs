@@ -5,13 +5,12 @@
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::{Look, Steps, count_of};
+use super::{Look, Steps, WALK_MAX, count_of};
 use crate::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
 use crate::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
 use crate::documents::{MEMBER, MOVED};
 use crate::listings::{Along, Listings};
 use crate::records::Stored;
-use crate::views::WALK_MAX;
 
 /// Keys that are counted at once.
 const COUNT_STEP: usize = 8_192;

@@ -10,9 +10,10 @@ use crate::pace::{ENDS_LOOKED_AT, begin_with, busy_seconds, young_since};
 use crate::reader::{GROUPS_MAX, Grouping, StatsOf};
 use crate::record::FetcherId;
 use crate::sums::Hour;
-use crate::views::HOUR_MINUTES;
 
 const HOUR_SECONDS: i64 = 3_600;
+/// Jobs that ended within this many minutes are counted.
+const HOUR_MINUTES: i64 = 60;
 /// Sums of one outcome each that are read at most: one group has seven.
 const SUMS_MAX: usize = 7 * (GROUPS_MAX + 1);
 

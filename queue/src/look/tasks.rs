@@ -3,17 +3,20 @@
 //! What waits is walked in its order, and behind it those that wait while their key is out or held; all else has an index of
 //! those few keys. What is found there is asked of the record.
 
+use std::time::Duration;
+
+use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
-use super::{Look, STEP, Steps, run_of, seconds};
+use super::{Look, QUEUE_MAX, STEP, Steps, run_of, seconds};
 use crate::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 use crate::listings::{Along, Listings};
+use crate::outcome_words::{in_words, of_code};
 use crate::reader::TasksWith;
 use crate::record::{DeadBecause, FetcherId, Millis, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
-use crate::views::{QUEUE_MAX, cut, delayed};
 
 /// Steps of a listing: at least so many, and so many for each step that is asked for. Behind them, as far as it can tell, may be more.
 const STEPS_MIN: usize = 20;
@@ -62,9 +65,10 @@ impl<S: Listings> Look<'_, S> {
                 TaskStatus::DeadLetter => self.dead_letters(&mut listing).await?,
             }
         }
-        let mut tasks = cut(asked.status, listing.tasks, asked.count);
-        tasks.truncated |= listing.steps == 0;
-        Ok(tasks)
+        let Listing { mut tasks, steps, .. } = listing;
+        let truncated = tasks.len() > asked.count || steps == 0;
+        tasks.truncate(asked.count);
+        Ok(Tasks { status: asked.status, tasks, truncated })
     }
 
     pub(super) fn shown(
@@ -252,5 +256,24 @@ impl<S: Listings> Look<'_, S> {
         let found = self.store.singles(status, behind, STEP.max(listing.limit)).await?;
         let of = |(number, key): (i64, KeyId)| (key, Task::Single { number });
         self.records_of(found.into_iter().map(of).collect()).await
+    }
+}
+
+/// Why a task counts as failed. Of a single task another one of its key may have run since.
+pub(super) fn failure(exit_code: Option<i64>) -> String {
+    match of_code(exit_code.unwrap_or(0)) {
+        "success" => "failure".to_owned(),
+        end => in_words(end, exit_code),
+    }
+}
+
+/// Why a task is delayed, and for how long.
+fn delayed(exit_code: Option<i64>, retry: Retry, now: UnixSeconds) -> String {
+    let (why, retries) = (failure(exit_code), retry.retries);
+    match u64::try_from(retry.due.saturating_sub(now)) {
+        Ok(left @ 1..) => {
+            format!("{why}; retry {retries} in {}", format_duration(Duration::from_secs(left)))
+        }
+        _ => format!("{why}; retry {retries} is due"),
     }
 }

@@ -8,16 +8,19 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::Key;
 
 use super::log::Ended;
-use super::{Look, run_of, seconds, text_of};
-use crate::answers::{Bump, Delivery, KeyRow, LastResult, Place, Retry, RowState, Why};
+use super::{Look, PAYLOADS_MAX_BYTES, run_of, seconds, text_of};
+use crate::answers::{Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why};
 use crate::listings::Listings;
 use crate::pace::Pace;
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
-use crate::views::{FIRST_MAX, PAYLOADS_MAX_BYTES, ROWS_MAX, key_state};
 
+/// Of the keys before it so many are named.
+const FIRST_MAX: usize = 5;
+/// Rows that are shown.
+const ROWS_MAX: usize = 1_000;
 /// Keys that are counted at once.
 const COUNT_STEP: usize = 8_192;
 /// Payloads that are found at once.
@@ -244,4 +247,21 @@ fn last_result(record: &Record) -> Option<LastResult> {
     let last = if record.flight.is_some() { before } else { record.last }?;
     let LastRun { started, finished, exit_code } = last;
     Some(LastResult { started, finished: finished?, exit_code })
+}
+
+/// What stands between a key with these rows and its next dispatch.
+///
+/// is_free: it has a row that may be handed out; is_on_hold: that is all that keeps it from that.
+fn key_state(rows: &[KeyRow], is_in_flight: bool, is_free: bool, is_on_hold: bool) -> KeyState {
+    let has = |state| rows.iter().any(|row| row.state == state);
+    match (is_in_flight, is_free) {
+        (true, _) => KeyState::InFlight,
+        (_, true) if is_on_hold => KeyState::Held,
+        (_, true) => KeyState::Waiting,
+        _ if has(RowState::Delayed) => KeyState::Delayed,
+        _ if has(RowState::DeadLetter) => KeyState::DeadLetter,
+        _ if has(RowState::Dispatched) => KeyState::Dispatched,
+        _ if !rows.is_empty() => KeyState::Leaving,
+        _ => KeyState::Unlisted,
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{forget_task, singles};
+use super::forget_task;
+use super::singles::{Numbered, retry_each};
 use crate::context::Context;
 use crate::operation::Bumped;
 use crate::record::{Bump, FetcherId, ListRow, Record};
@@ -17,8 +18,8 @@ pub fn refuses(record: &Record) -> Option<Bumped> {
 
 /// Has a key that [may be](refuses) bumped run soon: its ended tasks wait again, and it goes before the order. One that is out runs
 /// once more. Said again, it keeps its place, which is answered.
-pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> i64 {
-    arm(record, None);
+pub fn bump(record: &mut Record, ended: &[Numbered], by: Arc<str>, context: &mut Context) -> i64 {
+    arm(record, None, ended);
     let bump = record.extras.bump.get_or_insert_with(|| {
         let (number, since) = (context.next_bump(), context.seconds());
         Bump { number, since, by }
@@ -26,8 +27,9 @@ pub fn bump(record: &mut Record, by: Arc<str>, context: &mut Context) -> i64 {
     bump.number
 }
 
-/// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many.
-pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>) -> u64 {
+/// Puts the ended tasks of the key back, of one fetcher or of all, but for the one that is out; how many. Of its single tasks these
+/// ended.
+pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbered]) -> u64 {
     let is_meant = |of: FetcherId| fetcher.is_none_or(|only| only == of);
     let out = record.flight.as_ref().map(|it| it.task.fetcher());
     let ended = record
@@ -39,6 +41,6 @@ pub(super) fn arm(record: &mut Record, fetcher: Option<FetcherId>) -> u64 {
         record.arm(*task);
         forget_task(record, *task);
     }
-    let singles = if is_meant(FetcherId::TASKS) { singles::retry_all(record) } else { 0 };
+    let singles = if is_meant(FetcherId::TASKS) { retry_each(record, singles) } else { 0 };
     singles.saturating_add(ended.len() as u64)
 }

@@ -16,14 +16,22 @@ pub fn follow(record: &mut Record, context: &Context) {
     }
 }
 
-/// A key that has its turn, or that somebody else started, and whose start is that of a clock that was ahead, stands where it is
-/// seen first; so it takes its turns, however often it is looked at. Under `--classic` it stands at its start.
+/// A key that has its turn, or that somebody else started, and whose start, or since when it waits for its first one, is that of a
+/// clock that was ahead, stands where it is seen first; so it takes its turns, however often it is looked at. Under `--classic` it
+/// stands at its start.
 pub fn look(record: &mut Record, context: &Context) {
     let now = context.seconds();
-    if !context.settings.is_fair || record.stands_at().is_none_or(|at| at <= now) {
+    let is_ahead = match record.stands_at() {
+        Some(at) => at > now,
+        None => record.since.is_some_and(|since| since > context.latest_since()),
+    };
+    if !context.settings.is_fair || !is_ahead {
         return;
     }
     if record.is_claimed || record.place(context).order.is_some() {
-        record.extras.ahead = Some(now);
+        match record.last {
+            Some(_) => record.extras.ahead = Some(now),
+            None => record.since = Some(context.next_since(0)),
+        }
     }
 }

@@ -88,7 +88,12 @@ fn settle(record: &mut Record, task: Task, exit_code: i64, context: &Context) {
     }
     // It was bumped meanwhile: it runs once more.
     if record.extras.bump.is_some() {
-        bumps::arm(record, None);
+        // What had ended before waits since then.
+        let ended = match task {
+            Task::Single { number } if exit_code != 0 => Some((number, SingleStatus::Failed)),
+            _ => None,
+        };
+        bumps::arm(record, None, ended.as_slice());
     }
 }
 

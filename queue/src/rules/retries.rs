@@ -1,19 +1,20 @@
 //! Tasks that failed and are tried again: by themselves after a delay, or because an operator says so (surface.md, "Levers").
 
+use super::singles::Numbered;
 use super::{bumps, singles};
 use crate::context::Context;
 use crate::operation::Retried;
 use crate::record::{FetcherId, Record, Retry, Task};
 
-/// An operator's word: of one fetcher's task, or of all.
-pub fn retry(record: &mut Record, fetcher: Option<FetcherId>) -> Retried {
+/// An operator's word: of one fetcher's task, or of all. Of its single tasks these ended.
+pub fn retry(record: &mut Record, fetcher: Option<FetcherId>, singles: &[Numbered]) -> Retried {
     if !record.is_listed() {
         return Retried::Unknown;
     }
     if record.is_on_hold() {
         return Retried::Held;
     }
-    Retried::Back(bumps::arm(record, fetcher))
+    Retried::Back(bumps::arm(record, fetcher, singles))
 }
 
 /// A task ended so, after so many retries: whether it is tried again by itself, and so is delayed.

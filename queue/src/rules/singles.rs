@@ -1,10 +1,11 @@
 //! Single tasks: several of one key run first in, first out, one at a time with the key's rows (spec/tasks.md).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::count_single;
 use crate::operation::Cancelled;
-use crate::record::{Record, SingleEdit, SingleStatus, Task};
+use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Singles, Task};
 
 /// A task is added behind those that wait, and its key waits since then if it is new.
 pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Option<Arc<str>>) {
@@ -16,44 +17,45 @@ pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Op
     }
 }
 
-/// All single tasks of the key go, but for the one that is out.
-pub fn cancel(record: &mut Record) -> Cancelled {
-    let out = out(record);
-    let singles = &mut record.singles;
-    let deleted = singles.waiting.saturating_add(singles.failed).saturating_add(singles.dead);
-    (singles.waiting, singles.failed, singles.dead, singles.first) = (0, 0, 0, None);
-    if deleted > 0 {
-        singles.edits.push(SingleEdit::CancelAll { but: out });
-    }
-    let is_gone = |task| matches!(task, Task::Single { number } if Some(number) != out);
-    record.extras.retries.retain(|it| !is_gone(it.task));
-    record.extras.expired.retain(|it| !is_gone(it.0));
-    record.extras.dead.retain(|it| !is_gone(it.0));
-    Cancelled { deleted, more: false, in_flight: out.is_some() }
+/// Single tasks of one key, by number, none of which is out.
+pub type Numbered = (i64, SingleStatus);
+
+/// These go.
+pub fn cancel(record: &mut Record, those: &[Numbered]) -> Cancelled {
+    become_each(record, those, SingleStatus::Cancelled);
+    let Singles { waiting, failed, dead, .. } = &record.singles;
+    let more = [waiting, failed, dead] != [&0; 3];
+    let out = record.flight.as_ref().map(|it| it.task.fetcher());
+    let in_flight = out == Some(FetcherId::TASKS);
+    Cancelled { deleted: those.len() as u64, more, in_flight }
 }
 
-/// Those that failed and the dead letters wait again; how many.
-pub fn retry_all(record: &mut Record) -> u64 {
-    let singles = &mut record.singles;
-    let back = singles.failed.saturating_add(singles.dead);
-    if back > 0 {
-        singles.edits.push(SingleEdit::RetryAll);
-        singles.waiting = singles.waiting.saturating_add(back);
-        (singles.failed, singles.dead, singles.first) = (0, 0, None);
-        let out = out(record);
-        let is_back = |task| matches!(task, Task::Single { number } if Some(number) != out);
-        record.extras.expired.retain(|it| !is_back(it.0));
-        record.extras.dead.retain(|it| !is_back(it.0));
-    }
-    back
+/// These ended, and wait again; how many.
+pub(super) fn retry_each(record: &mut Record, those: &[Numbered]) -> u64 {
+    become_each(record, those, SingleStatus::Waiting);
+    those.len() as u64
 }
 
-/// The number of the single task that is out.
-fn out(record: &Record) -> Option<i64> {
-    match record.flight.as_ref()?.task {
-        Task::Single { number } => Some(number),
-        Task::Row { .. } => None,
+fn become_each(record: &mut Record, those: &[Numbered], status: SingleStatus) {
+    for (number, before) in those {
+        if let Some(count) = count_single(record, *before) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = count_single(record, status) {
+            *count = count.saturating_add(1);
+        }
+        record.singles.edits.push(SingleEdit::Set { number: *number, status });
     }
+    if those.is_empty() {
+        return;
+    }
+    // Which is the first of those that wait only the store knows.
+    record.singles.first = None;
+    let numbers: HashSet<i64> = those.iter().map(|it| it.0).collect();
+    let is_meant = |task| matches!(task, Task::Single { number } if numbers.contains(&number));
+    record.extras.retries.retain(|it| !is_meant(it.task));
+    record.extras.expired.retain(|it| !is_meant(it.0));
+    record.extras.dead.retain(|it| !is_meant(it.0));
 }
 
 /// The first one is handed out: which is the first of the others only the store knows.

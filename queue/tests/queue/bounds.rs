@@ -160,6 +160,21 @@ fn levers_are_bounded() {
     assert_eq!(held[1], Outcome::Hold(Held::Full));
 }
 
+/// An operator's word about very many single tasks of one key is carried out some at a time, the newest first.
+#[test]
+fn single_tasks_of_a_key_are_changed_some_at_a_time() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    let key = || Key::new("a").unwrap();
+    let add =
+        |at: usize| AddTask { task: Row { key: key(), payload: at.to_string() }, id: None }.into();
+    ask(&mut engine, (0..10_001).map(add).collect());
+    let mut cancel = || match ask(&mut engine, vec![CancelTasks(key()).into()]).remove(0) {
+        Outcome::CancelTasks(it) => (it.deleted, it.more),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([cancel(), cancel(), cancel()], [(10_000, true), (1, false), (0, false)]);
+}
+
 /// A single task that is done is known by its ID until so many others were added.
 #[test]
 fn ids_of_single_tasks_are_forgotten_in_time() {

@@ -180,7 +180,8 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
     let mut model = Model::started(retries(), backoff());
     let mut engines: Vec<_> =
         stores.into_iter().map(|store| Some(Engine::new(store, settings()))).collect();
-    let has_gaps = engines.len() > 1 || history.iter().any(|step| matches!(step, Step::Refused(_)));
+    let is_refused = history.iter().any(|step| matches!(step, Step::Refused(_)));
+    let has_gaps = subject::HAS_GAPS || engines.len() > 1 || is_refused;
     let mut numbers = has_gaps.then(Numbers::default);
     model.now = NOW;
     for (turn, step) in history.into_iter().enumerate() {

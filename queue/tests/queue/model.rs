@@ -12,6 +12,8 @@ use shiftboss_queue::record::LastRun;
 pub const MAX_EXPIRED: u32 = 2;
 pub const MAX_SINGLES: usize = 6;
 pub const SHARE: i64 = 300;
+/// In microseconds: what waits since so much later than now was told so by a clock that was ahead.
+const AHEAD: i64 = 60_000_000;
 
 type Last = (i64, Option<i64>, Option<i64>);
 /// When, and how long it was to take.
@@ -151,8 +153,11 @@ impl Model {
     /// Keys whose turns lie in the future have them now.
     fn look(&mut self) {
         for key in self.order() {
-            if self.stands_at(&key).is_some_and(|at| at > self.now) {
-                self.ahead.insert(key, self.now);
+            let now = self.now * 1_000_000;
+            match self.stands_at(&key) {
+                Some(at) if at > self.now => drop(self.ahead.insert(key, self.now)),
+                None if self.since[&key] > now + AHEAD => drop(self.since.insert(key, now)),
+                _ => {}
             }
         }
     }
@@ -347,7 +352,9 @@ impl Model {
                 match self.take(|out| out.key == key.as_str()) {
                     Some(out) => self.end(out, *exit_code),
                     None => {
-                        if let Some(last) = self.last.get_mut(key.as_str()) {
+                        if let Some(late) = self.classic_late(key.as_str()) {
+                            self.end_late(late, *exit_code);
+                        } else if let Some(last) = self.last.get_mut(key.as_str()) {
                             let minutes = &mut self.minutes;
                             if let (_, Some(finished), code) = *last {
                                 let minute = (finished.div_euclid(60), code.unwrap());
@@ -370,16 +377,7 @@ impl Model {
                     None => "unknown".into(),
                     Some(("done", _)) => "recorded".into(),
                     Some(("expired", out)) if self.counts_late(&out) => {
-                        self.ahead.remove(&out.key);
-                        self.turns.insert((out.key.clone(), out.fetcher), out.attempt);
-                        // Those of older runs were out with it.
-                        let is_its =
-                            |it: &Task| it.run == out.run || it.fetcher != 0 && it.run < out.run;
-                        for it in &mut self.tasks {
-                            it.waits &=
-                                it.key != out.key || it.fetcher != out.fetcher || !is_its(it);
-                        }
-                        self.end(out, *exit_code);
+                        self.end_late(out, *exit_code);
                         "recorded".into()
                     }
                     Some(_) => "stale".into(),
@@ -426,6 +424,25 @@ impl Model {
             },
             _ => return None,
         })
+    }
+
+    fn end_late(&mut self, out: Out, exit_code: i64) {
+        self.ahead.remove(&out.key);
+        self.turns.insert((out.key.clone(), out.fetcher), out.attempt);
+        // Those of older runs were out with it.
+        let is_its = |it: &Task| it.run == out.run || it.fetcher != 0 && it.run < out.run;
+        for it in &mut self.tasks {
+            it.waits &= it.key != out.key || it.fetcher != out.fetcher || !is_its(it);
+        }
+        self.end(out, exit_code);
+    }
+
+    /// The last attempt of a key, if it was a classic worker's and its result still counts.
+    fn classic_late(&self, key: &str) -> Option<Out> {
+        let mut ends = self.ends.values().rev();
+        let (how, out) = ends.find(|(how, it)| it.key == key && *how != "undone")?;
+        let is_late = *how == "expired" && !out.leased && self.counts_late(out);
+        is_late.then(|| out.clone())
     }
 
     /// Its key was not handed out since, but for hand-outs that never arrived, and its task waits.
@@ -634,7 +651,8 @@ impl Model {
             return "full".into();
         }
         self.numbers += 1;
-        self.last_since = (self.now * 1_000_000).max(self.last_since + 1);
+        let (now, last) = (self.now * 1_000_000, self.last_since);
+        self.last_since = if last > now + AHEAD { now } else { now.max(last + 1) };
         self.add((0, self.numbers), key, payload, self.last_since);
         format!("added {}", self.numbers)
     }

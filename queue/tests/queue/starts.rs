@@ -32,9 +32,9 @@ fn places_follow_the_rules() {
     let mut script = Script::new(Settings::default());
     script.run("list f.1 a c\nready -> job 1 a p\nadd d=1\npause");
     start(&mut script, classic());
-    script.run("ready -> job 2 c p\nready -> nothing\nat 43201\nlist g.1 a\nready -> job 3 a p");
+    script.run("ready -> job 2 c p\nready -> nothing\nat 43201\nlist g.1 a\nready -> job + a p");
     start(&mut script, Settings::default());
-    script.run("at 43202\nready -> job 4 d 1\nfinish d 0");
+    script.run("at 43202\nready -> job + d 1\nfinish d 0");
     start(&mut script, Settings::default());
     script.run("ready -> nothing");
 }
@@ -53,7 +53,7 @@ fn a_hold_without_its_rule_ends() {
     start(&mut script, Settings::default());
     script.run("follow\nready -> job 3 a p\nfinish a 1");
     start(&mut script, rule());
-    script.run("list f.4 a\nready -> job 4 a p\nfinish a 1\nlist f.5 a\nready -> job 5 a p");
+    script.run("list f.4 a\nready -> job + a p\nfinish a 1\nlist f.5 a\nready -> job + a p");
     script.run("finish a 1\nlist f.6 a\nready -> nothing");
 }
 
@@ -70,7 +70,7 @@ fn a_delayed_task_waits_for_other_rules() {
     start(&mut script, classic());
     script.run("at 100\nwake\nready -> nothing");
     start(&mut script, rule());
-    script.run("wake\nready -> job 2 a p");
+    script.run("wake\nready -> job + a p");
 }
 
 /// What was rejected is found out anew; and it is known whether a daemon was stopped.
@@ -114,7 +114,7 @@ fn what_ended_elsewhere_is_over() {
     script.run("finish a 0\nfinish b 3");
     start(&mut script, Settings::default());
     script
-        .run("ready -> nothing\ncounts -> rows 1, failed 1\nretry b -> back 1\nready -> job 3 b 1");
+        .run("ready -> nothing\ncounts -> rows 1, failed 1\nretry b -> back 1\nready -> job + b 1");
     let mut script = handed_out("add a=1\nadd b=1");
     script.run("finish a 0\nfinish b 3\nlist f.1 a b\njobs -> a b\nfinish a 5\nfinish b 5");
     start(&mut script, Settings::default());
@@ -127,7 +127,7 @@ fn what_is_out_elsewhere_is_out() {
     let mut script = handed_out("add a=1\nadd b=1");
     start(&mut script, Settings::default());
     script.run(
-        "ready -> nothing\ndone 1 0 -> recorded\nexpire 2 -> expired b false\nready -> job 3 b 1",
+        "ready -> nothing\ndone 1 0 -> recorded\nexpire 2 -> expired b false\nready -> job + b 1",
     );
 }
 
@@ -139,9 +139,22 @@ fn what_waits_elsewhere_waits() {
     start(&mut script, classic());
     script.run("ready -> nothing");
     start(&mut script, Settings::default());
-    script.run("ready -> job 2 a 1");
+    script.run("ready -> job + a 1");
     let mut script = handed_out("add a=1");
     script.run("at 50000\nlist f.1 a\nready -> job 2 a p\nfinish a 5");
     start(&mut script, Settings::default());
-    script.run("at 50001\nready -> job 3 a 1");
+    script.run("at 50001\nready -> job + a 1");
+}
+
+/// A backup came back: what was handed out after it was made is out under numbers that are nobody else's.
+#[test]
+fn numbers_of_attempts_are_not_used_again() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a b\nready -> job 1 a p");
+    start(&mut script, Settings::default());
+    script.run("ready -> job 2 b p\nfinish a 0\nfinish b 0\nlist f.2 a");
+    start(&mut script, Settings::default());
+    let above = (NOW * 1_000_000 + 1).to_string();
+    script
+        .run(&format!("ready -> job {above} a p\ndone 3 7 -> unknown\ndone {above} 0 -> recorded"));
 }

@@ -195,6 +195,22 @@ fn leases() {
             jobs -> a b",
             ),
             (
+                "a late DONE of a classic worker counts until its key is handed out again",
+                "
+            list f.1 a b
+            ready -> job 1 a p
+            expire 1 -> expired a false
+            finish a 0
+            jobs -> b
+            ready -> nothing
+            done 1 0 -> recorded
+            list f.2 a
+            ready -> job 3 a p
+            expire 3 -> expired a false
+            ready -> job 4 a p
+            expire 4 -> expired a true",
+            ),
+            (
                 "a lease that expires is counted, and the second one makes a dead letter",
                 "
             list f.1 a
@@ -707,6 +723,30 @@ fn clocks() {
     hold(
         &Settings::default(),
         &[
+            (
+                "what was listed and added while the clock was ahead waits since it is right",
+                "
+            at 9999999
+            list f.1 a
+            add b=1
+            at 0
+            follow
+            wake
+            at 700
+            list g.1 c
+            add d=1
+            ready -> job 1 a p
+            ready -> job 2 b 1",
+            ),
+            (
+                "a job that was handed out while the clock was ahead has the lease of others",
+                "
+            at 9999999
+            list f.1 a
+            ready -> job 1 a p
+            at 0
+            leases -> 1+43200",
+            ),
             (
                 "a hold keeps its length when the clock is set forward",
                 "

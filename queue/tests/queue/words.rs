@@ -96,12 +96,20 @@ impl Script {
         self.engine.as_ref().unwrap().store()
     }
 
-    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people.
+    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people. `job + a p`: under whatever number.
     pub fn run(&mut self, script: &str) {
         for line in script.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             let (request, right) = line.split_once(" -> ").unwrap_or((line, ""));
-            let given = self.say(request);
+            let mut given = self.say(request);
+            if right.starts_with("job + ") && given.starts_with("job ") {
+                given = given
+                    .split(' ')
+                    .enumerate()
+                    .map(|(at, it)| if at == 1 { "+" } else { it })
+                    .collect::<Vec<_>>()
+                    .join(" ");
+            }
             assert!(
                 right.is_empty() || given == right,
                 "{request}: {given}, right: {right}\n{script}"

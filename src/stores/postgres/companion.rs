@@ -136,6 +136,10 @@ async fn beat(
         return Ok(None);
     }
     membership.note_heard();
+    if peers.count() != heard.others.len() {
+        // One came or went: whose jobs are whose may be another thing.
+        membership.tell_change(Changed::Leases);
+    }
     for dead in peers.look(boot_time(), &heard.others) {
         match daemons::retire(&connection.client, dead).await {
             Ok(Some(gone)) => membership.note_dead(gone),

@@ -41,11 +41,12 @@ const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
-/// What each connection has beside what the records want: a call's time is limited here.
-const OWN_SETTINGS: &str = "SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout, idle_session_timeout,
+/// What each connection has beside what the records want: a call's time is limited here, and no lock is waited for until it is over.
+const OWN_SETTINGS: &str =
+    "SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, idle_session_timeout,
         transaction_timeout}'::text[]) AS name
     WHERE current_setting(name, true) IS NOT NULL;
-    SET search_path = shiftboss";
+    SET lock_timeout = '4s'; SET search_path = shiftboss";
 
 /// A server and a database, as their URL and the environment say.
 #[derive(Clone)]

@@ -12,6 +12,7 @@ use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Gone, RELAY};
 use shiftboss_queue::engine::{Engine, Forgetting, Own};
 use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
 
 use super::connection::{Server, limited};
 use super::daemons;
@@ -38,16 +39,7 @@ pub(crate) enum Forgotten {
 pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten> {
     let connection = pooler::refuse(server).await?;
     schema::require_current(&connection.client).await?;
-    let found = wait_out(async |known| {
-        let Some((peer, holder)) = daemons::find(&connection.client, name).await? else {
-            return Ok(Asked::Had(None));
-        };
-        let (beat, is_still) = (peer.beat, peer.gone.is_some() || known == Some(peer.beat));
-        let retired =
-            if is_still { daemons::retire(&connection.client, peer).await? } else { None };
-        Ok(retired.map_or(Asked::Taken(holder, beat), |peer| Asked::Had(Some(peer))))
-    });
-    let daemon = match found.await? {
+    let daemon = match wait_dead(&connection.client, name).await? {
         Ok(daemon) => daemon,
         Err(holder) => return Ok(Forgotten::Lives(holder)),
     };
@@ -71,6 +63,23 @@ pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Forgotten
         Forgotten::Unknown => Forgotten::Gone(Left { jobs, ..Left::default() }),
         came_to => came_to,
     })
+}
+
+/// The daemon of a name, which was stopped or is taken for dead now, and writes nothing from then on; `None`: nobody is called so. Else it
+/// lives: who it is.
+pub(super) async fn wait_dead(
+    client: &Client,
+    name: &str,
+) -> StoreResult<Result<Option<Peer>, String>> {
+    wait_out(async |known| {
+        let Some((peer, holder)) = daemons::find(client, name).await? else {
+            return Ok(Asked::Had(None));
+        };
+        let (beat, is_still) = (peer.beat, peer.gone.is_some() || known == Some(peer.beat));
+        let retired = if is_still { daemons::retire(client, peer).await? } else { None };
+        Ok(retired.map_or(Asked::Taken(holder, beat), |peer| Asked::Had(Some(peer))))
+    })
+    .await
 }
 
 /// Its jobs wait again that nobody adopts; so many.

@@ -42,6 +42,10 @@ struct Seen {
 }
 
 impl Peers {
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Notes what was seen at a time; returns those that are dead by now.
     pub(super) fn look(&mut self, now: Duration, peers: &[Peer]) -> Vec<Peer> {
         self.0.retain(|daemon, _| peers.iter().any(|peer| peer.daemon == *daemon));

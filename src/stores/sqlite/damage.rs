@@ -35,10 +35,14 @@ fn file_line(database: &Path) -> io::Result<String> {
     Ok(format!("File: {}:{}", found.dev(), found.ino()))
 }
 
-/// Leaves the note that a database is corrupt. No link is followed, and an earlier note stays.
+/// Leaves the note that a database is corrupt. No link is followed, and an earlier note about the same file stays.
 pub(crate) fn mark(database: &Path, what: &str) {
     let now = humantime::format_rfc3339_seconds(SystemTime::now());
     let note = note_of(database);
+    if read(&note).is_ok_and(|text| is_about_another(&text, database)) {
+        // Whatever hinders is found when the new one is written.
+        let _ = unmark(database);
+    }
     let noted = file_line(database).and_then(|file| {
         let (directory, name) = safe_file::parent(&note)?;
         let mut out = safe_file::create_new(directory, name, 0o644)?;
@@ -61,10 +65,7 @@ pub(super) fn refuse_marked(database: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let text = read(&note).unwrap_or_else(|error| format!("{}: {error}", note.display()));
-    let first = text.lines().next().unwrap_or_default();
-    let about_another =
-        first.starts_with("File: ") && file_line(database).is_ok_and(|file| file != first);
-    if about_another {
+    if is_about_another(&text, database) {
         return Ok(());
     }
     let note = text.lines().skip(1).collect::<Vec<_>>().join("; ");
@@ -73,6 +74,12 @@ pub(super) fn refuse_marked(database: &Path) -> Result<(), Failure> {
         "the database {path} was found to be corrupt ({note}), and is not used until it is known to be sound: `shiftboss check --database {path}` looks; `shiftboss move --salvage {path} NEW` saves what can be read; or restore a backup"
     );
     Err(Failure::new(ExitCode::BadData, text))
+}
+
+/// Another file has stood in the database's place when it was noted.
+fn is_about_another(text: &str, database: &Path) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.starts_with("File: ") && file_line(database).is_ok_and(|file| file != first)
 }
 
 fn read(note: &Path) -> io::Result<String> {

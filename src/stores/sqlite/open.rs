@@ -95,12 +95,12 @@ fn connect(path: &Path, options: &Options) -> Result<Connection, Failure> {
     if is_supervisors {
         begin_taking_over(&mut connection, options).map_err(stopped("take over", path))?;
     }
+    if let Some(what) = missing(&connection).map_err(stopped("read", path))? {
+        return Err(corrupt(path, &what));
+    }
     set_journal_mode(&connection, "wal", ENTER_WAL_PATIENCE)
         .map_err(failed("switch to WAL mode (no reader may be in)", path))?;
-    match missing(&connection).map_err(stopped("read", path))? {
-        Some(what) => Err(corrupt(path, &what)),
-        None => Ok(connection),
-    }
+    Ok(connection)
 }
 
 /// Whether a database that can be read is the Python supervisor's, and not ours; others are refused.

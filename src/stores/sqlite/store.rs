@@ -107,6 +107,9 @@ impl Store for SqliteStore {
     }
 
     fn poll_changed(&mut self, task: &mut Context<'_>) -> Poll<Changed> {
+        if self.engine.take_edited() {
+            return Poll::Ready(Changed::Queue);
+        }
         self.changes.poll(self.engine.store().connection(), task).map(|()| Changed::Queue)
     }
 

@@ -13,6 +13,7 @@ mod reader;
 mod records;
 mod save;
 mod sums;
+pub mod tables;
 mod wire;
 
 pub use reader::Moment;

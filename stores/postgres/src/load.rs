@@ -41,16 +41,20 @@ macro_rules! select {
         )
     };
 }
-/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's.
+/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's. Those that somebody has locked are passed by; and,
+/// second, waited for.
 macro_rules! next {
     ($from:literal, $of:literal, $order:literal) => {
+        [next!($from, $of, $order, " SKIP LOCKED"), next!($from, $of, $order, "")]
+    };
+    ($from:literal, $of:literal, $order:literal, $locked:literal) => {
         select!(
             "payload",
             $from,
             concat!(
                 "WHERE ", $of, " AND ($1::int8[] IS NULL OR k.waiting > 0 AND 0 = ANY ($1)
                     OR EXISTS (SELECT FROM rows WHERE rows.key = k.id AND rows.fetcher = ANY ($1)))
-                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k SKIP LOCKED"
+                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k", $locked
             )
         )
     };
@@ -99,30 +103,30 @@ const OF_RUN: &str = select!(
 );
 
 /// $3: of the order, or those that somebody has. Behind the turn $4 of the key $5.
-const IN_ORDER: &str = next!(
+const IN_ORDER: [&str; 2] = next!(
     "places p JOIN keys k ON k.id = p.key",
     "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
     "p.at, p.key"
 );
-const IN_LANE: &str = next!(
+const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
     "x.lane, x.key"
 );
 /// $3: until when.
-const DUE: &str = next!(
+const DUE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
     "x.due, x.key"
 );
 /// Whatever has something due, by their ids.
-const DUES: &str = next!(
+const DUES: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due IS NOT NULL AND x.key > $3::int8",
     "x.key"
 );
 /// All, by their ids.
-const ALL: &str = next!("keys k", "k.id > $3::int8", "k.id");
+const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id");
 const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
@@ -178,8 +182,15 @@ pub(crate) fn of_run((fetcher, run): (FetcherId, i64), behind: Option<KeyId>, co
     ask!(OF_RUN, fetcher.0, run, behind.map_or(i64::MIN, |id| id.0), count)
 }
 
-/// The next ones behind a place, of a kind.
-pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i64) -> Ask {
+/// The next ones behind a place, of a kind; those, too, that somebody else has locked, if it is to be waited for them.
+pub(crate) fn next(
+    from: From,
+    behind: Option<&Stored>,
+    scope: &Scope,
+    count: i64,
+    waits: bool,
+) -> Ask {
+    let which = usize::from(waits);
     let fetchers: Option<Vec<i64>> = match scope {
         Scope::All => None,
         Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
@@ -187,22 +198,22 @@ pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i6
     let id = behind.map_or(i64::MIN, |it| it.id.0);
     let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
     match from {
-        From::Order => ask!(IN_ORDER, fetchers, count, READY, turn, id),
-        From::ClassicHeld => ask!(IN_ORDER, fetchers, count, HELD, turn, id),
+        From::Order => ask!(IN_ORDER[which], fetchers, count, READY, turn, id),
+        From::ClassicHeld => ask!(IN_ORDER[which], fetchers, count, HELD, turn, id),
         From::Later(bound) => {
             let (turn, id) = (code::turn(bound), i64::MAX).max((turn, id));
-            ask!(IN_ORDER, fetchers, count, READY, turn, id)
+            ask!(IN_ORDER[which], fetchers, count, READY, turn, id)
         }
         From::Lane => {
             let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
-            ask!(IN_LANE, fetchers, count, lane, id)
+            ask!(IN_LANE[which], fetchers, count, lane, id)
         }
         From::Due(until) => {
             let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
-            ask!(DUE, fetchers, count, until, due, id)
+            ask!(DUE[which], fetchers, count, until, due, id)
         }
-        From::Dues => ask!(DUES, fetchers, count, id),
-        From::All => ask!(ALL, fetchers, count, id),
+        From::Dues => ask!(DUES[which], fetchers, count, id),
+        From::All => ask!(ALL[which], fetchers, count, id),
     }
 }
 

@@ -159,6 +159,10 @@ impl Moment {
         Ok(moment)
     }
 
+    pub fn client(&self) -> &Client {
+        &self.wire.client
+    }
+
     /// The time is what the caller says: for tests, whose time is not the server's.
     #[must_use]
     pub fn without_clock(self) -> Self {

@@ -229,7 +229,7 @@ impl PostgresRecords {
             asks.push(load::named(&outset.names));
         }
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
-        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count)));
+        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count, false)));
         self.wanted = outset.next.max(1);
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
@@ -347,7 +347,8 @@ impl PostgresRecords {
                 None => {
                     self.numbers.stale();
                     let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
-                    let ask = load::next(from, last.as_ref(), scope, asked);
+                    // Who is alone says whether there is work: what an administrator has locked is no reason to say that there is none.
+                    let ask = load::next(from, last.as_ref(), scope, asked, self.is_alone);
                     (load::found(&self.ask_one(ask).await?)?, count - all.len())
                 }
             };
@@ -500,6 +501,19 @@ impl Records for PostgresRecords {
             return Ok(None);
         };
         Ok(SingleStatus::of_word(row.try_get(0).map_err(classify)?))
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        let sql =
+            "SELECT number FROM tasks WHERE key = $1 AND status = $2 ORDER BY number DESC LIMIT $3";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = self.ask_one(ask!(sql, id.0, status.word(), count)).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(classify)
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {

@@ -333,17 +333,5 @@ fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {
             let gone = status.is_over().then(|| ask!(gone, *number));
             gone.into_iter().chain([ask!(kept, *number, status.word())]).collect()
         }
-        SingleEdit::RetryAll => {
-            let sql = "UPDATE tasks SET status = 'waiting'
-                WHERE key = $1 AND status IN ('failed', 'dead_letter')";
-            vec![ask!(sql, key.0)]
-        }
-        SingleEdit::CancelAll { but } => {
-            let gone = "DELETE FROM tasks
-                WHERE key = $1 AND number IS DISTINCT FROM $2 AND name IS NULL";
-            let kept = "UPDATE tasks SET status = 'cancelled'
-                WHERE key = $1 AND number IS DISTINCT FROM $2 AND status <> 'done'";
-            vec![ask!(gone, key.0, *but), ask!(kept, key.0, *but)]
-        }
     }
 }

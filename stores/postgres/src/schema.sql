@@ -129,10 +129,10 @@ CREATE TABLE minutes (
     PRIMARY KEY (minute, exit_code, daemon)
 ) WITH (fillfactor = 50);
 
--- Fetchers by the numbers that their names have for ever.
+-- Fetchers by the numbers that their names have for ever; of several with one name (`--classic`) the highest one is its own.
 CREATE TABLE names (
     fetcher int8 PRIMARY KEY,
-    name    text NOT NULL UNIQUE
+    name    text NOT NULL
 );
 CREATE TABLE runs (
     fetcher  int8 NOT NULL,

@@ -34,37 +34,46 @@ const BY_ID: &str = select!("WHERE id = ?1");
 const BY_KEY: &str = select!("WHERE key = ?1");
 const BY_FLIGHT: &str = select!("WHERE attempt = ?1");
 const ROWS: &str = "SELECT fetcher, run, armed, reading, payload FROM rows WHERE key = ?1";
-/// At most ?3 that have a turn, behind the key ?2 of turn ?1. Many have the same turn, and of two columns that are compared together
-/// SQLite would look for the first one alone.
-macro_rules! behind {
-    ($columns:expr, $held:literal) => {
+/// Those that have a turn, or have it and somebody has them, behind one: of its turn, and of later ones. Of two columns that are compared
+/// together SQLite would look for the first one alone.
+const OF_TURN: &str =
+    select!("INDEXED BY in_order WHERE held = ?1 AND turn = ?2 AND id > ?3 ORDER BY id LIMIT ?4");
+const LATER: &str =
+    select!("INDEXED BY in_order WHERE held = ?1 AND turn > ?2 ORDER BY turn, id LIMIT ?3");
+/// Those in order behind one, and whether each has nothing but rows of runs that are being deleted.
+macro_rules! leaving {
+    ($behind:literal) => {
         concat!(
-            "SELECT * FROM (SELECT ",
-            $columns,
-            " FROM keys INDEXED BY in_order WHERE held = ",
+            "SELECT * FROM (SELECT id, waiting = 0 AND NOT EXISTS (
+                SELECT 1 FROM rows WHERE rows.key = id AND (rows.fetcher, rows.run) NOT IN (
+                    SELECT fetcher, run FROM runs WHERE deleting = 1))
+             FROM keys INDEXED BY in_order WHERE held = 0 AND ",
+            $behind,
+            " LIMIT ?3)"
+        )
+    };
+}
+const LEAVING: &str = concat!(
+    leaving!("turn = ?1 AND id > ?2 ORDER BY id"),
+    " UNION ALL ",
+    leaving!("turn > ?1 ORDER BY turn, id"),
+    " LIMIT ?3"
+);
+/// Turns and ids alone of those behind one.
+macro_rules! turns {
+    ($held:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT turn, id FROM keys INDEXED BY in_order WHERE held = ",
             $held,
             " AND turn = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
-            UNION ALL SELECT * FROM (SELECT ",
-            $columns,
-            " FROM keys INDEXED BY in_order WHERE held = ",
+            UNION ALL SELECT * FROM (SELECT turn, id FROM keys INDEXED BY in_order WHERE held = ",
             $held,
             " AND turn > ?1 ORDER BY turn, id LIMIT ?3) LIMIT ?3"
         )
     };
 }
-
-const IN_ORDER: &str = behind!(columns!(), 0);
-const CLASSIC_HELD: &str = behind!(columns!(), 1);
-/// Those in order, and whether each has nothing but rows of runs that are being deleted.
-const LEAVING: &str = behind!(
-    "id, waiting = 0 AND NOT EXISTS (
-        SELECT 1 FROM rows WHERE rows.key = id AND (rows.fetcher, rows.run) NOT IN (
-            SELECT fetcher, run FROM runs WHERE deleting = 1))",
-    0
-);
-/// Their turns and ids alone.
-pub(crate) const TURNS: &str = behind!("turn, id", 0);
-pub(crate) const TURNS_HELD: &str = behind!("turn, id", 1);
+pub(crate) const TURNS: &str = turns!(0);
+pub(crate) const TURNS_HELD: &str = turns!(1);
 const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 
 /// Attempts that ended, as [`end`] reads them.
@@ -154,35 +163,54 @@ impl<'c> Loader<'c> {
         behind: Option<&Stored>,
         count: usize,
     ) -> Result<Vec<Stored>> {
-        let (count, room) = limit(count);
+        let (limit, room) = limit(count);
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         match from {
-            From::Order => self.all(IN_ORDER, (turn, id, count), room),
-            From::ClassicHeld => self.all(CLASSIC_HELD, (turn, id, count), room),
-            From::All => self.all(ALL, (id, count), room),
+            From::Order => self.in_order(false, (turn, id), count),
+            From::ClassicHeld => self.in_order(true, (turn, id), count),
+            From::All => self.all(ALL, (id, limit), room),
             From::Later(bound) => {
                 let bound = (code::turn(bound), i64::MAX);
-                let (turn, id) = bound.max((turn, id));
-                self.all(IN_ORDER, (turn, id, count), room)
+                self.in_order(false, bound.max((turn, id)), count)
             }
             From::Lane => {
                 let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
                 let sql = "SELECT key FROM extras WHERE lane > ?1 ORDER BY lane LIMIT ?2";
-                self.of_ids(sql, (lane, count))
+                self.of_ids(sql, (lane, limit))
             }
             From::Dues => {
                 let sql = "SELECT key FROM extras NOT INDEXED WHERE due IS NOT NULL AND key > ?1
                     ORDER BY key LIMIT ?2";
-                self.of_ids(sql, (id, count))
+                self.of_ids(sql, (id, limit))
             }
             From::Due(until) => {
                 let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
                 let sql = "SELECT key FROM extras WHERE due <= ?1 AND (due, key) > (?2, ?3)
                     ORDER BY due, key LIMIT ?4";
-                self.of_ids(sql, (until, due, id, count))
+                self.of_ids(sql, (until, due, id, limit))
             }
         }
+    }
+
+    /// Those that have a turn behind a place; held: somebody has them.
+    fn in_order(
+        &mut self,
+        held: bool,
+        (turn, id): (i64, i64),
+        count: usize,
+    ) -> Result<Vec<Stored>> {
+        let mut next = Vec::new();
+        // No key's turn is the lowest number.
+        if turn > i64::MIN {
+            let (limit, room) = limit(count);
+            next = self.all(OF_TURN, (held, turn, id, limit), room)?;
+        }
+        if next.len() < count {
+            let (limit, room) = limit(count - next.len());
+            next.append(&mut self.all(LATER, (held, turn, limit), room)?);
+        }
+        Ok(next)
     }
 
     /// See the port.

@@ -16,7 +16,9 @@ use shiftboss_queue::records::{
 };
 use shiftboss_queue::rules::dispatch::Scope;
 
+use crate::ask::Ask;
 use crate::error::classify;
+use crate::flights::Flights;
 use crate::header::{self, Kept, Numbers};
 use crate::load::{self, Loader};
 use crate::save::Saver;
@@ -24,8 +26,6 @@ use crate::{documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
-/// Records in flight that stay in memory.
-const FLIGHTS_MAX: usize = 4_096;
 /// Attempts that ended are kept, if nothing else is said.
 const ATTEMPTS_KEPT: i64 = 100_000;
 
@@ -37,8 +37,7 @@ pub struct SqliteRecords {
     kept: Option<Numbers>,
     /// How often others wrote, as SQLite counts it.
     version: Option<i64>,
-    /// Records in flight, as the database has them.
-    flights: HashMap<Attempt, Stored>,
+    flights: Flights,
     /// Others may have edited something.
     is_edited: bool,
     /// The batch under way changes nothing.
@@ -67,7 +66,7 @@ impl SqliteRecords {
             connection,
             kept: None,
             version: None,
-            flights: HashMap::new(),
+            flights: Flights::default(),
             is_edited: true,
             only_reads: false,
             attempts_kept: ATTEMPTS_KEPT,
@@ -87,7 +86,7 @@ impl SqliteRecords {
     /// As the next daemon finds it.
     #[must_use]
     pub fn reopened(self) -> Self {
-        Self { kept: None, version: None, flights: HashMap::new(), ..self }
+        Self { kept: None, version: None, flights: Flights::default(), ..self }
     }
 
     fn begin_now(&mut self, only_reads: bool) -> Result<Begun> {
@@ -123,18 +122,12 @@ impl SqliteRecords {
     fn load_now(&mut self, names: &[Name]) -> Result<Vec<Option<Stored>>> {
         let mut loader = Loader::new(&self.connection);
         let (flights, only_reads) = (&mut self.flights, self.only_reads);
-        let mut one = |name: &Name| match name {
-            Name::Attempt(attempt) => {
-                // What is not saved stays in memory.
-                let known = match only_reads {
-                    true => flights.get(attempt).cloned(),
-                    false => flights.remove(attempt),
-                };
-                known.map_or_else(|| loader.named(name), |known| Ok(Some(known)))
-            }
-            _ => loader.named(name),
+        let one = |name: &Name| {
+            // What is not saved stays in memory.
+            let known = if only_reads { flights.get(name).cloned() } else { flights.take(name) };
+            known.map_or_else(|| loader.named(name), |known| Ok(Some(known)))
         };
-        names.iter().map(&mut one).collect()
+        names.iter().map(one).collect()
     }
 
     fn next_now(
@@ -182,6 +175,13 @@ impl SqliteRecords {
         Ok(word.and_then(|word| SingleStatus::of_word(&word)))
     }
 
+    fn singles_now(&self, id: KeyId, status: SingleStatus, count: usize) -> Result<Vec<i64>> {
+        let sql = "SELECT number FROM tasks INDEXED BY tasks_of_key
+            WHERE key = ?1 AND status = ?2 ORDER BY number DESC LIMIT ?3";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.connection.values(sql, (id.0, status.word(), count))
+    }
+
     fn has_single_now(&self, id: KeyId, payload: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM tasks
             WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
@@ -200,24 +200,12 @@ impl SqliteRecords {
         let mut saver = Saver::new(&self.connection, &mut last_id, &mut last_end);
         let mut ids = HashMap::with_capacity(changes.ended.len());
         for change in std::mem::take(&mut changes.records) {
-            let out = change
-                .before
-                .as_ref()
-                .and_then(|it| it.record.flight.as_ref())
-                .map(|it| it.attempt);
-            if let Some(attempt) = out {
-                self.flights.remove(&attempt);
-            }
+            self.flights.take_key(&change.key);
             let Some(stored) = saver.change(change)? else { continue };
             if !changes.ended.is_empty() {
                 ids.insert(stored.record.key.clone(), stored.id);
             }
-            if let Some(flight) = &stored.record.flight
-                && self.flights.len() < FLIGHTS_MAX
-                && stored.record.is_whole()
-            {
-                self.flights.insert(flight.attempt, stored);
-            }
+            self.flights.note(stored);
         }
         saver.ended(&changes.ended, self.attempts_kept, |key| ids.get(key).copied())?;
         drop(saver);
@@ -305,6 +293,15 @@ impl Records for SqliteRecords {
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
         self.single_now(number).map_err(classify)
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        self.singles_now(id, status, count).map_err(classify)
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {

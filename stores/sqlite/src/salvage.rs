@@ -143,7 +143,7 @@ fn begin_anew(
     now: Millis,
     salvage: &mut Salvage,
 ) -> Result<()> {
-    let names = "SELECT fetcher, name FROM names INDEXED BY sqlite_autoindex_names_1 ORDER BY name";
+    let names = "SELECT fetcher, name FROM names INDEXED BY names_by_name ORDER BY name";
     by_index(source, names, |id, name| {
         let sql = "INSERT OR IGNORE INTO names (fetcher, name) VALUES (?1, ?2)";
         target.prepare_cached(sql)?.execute((id, name)).map(drop)

@@ -31,6 +31,17 @@ const PUT_ROW: &str =
     "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
     ON CONFLICT DO UPDATE SET armed = excluded.armed, reading = excluded.reading, payload = excluded.payload";
 
+macro_rules! put_attempt {
+    ($or:literal) => {
+        concat!(
+            "INSERT OR ",
+            $or,
+            " INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code, previous, revisit)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+        )
+    };
+}
+
 /// Writes records on one connection; its statements are prepared once for all that are saved together.
 pub(crate) struct Saver<'c> {
     connection: &'c Connection,
@@ -57,35 +68,29 @@ impl<'c> Saver<'c> {
             (None, None) => Ok(None),
             (Some(before), None) => self.forget(before.id).map(|()| None),
             (before, Some((record, place))) => {
-                let has_extras =
-                    !record.extras.is_empty() || place.lane.is_some() || place.due.is_some();
                 let id = match &before {
-                    None => self.insert(&key, &record, place, has_extras)?,
+                    None => self.insert(&key, &record, place)?,
                     Some(known) => {
-                        write(self.update.get()?, known.id.0, &record, place, has_extras)?;
+                        if fixed_part(&known.record, known.place) != fixed_part(&record, place) {
+                            write(self.update.get()?, known.id.0, &record, place)?;
+                        }
                         known.id
                     }
                 };
                 self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
-                self.extras(id, before.as_ref(), &record, place, has_extras)?;
+                self.extras(id, before.as_ref(), &record, place)?;
                 record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
                 Ok(Some(Stored { id, record: record.as_kept(), place, payload: None }))
             }
         }
     }
 
-    fn insert(
-        &mut self,
-        key: &Key,
-        record: &Record,
-        place: Place,
-        has_extras: bool,
-    ) -> Result<KeyId> {
+    fn insert(&mut self, key: &Key, record: &Record, place: Place) -> Result<KeyId> {
         let insert = self.insert.get()?;
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
             let id = code::id(key, *self.ids);
-            if write(insert, id.0, record, place, has_extras)? == 1 {
+            if write(insert, id.0, record, place)? == 1 {
                 return Ok(id);
             }
         }
@@ -120,8 +125,8 @@ impl<'c> Saver<'c> {
         before: Option<&Stored>,
         record: &Record,
         place: Place,
-        has_extras: bool,
     ) -> Result<()> {
+        let has_extras = has_extras(record, place);
         let of = |place: Place| (place.lane, place.due);
         let known = before.map(|it| (&it.record.extras, of(it.place)));
         if known == Some((&record.extras, of(place))) || known.is_none() && !has_extras {
@@ -157,21 +162,6 @@ impl<'c> Saver<'c> {
                 let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
                 run(sql, params![number, status.word()])
             }
-            SingleEdit::RetryAll => {
-                let sql = "UPDATE tasks SET status = 'waiting'
-                    WHERE key = ?1 AND status IN ('failed', 'dead_letter')";
-                run(sql, params![key.0])
-            }
-            SingleEdit::CancelAll { but } => {
-                let others = params![key.0, but];
-                run(
-                    "DELETE FROM tasks WHERE key = ?1 AND number IS NOT ?2 AND name IS NULL",
-                    others,
-                )?;
-                let sql = "UPDATE tasks SET status = 'cancelled'
-                    WHERE key = ?1 AND number IS NOT ?2 AND status <> 'done'";
-                run(sql, others)
-            }
         }
     }
 
@@ -199,29 +189,29 @@ impl<'c> Saver<'c> {
         kept: i64,
         id: impl Fn(&Key) -> Option<KeyId>,
     ) -> Result<()> {
-        let mut insert = self.connection.prepare_cached(
-            "INSERT OR REPLACE INTO attempts (ended, attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
-             previous, revisit) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?;
+        let mut insert = self.connection.prepare_cached(put_attempt!("IGNORE"))?;
         for it in ended {
             let Some(key) = id(&it.key) else { continue };
             *self.ends = self.ends.saturating_add(1);
             let (fetcher, run) = code::task(it.task);
-            let worker = it.worker.as_deref();
-            insert.execute(params![
+            let values = (
                 *self.ends,
                 it.attempt.0,
                 key.0,
                 fetcher,
                 run,
-                worker,
+                it.worker.as_deref(),
                 it.started,
                 it.ended,
                 it.outcome.word(),
                 it.exit_code,
                 it.previous.0,
-                it.revisit
-            ])?;
+                it.revisit,
+            );
+            // A late result is rare, and to replace is dear.
+            if insert.execute(values)? == 0 {
+                self.connection.prepare_cached(put_attempt!("REPLACE"))?.execute(values)?;
+            }
         }
         let last = self.ends.saturating_sub(kept);
         if !ended.is_empty() && last > 0 {
@@ -234,12 +224,23 @@ impl<'c> Saver<'c> {
     }
 }
 
+/// What of a record is in `keys`, for it to be compared.
+fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
+    let Record { since, last, is_claimed, flight, served, singles, last_attempt, .. } = record;
+    let singles = (singles.waiting, singles.failed, singles.dead);
+    let place = (place.order, place.classic_held, has_extras(record, place));
+    ((since, last, is_claimed), (flight, served, last_attempt), singles, place)
+}
+
+fn has_extras(record: &Record, place: Place) -> bool {
+    !record.extras.is_empty() || place.lane.is_some() || place.due.is_some()
+}
+
 fn write(
     statement: &mut CachedStatement<'_>,
     id: i64,
     record: &Record,
     place: Place,
-    has_extras: bool,
 ) -> Result<usize> {
     let last = record.last.as_ref();
     let flight = record.flight.as_ref();
@@ -267,7 +268,7 @@ fn write(
         flight.map(|it| code::json(&it.before)).transpose()?,
         place.order.map(code::turn),
         place.classic_held,
-        has_extras,
+        has_extras(record, place),
         id,
         record.key.as_str(),
     ])

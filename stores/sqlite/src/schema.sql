@@ -33,7 +33,7 @@ CREATE TABLE keys (
 ) STRICT;
 CREATE UNIQUE INDEX keys_by_key ON keys (key);
 -- The order of dispatch; only with --classic, another one of keys that somebody has (held = 1).
-CREATE INDEX in_order ON keys (held, turn, id) WHERE turn IS NOT NULL;
+CREATE INDEX in_order ON keys (held, turn) WHERE turn IS NOT NULL;
 CREATE INDEX in_flight ON keys (attempt) WHERE attempt IS NOT NULL;
 -- Those that somebody else started, and may be at.
 CREATE INDEX claimed ON keys (started) WHERE claimed = 1;
@@ -123,11 +123,13 @@ CREATE TABLE minutes (
     PRIMARY KEY (minute, exit_code)
 ) STRICT, WITHOUT ROWID;
 
--- Fetchers by the numbers that their names have for ever.
+-- Fetchers by the numbers that their names have for ever; under `--classic` one that went with its last list has a new one when it
+-- comes back: the highest one of a name is its own.
 CREATE TABLE names (
     fetcher INTEGER PRIMARY KEY,
-    name    TEXT NOT NULL UNIQUE
+    name    TEXT NOT NULL
 ) STRICT;
+CREATE INDEX names_by_name ON names (name);
 -- Runs of lists. position: how far its file was read, as JSON. stale: it was read anew since it changed (1), or rows came that are
 -- behind its position (2).
 CREATE TABLE runs (

@@ -4,15 +4,19 @@
 //! Called when a database is opened ([`missing`]), and by who looks one through ([`look_through`]). Nothing is changed.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result, Row};
 use shiftboss_protocol::model::Key;
+use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::record::Record;
-use shiftboss_queue::records::{From, StoreError, StoreResult};
+use shiftboss_queue::documents::{DAEMON, PLACES};
+use shiftboss_queue::record::{Millis, Record};
+use shiftboss_queue::records::{From, Header, StoreError, StoreResult, Stored};
 
 use crate::ask::Ask;
+use crate::documents::document;
 use crate::error::classify;
 use crate::load::Loader;
 use crate::{header, schema, set_aside};
@@ -111,7 +115,7 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     for sql in INVARIANTS {
         found.damage.extend(connection.values::<String>(sql, []).map_err(classify)?);
     }
-    found.damage.extend(miscounted(connection).map_err(classify)?);
+    found.damage.extend(wrong_records(connection)?);
     for sql in PAYLOADS {
         unreadable(connection, sql, &mut found.unreadable).map_err(classify)?;
     }
@@ -120,24 +124,49 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Counts are those of all records.
-fn miscounted(connection: &Connection) -> Result<Option<String>> {
+/// Counts are those of all records; and a key that may be handed out, or becomes so with time, stands where it is found.
+fn wrong_records(connection: &Connection) -> StoreResult<Vec<String>> {
     let mut loader = Loader::new(connection);
+    let header = header::load(connection).map_err(classify)?.header;
+    let context = rules(connection, &header)?;
+    let mut misplaced = 0;
     let (mut counts, nothing) = (Tally::default(), Record::new(Key::stored("")));
     let mut behind = None;
     loop {
-        let next = loader.next(From::All, behind.as_ref(), STEP_KEYS)?;
-        next.iter().for_each(|it| counts.change(&nothing, &it.record));
+        let next = loader.next(From::All, behind.as_ref(), STEP_KEYS).map_err(classify)?;
+        for it in &next {
+            counts.change(&nothing, &it.record);
+            let is_lost = context.as_ref().is_some_and(|context| is_lost(it, context));
+            misplaced += usize::from(is_lost);
+        }
         match next.into_iter().last() {
             None => break,
             last => behind = last,
         }
     }
-    let noted = header::load(connection)?.header.counts;
+    let noted = header.counts;
     let is_other = |run: &&_| counts.0.get(run) != noted.0.get(run);
     let runs = counts.0.keys().chain(noted.0.keys().filter(|run| !counts.0.contains_key(run)));
     let wrong = runs.filter(is_other).count();
-    Ok((wrong > 0).then(|| format!("{wrong} runs whose counts are not those of their rows")))
+    let wrong =
+        (wrong > 0).then(|| format!("{wrong} runs whose counts are not those of their rows"));
+    let misplaced = (misplaced > 0).then(|| {
+        format!("{misplaced} keys that wait are not in the order, and would never be handed out")
+    });
+    Ok(wrong.into_iter().chain(misplaced).collect())
+}
+
+/// What says where keys stand, when all claims are over. `None`: the next daemon derives it anew.
+fn rules(connection: &Connection, header: &Header) -> StoreResult<Option<Context>> {
+    let (places, daemon) = (document(connection, &PLACES)?, document(connection, &DAEMON)?);
+    let daemon = daemon.filter(|daemon| places == Some(daemon.policy));
+    Ok(daemon.map(|daemon| header.context(&Arc::new(daemon.settings()), Millis::MAX)))
+}
+
+/// No index leads to a key that may be handed out, now or with time.
+fn is_lost(stored: &Stored, context: &Context) -> bool {
+    let (place, noted) = (stored.record.place(context), &stored.place);
+    noted.due.is_none() && (place.due.is_some() || place.order.is_some() && noted.order.is_none())
 }
 
 fn unreadable(connection: &Connection, sql: &str, found: &mut Vec<String>) -> Result<()> {

@@ -20,6 +20,7 @@ mod in_memory;
 mod model;
 #[path = "../../../../queue/tests/queue/notes.rs"]
 mod notes;
+mod plans;
 #[path = "../../../../queue/tests/queue/positions.rs"]
 mod positions;
 #[path = "../../../../queue/tests/queue/previews.rs"]

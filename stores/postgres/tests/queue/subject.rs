@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use shiftboss_postgres::Moment;
@@ -14,6 +15,9 @@ use shiftboss_queue::reader::ReadResult;
 use shiftboss_queue::records::StoreResult;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
+
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
 
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -72,11 +76,18 @@ pub fn new() -> Store {
     store(&schema(), 1)
 }
 
-/// Who is asked about a queue, on a connection for each question.
-pub struct Looking(String);
+/// Who is asked about a queue, as it is at a moment.
+pub struct Looking(pub Mutex<Moment>);
 
 pub fn reader(store: &Store) -> Looking {
-    Looking(query(store, "SELECT current_schema()::text")[0].get(0))
+    let schema: String = query(store, "SELECT current_schema()::text")[0].get(0);
+    let moment = wait(async {
+        let client = connect().await;
+        let settings = format!("{SETTINGS}; SET search_path = {schema}");
+        client.batch_execute(&settings).await.unwrap();
+        Moment::of(client, 1).await
+    });
+    Looking(Mutex::new(moment.unwrap().without_clock()))
 }
 
 impl Opens for Looking {
@@ -87,14 +98,8 @@ impl Opens for Looking {
         now: UnixSeconds,
         question: impl AsyncFnOnce(&mut Look<'_, Moment>) -> StoreResult<T>,
     ) -> ReadResult<T> {
-        let asked = wait(async {
-            let client = connect().await;
-            let settings = format!("{SETTINGS}; SET search_path = {}", self.0);
-            client.batch_execute(&settings).await.unwrap();
-            let mut moment = Moment::of(client, 1).await?.without_clock();
-            question(&mut Look::at(&mut moment, now).await?).await
-        });
-        Ok(asked.unwrap())
+        let moment = &mut *self.0.lock().unwrap();
+        Ok(wait(async { question(&mut Look::at(moment, now).await?).await }).unwrap())
     }
 }
 

@@ -1,9 +1,10 @@
 //! What somebody, or a disk, did to the file: one damaged value stops nothing else.
 
 use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::Daemon;
 use shiftboss_sqlite::look_through;
 
-use crate::words::Script;
+use crate::words::{NOW, Script, ready};
 
 fn sql(script: &Script, sql: &str) {
     script.store().connection().execute_batch(sql).unwrap();
@@ -121,4 +122,46 @@ fn what_is_wrong_is_named() {
         unreadable[0].starts_with("the payload of a, a row of f.1, is no UTF-8"),
         "{unreadable:?}"
     );
+}
+
+/// What no index leads to any more would wait for ever.
+#[test]
+fn a_lost_place_is_found() {
+    let found = |damage| {
+        let mut script = Script::new(Settings::default());
+        let daemon = Daemon::default();
+        ready(script.engine.as_mut().unwrap().start(NOW * 1_000, &daemon)).unwrap();
+        script.run("list f.1 a b c\nready -> job 1 a p\nhold b 9\nadd d=1");
+        sql(&script, damage);
+        look_through(script.store().connection()).damage
+    };
+    assert_eq!(found(""), [""; 0]);
+    let lost = ["1 keys that wait are not in the order, and would never be handed out"];
+    assert_eq!(found("UPDATE keys SET turn = NULL WHERE key = 'c'"), lost);
+    assert_eq!(found("UPDATE extras SET due = NULL"), lost);
+}
+
+/// A key whose count says more than there is keeps nobody waiting.
+#[test]
+fn a_single_task_that_is_lost_stops_nothing() {
+    let mut script = Script::new(Settings::default());
+    script.run("add a=1\nlist f.1 b");
+    sql(&script, "DELETE FROM tasks");
+    script.run("restart\nready -> job 1 b p\nready -> nothing\nadd a=2\nready -> job 2 a 2");
+}
+
+/// Very much that somebody edited at once keeps nobody waiting until all of it is carried out.
+#[test]
+fn many_edits_keep_nobody_waiting() {
+    let mut script = Script::new(Settings::default());
+    let keys: Vec<String> = (0..5_000).map(|at| format!("k{at}")).collect();
+    script.run(&format!("list f.1 {}", keys.join(" ")));
+    sql(&script, "UPDATE queue SET is_dequeued = 1");
+    let waiting = |script: &mut Script| {
+        script.run("ready");
+        let counts = crate::subject::counts(script.store());
+        counts.values().map(|it| it[1]).sum::<i64>()
+    };
+    let left = [waiting(&mut script), waiting(&mut script), waiting(&mut script)];
+    assert!(left[0] > left[1] && left[1] > left[2] && left[0] > 2_000, "{left:?}");
 }

@@ -1,0 +1,63 @@
+//! Records in flight stay in memory as the database has them, for their ends come next. Used by the port; what is not here is read.
+
+use std::collections::HashMap;
+
+use shiftboss_protocol::model::{Attempt, Key};
+use shiftboss_queue::records::{Name, Stored};
+
+/// So many at most.
+const FLIGHTS_MAX: usize = 4_096;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    records: HashMap<Key, Stored>,
+    keys: HashMap<Attempt, Key>,
+}
+
+impl Flights {
+    /// Notes a record that was saved, if it is out.
+    pub(crate) fn note(&mut self, stored: Stored) {
+        if let Some(flight) = &stored.record.flight
+            && self.records.len() < FLIGHTS_MAX
+            && stored.record.is_whole()
+        {
+            let key = stored.record.key.clone();
+            self.keys.insert(flight.attempt, key.clone());
+            self.records.insert(key, stored);
+        }
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<&Stored> {
+        match name {
+            Name::Key(key) => self.records.get(key),
+            Name::Attempt(attempt) => self.records.get(self.keys.get(attempt)?),
+            Name::TaskId(_) => None,
+        }
+    }
+
+    pub(crate) fn take(&mut self, name: &Name) -> Option<Stored> {
+        match name {
+            Name::Key(key) => self.take_key(key),
+            Name::Attempt(attempt) => {
+                let key = self.keys.remove(attempt)?;
+                self.records.remove(&key)
+            }
+            Name::TaskId(_) => None,
+        }
+    }
+
+    /// The record of a key is another one from now on.
+    pub(crate) fn take_key(&mut self, key: &Key) -> Option<Stored> {
+        let stored = self.records.remove(key)?;
+        if let Some(flight) = &stored.record.flight {
+            self.keys.remove(&flight.attempt);
+        }
+        Some(stored)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.keys.clear();
+    }
+}
