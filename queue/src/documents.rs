@@ -15,6 +15,7 @@ use crate::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
 use crate::operation::{EntryId, Outcome};
+use crate::policy::{Backoff, RetryRules};
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ impl<T: DeserializeOwned> Kind<T> {
 
 /// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// What daemons that share a queue go by: those of the one that joined last.
+pub const RULES: Kind<Rules> = Kind::new("rules");
 /// By whose rules all keys have their places; missing while they get others.
 pub const PLACES: Kind<Policy> = Kind::new("places");
 /// Its input directory.
@@ -123,6 +126,41 @@ impl Daemon {
             bump_share: self.bump_share,
             ..Settings::default()
         }
+    }
+}
+
+/// See [`RULES`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    bump_share: u32,
+    backoff: Option<Backoff>,
+    retries: RetryRules,
+    /// Whose the rule of a fetcher is: that of its own daemon stays.
+    whose: BTreeMap<String, Arc<str>>,
+}
+
+impl Rules {
+    /// A daemon joins that was started with these settings.
+    #[must_use]
+    pub fn joined(self, daemon: &Arc<str>, settings: &Settings) -> Self {
+        let mut retries = settings.retries.clone();
+        let own = retries.of_fetcher.keys().map(|fetcher| (fetcher.clone(), daemon.clone()));
+        let mut whose: BTreeMap<_, _> = own.collect();
+        let mut others = self.retries.of_fetcher;
+        for (fetcher, owner) in self.whose.into_iter().filter(|(_, owner)| owner != daemon) {
+            if let Some(rule) = others.remove(&fetcher) {
+                retries.of_fetcher.entry(fetcher.clone()).or_insert(rule);
+                whose.entry(fetcher).or_insert(owner);
+            }
+        }
+        let (bump_share, backoff) = (settings.bump_share, settings.backoff.clone());
+        Self { bump_share, backoff, retries, whose }
+    }
+
+    /// What a daemon goes by that was started with these settings.
+    pub fn settings(self, own: &Settings) -> Settings {
+        let Self { bump_share, backoff, retries, .. } = self;
+        Settings { bump_share, backoff, retries, ..own.clone() }
     }
 }
 

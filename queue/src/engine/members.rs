@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::attempt::Outcome;
-use crate::documents::{Gone, MEMBER, Member, RELAY};
+use crate::context::Settings;
+use crate::documents::{Gone, MEMBER, Member, RELAY, RULES};
 use crate::file_identity::DirectoryIdentity;
 use crate::members::{self, Members};
 use crate::record::{FetcherId, Flight, Millis};
@@ -88,7 +89,8 @@ impl<S: Records> Engine<S> {
         process: &str,
         unheard: &[Attempt],
     ) -> StoreResult<Joined> {
-        self.alone(now, async |batch| batch.join(process, unheard).await).await
+        let settings = self.settings.clone();
+        self.alone(now, async |batch| batch.join(process, &settings, unheard).await).await
     }
 
     /// What a member sees to is this one's from now on, for that one is gone; so many jobs.
@@ -146,6 +148,13 @@ impl<S: Records> Batch<'_, S> {
                 all.extend(self.store.documents(MEMBER.name()).await?);
             }
             self.memo.members = Some(Members::read(&all));
+            if self.own.is_some() {
+                let rules = self.document(&RULES, RULES.name()).await?;
+                let own = &self.context.settings;
+                let settings = rules.map_or_else(|| own.clone(), |it| Arc::new(it.settings(own)));
+                self.memo.settings = Some(settings.clone());
+                self.context.settings = settings;
+            }
         }
         Ok(())
     }
@@ -168,8 +177,17 @@ impl<S: Records> Batch<'_, S> {
         Ok(())
     }
 
-    async fn join(&mut self, process: &str, unheard: &[Attempt]) -> StoreResult<Joined> {
+    async fn join(
+        &mut self,
+        process: &str,
+        settings: &Settings,
+        unheard: &[Attempt],
+    ) -> StoreResult<Joined> {
         let Some(own) = self.asker.clone() else { return Ok(Joined::default()) };
+        let rules = self.document(&RULES, RULES.name()).await?.unwrap_or_default();
+        let rules = rules.joined(&own, settings);
+        self.note(&RULES, RULES.name().to_owned(), &rules).await?;
+        self.memo.settings = Some(Arc::new(rules.settings(settings)));
         let now = self.context.seconds();
         let known = self.known_members().get(&own);
         let was_clean = known.is_none_or(|it| it.gone == Some(Gone::Stopped));

@@ -79,6 +79,8 @@ struct Memo {
     leaving: Option<Stored>,
     /// As the store has them, with what this batch changed. `None`: to be read.
     members: Option<Members>,
+    /// What daemons that share the queue go by, read with those.
+    settings: Option<Arc<Settings>>,
     /// A batch that only reads found something to be written.
     must_write: bool,
 }
@@ -188,7 +190,7 @@ impl<S: Records> Engine<S> {
             self.memo.names.clear();
         }
         if begun.has_changed {
-            (self.memo.members, self.memo.leaving) = (None, None);
+            (self.memo.members, self.memo.settings, self.memo.leaving) = (None, None, None);
         }
         Ok(begun)
     }
@@ -255,7 +257,7 @@ struct Batch<'a, S> {
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
         let Engine { store, settings, own, header, memo, .. } = engine;
-        let context = header.context(settings, now);
+        let context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
         if memo.names.is_empty() {
             let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
             memo.names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();

@@ -63,6 +63,11 @@ impl Asked {
         Self { engine: Engine::new(store, self.settings.clone()), ..self }
     }
 
+    /// The next one is started with these.
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
     /// A daemon of this name has it, of several that share it.
     pub fn acts_for(self, name: &str, takeover: i64) -> Self {
         let mut queue = self.restart();

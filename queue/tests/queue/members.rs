@@ -1,12 +1,15 @@
 //! Daemons that share a queue: what is one's own, what another one has when it is gone, and what is undone that nobody heard of.
 
 use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Gone, MEMBER};
 use shiftboss_queue::engine::Forgetting;
 use shiftboss_queue::operation::{
-    Ack, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, Expire, Heartbeat, Leases,
+    Ack, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, EndHolds, Expire,
+    Heartbeat, Leases,
     RegisterRun, Registered, RejectFile, Runs, SetPaused,
 };
+use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 
 use crate::asked::{Asked, lease, rows, run};
 use crate::words::{NOW, ready};
@@ -166,4 +169,24 @@ fn a_daemon_is_forgotten() {
     assert_eq!(forget(&mut queue), Forgetting::Unknown);
     assert_eq!(queue.ask(CountInFlight), Ok(0));
     assert!(matches!(queue.ask(RegisterRun(run("g", 1))), Ok(Registered::Run(_))));
+}
+
+/// A task that fails is tried again as the daemon of its fetcher says, whoever hears of its end; of all else the one says that joined last.
+#[test]
+fn rules_are_shared() {
+    let rule = Retries { on: CountedEnds::failed(), most: 1, delays: Delays { seconds: vec![60] } };
+    let of_fetcher = [("g".to_owned(), rule)].into();
+    let retries = RetryRules { of_fetcher, ..RetryRules::default() };
+    let settings = Settings { retries, ..Settings::default() };
+    let mut queue = Asked::new(settings).acts_for("one", TAKEOVER);
+    join(&mut queue, &[]);
+    queue.ask(RegisterRun(run("g", 1))).unwrap();
+    queue.ask(rows("g", &["alpha"])).unwrap();
+    let mut queue = other(queue.with_settings(Settings::default()));
+    let attempt = leased(&mut queue);
+    queue.ask(CompleteAttempt { attempt, exit_code: 1 }).unwrap();
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+    queue.later(120);
+    queue.ask(EndHolds).unwrap();
+    leased(&mut queue);
 }
