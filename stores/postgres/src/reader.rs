@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Row};
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
 use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, ends};
-use crate::records::{DOCUMENTS, both};
+use crate::records::{both, documents};
 use crate::wire::{Ask, Wire, ask};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -62,8 +62,7 @@ const DEAD: &str = "SELECT $1::int8 * 0, key FROM extras WHERE dead AND key > $2
 
 /// An index entry has no room for more than the beginning of a key.
 const KNOWN: &str = "SELECT key, started, exit_code FROM keys k
-    WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND ($2::bytea IS NULL OR substr(key, 1, 64) <= substr($2, 1, 64))
-        AND key >= $1 AND ($2 IS NULL OR key < $2)
+    WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND substr(key, 1, 64) <= substr($2::bytea, 1, 64) AND key >= $1 AND key < $2
         AND (started IS NOT NULL OR attempt IS NOT NULL OR waiting + failed + dead > 0
             OR EXISTS (SELECT FROM rows WHERE rows.key = k.id))
     ORDER BY substr(key, 1, 64), key LIMIT $3::int8";
@@ -252,7 +251,7 @@ impl Listings for Moment {
     }
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        self.rows(ask!(DOCUMENTS, prefix.to_owned()), both).await
+        self.rows(documents(prefix), both).await
     }
 
     async fn daemons(&mut self) -> StoreResult<Vec<Joined>> {
@@ -304,7 +303,8 @@ impl Listings for Moment {
         before: Option<&str>,
         count: usize,
     ) -> StoreResult<Vec<KnownKey>> {
-        let before = before.map(|text| text.as_bytes().to_vec());
+        // No text has such a byte.
+        let before = before.map_or(vec![0xff], |text| text.as_bytes().to_vec());
         let ask = ask!(KNOWN, from.as_bytes().to_vec(), before, limit(count));
         self.rows(ask, known).await
     }
