@@ -112,6 +112,13 @@ macro_rules! said {
     };
 }
 
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    match store {
+        Store::File(it) => file::refuse(it, refuse),
+        Store::Server(it) => server::refuse(it, refuse),
+    }
+}
+
 pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
     match store {
         Store::File(it) => file::counts(it),
@@ -194,6 +201,15 @@ impl Records for Store {
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
         said!(self, it => it.single(number).await)
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        said!(self, it => it.singles(id, status, count).await)
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
