@@ -4,11 +4,12 @@
 //! Memory, SQLite and PostgreSQL implement it. Its functions are async and statically dispatched, as those of
 //! [`Records`](crate::records::Records) are.
 
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
 use crate::answers::KnownKey;
 use crate::attempt::{EndedAttempt, Outcome};
-use crate::documents::{DAEMON, Daemon, Gone, Kind};
+use crate::documents::{Daemon, Gone, Kind};
 use crate::header::Header;
 use crate::record::{FetcherId, Millis, SingleStatus, Task};
 use crate::records::{KeyId, Payload, Stored};
@@ -50,10 +51,15 @@ impl Along {
 /// Where a key was found: its number there.
 pub type Spot = (i64, KeyId);
 
+/// A document's name and its text.
+pub type Document = (String, String);
+
 /// What is known before anything is asked.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     pub header: Header,
+    /// How the daemon was started that runs, or ran last; `None`: none was ever started.
+    pub daemon: Option<Daemon>,
     pub schema_version: i64,
     /// The store's last known sign of life.
     pub last_write: Option<UnixSeconds>,
@@ -131,14 +137,8 @@ pub trait Listings {
 
     async fn head(&mut self) -> Result<Head, Self::Error>;
 
-    /// Documents whose names begin so, by name.
-    async fn documents(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Self::Error>;
-
-    /// How the daemon was started that runs, or ran last; `None`: none was ever started.
-    async fn daemon(&mut self) -> Result<Option<Daemon>, Self::Error> {
-        let found = self.documents(DAEMON.name()).await?;
-        Ok(found.into_iter().find_map(|(name, text)| DAEMON.read(&name, &text)).map(|it| it.1))
-    }
+    /// Documents whose names begin with one of these, in turn, and by name.
+    async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>, Self::Error>;
 
     /// Those that share the queue; none has a queue in a file, which has one.
     async fn daemons(&mut self) -> Result<Vec<Joined>, Self::Error> {
@@ -253,11 +253,9 @@ pub fn behind(prefix: &str) -> Option<String> {
 }
 
 /// What documents of a kind say, by whose they are; one that is not what it should be is none.
-pub fn read<T: serde::de::DeserializeOwned>(
-    kind: &Kind<T>,
-    found: Vec<(String, String)>,
-) -> Vec<(String, T)> {
-    found.into_iter().filter_map(|(name, text)| kind.read(&name, &text)).collect()
+pub fn read<T: DeserializeOwned>(kind: &Kind<T>, documents: &[Document]) -> Vec<(String, T)> {
+    let own = documents.iter().filter(|(name, _)| name.starts_with(kind.name()));
+    own.filter_map(|(name, text)| kind.read(name, text)).collect()
 }
 
 #[cfg(test)]

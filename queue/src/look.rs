@@ -19,15 +19,14 @@ mod why;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 
 use crate::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
 use crate::context::{Context, Settings};
-use crate::documents::{Daemon, Kind};
-use crate::listings::{Along, Head, Listings, Spot, read};
+use crate::documents::Daemon;
+use crate::listings::{Along, Head, Listings, Spot};
 use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use crate::record::{FetcherId, Record, Task};
 use crate::records::{KeyId, Payload, Stored};
@@ -127,8 +126,6 @@ impl<O: Opens> Reader for O {
 pub struct Look<'s, S> {
     store: &'s mut S,
     head: Head,
-    /// `None`: none was ever started.
-    daemon: Option<Daemon>,
     context: Context,
 }
 
@@ -136,11 +133,11 @@ impl<'s, S: Listings> Look<'s, S> {
     /// # Errors
     /// What the store says.
     pub async fn at(store: &'s mut S, now: UnixSeconds) -> Result<Self, S::Error> {
-        let (head, daemon) = (store.head().await?, store.daemon().await?);
-        let settings = daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
+        let head = store.head().await?;
+        let settings = head.daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
         let now = head.now.unwrap_or(now.saturating_mul(1_000));
         let context = head.header.context(&Arc::new(settings), now);
-        Ok(Self { store, head, daemon, context })
+        Ok(Self { store, head, context })
     }
 
     fn name(&self, fetcher: FetcherId) -> String {
@@ -159,14 +156,6 @@ impl<'s, S: Listings> Look<'s, S> {
         }
         let mut known = self.context.fetchers.iter().rev();
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
-    }
-
-    /// Documents of a kind, by whose they are; one that is not what it should be is none.
-    async fn documents<T: DeserializeOwned>(
-        &mut self,
-        kind: &Kind<T>,
-    ) -> Result<Vec<(String, T)>, S::Error> {
-        Ok(read(kind, self.store.documents(kind.name()).await?))
     }
 
     /// The records of keys, in their order.

@@ -147,10 +147,10 @@ fn a_clock_that_was_ahead_delays_nothing() {
             UPDATE extras SET extras = jsonb_set(jsonb_set(extras::jsonb,
                 '{hold,since}', to_jsonb((extras::jsonb -> 'hold' ->> 'since')::int8 + 31536000)),
                 '{hold,until,at}', to_jsonb((extras::jsonb -> 'hold' -> 'until' ->> 'at')::int8 + 31536000000))::text
-            WHERE extras::jsonb ? 'hold';
+            WHERE extras::jsonb #>> '{hold,until,at}' IS NOT NULL;
             UPDATE extras SET extras = jsonb_set(extras::jsonb,
                 '{retries,0,due,at}', to_jsonb((extras::jsonb #>> '{retries,0,due,at}')::int8 + 31536000000))::text
-            WHERE extras::jsonb ? 'retries'",
+            WHERE extras::jsonb #>> '{retries,0,due,at}' IS NOT NULL",
         ),
         None => site.edit(
             "UPDATE extras SET due = due + 31536000000, extras = json_replace(extras,

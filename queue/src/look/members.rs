@@ -7,8 +7,8 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, count_of};
 use crate::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
-use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, Member, REJECTED, RELAY};
-use crate::listings::{Joined, Listings};
+use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY};
+use crate::listings::{Document, Joined, Listings, read};
 
 /// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
 const SILENT_SECONDS: i64 = 5;
@@ -21,74 +21,32 @@ pub(super) struct Keepers {
     pub(super) rejected: Vec<RejectedFile>,
     pub(super) daemons: Vec<DaemonStatus>,
     pub(super) relays: Vec<RelayStatus>,
+    pub(super) moved_to: Option<String>,
     /// The last sign of life of the daemon that was started last, if the store knows of any.
     pub(super) last_beat: Option<UnixSeconds>,
 }
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn keepers(&mut self) -> Result<Keepers, S::Error> {
-        let members: BTreeMap<String, Member> =
-            self.documents(&MEMBER).await?.into_iter().collect();
-        let relays = self.documents(&RELAY).await?;
-        let input = self.documents(&INPUT).await?.into_iter().next();
+        let names = [MEMBER.name(), RELAY.name(), INPUT.name(), MOVED.name()];
+        let names = names.into_iter().chain([FETCHER.name(), REJECTED.name()]);
+        let notes = self.store.documents(&names.collect::<Vec<_>>()).await?;
+        let members: BTreeMap<String, Member> = read(&MEMBER, &notes).into_iter().collect();
+        let input = read(&INPUT, &notes).into_iter().next();
         let lost = input.and_then(|(_, input)| input.lost);
-        let fetchers = self.managed_fetchers(&members, lost.as_ref()).await?;
         let joined = self.store.daemons().await?;
-        let rejected = self.rejected(&members, &joined).await?;
         let out: HashMap<String, i64> = self.store.owners().await?.into_iter().collect();
         let last = members.values().max_by_key(|member| member.joined);
         let relay = |(name, it)| self.relay(name, it, &out);
         Ok(Keepers {
-            fetchers,
-            rejected,
-            relays: relays.into_iter().map(relay).collect(),
+            fetchers: managed_fetchers(&notes, &members, lost.as_ref()),
+            rejected: rejected(&notes, &members, &joined),
+            relays: read(&RELAY, &notes).into_iter().map(relay).collect(),
+            moved_to: read(&MOVED, &notes).into_iter().next().map(|(_, it)| it.place),
             last_beat: joined.iter().max_by_key(|it| it.started).map(|it| it.beat_at),
             daemons: self.daemons(joined, &members, &out),
             lost: last.and_then(|last| last.input.lost.clone()).or(lost),
         })
-    }
-
-    async fn managed_fetchers(
-        &mut self,
-        members: &BTreeMap<String, Member>,
-        lost: Option<&Lost>,
-    ) -> Result<Vec<FetcherRecord>, S::Error> {
-        let mut fetchers = Vec::new();
-        for (name, it) in self.documents(&FETCHER).await? {
-            let whose = name.strip_suffix(&*it.name).and_then(|whose| whose.strip_suffix('/'));
-            let member = whose.and_then(|whose| members.get(MEMBER.whose(whose)));
-            let lost = member.map_or(lost, |member| member.input.lost.as_ref());
-            fetchers.push(managed(it, lost.map(|lost| lost.since)));
-        }
-        fetchers.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(fetchers)
-    }
-
-    /// What a daemon rejected that is gone may not be there any more. Those of relays are counted.
-    async fn rejected(
-        &mut self,
-        members: &BTreeMap<String, Member>,
-        joined: &[Joined],
-    ) -> Result<Vec<RejectedFile>, S::Error> {
-        let own = self.documents(&REJECTED).await?.into_iter();
-        let own = own.map(|(file, it)| (file, it, None));
-        let is_gone = |name: &str| joined.iter().any(|it| it.name == name && it.gone.is_some());
-        let living = members.iter().filter(|(name, _)| !is_gone(name));
-        let others = living.flat_map(|(name, member)| {
-            let rejected = member.rejected.clone().into_iter();
-            rejected.map(|(file, it)| (file, it, Some(name.clone())))
-        });
-        let mut rejected: Vec<RejectedFile> = own
-            .chain(others)
-            .map(|(name, it, daemon)| RejectedFile {
-                name,
-                reason: it.reason,
-                since: it.since,
-                daemon,
-            })
-            .collect();
-        rejected.sort_by(|one, other| (&one.name, &one.daemon).cmp(&(&other.name, &other.daemon)));
-        Ok(rejected)
     }
 
     /// The fetchers that a member has lists of, by name.
@@ -158,6 +116,43 @@ impl<S: Listings> Look<'_, S> {
         daemons.sort_by(|one, other| one.name.cmp(&other.name));
         daemons
     }
+}
+
+fn managed_fetchers(
+    notes: &[Document],
+    members: &BTreeMap<String, Member>,
+    lost: Option<&Lost>,
+) -> Vec<FetcherRecord> {
+    let shown = |(name, it): (String, FetcherRecord)| {
+        let whose = name.strip_suffix(&*it.name).and_then(|whose| whose.strip_suffix('/'));
+        let member = whose.and_then(|whose| members.get(MEMBER.whose(whose)));
+        let lost = member.map_or(lost, |member| member.input.lost.as_ref());
+        managed(it, lost.map(|lost| lost.since))
+    };
+    let mut fetchers: Vec<_> = read(&FETCHER, notes).into_iter().map(shown).collect();
+    fetchers.sort_by(|one, other| one.name.cmp(&other.name));
+    fetchers
+}
+
+/// What a daemon rejected that is gone may not be there any more. Those of relays are counted.
+fn rejected(
+    notes: &[Document],
+    members: &BTreeMap<String, Member>,
+    joined: &[Joined],
+) -> Vec<RejectedFile> {
+    let own = read(&REJECTED, notes).into_iter().map(|(file, it)| (file, it, None));
+    let is_gone = |name: &str| joined.iter().any(|it| it.name == name && it.gone.is_some());
+    let living = members.iter().filter(|(name, _)| !is_gone(name));
+    let others = living.flat_map(|(name, member)| {
+        let rejected = member.rejected.clone().into_iter();
+        rejected.map(|(file, it)| (file, it, Some(name.clone())))
+    });
+    let mut rejected: Vec<RejectedFile> = own
+        .chain(others)
+        .map(|(name, it, daemon)| RejectedFile { name, reason: it.reason, since: it.since, daemon })
+        .collect();
+    rejected.sort_by(|one, other| (&one.name, &one.daemon).cmp(&(&other.name, &other.daemon)));
+    rejected
 }
 
 /// What is shown of a fetcher that a daemon runs: one that was broken off and is still to be done is not on; one that

@@ -8,7 +8,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use super::{Look, Steps, WALK_MAX, count_of};
 use crate::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
 use crate::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
-use crate::documents::{MEMBER, MOVED};
+use crate::documents::MEMBER;
 use crate::listings::{Along, Listings};
 use crate::records::Stored;
 
@@ -24,10 +24,9 @@ impl<S: Listings> Look<'_, S> {
         let all = self.all_counts();
         let [singles, keys] = [OF_SINGLES, OF_KEYS].map(|it| self.counts(it));
         let rows = self.rows(all).await?;
-        let moved = self.documents(&MOVED).await?.into_iter().next();
         let [oldest_waiting, longest_wait] =
             [self.first_waiting(false).await?, self.first_waiting(true).await?];
-        let daemon = self.daemon.as_ref();
+        let daemon = self.head.daemon.as_ref();
         let running = daemon.and_then(|it| it.running);
         Ok(QueueStatus {
             schema_version: self.head.schema_version,
@@ -35,7 +34,7 @@ impl<S: Listings> Look<'_, S> {
             policy: daemon.map(|it| it.policy.word().to_owned()),
             lease_seconds: daemon.map(|it| it.lease_seconds),
             paused: self.head.header.paused,
-            moved_to: moved.map(|(_, it)| it.place),
+            moved_to: keepers.moved_to,
             rows,
             dead_letters: all.dead,
             single_tasks: singles.rows,

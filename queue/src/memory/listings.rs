@@ -8,7 +8,8 @@ use shiftboss_protocol::model::{Attempt, Key};
 use super::{Memory, Single};
 use crate::answers::KnownKey;
 use crate::code;
-use crate::listings::{Along, End, EndsOf, Head, Listings, Spot, Summed, SumsOf};
+use crate::documents::DAEMON;
+use crate::listings::{Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read};
 use crate::place::Place;
 use crate::record::{Millis, Record, SingleStatus, Task};
 use crate::records::{KeyId, Name, Payload, Stored};
@@ -91,11 +92,12 @@ impl Listings for Memory {
     type Error = Infallible;
 
     async fn head(&mut self) -> Result<Head> {
-        Ok(Head { header: self.kept.header.clone(), ..Head::default() })
+        let daemon = read(&DAEMON, &self.documents_of(DAEMON.name())).pop().map(|(_, it)| it);
+        Ok(Head { header: self.kept.header.clone(), daemon, ..Head::default() })
     }
 
-    async fn documents(&mut self, prefix: &str) -> Result<Vec<(String, String)>> {
-        Ok(self.documents_of(prefix))
+    async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>> {
+        Ok(prefixes.iter().flat_map(|prefix| self.documents_of(prefix)).collect())
     }
 
     async fn owners(&mut self) -> Result<Vec<(String, i64)>> {

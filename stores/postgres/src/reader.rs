@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::answers::KnownKey;
-use shiftboss_queue::documents::Gone;
-use shiftboss_queue::listings::{Along, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf};
+use shiftboss_queue::documents::{DAEMON, Gone};
+use shiftboss_queue::listings::{
+    Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,
+};
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Payload, StoreError, StoreResult, Stored};
 use shiftboss_queue::sums::Hour;
@@ -16,13 +18,12 @@ use tokio_postgres::{Client, Row};
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
 use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, ends};
-use crate::records::{DOCUMENTS, both};
+use crate::records::{both, documents};
 use crate::wire::{Ask, Wire, ask};
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-const ROLLBACK: &str = "ROLLBACK";
 /// An administrator who locks a table, or a migration, is not waited for.
-const PATIENCE: &str = "SET LOCAL lock_timeout = '1s'";
+const BEGIN: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL lock_timeout = '1s'";
 
 /// Keys of a kind of place, at most $4 behind the number $2 and the id $3.
 const PLACES: &str =
@@ -62,8 +63,7 @@ const DEAD: &str = "SELECT $1::int8 * 0, key FROM extras WHERE dead AND key > $2
 
 /// An index entry has no room for more than the beginning of a key.
 const KNOWN: &str = "SELECT key, started, exit_code FROM keys k
-    WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND ($2::bytea IS NULL OR substr(key, 1, 64) <= substr($2, 1, 64))
-        AND key >= $1 AND ($2 IS NULL OR key < $2)
+    WHERE substr(key, 1, 64) >= substr($1::bytea, 1, 64) AND substr(key, 1, 64) <= substr($2::bytea, 1, 64) AND key >= $1 AND key < $2
         AND (started IS NOT NULL OR attempt IS NOT NULL OR waiting + failed + dead > 0
             OR EXISTS (SELECT FROM rows WHERE rows.key = k.id))
     ORDER BY substr(key, 1, 64), key LIMIT $3::int8";
@@ -156,8 +156,8 @@ impl Moment {
     /// # Errors
     /// What the server says.
     pub async fn of(client: Client, schema_version: i64) -> StoreResult<Self> {
-        let mut moment = Self { wire: Wire::new(client), schema_version, has_clock: true };
-        moment.wire.send(vec![ask!(BEGIN), ask!(PATIENCE)]).await?;
+        let moment = Self { wire: Wire::new(client), schema_version, has_clock: true };
+        moment.begin("").await?;
         Ok(moment)
     }
 
@@ -169,6 +169,10 @@ impl Moment {
     #[must_use]
     pub fn without_clock(self) -> Self {
         Self { has_clock: false, ..self }
+    }
+
+    async fn begin(&self, before: &str) -> StoreResult<()> {
+        self.client().batch_execute(&format!("{before}{BEGIN}")).await.map_err(classify)
     }
 
     async fn rows<T>(
@@ -238,9 +242,12 @@ impl Listings for Moment {
 
     async fn head(&mut self) -> StoreResult<Head> {
         let asks = [header::LOOK, header::NAMES, header::RUNS, header::COUNTS_OF_RUNS];
-        let mut answers = self.wire.send(asks.map(|sql| ask!(sql)).into()).await?.into_iter();
+        let asks = asks.map(|sql| ask!(sql)).into_iter().chain([documents(DAEMON.name())]);
+        let mut answers = self.wire.send(asks.collect()).await?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         let (numbers, names, runs, counts) = (next(), next(), next(), next());
+        let daemon: Vec<Document> = next().iter().map(both).collect::<StoreResult<_>>()?;
+        let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
         let mut kept = Kept::default();
         kept.read_numbers(numbers)?;
@@ -248,11 +255,13 @@ impl Listings for Moment {
         kept.read_counts(&counts)?;
         let now = get::<i64>(numbers, 9).map(|now| self.has_clock.then_some(now))?;
         let schema_version = self.schema_version;
-        Ok(Head { header: kept.header, schema_version, last_write: None, now })
+        Ok(Head { header: kept.header, daemon, schema_version, last_write: None, now })
     }
 
-    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        self.rows(ask!(DOCUMENTS, prefix.to_owned()), both).await
+    async fn documents(&mut self, prefixes: &[&str]) -> StoreResult<Vec<Document>> {
+        let found =
+            self.wire.send(prefixes.iter().map(|prefix| documents(prefix)).collect()).await?;
+        found.iter().flatten().map(both).collect()
     }
 
     async fn daemons(&mut self) -> StoreResult<Vec<Joined>> {
@@ -304,7 +313,8 @@ impl Listings for Moment {
         before: Option<&str>,
         count: usize,
     ) -> StoreResult<Vec<KnownKey>> {
-        let before = before.map(|text| text.as_bytes().to_vec());
+        // No text has such a byte.
+        let before = before.map_or(vec![0xff], |text| text.as_bytes().to_vec());
         let ask = ask!(KNOWN, from.as_bytes().to_vec(), before, limit(count));
         self.rows(ask, known).await
     }
@@ -371,7 +381,7 @@ impl Listings for Moment {
         let mut batches: Vec<String> = self.values(ask!(BATCHES)).await?;
         for _ in 0..LOOKS_MAX {
             if batches.is_empty() {
-                self.wire.send(vec![ask!(ROLLBACK), ask!(BEGIN), ask!(PATIENCE)]).await?;
+                self.begin("ROLLBACK; ").await?;
                 let drawn = drawn.into_iter().max().unwrap_or(0);
                 return Ok(self.values(ask!(LAST_END, drawn)).await?.pop().unwrap_or(0));
             }

@@ -13,6 +13,7 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
+use shiftboss_queue::listings::behind;
 use shiftboss_queue::record::{FetcherId, Record, SingleStatus, Task};
 use shiftboss_queue::records::{
     Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
@@ -39,8 +40,8 @@ pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
-pub(crate) const DOCUMENTS: &str =
-    "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
+const DOCUMENTS: &str =
+    "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
@@ -439,6 +440,11 @@ impl PostgresRecords {
     }
 }
 
+/// Documents whose names begin so.
+pub(crate) fn documents(prefix: &str) -> Ask {
+    ask!(DOCUMENTS, prefix.to_owned(), behind(prefix).unwrap_or_default())
+}
+
 /// A document's name and its text.
 pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
     row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
@@ -545,7 +551,7 @@ impl Records for PostgresRecords {
     }
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        let rows = self.ask_one(ask!(DOCUMENTS, prefix.to_owned())).await?;
+        let rows = self.ask_one(documents(prefix)).await?;
         rows.iter().map(both).collect()
     }
 

@@ -205,6 +205,6 @@ CREATE TABLE daemons (
 
 -- What is not the queue's business: a daemon's and its relays' own notes, each as JSON.
 CREATE TABLE documents (
-    name  text PRIMARY KEY,
+    name  text COLLATE "C" PRIMARY KEY,
     value text NOT NULL
 );

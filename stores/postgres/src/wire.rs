@@ -1,6 +1,6 @@
 //! The connection, on which statements travel together: what is asked at once is sent before the first answer is waited for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -113,11 +113,13 @@ impl Wire {
     }
 
     async fn send_all(&mut self, asks: Vec<Ask>) -> Result<Vec<Vec<Row>>, Error> {
-        for ask in &asks {
-            if !self.statements.contains_key(ask.sql) {
-                let statement = self.client.prepare(ask.sql).await?;
-                self.statements.insert(ask.sql, statement);
-            }
+        let new: BTreeSet<&'static str> = asks.iter().map(|ask| ask.sql).collect();
+        let new = new.into_iter().filter(|sql| !self.statements.contains_key(sql));
+        let prepare = async |sql| Ok((sql, self.client.prepare(sql).await?));
+        let prepared: Vec<Result<_, Error>> = join_all(new.map(prepare)).await;
+        for prepared in prepared {
+            let (sql, statement) = prepared?;
+            self.statements.insert(sql, statement);
         }
         let mut answers = Vec::with_capacity(asks.len());
         let mut asks = asks.into_iter().peekable();

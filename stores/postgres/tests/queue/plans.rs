@@ -8,7 +8,7 @@ use crate::words::{NOW, Script};
 use crate::{alike, subject};
 
 /// Tables that may be large. Of sums by hour and minute those of a time are gone through.
-const LARGE: [&str; 6] = ["keys", "places", "rows", "extras", "tasks", "attempts"];
+const LARGE: [&str; 7] = ["keys", "places", "rows", "extras", "tasks", "attempts", "documents"];
 
 /// Each statement goes along an index, and none is asked for an order that it has to make, but of groups and of what few it found.
 #[test]

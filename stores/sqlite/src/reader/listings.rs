@@ -6,7 +6,10 @@ use std::time::UNIX_EPOCH;
 use rusqlite::{Error, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 use shiftboss_queue::answers::KnownKey;
-use shiftboss_queue::listings::{Along, End, EndsOf, Head, Listings, Spot, Summed, SumsOf};
+use shiftboss_queue::documents::DAEMON;
+use shiftboss_queue::listings::{
+    Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
+};
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
 use shiftboss_queue::sums::Hour;
@@ -154,12 +157,15 @@ impl Listings for Moment {
     async fn head(&mut self) -> Result<Head> {
         let Kept { header, .. } = header::load(self.connection())?;
         let schema_version = self.connection().value("PRAGMA user_version", ())?;
-        let last_write = self.last_write();
-        Ok(Head { header, schema_version, last_write, now: None })
+        let (daemon, last_write) =
+            (documents::all(self.connection(), DAEMON.name())?, self.last_write());
+        let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
+        Ok(Head { header, daemon, schema_version, last_write, now: None })
     }
 
-    async fn documents(&mut self, prefix: &str) -> Result<Vec<(String, String)>> {
-        documents::all(self.connection(), prefix)
+    async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>> {
+        let found = prefixes.iter().map(|prefix| documents::all(self.connection(), prefix));
+        Ok(found.collect::<Result<Vec<_>>>()?.concat())
     }
 
     async fn owners(&mut self) -> Result<Vec<(String, i64)>> {
