@@ -26,7 +26,7 @@ const MEMBER: &str = "member/1";
 
 pub enum Store {
     File(SqliteRecords),
-    Server(PostgresRecords),
+    Server(Box<PostgresRecords>),
 }
 
 pub fn new() -> Store {
@@ -39,7 +39,7 @@ impl Store {
             Self::File(file) => {
                 let server = to_server(file.connection());
                 assert_eq!(dump(to_file(&server).connection()), dump(file.connection()));
-                Self::Server(server)
+                Self::Server(Box::new(server))
             }
             Self::Server(server) => Self::File(to_file(&server)),
         }
