@@ -1,7 +1,6 @@
 //! How stores write values: what is one integer or one word in a column and more than that in memory.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use shiftboss_protocol::model::{Attempt, Key};
 
@@ -44,9 +43,12 @@ pub fn task_of((fetcher, run): (i64, i64)) -> Task {
 pub fn served(served: &BTreeMap<FetcherId, Attempt>) -> String {
     let mut text = String::new();
     for (fetcher, attempt) in served {
-        let space = if text.is_empty() { "" } else { " " };
-        // A string takes all that is written.
-        let _ = write!(text, "{space}{}:{}", fetcher.0, attempt.0);
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&fetcher.0.to_string());
+        text.push(':');
+        text.push_str(&attempt.0.to_string());
     }
     text
 }

@@ -221,7 +221,8 @@ pub trait Listings {
     /// The number of the end from which on there are `count` before a number, if there are so many.
     async fn floor(&mut self, before: i64, count: usize) -> Result<Option<i64>, Self::Error>;
 
-    /// An attempt and those of its key before, as far as they are kept: the last one first.
+    /// An attempt and those of its key before, as far as they are kept: the last one first. Their numbers descend, whatever somebody wrote
+    /// there.
     async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>, Self::Error>;
 
     /// The first end of a job that was done since then, of the last `among` ends, and how many there are.

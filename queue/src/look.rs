@@ -197,6 +197,13 @@ impl Steps {
         Self { along, behind: None, is_all: false }
     }
 
+    /// Keys that somebody else started so lately that he may be at it.
+    fn claimed(context: &Context) -> Self {
+        let over = context.seconds().saturating_sub(context.settings.lease_seconds);
+        let behind = Some((over.saturating_sub(1), KeyId(i64::MAX)));
+        Self { behind, ..Self::new(Along::Claimed) }
+    }
+
     /// Keys behind those of the last step; fewer than `count`: there are no more.
     async fn next<S: Listings>(
         &mut self,

@@ -60,13 +60,35 @@ pub struct Flight {
 
 /// How a record was before its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Short", into = "Short")]
 pub struct Before {
     pub last: Option<LastRun>,
     /// When its fetcher was served.
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<UnixSeconds>,
+}
+
+/// As it is written, without names: each hand-out writes one.
+type Short = (
+    Option<(UnixSeconds, Option<UnixSeconds>, Option<i64>)>,
+    Option<Attempt>,
+    Option<Bump>,
+    Option<UnixSeconds>,
+);
+
+impl From<Before> for Short {
+    fn from(Before { last, served, bump, ahead }: Before) -> Self {
+        (last.map(|it| (it.started, it.finished, it.exit_code)), served, bump, ahead)
+    }
+}
+
+impl From<Short> for Before {
+    fn from((last, served, bump, ahead): Short) -> Self {
+        let last =
+            last.map(|(started, finished, exit_code)| LastRun { started, finished, exit_code });
+        Self { last, served, bump, ahead }
+    }
 }
 
 /// A line of a list that has the key.

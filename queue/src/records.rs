@@ -113,9 +113,9 @@ pub struct Changes<'a> {
 #[derive(Debug)]
 pub struct Change {
     /// As the store has it. `None`: the key is new.
-    pub before: Option<Stored>,
+    pub before: Option<Box<Stored>>,
     pub key: Key,
-    pub now: Option<(Record, Place)>,
+    pub now: Option<(Box<Record>, Place)>,
 }
 
 impl Change {

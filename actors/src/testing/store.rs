@@ -9,7 +9,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use actix::prelude::*;
-use futures_util::FutureExt;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
 use shiftboss_queue::attempt;
 use shiftboss_queue::context::Settings;
@@ -17,6 +16,7 @@ use shiftboss_queue::documents::REJECTED;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::memory::{Kept, Memory};
 use shiftboss_queue::record::Millis;
+use shiftboss_queue::records::at_once;
 use tokio::sync::oneshot;
 
 use super::ManualClock;
@@ -104,7 +104,7 @@ impl Inside {
     /// Carries out a batch, which nobody notes.
     fn perform(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         // Records in memory are there at once.
-        self.engine.apply(now, batch).now_or_never().unwrap()
+        at_once(self.engine.apply(now, batch)).unwrap()
     }
 }
 
@@ -293,7 +293,7 @@ impl Store for MockStore {
             if by != 0 {
                 self.called("follow clock", &by.div_euclid(1_000).to_string())?;
             }
-            self.inside().engine.follow_clock(now, by).now_or_never().unwrap()
+            at_once(self.inside().engine.follow_clock(now, by)).unwrap()
         })
     }
 

@@ -22,8 +22,8 @@ fn rank(record: &Record, turn: Turn) -> Rank {
 #[derive(Debug)]
 struct Slot {
     /// As the store has it; `None`: the key is new.
-    stored: Option<Stored>,
-    record: Record,
+    stored: Option<Box<Stored>>,
+    record: Box<Record>,
     place: Place,
     is_changed: bool,
     /// All that was known of it goes.
@@ -36,7 +36,7 @@ impl Slot {
     /// What is as it was is not, but for a key whose attempt ended meanwhile.
     fn is_to_be_saved(&self, ended: &[EndedAttempt]) -> bool {
         let is_new = || match &self.stored {
-            Some(stored) => stored.record != self.record || stored.place != self.place,
+            Some(stored) => stored.record != *self.record || stored.place != self.place,
             None => !self.is_forgotten && !self.record.is_new(),
         };
         self.is_changed && (is_new() || ended.iter().any(|it| it.key == self.record.key))
@@ -76,7 +76,7 @@ impl Desk {
             Some(slot) => slot,
             None => {
                 let (record, place) = (stored.record.clone(), stored.place);
-                self.push(Some(stored), record, place)
+                self.push(Some(Box::new(stored)), record, place)
             }
         }
     }
@@ -86,7 +86,8 @@ impl Desk {
         self.push(None, Record::new(key), Place::default())
     }
 
-    fn push(&mut self, stored: Option<Stored>, record: Record, place: Place) -> usize {
+    fn push(&mut self, stored: Option<Box<Stored>>, record: Record, place: Place) -> usize {
+        let record = Box::new(record);
         let at = self.slots.len();
         self.by_key.insert(record.key.clone(), at);
         if let Some(flight) = &record.flight {
@@ -163,7 +164,7 @@ impl Desk {
     pub(super) fn forget(&mut self, slot: usize) {
         self.leave(slot);
         let it = &mut self.slots[slot];
-        it.record = Record::new(it.record.key.clone());
+        *it.record = Record::new(it.record.key.clone());
         (it.place, it.is_changed) = (Place::default(), true);
         (it.is_forgotten, it.was_forgotten) = (true, true);
     }
@@ -202,7 +203,7 @@ impl Desk {
 
     /// As the store has it.
     pub(super) fn stored(&self, slot: usize) -> Option<&Stored> {
-        self.slots[slot].stored.as_ref()
+        self.slots[slot].stored.as_deref()
     }
 
     /// The payload of a row that came with its record.
@@ -222,8 +223,10 @@ impl Desk {
     pub(super) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for Slot { stored, record, .. } in self.slots.iter().filter(|slot| slot.is_changed) {
-            let new = Record::new(record.key.clone());
-            tally.change(stored.as_ref().map_or(&new, |it| &it.record), record);
+            match stored {
+                Some(stored) => tally.change(&stored.record, record),
+                None => tally.change(&Record::new(record.key.clone()), record),
+            }
         }
         tally.tidy();
         tally

@@ -1,5 +1,7 @@
 //! Keys that are looked for by how they begin, those that are held, and how long keys wait: what is asked beside `why` and `queue`.
 
+use std::ops::Bound::{Excluded, Included};
+
 use super::{Look, count_of};
 use crate::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
@@ -65,7 +67,7 @@ impl<S: Listings> Look<'_, S> {
     fn lists_of(&self, record: &Record) -> usize {
         let runs = &self.head.header.runs;
         let is_newest = |fetcher: FetcherId, run: i64| {
-            let mut newer = runs.range((fetcher, run.saturating_add(1))..=(fetcher, i64::MAX));
+            let mut newer = runs.range((Excluded((fetcher, run)), Included((fetcher, i64::MAX))));
             !self.context.going.contains(&(fetcher, run)) && newer.all(|(_, it)| it.deleting)
         };
         let lists = record.newest_rows().filter(|row| is_newest(row.fetcher, row.run)).count();

@@ -95,8 +95,12 @@ impl<S: Listings> Look<'_, S> {
         while found.len() < count {
             let step = self.store.chain(next, count).await?;
             let Some(last) = step.last() else { break };
-            next = last.attempt.previous;
+            let (this, before) = (last.attempt.attempt, last.attempt.previous);
             found.extend(self.shown_ends(step).into_iter().filter(is_wanted));
+            if before >= this {
+                break;
+            }
+            next = before;
         }
         found.truncate(count);
         Ok(found)

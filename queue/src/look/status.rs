@@ -82,7 +82,7 @@ impl<S: Listings> Look<'_, S> {
     }
 
     async fn rows(&mut self, all: Counts) -> Result<Rows, S::Error> {
-        let (mut steps, mut claimed) = (Steps::new(Along::Claimed), 0);
+        let (mut steps, mut claimed) = (Steps::claimed(&self.context), 0);
         while !steps.is_all && claimed < WALK_MAX {
             claimed += steps.next(self, COUNT_STEP).await?.len();
         }
@@ -98,7 +98,7 @@ impl<S: Listings> Look<'_, S> {
     /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest ones.
     async fn holders(&mut self) -> Result<Vec<Holding>, S::Error> {
         let mut out = Steps::new(Along::Out).next(self, HOLDERS_MAX).await?;
-        out.extend(Steps::new(Along::Claimed).next(self, HOLDERS_MAX).await?);
+        out.extend(Steps::claimed(&self.context).next(self, HOLDERS_MAX).await?);
         let out = self.records(&out).await?;
         let mut held: Vec<Holding> = out.iter().filter_map(|it| self.holding(it)).collect();
         held.sort_by(|one, other| {

@@ -51,9 +51,11 @@ impl<S: Listings> Look<'_, S> {
 
     /// Jobs that ended within the last hour: by minute, and by exit code.
     pub(super) async fn last_hour(&mut self) -> Result<(Vec<MinuteJobs>, Vec<Done>), S::Error> {
-        let hour_ago = self.context.seconds().div_euclid(60) - HOUR_MINUTES;
+        let now = self.context.seconds().div_euclid(60);
         let (mut by_minute, mut by_code) = (BTreeMap::new(), BTreeMap::new());
-        for (minute, exit_code, jobs) in self.store.minutes(hour_ago).await? {
+        let minutes = self.store.minutes(now - HOUR_MINUTES).await?;
+        // Those that are yet to come are of a clock that was ahead.
+        for (minute, exit_code, jobs) in minutes.into_iter().filter(|it| it.0 <= now) {
             for sum in [by_minute.entry(minute), by_code.entry(exit_code)].map(|it| it.or_insert(0))
             {
                 *sum = jobs.saturating_add(*sum);

@@ -96,8 +96,7 @@ impl<S: Listings> Look<'_, S> {
             }
             left = if step.len() < count { 0 } else { left - count };
         }
-        for along in [Along::Out, Along::Claimed] {
-            let mut steps = Steps::new(along);
+        for mut steps in [Steps::new(Along::Out), Steps::claimed(&self.context)] {
             while !steps.is_all && listing.goes_on() {
                 let step = steps.next(self, STEP).await?;
                 for stored in self.records(&step).await? {

@@ -2,7 +2,8 @@
 
 use shiftboss_protocol::model::{Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::engine::Engine;
+use shiftboss_queue::documents::MEMBER;
+use shiftboss_queue::engine::{Engine, Own};
 use shiftboss_queue::error::Rejected;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{
@@ -60,6 +61,14 @@ impl Asked {
     pub fn restart(self) -> Self {
         let store = self.engine.into_store().reopened();
         Self { engine: Engine::new(store, self.settings.clone()), ..self }
+    }
+
+    /// A daemon of this name has it, of several that share it.
+    pub fn acts_for(self, name: &str, takeover: i64) -> Self {
+        let mut queue = self.restart();
+        let own = Own { name: MEMBER.of(name).into(), takeover };
+        queue.engine = queue.engine.acting_for(own);
+        queue
     }
 
     /// What the store has of documents whose names begin so; the next daemon has it.

@@ -7,6 +7,7 @@ mod classic;
 mod extremes;
 mod histories;
 mod in_memory;
+mod members;
 mod model;
 mod notes;
 mod positions;

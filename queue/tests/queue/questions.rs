@@ -387,6 +387,20 @@ fn a_start_in_the_future() {
     assert_eq!(at.status().longest_wait.and_then(|it| it.last_started), Some(NOW));
 }
 
+/// What others wrote of a time that is long ago, or yet to come, is neither in flight nor of the last hour; and a run may have any number.
+#[test]
+fn what_others_wrote() {
+    let script = run(&format!(
+        "list f.9223372036854775807 a\nlog x 5\nlog y {NOW}\nlog z {NOW} 253402300799 0"
+    ));
+    let at = At::new(&script, 60);
+    let status = at.status();
+    assert_eq!((status.rows.in_flight, status.holders.len()), (1, 1));
+    assert_eq!((status.done_last_hour, status.busy_seconds), (vec![], None));
+    assert_eq!(at.reader.jobs_by_minute(at.now), Ok(vec![]));
+    assert_eq!(at.reader.last_starts().unwrap().started, [None]);
+}
+
 /// What a daemon and relays note of themselves.
 #[test]
 fn documents_are_shown() {

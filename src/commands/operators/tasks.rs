@@ -106,7 +106,7 @@ fn turn(answer: &Value) -> String {
     let count = |name: &str| answer[name].as_i64();
     let more = if answer["exact"] == true { "" } else { "more than " };
     let tasks = match count("tasks_before") {
-        Some(tasks) if tasks > 0 => format!(", after {}", counted(tasks, "other task of this key")),
+        Some(tasks) if tasks > 0 => format!(", after {} of this key", counted(tasks, "other task")),
         _ => String::new(),
     };
     let keys = match count("keys_before") {

@@ -1,6 +1,3 @@
-//! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
+//! Connections to a real server (`make test-postgres` starts one). What is done with one the black-box tests show.
 
-#[cfg(any())]
-mod support;
-#[cfg(any())]
 mod tls;

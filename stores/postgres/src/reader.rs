@@ -106,7 +106,7 @@ const CHAIN: &str = ends!(
         SELECT *, 1::int8 AS n FROM attempts WHERE attempt = $1
         UNION ALL SELECT before.*, chain.n + 1 FROM chain
             CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = chain.previous OFFSET 0) AS before
-            WHERE chain.n < $2::int8)
+            WHERE chain.n < $2::int8 AND before.attempt < chain.attempt)
     SELECT * FROM chain)",
     "ORDER BY n"
 );
@@ -115,7 +115,9 @@ const FLOOR: &str =
 const FIRST_END: &str = "SELECT min(ended_ms), count(*)
     FROM (SELECT ended_ms, exit_code FROM attempts ORDER BY ended DESC LIMIT $2::int8) AS last
     WHERE exit_code IS NOT NULL AND ended_ms >= $1";
-const LAST_END: &str = "SELECT last_value FROM ends WHERE is_called";
+const LAST_DRAWN: &str = "SELECT last_value FROM ends";
+/// What was drawn last may be of no end: of a batch that was given up, or of a standby, which knows numbers before their time.
+const LAST_END: &str = "SELECT coalesce(max(ended), 0) FROM attempts WHERE ended <= $1";
 /// Batches that are under way: each has the lock of the queue to its end.
 const BATCHES: &str = "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -365,16 +367,13 @@ impl Listings for Moment {
     /// A number is drawn before its batch is committed, and batches overtake each other: those are waited for that were under way, and
     /// this is another moment then.
     async fn last_end(&mut self) -> StoreResult<i64> {
-        let mut answers = self.wire.send(vec![ask!(LAST_END), ask!(BATCHES)]).await?.into_iter();
-        let last = answers.next().unwrap_or_default();
-        let last = last.first().map_or(Ok(0), |row| get(row, 0))?;
-        let batches = answers.next().unwrap_or_default();
-        let mut batches: Vec<String> =
-            batches.iter().map(|row| get(row, 0)).collect::<StoreResult<_>>()?;
+        let drawn: Vec<i64> = self.values(ask!(LAST_DRAWN)).await?;
+        let mut batches: Vec<String> = self.values(ask!(BATCHES)).await?;
         for _ in 0..LOOKS_MAX {
             if batches.is_empty() {
                 self.wire.send(vec![ask!(ROLLBACK), ask!(BEGIN), ask!(PATIENCE)]).await?;
-                return Ok(last);
+                let drawn = drawn.into_iter().max().unwrap_or(0);
+                return Ok(self.values(ask!(LAST_END, drawn)).await?.pop().unwrap_or(0));
             }
             tokio::time::sleep(LOOK_EVERY).await;
             let now: Vec<String> = self.values(ask!(BATCHES)).await?;

@@ -152,7 +152,7 @@ impl Saver {
             }
         };
         self.rows_of(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows);
-        self.extras_of(id, before.as_ref(), &record, place);
+        self.extras_of(id, before.as_deref(), &record, place);
         self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it)));
         self.ids.insert(key, id);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::records::{Name, Stored};
 
@@ -11,8 +12,8 @@ const FLIGHTS_MAX: usize = 4_096;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    records: HashMap<Key, Stored>,
-    keys: HashMap<Attempt, Key>,
+    records: HashMap<Key, Box<Stored>, RandomState>,
+    keys: HashMap<Attempt, Key, RandomState>,
 }
 
 impl Flights {
@@ -24,14 +25,14 @@ impl Flights {
         {
             let key = stored.record.key.clone();
             self.keys.insert(flight.attempt, key.clone());
-            self.records.insert(key, stored);
+            self.records.insert(key, Box::new(stored));
         }
     }
 
     pub(crate) fn get(&self, name: &Name) -> Option<&Stored> {
         match name {
-            Name::Key(key) => self.records.get(key),
-            Name::Attempt(attempt) => self.records.get(self.keys.get(attempt)?),
+            Name::Key(key) => self.records.get(key).map(|it| &**it),
+            Name::Attempt(attempt) => self.records.get(self.keys.get(attempt)?).map(|it| &**it),
             Name::TaskId(_) => None,
         }
     }
@@ -41,7 +42,7 @@ impl Flights {
             Name::Key(key) => self.take_key(key),
             Name::Attempt(attempt) => {
                 let key = self.keys.remove(attempt)?;
-                self.records.remove(&key)
+                self.records.remove(&key).map(|it| *it)
             }
             Name::TaskId(_) => None,
         }
@@ -53,7 +54,7 @@ impl Flights {
         if let Some(flight) = &stored.record.flight {
             self.keys.remove(&flight.attempt);
         }
-        Some(stored)
+        Some(*stored)
     }
 
     pub(crate) fn clear(&mut self) {

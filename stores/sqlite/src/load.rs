@@ -200,15 +200,14 @@ impl<'c> Loader<'c> {
         (turn, id): (i64, i64),
         count: usize,
     ) -> Result<Vec<Stored>> {
-        let mut next = Vec::new();
+        let mut next = Vec::with_capacity(limit(count).1);
         // No key's turn is the lowest number.
         if turn > i64::MIN {
-            let (limit, room) = limit(count);
-            next = self.all(OF_TURN, (held, turn, id, limit), room)?;
+            self.find(&mut next, OF_TURN, (held, turn, id, limit(count).0))?;
         }
-        if next.len() < count {
-            let (limit, room) = limit(count - next.len());
-            next.append(&mut self.all(LATER, (held, turn, limit), room)?);
+        let left = count - next.len();
+        if left > 0 {
+            self.find(&mut next, LATER, (held, turn, limit(left).0))?;
         }
         Ok(next)
     }
@@ -272,13 +271,18 @@ impl<'c> Loader<'c> {
     }
 
     fn all(&mut self, sql: &str, params: impl Params, room: usize) -> Result<Vec<Stored>> {
+        let mut all = Vec::with_capacity(room);
+        self.find(&mut all, sql, params)?;
+        Ok(all)
+    }
+
+    fn find(&mut self, all: &mut Vec<Stored>, sql: &str, params: impl Params) -> Result<()> {
         let mut query = self.connection.prepared(sql)?;
         let mut found = query.query(params)?;
-        let mut all = Vec::with_capacity(room);
         while let Some(row) = found.next()? {
             all.push(self.parts.stored(row)?);
         }
-        Ok(all)
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
@@ -198,7 +199,8 @@ impl SqliteRecords {
         let before = self.kept.take().unwrap_or_default();
         let (mut last_id, mut last_end) = (before.ids, before.ends);
         let mut saver = Saver::new(&self.connection, &mut last_id, &mut last_end);
-        let mut ids = HashMap::with_capacity(changes.ended.len());
+        let mut ids =
+            HashMap::with_capacity_and_hasher(changes.ended.len(), RandomState::default());
         for change in std::mem::take(&mut changes.records) {
             self.flights.take_key(&change.key);
             let Some(stored) = saver.change(change)? else { continue };

@@ -25,7 +25,7 @@ const INSERT: &str =
 const UPDATE: &str =
     "UPDATE keys SET since = ?1, started = ?2, finished = ?3, exit_code = ?4, claimed = ?5, served = ?6, waiting = ?7, failed = ?8,
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
-    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22 AND key = ?23";
+    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22";
 
 const PUT_ROW: &str =
     "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -72,13 +72,13 @@ impl<'c> Saver<'c> {
                     None => self.insert(&key, &record, place)?,
                     Some(known) => {
                         if fixed_part(&known.record, known.place) != fixed_part(&record, place) {
-                            write(self.update.get()?, known.id.0, &record, place)?;
+                            write(self.update.get()?, known.id.0, None, &record, place)?;
                         }
                         known.id
                     }
                 };
                 self.rows(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows)?;
-                self.extras(id, before.as_ref(), &record, place)?;
+                self.extras(id, before.as_deref(), &record, place)?;
                 record.singles.edits.iter().try_for_each(|edit| self.edit(id, edit))?;
                 Ok(Some(Stored { id, record: record.as_kept(), place, payload: None }))
             }
@@ -90,7 +90,7 @@ impl<'c> Saver<'c> {
         for _ in 0..TRIES_MAX {
             *self.ids = self.ids.wrapping_add(1);
             let id = code::id(key, *self.ids);
-            if write(insert, id.0, record, place)? == 1 {
+            if write(insert, id.0, Some(key), record, place)? == 1 {
                 return Ok(id);
             }
         }
@@ -239,6 +239,7 @@ fn has_extras(record: &Record, place: Place) -> bool {
 fn write(
     statement: &mut CachedStatement<'_>,
     id: i64,
+    key: Option<&Key>,
     record: &Record,
     place: Place,
 ) -> Result<usize> {
@@ -247,7 +248,7 @@ fn write(
     let task = flight.map(|it| code::task(it.task));
     let holder = flight.and_then(|it| it.holder.as_ref());
     let singles = &record.singles;
-    statement.execute(params![
+    let values = params![
         record.since,
         last.map(|it| it.started),
         last.and_then(|it| it.finished),
@@ -270,6 +271,7 @@ fn write(
         place.classic_held,
         has_extras(record, place),
         id,
-        record.key.as_str(),
-    ])
+        key.map(Key::as_str),
+    ];
+    statement.execute(if key.is_some() { values } else { &values[..values.len() - 1] })
 }

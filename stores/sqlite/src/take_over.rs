@@ -311,7 +311,7 @@ impl Writer<'_> {
         self.header.counts.merge(&counts);
         clocks::look(&mut record, &self.context);
         let (key, place) = (record.key.clone(), record.place(&self.context));
-        let change = Change { before: None, key, now: Some((record, place)) };
+        let change = Change { before: None, key, now: Some((Box::new(record), place)) };
         let stored = self.saver.change(change)?;
         for (fetcher, run, payload) in self.damaged.drain(..) {
             let id = stored.as_ref().map(|it| it.id.0);

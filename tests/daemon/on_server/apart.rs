@@ -8,6 +8,7 @@ use shiftboss_testbed::clock;
 use shiftboss_testbed::proxy::Proxy;
 
 use super::code_and_error;
+use super::together::Locks;
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, wait_until};
 
@@ -193,12 +194,17 @@ fn a_claim_whose_answer_is_late_is_told_to_nobody() {
         number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
     });
     let mut untold = worker(&frozen.site);
-    proxy.hold_answers();
+    // What is to be kept is asked for with a second call, which waits.
+    let locks = Locks::of(&queue, "LOCK TABLE places IN SHARE MODE; SELECT FROM header");
     let claimed = Instant::now();
     untold.write(b"READY\n");
-    wait_until("it is claimed", || {
-        number(&queue, "SELECT count(*) FROM keys WHERE attempt IS NOT NULL") == 1
-    });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND datname = current_database()";
+    wait_until("it is to be claimed", || number(&queue, waits) == 1);
+    proxy.hold_answers();
+    drop(locks);
+    let is_out = "SELECT count(*) FROM keys WHERE attempt IS NOT NULL";
+    wait_until("it is claimed", || number(&queue, is_out) == 1);
     let attempt = number(&queue, "SELECT attempt FROM keys");
     frozen.daemon.freeze();
     proxy.release();

@@ -26,10 +26,10 @@ fn wait_listed(queue: &Site, rows: i64) {
 }
 
 /// A connection that has locked something, until it is dropped.
-struct Locks(Child);
+pub struct Locks(Child);
 
 impl Locks {
-    fn of(queue: &Site, statement: &str) -> Self {
+    pub fn of(queue: &Site, statement: &str) -> Self {
         let mut client = Command::new("psql");
         client.args(["-Xq", &queue.server().unwrap().url()]).stdout(Stdio::null());
         let mut locks = Self(client.stdin(Stdio::piped()).spawn().unwrap());

@@ -261,11 +261,12 @@ impl Listings for Moment {
     }
 
     async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>> {
-        let (mut chain, mut next) = (Vec::new(), last);
-        while chain.len() < count
-            && let Some(end) = self.connection().first(load::END, [next.0], load::end)?
+        let mut chain: Vec<End> = Vec::new();
+        let mut next = Some(last);
+        while let Some(Attempt(attempt)) = next.filter(|_| chain.len() < count)
+            && let Some(end) = self.connection().first(load::END, [attempt], load::end)?
         {
-            next = end.attempt.previous;
+            next = Some(end.attempt.previous).filter(|before| before.0 < attempt);
             chain.push(end);
         }
         Ok(chain)

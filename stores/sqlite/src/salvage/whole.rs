@@ -107,8 +107,8 @@ impl Deriving<'_> {
         clocks::look(&mut record, &self.context);
         let place = record.place(&self.context);
         if (&record, place) != (&stored.record, stored.place) {
-            let (key, now) = (record.key.clone(), Some((record.clone(), place)));
-            self.saver.change(Change { before: Some(stored), key, now })?;
+            let (key, now) = (record.key.clone(), Some((Box::new(record.clone()), place)));
+            self.saver.change(Change { before: Some(Box::new(stored)), key, now })?;
         }
         Ok(Some(record))
     }

@@ -16,6 +16,8 @@ mod extremes;
 mod histories;
 #[path = "../../../../queue/tests/queue/in_memory.rs"]
 mod in_memory;
+#[path = "../../../../queue/tests/queue/members.rs"]
+mod members;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
 #[path = "../../../../queue/tests/queue/notes.rs"]
