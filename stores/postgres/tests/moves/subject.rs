@@ -25,12 +25,12 @@ const DAEMON: i64 = 1;
 const MEMBER: &str = "member/1";
 
 pub enum Store {
-    File(SqliteRecords),
+    File(Box<SqliteRecords>),
     Server(Box<PostgresRecords>),
 }
 
 pub fn new() -> Store {
-    Store::File(file::new())
+    Store::File(Box::new(file::new()))
 }
 
 impl Store {
@@ -41,7 +41,7 @@ impl Store {
                 assert_eq!(dump(to_file(&server).connection()), dump(file.connection()));
                 Self::Server(Box::new(server))
             }
-            Self::Server(server) => Self::File(to_file(&server)),
+            Self::Server(server) => Self::File(Box::new(to_file(&server))),
         }
     }
 }
