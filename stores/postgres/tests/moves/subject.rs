@@ -25,12 +25,12 @@ const DAEMON: i64 = 1;
 const MEMBER: &str = "member/1";
 
 pub enum Store {
-    File(SqliteRecords),
-    Server(PostgresRecords),
+    File(Box<SqliteRecords>),
+    Server(Box<PostgresRecords>),
 }
 
 pub fn new() -> Store {
-    Store::File(file::new())
+    Store::File(Box::new(file::new()))
 }
 
 impl Store {
@@ -39,9 +39,9 @@ impl Store {
             Self::File(file) => {
                 let server = to_server(file.connection());
                 assert_eq!(dump(to_file(&server).connection()), dump(file.connection()));
-                Self::Server(server)
+                Self::Server(Box::new(server))
             }
-            Self::Server(server) => Self::File(to_file(&server)),
+            Self::Server(server) => Self::File(Box::new(to_file(&server))),
         }
     }
 }
