@@ -196,7 +196,9 @@ fn last_result(why: &Why, now: i64) -> String {
     };
     let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
     let ahead = match started > now {
-        true => "; its start lies in the future, as of a clock that was ahead: it counts as just now",
+        true => {
+            "; its start lies in the future, as of a clock that was ahead: it counts as just now"
+        }
         false => "",
     };
     format!(

@@ -244,7 +244,7 @@ fn a_url_comes_from_a_file_or_the_environment() {
         command
     };
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let names = "SELECT name, pid IS NOT NULL FROM daemons";
+    let names = "SELECT name, gone IS NULL FROM daemons";
     for (server, variables) in [
         (of_file.server().unwrap(), &[][..]),
         (server, &[("SHIFTBOSS_DATABASE", of_environment.as_str())]),

@@ -91,7 +91,7 @@ impl<S: Records> Batch<'_, S> {
     pub(super) fn why_idle(&self) -> Idle {
         let counts = self.counts();
         let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
-        if self.header.paused {
+        if self.header.paused || self.is_draining() {
             let stays = counts.0.iter().filter(|(run, _)| !self.context.going.contains(run));
             return Idle::Paused(count(sum(stays.map(|(_, it)| it.waiting))));
         }

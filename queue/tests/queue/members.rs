@@ -6,8 +6,7 @@ use shiftboss_queue::documents::{Gone, MEMBER};
 use shiftboss_queue::engine::Forgetting;
 use shiftboss_queue::operation::{
     Ack, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, EndHolds, Expire,
-    Heartbeat, Leases,
-    RegisterRun, Registered, RejectFile, Runs, SetPaused,
+    Heartbeat, Leases, RegisterRun, Registered, RejectFile, Runs, SetPaused,
 };
 use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
 

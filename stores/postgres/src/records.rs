@@ -39,7 +39,7 @@ pub const SCHEMA: &str = include_str!("schema.sql");
 pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
-    SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
+    SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '2s'";
 const DOCUMENTS: &str =
     "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 const BEGIN: &str = "BEGIN";

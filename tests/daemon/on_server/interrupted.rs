@@ -102,8 +102,8 @@ fn connections_may_be_cut_at_any_byte() {
     let (mut ledger, began) = (Ledger::default(), Instant::now());
     while ledger.done.len() < KEYS {
         assert!(began.elapsed() < DEADLINE * 2, "{} of {KEYS} are done", ledger.done.len());
-        // A call of one job is about a thousand bytes, and a new connection four times that.
-        proxy.cut_after(usize::try_from(random.below(5_000)).unwrap());
+        // A batch of one job is some two thousand bytes, and a new connection ten times that.
+        proxy.cut_after(usize::try_from(random.below(40_000)).unwrap());
         for client in [&mut client, &mut beside] {
             match ledger.take(client) {
                 Some((key, attempt)) => ledger.end(client, &key, attempt),

@@ -14,7 +14,7 @@ fn statements(database: &str, mark: &str) -> String {
     let part = part.split("\n## ").next().unwrap();
     let lines = part.lines().filter_map(|line| line.strip_prefix("    "));
     let statements = lines.collect::<Vec<_>>().join("\n");
-    assert_eq!(statements.matches(';').count(), 10, "{statements}");
+    assert_eq!(statements.matches(';').count(), 11, "{statements}");
     statements.replace("DATABASE queue", &format!("DATABASE {database}")).replace("shiftboss", mark)
 }
 

@@ -95,7 +95,8 @@ fn a_daemon_is_killed() {
     });
     let (next, _) = attempt(&client.ask("READY 20"));
     assert_eq!(client.ask(&format!("DONE {next} 0")), "OK\n");
-    let twice = "SELECT count(*) FROM (SELECT key FROM attempts GROUP BY key HAVING count(*) > 1) AS twice";
+    let twice =
+        "SELECT count(*) FROM (SELECT key FROM attempts GROUP BY key HAVING count(*) > 1) AS twice";
     assert_eq!(queue.count(twice), 0);
     drop(other);
 }
@@ -121,7 +122,10 @@ fn a_copy_of_the_queue_waits() {
     relay.site.write("f.1.txt", "alpha 1\n");
     queue.wait_rows(1);
     let one = queue.daemon("one");
-    assert_eq!((copy.count("SELECT count(*) FROM shiftboss_public.queue"), &*site.ask("READY")), (0, "NOJOBS\n"));
+    assert_eq!(
+        (copy.count("SELECT count(*) FROM shiftboss_public.queue"), &*site.ask("READY")),
+        (0, "NOJOBS\n")
+    );
     assert!(!third.log().contains("Relays are served."), "{}", third.log());
     // One that is stopped leaves the lease to the others, and the last one to whoever comes.
     one.daemon.stop();
