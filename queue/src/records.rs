@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use shiftboss_protocol::model::{Attempt, Key, Run};
+use shiftboss_protocol::model::{Attempt, Key, Run, UnixSeconds};
 
 use crate::attempt::EndedAttempt;
 use crate::counts;
@@ -236,6 +236,14 @@ pub trait Records {
     /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has it.
     async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
         Ok(None)
+    }
+
+    /// A relay was heard of in this second, by whichever of several daemons. One daemon remembers that by itself.
+    fn heard(&mut self, _relay: &str, _second: UnixSeconds) {}
+
+    /// How often relays were heard of, by their documents' names.
+    async fn beats(&mut self) -> StoreResult<Vec<(String, i64)>> {
+        Ok(Vec::new())
     }
 
     /// A [document](crate::documents), by its name.

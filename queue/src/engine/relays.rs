@@ -102,7 +102,13 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn relays(&mut self) -> Carried<Vec<Relay>> {
-        Ok(Ok(self.known_members().all_acting()))
+        let beats = self.store.beats().await?;
+        let mut relays = self.known_members().all_acting();
+        for relay in &mut relays {
+            let name = RELAY.of(&relay.name);
+            relay.beat = beats.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
+        }
+        Ok(Ok(relays))
     }
 
     /// A relay's batch, if its number is a new one; else what it was answered.
@@ -111,6 +117,7 @@ impl<S: Records> Batch<'_, S> {
         let Some(relay) = self.known_members().acting(epoch) else {
             return Ok(RelayAnswer::Lost);
         };
+        self.store.heard(&relay, self.context.seconds());
         let is_numbered = !operations.iter().all(Operation::only_reads);
         let lane = self::lane(&relay, number_of(lane));
         if is_numbered || operations.is_empty() {
@@ -157,6 +164,7 @@ impl<S: Records> Batch<'_, S> {
         let Some(relay) = self.known_members().acting(it.epoch) else {
             return Ok(RowsAnswer::Lost);
         };
+        self.store.heard(&relay, self.context.seconds());
         let name = RELAY_LANE.of(&lane(&relay, OF_RANGES.start.saturating_add(it.range)));
         let mut last = self.document(&RELAY_LANE, &name).await?.unwrap_or_default();
         if it.number <= last.number {

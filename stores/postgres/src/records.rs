@@ -86,6 +86,8 @@ pub struct PostgresRecords {
     wanted: usize,
     /// Attempts that were written here.
     ends: i64,
+    /// The last second in which each relay was heard of here.
+    heard: HashMap<String, i64>,
     /// Attempts that this batch handed out.
     handed: Vec<Attempt>,
 }
@@ -146,6 +148,7 @@ impl PostgresRecords {
             numbers: Numbers::default(),
             wanted: 1,
             ends: 0,
+            heard: HashMap::new(),
             handed: Vec::new(),
         }
     }
@@ -532,6 +535,21 @@ impl Records for PostgresRecords {
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
         self.ended_now(attempt).await
+    }
+
+    fn heard(&mut self, relay: &str, second: i64) {
+        if self.heard.get(relay) == Some(&second) {
+            return;
+        }
+        self.heard.insert(relay.to_owned(), second);
+        let sql = "INSERT INTO beats AS b VALUES ($1, 1) ON CONFLICT (relay) DO UPDATE SET beat = b.beat + 1";
+        self.writes.push(ask!(sql, relay.to_owned()));
+    }
+
+    async fn beats(&mut self) -> StoreResult<Vec<(String, i64)>> {
+        let rows = self.ask_one(ask!("SELECT relay, beat FROM beats")).await?;
+        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
     }
 
     async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {

@@ -203,6 +203,12 @@ CREATE TABLE daemons (
     adopted     boolean NOT NULL
 ) WITH (fillfactor = 50);
 
+-- How often relays were heard of, by whichever daemon.
+CREATE TABLE beats (
+    relay text PRIMARY KEY,
+    beat  int8 NOT NULL
+) WITH (fillfactor = 50);
+
 -- What is not the queue's business: a daemon's and its relays' own notes, each as JSON.
 CREATE TABLE documents (
     name  text COLLATE "C" PRIMARY KEY,

@@ -19,7 +19,7 @@ use crate::error::classify;
 /// Of these each daemon has its part.
 const SUMS: [&str; 3] = ["counts", "hours", "minutes"];
 /// What a queue without keys and lists has left goes, or what a move left that was broken off.
-const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, documents";
+const EMPTY: &str = "TRUNCATE keys, places, rows, extras, tasks, attempts, hours, minutes, names, runs, counts, credits, beats, documents";
 /// All but those of keys and other constraints.
 const INDEXES: &str = "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
     WHERE relnamespace = current_schema()::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)";

@@ -47,6 +47,8 @@ fn a_relay_is_known_to_all() {
     let first = ask(1, relayed.clone().into());
     assert!(matches!(first, Outcome::Relayed(RelayAnswer::Answered(_))), "{first:?}");
     assert_eq!(ask(0, relayed.clone().into()), first);
+    let Outcome::Relays(known) = ask(0, Relays.into()) else { panic!() };
+    assert!(known[0].beat > 0, "the other daemon heard it");
     let taken = ask(0, RegisterRun(Run { fetcher: "g".into(), started: 2 }).into());
     assert!(matches!(taken, Outcome::RegisterRun(Registered::Elsewhere(_))), "{taken:?}");
     ask(0, LoseRelay { epoch, is_stopped: true }.into());
