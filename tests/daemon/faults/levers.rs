@@ -19,7 +19,7 @@ const LIFE: [(&str, &[&str]); 6] = [
 const KEPT: &str = "SELECT 'hold ' || k.key FROM keys k JOIN extras e ON e.key = k.id WHERE extras ->> '$.hold' IS NOT NULL
     UNION SELECT 'bump ' || k.key FROM keys k JOIN extras e ON e.key = k.id WHERE extras ->> '$.bump' IS NOT NULL
     UNION SELECT 'retry ' || k.key FROM keys k JOIN extras e ON e.key = k.id WHERE extras ->> '$.retries[0]' IS NOT NULL
-    UNION SELECT 'bump ' || key || ' out' FROM keys WHERE before ->> '$.bump' IS NOT NULL ORDER BY 1";
+    UNION SELECT 'bump ' || key || ' out' FROM keys WHERE before ->> '$[2]' IS NOT NULL ORDER BY 1";
 
 /// Has the orders carried out, as long as the daemon lives; how many were acknowledged.
 fn order(site: &Site, daemon: &mut Daemon) -> usize {

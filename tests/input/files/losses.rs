@@ -227,6 +227,7 @@ fn loss_10_the_input_directory_made_again() {
     assert!(accepted.status.success(), "{accepted:?}");
     site.wait_queue(&["g|1|charlie|0 3|0"]);
     site.append("g.1.txt.part", "delta 0 4\n");
+    site.wait_queue(&["g|1|charlie|0 3|0", "g|1|delta|0 4|0"]);
     assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Result};
 use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
-use shiftboss_queue::documents::{DAEMON, Daemon, PLACES};
+use shiftboss_queue::documents::{ARRIVING, DAEMON, Daemon, MOVED, PLACES};
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{Change, KeyId};
 use shiftboss_queue::rules::clocks;
@@ -39,6 +39,10 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     // A daemon that has other rules derives places anew.
     let policy = daemon.map(|it| it.policy).unwrap_or_default();
     documents::write(connection, PLACES.name(), Some(&PLACES.text(&policy)))?;
+    // Whoever saves what is left of a queue that was moved wants to use it.
+    for mark in [MOVED.name(), ARRIVING.name()] {
+        documents::write(connection, mark, None)?;
+    }
     let mut kept = header::load(connection)?;
     let context = kept.header.context(&Arc::new(settings), now);
     // Saving changes neither: all keys have their ids, and nothing ended.

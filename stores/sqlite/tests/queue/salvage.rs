@@ -259,3 +259,14 @@ fn who_is_to_blame_is_said() {
     let error = salvage(&open_damaged(&path).unwrap(), &mut new, NOW).unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
 }
+
+/// What is saved of a queue that was moved away is a queue here.
+#[test]
+fn a_mark_of_a_move_is_not_saved() {
+    let (_directory, path) = filled();
+    let mark = "INSERT INTO documents VALUES ('moved', '{}'), ('arriving', '{}')";
+    Connection::open(&path).unwrap().execute_batch(mark).unwrap();
+    let (_, new) = saved(&path);
+    let sql = "SELECT count(*) FROM documents WHERE name IN ('moved', 'arriving')";
+    assert_eq!(new.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(0));
+}
