@@ -108,6 +108,8 @@ const IN_ORDER: [&str; 2] = next!(
     "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
     "p.at, p.key"
 );
+const ANY: &str =
+    "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
 const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
@@ -195,8 +197,7 @@ pub(crate) fn next(
         Scope::All => None,
         Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
     };
-    let id = behind.map_or(i64::MIN, |it| it.id.0);
-    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+    let (turn, id) = turn(behind);
     match from {
         From::Order => ask!(IN_ORDER[which], fetchers, count, READY, turn, id),
         From::ClassicHeld => ask!(IN_ORDER[which], fetchers, count, HELD, turn, id),
@@ -215,6 +216,17 @@ pub(crate) fn next(
         From::Dues => ask!(DUES[which], fetchers, count, id),
         From::All => ask!(ALL[which], fetchers, count, id),
     }
+}
+
+/// Asks whether there is any key in order behind that one.
+pub(crate) fn any(behind: Option<&Stored>) -> Ask {
+    let (turn, id) = turn(behind);
+    ask!(ANY, READY, turn, id)
+}
+
+fn turn(behind: Option<&Stored>) -> (i64, i64) {
+    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+    (turn, behind.map_or(i64::MIN, |it| it.id.0))
 }
 
 pub(crate) fn flights() -> Ask {

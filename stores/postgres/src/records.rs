@@ -90,6 +90,8 @@ pub struct PostgresRecords {
     heard: HashMap<String, i64>,
     /// Attempts that this batch handed out.
     handed: Vec<Attempt>,
+    /// This batch has locked keys that nobody has, which another one may wait for.
+    has_next: bool,
 }
 
 /// What was read with the begin of a batch, until something is written.
@@ -150,6 +152,7 @@ impl PostgresRecords {
             ends: 0,
             heard: HashMap::new(),
             handed: Vec::new(),
+            has_next: false,
         }
     }
 
@@ -225,6 +228,7 @@ impl PostgresRecords {
         }
         self.numbers.stale();
         (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
+        self.has_next = false;
         self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
@@ -345,14 +349,14 @@ impl PostgresRecords {
         let at = self.ahead.next.iter().position(|(it, _)| is_ahead && *it == from);
         let mut ahead = at.map(|at| (self.ahead.next.swap_remove(at).1, self.ahead.count));
         let (mut all, mut last) = (Vec::new(), behind.cloned());
+        let mut waits = self.is_alone;
         loop {
             let (found, asked) = match ahead.take() {
                 Some(ahead) => ahead,
                 None => {
                     self.numbers.stale();
                     let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
-                    // Who is alone says whether there is work: what an administrator has locked is no reason to say that there is none.
-                    let ask = load::next(from, last.as_ref(), scope, asked, self.is_alone);
+                    let ask = load::next(from, last.as_ref(), scope, asked, waits);
                     (load::found(&self.ask_one(ask).await?)?, count - all.len())
                 }
             };
@@ -368,11 +372,28 @@ impl PostgresRecords {
                 self.ahead.payloads.extend(payloads);
                 all.push(it.stored);
             }
-            if is_last || all.len() >= count {
-                all.truncate(count);
-                return Ok(all);
+            if !is_last && all.len() < count {
+                continue;
             }
+            // What an administrator has locked, or another daemon that may not keep it, is no reason to say that there is no work. Who has
+            // such a key waits for no other, so that no two wait for each other.
+            if from == From::Order && all.is_empty() && !waits && !self.has_next {
+                waits = self.is_any(behind).await?;
+                if waits {
+                    last = behind.cloned();
+                    continue;
+                }
+            }
+            self.has_next |= !all.is_empty();
+            all.truncate(count);
+            return Ok(all);
         }
+    }
+
+    /// Whether there is any key in order behind that one, locked or not.
+    async fn is_any(&mut self, behind: Option<&Stored>) -> StoreResult<bool> {
+        self.numbers.stale();
+        Ok(!self.ask_one(load::any(behind)).await?.is_empty())
     }
 
     async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
