@@ -4,10 +4,10 @@ pub mod fetchers;
 pub mod turns;
 pub mod why;
 
-use shiftboss_actors::store::answers::{
+use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_queue::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Next, Place, Retry, RowState, Why,
 };
-use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::text::{ago, counted, cut, shown, span};
 

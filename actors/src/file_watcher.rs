@@ -33,13 +33,14 @@ use crate::exit_notifier::ExitNotifier;
 use crate::file_tail::Shared;
 use crate::storage::StorageActor;
 use crate::storage::messages::ask;
-use crate::store::{Runs, StoreError};
 use crate::throttle::Throttle;
 pub use barrier::{CatchUpBarrier, CaughtUp};
 use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
 use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::Runs;
 pub use tails::{StartTail, start_tail};
 use watch::Watch;
 

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
-use shiftboss_actors::store::{
-    AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, RegisterRun,
-    Request, RowBatch, Store, StoreResult,
-};
+use shiftboss_actors::store::Store;
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{
+    AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, RegisterRun, Request, RowBatch,
+};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.

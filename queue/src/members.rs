@@ -1,7 +1,7 @@
 //! Members: who acts on a queue beside the one daemon of a file: the daemons that share it on a server, and relays, from machines that
 //! reach a broker only. What is a member's own: fetchers and their lists, jobs that it sees to, rejected files, an input directory.
 //!
-//! Plain values: what is noted of all members, read once from their [documents]. The engine asks, and writes what changed. Whose a job is
+//! Plain values: what is noted of all members, read once from their [documents](crate::documents). The engine asks, and writes what changed. Whose a job is
 //! stands in its key's record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -22,12 +22,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use shiftboss_actors::store::Grouping;
+use shiftboss_actors::store::Store;
+pub use shiftboss_queue::answers::TaskStatus;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
-use shiftboss_actors::store::StoreError;
-pub use shiftboss_actors::store::answers::TaskStatus;
-use shiftboss_actors::store::{ReadError, Reader, Store};
+use shiftboss_queue::error::StoreError;
 use shiftboss_queue::file_identity::DirectoryIdentity;
+pub use shiftboss_queue::reader::Grouping;
+use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::directory::Directory;
-use shiftboss_actors::store::{Reader, StoreError, StoreResult};
 use shiftboss_protocol::backoff::random;
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
 use tracing::debug;
 

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
-use crate::store::answers::{
-    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
-};
-use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, StoreError, TasksWith};
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_queue::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
 use shiftboss_queue::context::Settings;
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::reader::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 
 /// Finds nothing new, at once.
 struct Nothing;

@@ -14,9 +14,9 @@ use super::FileWatcherActor;
 use super::watch::Happened;
 use crate::directory::{Entry, FileState};
 use crate::storage::messages::ask;
-use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
 
 /// Hidden files that are said to be skipped; more are skipped in silence.
 const HIDDEN_SAID_MAX: usize = 100;

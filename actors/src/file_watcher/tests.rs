@@ -16,9 +16,10 @@ use tempfile::TempDir;
 use super::{CatchUpBarrier, FileWatcherActor, Input, Start, StartTail, start_tail};
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
-use crate::store::{ADDED_ROWS, StoreError};
+use crate::store::ADDED_ROWS;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -9,7 +9,7 @@ use std::mem::size_of;
 
 use shiftboss_protocol::model::Row;
 
-use crate::store::{Reading, RowBatch};
+use shiftboss_queue::operation::{Reading, RowBatch};
 
 /// Rows, with how far the file had been read before them and is read with them.
 pub struct Portion {

@@ -5,13 +5,15 @@ use futures_util::future::join;
 
 use super::StorageActor;
 use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
-use crate::store::{
-    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
-    FetcherRecords, ForgetAccepted, ForgetFetcher, HasWork, LeaseHolder, NoteFetcher, SpoolEntry,
-    StoreError, StoreResult,
-};
 use crate::testing::{MockStore, Trouble};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Key, Row};
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EntryId, FetcherRecords, ForgetAccepted,
+    ForgetFetcher, HasWork, NoteFetcher, SpoolEntry,
+};
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
     Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))

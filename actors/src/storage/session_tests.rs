@@ -7,12 +7,13 @@ use tokio::time::{Instant, advance, pause, timeout};
 
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
-use crate::store::{
-    Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Release, Request, RowBatch, StoreError,
-    StoreResult,
-};
 use crate::testing::{MockStore, Trouble};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Run};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    Ack, AddRows, CompleteAttempt, Heartbeat, Release, Request, RowBatch,
+};
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
 

@@ -8,9 +8,10 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
-use crate::store::{AddRows, Complete, HasWork, RowBatch, StoreError, StoreResult};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{AddRows, Complete, HasWork, RowBatch};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };

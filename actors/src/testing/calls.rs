@@ -1,7 +1,7 @@
 //! What a test sees of an operation that the mock store is asked: a name, and what it was about.
 
-use crate::store::{InputDirectory, Operation};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::{InputDirectory, Operation};
 
 /// The name of a call, and what it is about; none of what no test asks after.
 pub(super) fn describe(operation: &Operation) -> (&'static str, String) {

@@ -22,9 +22,11 @@ use tokio::sync::oneshot;
 use super::ManualClock;
 use super::calls::describe;
 use crate::storage::StorageActor;
-use crate::store::{
-    AddRows, AddTask, Changed, Checkpoint, DeleteRuns, JobEnd, Operation, Outcome, RegisterRun,
-    Registered, Rejected, RowBatch, Runs, Store, StoreError, StoreFuture, StoreResult, StoredRun,
+use crate::store::{Changed, Checkpoint, Store, StoreFuture};
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    AddRows, AddTask, DeleteRuns, JobEnd, Operation, Outcome, RegisterRun, Registered, RowBatch,
+    Runs, StoredRun,
 };
 
 /// What the clocks of the actors' tests show, in seconds.

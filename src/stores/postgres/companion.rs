@@ -7,8 +7,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, StoreError};
+use shiftboss_actors::store::Changed;
 use shiftboss_protocol::backoff::Backoff;
+use shiftboss_queue::error::StoreError;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_postgres::types::ToSql;
 

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
 use shiftboss_postgres::SETTINGS;
 use shiftboss_protocol::model::jitter;
+use shiftboss_queue::error::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_postgres::ALONE;
 use shiftboss_queue::documents::{ARRIVING, Gone, MEMBER, MOVED};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 

@@ -1,8 +1,8 @@
 //! Why there is no connection to a server, and what to do. What the server answers is classified in the crate of its records.
 
-use shiftboss_actors::store::StoreError;
 use shiftboss_postgres::error::{PASSWORD, answered};
 pub(super) use shiftboss_postgres::error::{classify, in_words};
+use shiftboss_queue::error::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreResult;
 use shiftboss_postgres::PostgresRecords;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Gone, RELAY};
 use shiftboss_queue::engine::{Engine, Forgetting, Own};
+use shiftboss_queue::error::StoreResult;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 

@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, StoreError, StoreResult};
+use shiftboss_actors::store::Changed;
 use shiftboss_protocol::backoff::shortened;
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};

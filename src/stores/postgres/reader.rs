@@ -7,10 +7,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use shiftboss_actors::store::{ReadError, ReadResult, StoreError, StoreResult};
 use shiftboss_postgres::Moment;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::look::{Look, Opens};
+use shiftboss_queue::reader::{ReadError, ReadResult};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;

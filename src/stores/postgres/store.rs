@@ -11,14 +11,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock, boot_time};
-use shiftboss_actors::store::{
-    Changed, Checkpoint, Dispatched, JobEnd, Operation, Outcome, Rejected, Store, StoreError,
-    StoreFuture, StoreResult,
-};
+use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_postgres::PostgresRecords;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::documents::{Gone, MEMBER};
 use shiftboss_queue::engine::{Engine, Joined as Found, Own};
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::operation::{Dispatched, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use tokio::task::JoinHandle;
 use tracing::info;

@@ -6,8 +6,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_queue::documents::{ACCEPTED, ARRIVING, Kind, MEMBER, MOVED};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};

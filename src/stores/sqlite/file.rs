@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::AtFlags;
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use shiftboss_sqlite::refused;
 
 use super::damage;

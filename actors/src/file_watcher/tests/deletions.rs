@@ -6,9 +6,10 @@ use tokio::time::{Instant, pause};
 
 use super::{Site, real};
 use crate::storage::messages::{TakeJob, Work};
-use crate::store::{STEP_ROWS, StoreError};
+use crate::store::STEP_ROWS;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
 
 fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }

@@ -3,9 +3,9 @@
 use std::fs;
 
 use super::{Site, real};
-use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Key;
+use shiftboss_queue::error::StoreError;
 
 const WHY: &str = "the fetcher f belongs to the daemon alpha";
 

@@ -10,9 +10,9 @@ use super::{MINUTE, Site, filetime_back, input, real};
 use crate::directory::Directory;
 use crate::file_watcher::stranger::Stranger;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, Input, Start};
-use crate::store::BeginDeletion;
 use crate::testing::{MockStore, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::BeginDeletion;
 
 /// A directory that goes is told, waited for, and looked through when it is back.
 #[actix::test]

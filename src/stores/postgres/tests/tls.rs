@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use shiftboss_testbed::server::{ADMIN, PostgresServer};
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use shiftboss_actors::store::{Complete, Store};
+use shiftboss_actors::store::Store;
+use shiftboss_queue::operation::Complete;
 use tokio::time::timeout;
 
 use super::support::{FAIR, Site, key, run};

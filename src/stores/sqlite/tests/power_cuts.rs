@@ -3,11 +3,11 @@
 
 mod recorder;
 
-use shiftboss_actors::store::{
-    AddRows, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched, Expire, RegisterRun,
-    Store,
-};
+use shiftboss_actors::store::Store;
 use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::operation::{
+    AddRows, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched, Expire, RegisterRun,
+};
 use shiftboss_sqlite::{Findings, at_once, look_through};
 
 use super::support::{FAIR, Site, batch, holder, key, options, run};

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shiftboss_actors::store::{Runs, Store};
+use shiftboss_actors::store::Store;
+use shiftboss_queue::operation::Runs;
 use shiftboss_sqlite::at_once;
 
 use super::support::{FAIR, Site, ask, options, run};

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use shiftboss_actors::store::{
-    AddRows, Dispatch, Dispatched, LeaseHolder, RegisterRun, Request, RetryRules, RowBatch, Store,
-    StoreResult,
-};
+use shiftboss_actors::store::Store;
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{AddRows, Dispatch, Dispatched, RegisterRun, Request, RowBatch};
+use shiftboss_queue::policy::RetryRules;
 use shiftboss_sqlite::at_once;
 use tempfile::TempDir;
 

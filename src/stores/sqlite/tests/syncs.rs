@@ -1,7 +1,7 @@
 //! What is on the disk when it is answered.
 
-use shiftboss_actors::store::{AcceptEntries, Added, EntryId, SpoolEntry};
 use shiftboss_protocol::model::Row;
+use shiftboss_queue::operation::{AcceptEntries, Added, EntryId, SpoolEntry};
 
 use super::support::{FAIR, Site, key};
 
