@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
-use shiftboss_queue::listings::End;
+use shiftboss_queue::listings::{End, behind};
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
 use shiftboss_queue::records::{From, InFlight, KeyId, Name, Payload, StoreResult, Stored};
@@ -132,6 +132,9 @@ const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id");
 const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
+
+const DOCUMENTS: &str =
+    "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 
 /// A record that was read.
 pub(crate) struct Found {
@@ -376,4 +379,14 @@ pub(crate) fn end(row: &Row) -> StoreResult<End> {
 
 pub(crate) fn outcome(row: &Row, at: usize) -> StoreResult<Outcome> {
     Outcome::of_word(get(row, at)?).ok_or_else(|| odd("an outcome"))
+}
+
+/// Documents whose names begin so.
+pub(crate) fn documents(prefix: &str) -> Ask {
+    ask!(DOCUMENTS, prefix.to_owned(), behind(prefix).unwrap_or_default())
+}
+
+/// A document's name and its text.
+pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
+    row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
 }

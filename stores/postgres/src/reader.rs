@@ -17,8 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
-use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, ends};
-use crate::records::{both, documents};
+use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
 /// An administrator who locks a table, or a migration, is not waited for.
