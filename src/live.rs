@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use shiftboss_actors::live::Live;
-use shiftboss_actors::store::answers::QueueStatus;
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_queue::answers::QueueStatus;
 
 use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};

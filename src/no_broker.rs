@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
-use shiftboss_actors::store::{JoinedRelay, Reader, Store};
+use shiftboss_actors::store::Store;
+use shiftboss_queue::operation::JoinedRelay;
+use shiftboss_queue::reader::Reader;
 
 use crate::exit::{ExitCode, Failure};
 use crate::stores::Polls;

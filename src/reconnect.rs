@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
 use shiftboss_protocol::backoff::{Backoff, shortened};
+use shiftboss_queue::error::StoreError;
 use tokio::time::Instant;
 
 /// What is asked before it is time is refused at once.

@@ -4,10 +4,10 @@ pub mod fetchers;
 pub mod turns;
 pub mod why;
 
-use shiftboss_actors::store::answers::{
+use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_queue::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Next, Place, Retry, RowState, Why,
 };
-use shiftboss_protocol::model::TASKS_FETCHER;
 
 use crate::text::{ago, counted, cut, shown, span};
 
@@ -195,8 +195,14 @@ fn last_result(why: &Why, now: i64) -> String {
         };
     };
     let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
+    let ahead = match started > now {
+        true => {
+            "; its start lies in the future, as of a clock that was ahead: it counts as just now"
+        }
+        false => "",
+    };
     format!(
-        "{code}, ended {}, took {}",
+        "{code}, ended {}, took {}{ahead}",
         ago(now.saturating_sub(finished)),
         span(finished.saturating_sub(started))
     )

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Daemon, Report};
-use shiftboss_actors::store::{ReadResult, Reader};
+use shiftboss_queue::reader::{ReadResult, Reader};
 
 use crate::config::{self, Checked};
 use crate::exit::{ExitCode, Failure};

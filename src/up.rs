@@ -1,7 +1,7 @@
 //! Whether a daemon works on a queue: the one rule of `status --check`, `/healthz`, the page, metrics and `top`. Pure; it asks
 //! nobody, and whether a daemon that runs also answers is for whoever asks it.
 
-use shiftboss_actors::store::answers::{DaemonState, DaemonStatus, QueueStatus};
+use shiftboss_queue::answers::{DaemonState, DaemonStatus, QueueStatus};
 
 use crate::lock::LockState;
 use crate::stores::Database;

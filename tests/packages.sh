@@ -207,13 +207,14 @@ test_relay() {
     shell 'rm /etc/shiftboss-relay.toml; systemctl stop shiftboss-relay; systemctl start shiftboss; shiftboss health'
 }
 
-# The unit for workers, whose jobs write when they begin and end.
+# The unit for workers, whose jobs write when they begin and end; while there is the file `long`, they do not end.
 start_jobs() {
     shell 'mkdir -p /etc/shiftboss && echo "COMMAND=/usr/local/bin/job {key}" >/etc/shiftboss/jobs.conf'
     cat >"$root/usr/local/bin/job" <<'END'
 #!/bin/sh
 echo "began $1 $(date +%s.%N)" >>/var/lib/shiftboss/ledger
 sleep 0.5
+while [ -e /var/lib/shiftboss/long ]; do sleep 0.1; done
 echo "ended $1 $(date +%s.%N)" >>/var/lib/shiftboss/ledger
 END
     chmod 755 "$root/usr/local/bin/job"
@@ -235,7 +236,10 @@ test_upgrade() {
     wait_for "a quarter of the jobs ended" '[ "$(counted ended)" -ge $((jobs / 4)) ]'
     before=$(inside systemctl show -P MainPID shiftboss)
     worker=$(inside systemctl show -P MainPID shiftboss-worker@jobs)
+    : >"$root/var/lib/shiftboss/long"
+    wait_for "a job is in flight" '[ "$(counted began)" -gt "$(counted ended)" ]'
     install_package 0.1.1-1
+    rm "$root/var/lib/shiftboss/long"
     [ "$(inside systemctl show -P MainPID shiftboss)" != "$before" ] || fail "the daemon was not restarted"
     stopped=$(date -d "$(inside systemctl show --timestamp=us -P InactiveEnterTimestamp shiftboss)" +%s.%N)
     wait_for "half of the jobs ended" '[ "$(counted ended)" -ge $((jobs / 2)) ]'

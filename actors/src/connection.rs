@@ -31,7 +31,6 @@ use tracing::{debug, warn};
 
 use crate::peer::{self, Peer, Receipt};
 use crate::storage::messages::HandOut;
-use crate::store::Complete;
 use crate::throttle::Throttle;
 pub use answer::REQUEST_TIMEOUT;
 use answer::next_work;
@@ -42,6 +41,7 @@ use shiftboss_protocol::model::{Idle, LeaseHolder};
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Refused, SessionRequest};
 use shiftboss_protocol::wire::{Line, LineCodec, Request, WireError};
+use shiftboss_queue::operation::Complete;
 
 /// First size of the read buffer; requests are short and connections many.
 const READ_BUFFER_BYTES: usize = 512;

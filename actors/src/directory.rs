@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::Errno;
 
-use crate::file_identity::{DirectoryIdentity, FileTimes};
+use shiftboss_queue::file_identity::{DirectoryIdentity, FileTimes};
 
 /// Two changes of a file that are this far apart have different times. Linux counts file times in
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.

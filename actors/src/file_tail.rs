@@ -20,11 +20,13 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::directory::FileState;
-use crate::file_identity::Position;
 use crate::run_reader::{Portion, RunReader, Target};
 use crate::storage::StorageActor;
 use crate::storage::messages::{STORE_RETRY, ask};
-use crate::store::{AddRows, Prune, Request, STEP_ROWS, StoreError};
+use crate::store::STEP_ROWS;
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{AddRows, Prune, Request};
 
 /// Delay before a line that fills a batch and does not end is read on; others have their turn.
 const NEXT_PIECE: Duration = Duration::from_millis(1);

@@ -18,6 +18,7 @@ mod stranger;
 mod tails;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -29,18 +30,19 @@ use tokio::task::yield_now;
 
 use crate::directory::Directory;
 use crate::exit_notifier::ExitNotifier;
-use crate::file_identity::DirectoryIdentity;
 use crate::file_tail::Shared;
 use crate::storage::StorageActor;
 use crate::storage::messages::ask;
-use crate::store::{Runs, StoreError};
 use crate::throttle::Throttle;
-use crate::watch::Watch;
 pub use barrier::{CatchUpBarrier, CaughtUp};
 use entry::Entry;
 pub use lost::{AcceptInput, Accepted, WhyLost};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::Runs;
 pub use tails::{StartTail, start_tail};
+use watch::Watch;
 
 /// How often everything is looked at, events or none.
 const RESCAN_EVERY: Duration = Duration::from_secs(60);

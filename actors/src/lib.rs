@@ -3,13 +3,18 @@
 //! Ports: [`store`] (what the tree needs of a queue, and what can be asked of it), [`live`] (what only the daemon
 //! knows of itself), [`metrics`] (what it counts), [`service`] (what else may live in the tree).
 //!
-//! The tree: [`tree`] starts [`storage`] (StorageActor), [`file_watcher`] (FileWatcherActor),
-//! which starts a [`file_tail`] (FileTailActor) per run, and [`listener`] (ListenerActor), which
-//! starts a [`connection`] (ConnectionActor) per socket.
+//! [`tree`] starts, watches and stops:
 //!
-//! Plain helpers under them: [`directory`], [`watch`], [`file_identity`] and [`run_reader`] (files), [`peer`]
-//! (sockets), [`fs_events`] (inotify), [`throttle`] (warnings), [`clock`],
-//! [`exit_notifier`].
+//! ```text
+//! StorageActor         storage.rs        owns the store: every change goes through it, and is answered when it is durable
+//! FileWatcherActor     file_watcher.rs   the input directory
+//!   FileTailActor      file_tail.rs      one a run: reads its file, and sends its rows to the StorageActor
+//! ListenerActor        listener.rs       the socket
+//!   ConnectionActor    connection.rs     one a worker: asks the StorageActor for jobs
+//! ```
+//!
+//! Plain helpers under them: [`directory`] and [`run_reader`] (files), [`peer`] (sockets), [`fs_events`] (inotify), [`throttle`]
+//! (warnings), [`clock`], [`exit_notifier`].
 //!
 //! Invariants: nothing here knows SQL or parses a command line; nothing but [`fs_events`] and [`peer`] knows a file
 //! outside the input directory; `store` knows no actor.
@@ -33,6 +38,3 @@ pub mod store;
 pub mod testing;
 pub mod throttle;
 pub mod tree;
-pub mod watch;
-
-pub use shiftboss_queue::file_identity;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Counted;
-use crate::store::answers::QueueStatus;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::QueueStatus;
 
 /// A daemon, as it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Ack, JobEnd, Outcome, Rejected, RelayAnswer, StoreError};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::wire::session::ErrorCode;
+use shiftboss_queue::error::{Rejected, StoreError};
+use shiftboss_queue::operation::{Ack, JobEnd, Outcome, RelayAnswer};
 
 /// Fetchers that are counted apart; those of more are counted as one. A name is of 255 bytes at most.
 const FETCHERS_MAX: usize = 1_000;

@@ -15,13 +15,13 @@ use std::rc::Rc;
 use tracing::{info, warn};
 
 use crate::directory::{self, Directory, Entry, FileState};
-use crate::file_identity::Position;
-use crate::store::{Reading, RowBatch, StoredRun};
 use open_file::OpenFile;
 pub(crate) use open_file::still_holds;
 pub use portion::Portion;
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{Reading, RowBatch, StoredRun};
 
 /// Rows of one batch, at the most (and, of what was read alone, those of the last chunk). A worker's request waits for
 /// one batch; four times as many rows load no faster.

@@ -16,8 +16,8 @@ use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::live::{BrokerLive, SpoolLive};
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
-use crate::store::{FetcherRecords, ForgetFetcher, NoteFetcher};
 use shiftboss_protocol::wire::session::Refused;
+use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 
 /// Has a fetcher of this name, which the daemon runs itself, run now; answers with one line of JSON.
 pub type RunFetcher = Rc<dyn Fn(&str) -> Result<String, Refused>>;

@@ -36,9 +36,7 @@ use tracing::debug;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::store::{
-    Changed, Checkpoint, Dispatched, Outcome, Rejected, Request, Store, StoreResult,
-};
+use crate::store::{Changed, Checkpoint, Store};
 use company::Company;
 use due_times::ClockSteps;
 use gathered::{Gathered, Replies};
@@ -46,6 +44,8 @@ use housekeeping::Housekeeping;
 use leases::LeaseClock;
 use outages::{Outages, Words};
 use reply::{Deferred, Reply, deferred};
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::operation::{Dispatched, Outcome, Request};
 use waiting::WaitQueue;
 
 /// How often the actor looks whether it is idle.

@@ -1,22 +1,16 @@
-//! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches, a [`Reader`] answers
+//! The port that a queue implements: [`Store`] carries out [operations](Operation) in batches, a [reader](shiftboss_queue::reader) answers
 //! questions.
 //!
-//! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. SQLite implements both in the
-//! program; for tests the naive model does, as far as they ask. Every store passes `testing::conformance`. No SQL and no actor here.
+//! The StorageActor owns the one `Store`; connections and commands ask a `Reader`. Each `Store` of the program is the queue's engine
+//! over records of its own, and so is that of the tests (`testing`), over records in memory. No SQL and no actor here.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub use shiftboss_queue::answers::{self, EndedRun, FetcherRecord};
-pub use shiftboss_queue::credit::{BUMP_SHARE_MAX, BUMPS_MAX, CREDIT_FIRST, Credit, Turns};
-pub use shiftboss_queue::error::*;
-pub use shiftboss_queue::operation::*;
-pub use shiftboss_queue::policy::*;
-pub use shiftboss_queue::reader::*;
-
-pub use shiftboss_protocol::model::LeaseHolder;
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 
 /// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
@@ -26,9 +20,9 @@ pub const STEP_ROWS: usize = 150;
 /// Rows that are added by one operation, for the same reason, unless the [store](Store::step_rows) wants more.
 pub const ADDED_ROWS: usize = 250;
 
-/// A queue with one owner. It is opened for one daemon, so nothing here names one: [`Runs`], [`Leases`],
-/// [`CountInFlight`], [`AcceptedEntries`] and [`FetcherRecords`] answer what is that daemon's, and rejected files and
-/// the input directory are noted of it. All else is the whole queue's. It is not called while a call is under way.
+/// A queue with one owner. It is opened for one daemon, so nothing here names one: operations that ask for runs, leases, jobs in flight,
+/// accepted entries and fetchers answer what is that daemon's, and rejected files and the input directory are noted of it. All else is
+/// the whole queue's. It is not called while a call is under way.
 pub trait Store {
     /// Carries out a batch in order, as one transaction, which is durable when this returns; each
     /// operation is answered in its place. One that is rejected spoils no other: all else happens as if it

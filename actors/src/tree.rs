@@ -30,7 +30,8 @@ use crate::metrics::Metrics;
 use crate::service::{Service, ServiceLinks};
 use crate::storage::StorageActor;
 use crate::storage::messages::{Ping, Shutdown};
-use crate::store::{Store, StoreError, StoreResult};
+use crate::store::Store;
+use shiftboss_queue::error::{StoreError, StoreResult};
 
 /// Connections get this long to finish the request they have.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -21,8 +21,8 @@ use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::Input;
 use crate::listener::SocketBinder;
 use crate::service::{Service, ServiceLinks};
-use crate::store::StoreError;
 use crate::testing::{ManualClock, MockStore, Trouble, until};
+use shiftboss_queue::error::StoreError;
 
 /// A socket in a directory.
 struct TestBinder(PathBuf);

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use shiftboss_actors::store::{
-    AddRows, BeginDeletion, DeleteRuns, Dispatched, RegisterRun, STEP_ROWS, Undo,
-};
+use shiftboss_actors::store::STEP_ROWS;
 use shiftboss_bench::bare::{Bare, batch};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::{
+    AddRows, BeginDeletion, DeleteRuns, Dispatched, RegisterRun, Undo,
+};
 
 /// Jobs of a store whose jobs are handed out; it is made anew when they run out.
 const JOBS: usize = 50_000;

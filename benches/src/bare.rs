@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use shiftboss::stores::{Durability, Options, Policy, SqliteStore};
-use shiftboss_actors::file_identity::Position;
-use shiftboss_actors::store::{
-    AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, LeaseHolder, Reading,
-    RegisterRun, Request, RowBatch, Store, StoreResult,
-};
+use shiftboss_actors::store::Store;
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{
+    AddRows, Complete, CompleteAttempt, Dispatch, Dispatched, Each, RegisterRun, Request, RowBatch,
+};
 use tempfile::TempDir;
 
 /// Rows that enter in one transaction while a store is filled.
@@ -186,16 +188,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
         ..Position::default()
     };
     let rows = numbers.map(row).collect();
-    RowBatch {
-        run: run.clone(),
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position,
-        complete: false,
-        reading: Reading::Onward,
-    }
+    RowBatch { position, complete: false, ..RowBatch::of(run.clone(), rows) }
 }
 
 /// Has all keys have run, long before the first second, in a database that no daemon uses: the next one begins with that.

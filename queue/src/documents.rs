@@ -15,6 +15,7 @@ use crate::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
 use crate::operation::{EntryId, Outcome};
+use crate::policy::{Backoff, RetryRules};
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl<T> Kind<T> {
     }
 
     /// What the names of all of them begin with; or the name of the only one.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         self.name
     }
 
@@ -60,6 +61,8 @@ impl<T: DeserializeOwned> Kind<T> {
 
 /// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
+/// What daemons that share a queue go by: those of the one that joined last.
+pub const RULES: Kind<Rules> = Kind::new("rules");
 /// By whose rules all keys have their places; missing while they get others.
 pub const PLACES: Kind<Policy> = Kind::new("places");
 /// Its input directory.
@@ -74,23 +77,28 @@ pub const MOVED: Kind<Move> = Kind::new("moved");
 pub const ARRIVING: Kind<Move> = Kind::new("arriving");
 /// Files in the input directory that were rejected, by name.
 pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
-/// Managed fetchers, by name.
+/// Managed fetchers, by name; behind a [`MEMBER`]'s own name on a queue that daemons share.
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
-/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes.
+/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes, and likewise.
 pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
+/// Daemons that share the queue, by name.
+pub const MEMBER: Kind<Member> = Kind::new("member/");
 /// Relays, by name.
-pub const RELAY: Kind<Relay> = Kind::new("relay/");
+pub const RELAY: Kind<Member> = Kind::new("relay/");
 /// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
 /// What the last batch of a lane was answered, likewise named: its relay may ask again.
 pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
-/// Leased attempts that a relay sees to, by number: its name.
-pub const RELAY_LEASE: Kind<Arc<str>> = Kind::new("relay-lease/");
 
-/// The name of an accepted entry among others. A spool's own name has no `/`.
+/// An accepted entry among others. A spool's own name has no `/`.
 pub fn accepted(id: &EntryId) -> String {
     let EntryId { spool, name, inode, born, checksum } = id;
-    ACCEPTED.of(&format!("{spool}/{inode}.{born}.{checksum:x}/{name}"))
+    format!("{spool}/{inode}.{born}.{checksum:x}/{name}")
+}
+
+/// What is called so is a member's own, in its document's name; in a queue that has one daemon all is that one's.
+pub fn own(member: Option<&str>, name: &str) -> String {
+    member.map_or_else(|| name.to_owned(), |member| format!("{member}/{name}"))
 }
 
 /// See [`DAEMON`].
@@ -118,6 +126,41 @@ impl Daemon {
             bump_share: self.bump_share,
             ..Settings::default()
         }
+    }
+}
+
+/// See [`RULES`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    bump_share: u32,
+    backoff: Option<Backoff>,
+    retries: RetryRules,
+    /// Whose the rule of a fetcher is: that of its own daemon stays.
+    whose: BTreeMap<String, Arc<str>>,
+}
+
+impl Rules {
+    /// A daemon joins that was started with these settings.
+    #[must_use]
+    pub fn joined(self, daemon: &Arc<str>, settings: &Settings) -> Self {
+        let mut retries = settings.retries.clone();
+        let own = retries.of_fetcher.keys().map(|fetcher| (fetcher.clone(), daemon.clone()));
+        let mut whose: BTreeMap<_, _> = own.collect();
+        let mut others = self.retries.of_fetcher;
+        for (fetcher, owner) in self.whose.into_iter().filter(|(_, owner)| owner != daemon) {
+            if let Some(rule) = others.remove(&fetcher) {
+                retries.of_fetcher.entry(fetcher.clone()).or_insert(rule);
+                whose.entry(fetcher).or_insert(owner);
+            }
+        }
+        let (bump_share, backoff) = (settings.bump_share, settings.backoff.clone());
+        Self { bump_share, backoff, retries, whose }
+    }
+
+    /// What a daemon goes by that was started with these settings.
+    pub fn settings(self, own: &Settings) -> Settings {
+        let Self { bump_share, backoff, retries, .. } = self;
+        Settings { bump_share, backoff, retries, ..own.clone() }
     }
 }
 
@@ -179,23 +222,32 @@ pub struct Rejected {
     pub since: UnixSeconds,
 }
 
-/// See [`RELAY`]. What it is not named in is the daemon's own.
+/// Who acts on the queue: a relay ([`RELAY`]), or one of the daemons that share it ([`MEMBER`]). A queue in a file has one daemon, whose is
+/// whatever no relay has. The [owner](crate::record::Flight::owner) of a job is called as its document is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Relay {
+pub struct Member {
     /// Which one of its processes it is.
     pub process: String,
-    /// No other joining of any relay has the same.
+    /// Of a relay: no other joining of any has the same.
     pub epoch: i64,
     pub joined: UnixSeconds,
     pub gone: Option<Gone>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_since: Option<UnixSeconds>,
     pub input: Input,
     /// The fetchers whose lists it has.
     pub fetchers: Vec<Arc<str>>,
+    /// Those of which it has no list any more, and since when.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub left: BTreeMap<Arc<str>, UnixSeconds>,
     pub rejected: BTreeMap<String, Rejected>,
+    /// It hands nothing out since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drains_since: Option<UnixSeconds>,
 }
 
-/// A relay does not act any more.
+/// It does not act any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gone {

@@ -1,5 +1,7 @@
 //! A store in memory: the port over maps, for tests and for foretelling. It is searched from end to end, and decides nothing.
 
+mod listings;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,7 +35,10 @@ pub struct Kept {
     pub payloads: BTreeMap<(Key, FetcherId, i64), String>,
     /// By number.
     pub singles: BTreeMap<i64, Single>,
+    /// By the numbers of their ends.
     pub ended: BTreeMap<i64, EndedAttempt>,
+    /// The last one of these numbers.
+    pub ends: i64,
     pub header: Header,
     pub sums: Sums,
     pub documents: BTreeMap<String, String>,
@@ -51,6 +56,11 @@ pub struct Memory {
 impl Memory {
     pub fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    /// What somebody else writes; for an engine that [begins](Self::reopened) with it.
+    pub fn kept_mut(&mut self) -> &mut Kept {
+        &mut self.kept
     }
 
     /// As it is for the next engine.
@@ -93,10 +103,33 @@ impl Memory {
                     it.0.flight.as_ref().is_some_and(|flight| flight.attempt == *attempt)
                 };
                 let out = self.kept.keys.values().find(is_out).map(|it| it.0.key.clone());
-                out.or_else(|| self.kept.ended.get(&attempt.0).map(|it| it.key.clone()))?
+                out.or_else(|| self.ended_as(*attempt).map(|it| it.key.clone()))?
             }
         };
         self.kept.keys.get(&(key.jitter(), key)).map(|it| self.stored(it))
+    }
+
+    fn ended_as(&self, attempt: Attempt) -> Option<&EndedAttempt> {
+        self.kept.ended.values().find(|it| it.attempt == attempt)
+    }
+
+    fn payload_of(&self, id: KeyId, task: Task) -> Payload {
+        let Some(key) = self.named(id) else {
+            return Payload::Missing;
+        };
+        let known = match task {
+            Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
+            Task::Row { fetcher, run } => {
+                self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
+            }
+        };
+        known.map_or(Payload::Missing, Payload::Text)
+    }
+
+    fn documents_of(&self, prefix: &str) -> Vec<(String, String)> {
+        let behind = self.kept.documents.range(prefix.to_owned()..);
+        let begin_so = behind.take_while(|(name, _)| name.starts_with(prefix));
+        begin_so.map(|(name, text)| (name.clone(), text.clone())).collect()
     }
 
     fn change(&mut self, change: Change) {
@@ -189,6 +222,7 @@ impl Records for Memory {
                 attempt: it.attempt,
                 started: it.started,
                 lease_seconds: it.holder.as_ref().map(|holder| holder.lease_seconds),
+                owner: it.owner.clone(),
             })
             .collect();
         flights.sort_by_key(|it| it.attempt);
@@ -209,16 +243,7 @@ impl Records for Memory {
     }
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
-        let Some(key) = self.named(id) else {
-            return Ok(Payload::Missing);
-        };
-        let known = match task {
-            Task::Single { number } => self.kept.singles.get(&number).map(|it| it.payload.clone()),
-            Task::Row { fetcher, run } => {
-                self.kept.payloads.get(&(key.clone(), fetcher, run)).cloned()
-            }
-        };
-        Ok(known.map_or(Payload::Missing, Payload::Text))
+        Ok(self.payload_of(id, task))
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
@@ -246,7 +271,7 @@ impl Records for Memory {
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        Ok(self.kept.ended.get(&attempt.0).cloned())
+        Ok(self.ended_as(attempt).cloned())
     }
 
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
@@ -254,9 +279,7 @@ impl Records for Memory {
     }
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        let behind = self.kept.documents.range(prefix.to_owned()..);
-        let begin_so = behind.take_while(|(name, _)| name.starts_with(prefix));
-        Ok(begin_so.map(|(name, text)| (name.clone(), text.clone())).collect())
+        Ok(self.documents_of(prefix))
     }
 
     async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
@@ -269,8 +292,12 @@ impl Records for Memory {
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         changes.records.into_iter().for_each(|change| self.change(change));
-        let ended = changes.ended.into_iter().map(|it| (it.attempt.0, it));
-        self.kept.ended.extend(ended);
+        for it in changes.ended {
+            // A late result takes the place of what was known of its attempt.
+            self.kept.ended.retain(|_, known| known.attempt != it.attempt);
+            self.kept.ends += 1;
+            self.kept.ended.insert(self.kept.ends, it);
+        }
         self.kept.header = changes.header.clone();
         self.kept.sums.merge(&changes.sums);
         if let Some(oldest) = changes.oldest {

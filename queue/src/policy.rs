@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{TASKS_FETCHER, jitter};
 
 /// So often in a row a key may fail before it is held, and so often a task may be tried again.
@@ -22,7 +23,7 @@ const TENTH_OF_JITTERS: i64 = 10 << 31;
 const TIMEOUT: i64 = 124;
 
 /// Which ends of jobs count: that a job succeeded never does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountedEnds {
     pub codes: Vec<i64>,
     /// Those codes count; else all but those.
@@ -56,7 +57,7 @@ impl CountedEnds {
 }
 
 /// How long it is waited, longer each time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delays {
     /// In seconds, the first one first; the last one stands for all that follow. Never empty.
     pub seconds: Vec<i64>,
@@ -88,7 +89,7 @@ impl Delays {
 }
 
 /// When a key is held, and for how long.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     pub on: CountedEnds,
     /// A key is held from so many such ends in a row on.
@@ -105,7 +106,7 @@ impl Backoff {
 }
 
 /// Which tasks are tried again, how often, and when.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retries {
     pub on: CountedEnds,
     pub most: u32,
@@ -121,7 +122,7 @@ impl Retries {
 }
 
 /// The rules of all tasks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRules {
     /// Of lists that have none of their own; `None`: their tasks are not tried again.
     pub lists: Option<Retries>,

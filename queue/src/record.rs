@@ -52,6 +52,8 @@ pub struct Flight {
     /// `None`: a classic worker, which has no name and renews no lease.
     pub holder: Option<LeaseHolder>,
     pub started: Millis,
+    /// The [member](crate::documents::Member) that sees to it, as its document is named; `None`: the daemon of a queue that has one.
+    pub owner: Option<Arc<str>>,
     /// What a hand-out that is taken back restores.
     pub before: Before,
 }

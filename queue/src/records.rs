@@ -3,11 +3,12 @@
 //! Called by the [engine](crate::engine) alone. Memory, SQLite and PostgreSQL implement it. Its functions are async and statically
 //! dispatched; a store that blocks has futures that are ready at once.
 
-use std::sync::Arc;
-
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use shiftboss_protocol::model::{Attempt, Key, Run};
+use shiftboss_protocol::model::{Attempt, Key, Run, UnixSeconds};
 
 use crate::attempt::EndedAttempt;
 use crate::counts;
@@ -81,12 +82,14 @@ pub enum Payload {
 }
 
 /// A job that is out, in short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlight {
     pub attempt: Attempt,
     pub started: Millis,
     /// `None`: a classic one.
     pub lease_seconds: Option<u32>,
+    /// [Who sees to it](crate::record::Flight::owner).
+    pub owner: Option<Arc<str>>,
 }
 
 /// What a batch changed.
@@ -115,6 +118,15 @@ pub struct Change {
     pub now: Option<(Box<Record>, Place)>,
 }
 
+impl Change {
+    /// The key is in order that was not.
+    pub fn brings_work(&self) -> bool {
+        let is_ready = |place: Place| place.order.is_some();
+        let was_ready = self.before.as_ref().is_some_and(|it| is_ready(it.place));
+        !was_ready && self.now.as_ref().is_some_and(|(_, place)| is_ready(*place))
+    }
+}
+
 /// What a batch is going to ask for. A store on a server finds and locks that at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outset {
@@ -139,6 +151,14 @@ pub struct Begun {
     pub now: Option<Millis>,
     /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.
     pub is_edited: bool,
+}
+
+/// What a future says that is ready at once, as those of a store are that blocks; `None`: it waits for somebody.
+pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(it) => Some(it),
+        Poll::Pending => None,
+    }
 }
 
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
@@ -212,6 +232,19 @@ pub trait Records {
 
     /// An attempt that ended, if it is kept still.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
+
+    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has it.
+    async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
+        Ok(None)
+    }
+
+    /// A relay was heard of in this second, by whichever of several daemons. One daemon remembers that by itself.
+    fn heard(&mut self, _relay: &str, _second: UnixSeconds) {}
+
+    /// How often relays were heard of, by their documents' names.
+    async fn beats(&mut self) -> StoreResult<Vec<(String, i64)>> {
+        Ok(Vec::new())
+    }
 
     /// A [document](crate::documents), by its name.
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;

@@ -5,7 +5,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
-use crate::record::{DeadBecause, Due, ListRow, Millis, Record, Retry, Task};
+use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task};
 
 /// As people are told it, who know no milliseconds.
 fn seconds(time: Millis) -> i64 {
@@ -77,6 +77,17 @@ impl Record {
         self.extras.retries.iter().filter_map(|it| it.due).min_by_key(|due| due.at)
     }
 
+    /// What of its extras is listed.
+    pub fn listed(&self) -> Listed {
+        let Extras { hold, backoff, dead, .. } = &self.extras;
+        Listed {
+            held: hold.as_ref().map(|it| it.since),
+            backed_off: backoff.and_then(|it| it.until).map(Due::begun),
+            delayed: self.first_delay().map(|it| it.at),
+            dead: dead.iter().any(|it| matches!(it.0, Task::Row { .. })),
+        }
+    }
+
     /// What holds the key: an operator, or else a backoff.
     pub fn hold(&self, context: &Context) -> Option<Hold> {
         let by_operator = self.extras.hold.as_ref().map(|it| Hold {
@@ -101,6 +112,19 @@ impl Record {
             by: "backoff".to_owned(),
         })
     }
+}
+
+/// What stores have beside the extras that it is read off, so that readers find it in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    /// Since when an operator holds the key.
+    pub held: Option<UnixSeconds>,
+    /// Since when its failures do.
+    pub backed_off: Option<Millis>,
+    /// When the first of its tasks is tried again.
+    pub delayed: Option<Millis>,
+    /// Rows of it are dead letters.
+    pub dead: bool,
 }
 
 impl Due {

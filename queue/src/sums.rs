@@ -23,7 +23,7 @@ pub struct Hour {
 }
 
 impl Hour {
-    fn add(&mut self, other: Self, sign: i64) {
+    pub(crate) fn add(&mut self, other: Self, sign: i64) {
         let add = |it: &mut i64, more: i64| *it = it.saturating_add(more.saturating_mul(sign));
         add(&mut self.jobs, other.jobs);
         add(&mut self.took_ms, other.took_ms);

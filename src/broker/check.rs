@@ -8,7 +8,7 @@ use std::time::Duration;
 use lapin::options::ExchangeDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{ErrorKind, ExchangeKind};
-use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::link::{Broker, Link};

@@ -9,7 +9,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel};
-use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use super::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::Relay;
+use shiftboss_queue::operation::Relay;
 use tokio::time::Instant;
 
 /// A relay that is not heard of for so long is taken for dead.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use shiftboss_actors::store::{
-    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
-    RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
-};
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
 use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, REASON_MAX_BYTES};
+use shiftboss_queue::operation::{
+    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
+    RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
+};
 
 use super::range::range_of;
 
@@ -256,11 +256,13 @@ fn check_limit(limit: usize) -> Result<(), Unfit> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::{
-        AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, LeaseHolder, Outcome, Prune,
-        RegisterRun, RejectFile, Rejected, RelayAnswer, Retry, RowBatch,
-    };
     use shiftboss_protocol::model::Attempt;
+    use shiftboss_protocol::model::LeaseHolder;
+    use shiftboss_queue::error::Rejected;
+    use shiftboss_queue::operation::{
+        AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun,
+        RejectFile, RelayAnswer, Retry, RowBatch,
+    };
 
     use super::*;
 
@@ -271,7 +273,7 @@ mod tests {
         let operations = vec![
             Operation::Dispatch(Dispatch { holder, fetchers: None }),
             Operation::Heartbeat(Heartbeat(Attempt(7))),
-            Operation::Runs(shiftboss_actors::store::Runs),
+            Operation::Runs(shiftboss_queue::operation::Runs),
         ];
         let requests = [
             (

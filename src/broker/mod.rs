@@ -5,7 +5,7 @@
 //! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters).
 //! [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be
 //! looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named and declared by [`topology`]; what a
-//! broker refuses is read by [`refusal`]. What a relay has is told apart by the store ([`shiftboss_actors::store::Relayed`]).
+//! broker refuses is read by [`refusal`]. What a relay has is told apart by the store ([`shiftboss_queue::operation::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 
 mod alarm;
@@ -28,7 +28,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
-use shiftboss_actors::store::{JoinedRelay, Reader, Store};
+use shiftboss_actors::store::Store;
+use shiftboss_queue::operation::JoinedRelay;
+use shiftboss_queue::reader::Reader;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{ExitCode, Failure};

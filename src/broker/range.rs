@@ -4,8 +4,8 @@
 //! (docs/broker.md): it never changes, for the order of a key's rows is that of one queue.
 
 use sha2::{Digest, Sha256};
-use shiftboss_actors::store::RANGES;
 use shiftboss_protocol::model::Key;
+use shiftboss_queue::operation::RANGES;
 
 /// The first eight bytes of the key's SHA-256, big-endian, modulo [`RANGES`]: that is the last of them.
 pub(super) fn range_of(key: &Key) -> u8 {

@@ -2,11 +2,11 @@
 //!
 //! Given to its connections in the place of a store's reader.
 
-use shiftboss_actors::store::answers::{
+use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
-use shiftboss_actors::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
-use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_queue::reader::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 
 /// See the module's documentation.
 pub(super) struct RelayReader;

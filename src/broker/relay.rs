@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::store::{
-    Changed, Checkpoint, CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome,
-    Rejected, SetPaused, Store, StoreFuture, StoreResult, Undo,
+use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::operation::{
+    CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome, SetPaused, Undo,
 };
 use shiftboss_queue::record::Millis;
 use tokio::time::timeout;

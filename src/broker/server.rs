@@ -29,11 +29,12 @@ use shiftboss_actors::exit_notifier::ExitNotifier;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
-use shiftboss_actors::store::{
-    Installation, Lane, LoseRelay, Place, Relay, Relayed, Relays as KnownRelays,
-    Request as StoreRequest, StoreError, StoreResult,
-};
 use shiftboss_protocol::backoff::{Backoff, shortened};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    Installation, Lane, LoseRelay, Place, Relay, Relayed, Relays as KnownRelays,
+    Request as StoreRequest,
+};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};

@@ -5,7 +5,7 @@
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
-use shiftboss_actors::store::RANGES;
+use shiftboss_queue::operation::RANGES;
 
 use super::queue_kind::QueueKind;
 

@@ -72,7 +72,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Migrate { database } => migrate(&database),
         Command::ForgetDaemon { target, name } => forget_daemon(target, name),
         Command::Move { salvage: true, from, to, .. } => moving::salvage(&from, &to),
-        Command::Move { from, to, daemon_name, .. } => moving::run(from, to, daemon_name),
+        Command::Move { from, to, daemon_name, .. } => {
+            logging::start(LogFormat::Auto, "")?;
+            moving::run(from, to, daemon_name)
+        }
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
         Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
         Command::Output(typed) => output::run(typed),

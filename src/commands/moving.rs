@@ -15,9 +15,9 @@ use crate::text::{counted, shown};
 /// What people count, of what was moved: tables, and what a row is.
 const SHOWN: [(&str, &str); 5] = [
     ("runs", "list"),
-    ("queue", "task"),
-    ("single_tasks", "single task"),
-    ("log", "logged key"),
+    ("rows", "task"),
+    ("tasks", "single task"),
+    ("keys", "key"),
     ("attempts", "attempt"),
 ];
 

@@ -208,7 +208,7 @@ fn text(report: &Report, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shiftboss_actors::store::EndedRun;
+    use shiftboss_queue::answers::EndedRun;
 
     const TIMING: Timing = Timing {
         debounce: Duration::from_secs(5),

@@ -19,8 +19,8 @@ use shiftboss_actors::connection::Operators;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::live::Daemon;
 use shiftboss_actors::service::Service;
-use shiftboss_actors::store::StoreError;
 use shiftboss_actors::tree::{self, Parts, TreeError};
+use shiftboss_queue::error::StoreError;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 

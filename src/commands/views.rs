@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::store::{
+use shiftboss_queue::reader::{
     EndedAttempts, Grouping, KEYS_BEFORE_MAX, ReadResult, Reader, StatsOf, TasksWith,
 };
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Deserialize;
-use shiftboss_actors::store::{
+use shiftboss_queue::policy::{
     Backoff, CountedEnds, DELAY_FACTOR_MAX, Delays, FAILURES_MAX, Retries,
 };
 

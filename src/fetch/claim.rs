@@ -13,7 +13,8 @@ use shiftboss_actors::directory::{Directory, Entry};
 use shiftboss_protocol::fetcher_file::Line;
 use tracing::warn;
 
-use super::{FetchError, read_lines};
+use super::error::FetchError;
+use super::intake::read_lines;
 use crate::config::ListName;
 use crate::exit::ExitCode;
 use crate::lock::{self, LockError};

@@ -4,15 +4,24 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
+use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader, SkipReason};
 
-use super::Observer;
 use crate::child::LinePrefixer;
 
 /// How much of a list is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Faulty lines that are reported one by one.
 const FAULTS_REPORTED_MAX: u64 = 20;
+
+/// Shows a run while it goes on.
+pub trait Observer: Send {
+    /// A line that the command writes on standard error, with its end.
+    fn complaint(&mut self, line: &[u8]);
+    /// A line that the daemon will skip. Only the first of a run are reported.
+    fn faulty(&mut self, line: u64, reason: SkipReason);
+    /// How many good lines there are so far.
+    fn lines(&mut self, accepted: u64);
+}
 
 /// The lines of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,60 +6,24 @@
 //! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
 mod claim;
+mod error;
 mod intake;
 
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shiftboss_protocol::fetcher_file::SkipReason;
 use tokio::sync::{Notify, oneshot};
 
 use crate::child::{Guardian, Output, Stream};
 use crate::config::FetcherTable;
-use crate::exit::ExitCode;
 use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, StartRun};
 use claim::{Claim, Part};
+pub use error::FetchError;
 use intake::Intake;
-pub use intake::{Tally, read_lines};
-
-/// Why a list was not fetched. The former list is untouched, or stands beside the new one.
-#[derive(Debug)]
-pub struct FetchError {
-    /// What `fetch` exits with.
-    pub code: ExitCode,
-    /// How the run ended, as a shell would report it, and why.
-    pub outcome: Outcome,
-}
-
-impl FetchError {
-    fn new(code: ExitCode, message: impl Into<String>) -> Self {
-        Self { code, outcome: Outcome::new(ExitCode::Unavailable as u8, message) }
-    }
-
-    /// Nothing is wrong with us or our directory.
-    fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(ExitCode::Unavailable, message)
-    }
-}
-
-impl From<Outcome> for FetchError {
-    fn from(outcome: Outcome) -> Self {
-        Self { code: ExitCode::Unavailable, outcome }
-    }
-}
-
-/// Shows a run while it goes on.
-pub trait Observer: Send {
-    /// A line that the command writes on standard error, with its end.
-    fn complaint(&mut self, line: &[u8]);
-    /// A line that the daemon will skip. Only the first of a run are reported.
-    fn faulty(&mut self, line: u64, reason: SkipReason);
-    /// How many good lines there are so far.
-    fn lines(&mut self, accepted: u64);
-}
+pub use intake::{Observer, Tally, read_lines};
 
 /// A list that is in place.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::FetcherRecord;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::FetcherRecord;
 
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::Status;
@@ -57,7 +57,7 @@ pub(super) fn first_due(
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::EndedRun;
+    use shiftboss_queue::answers::EndedRun;
 
     use super::*;
 

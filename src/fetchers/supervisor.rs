@@ -16,11 +16,12 @@ use shiftboss_actors::clock::Clock;
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{
-    FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
-};
 use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::wire::session::Refused;
+use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_queue::operation::{
+    FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::{Added, EntryId, SpoolEntry};
 use shiftboss_protocol::fetcher_file::{Line, LineReader, checksum};
 use shiftboss_protocol::model::Row;
+use shiftboss_queue::operation::{Added, EntryId, SpoolEntry};
 use tracing::warn;
 
 use shiftboss_spool::{

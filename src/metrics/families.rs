@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use shiftboss_actors::metrics::{ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
-use shiftboss_actors::store::answers::FetcherStatus;
+use shiftboss_queue::answers::FetcherStatus;
 
 use super::{Scrape, daemon_state, relay_state};
 
@@ -361,7 +361,7 @@ impl Scrape {
             .filter(|record| named.len() < FETCHERS_MAX || named.contains(&*record.name))
             .filter_map(|record| Some((vec![fetcher(&record.name)], record.last_run.as_ref()?)))
             .collect();
-        let each = |value: fn(&shiftboss_actors::store::EndedRun) -> f64| {
+        let each = |value: fn(&shiftboss_queue::answers::EndedRun) -> f64| {
             runs.iter().map(move |(labels, run)| (labels.clone(), value(run)))
         };
         let success = each(|run| f64::from(run.exit_code == 0));
@@ -394,7 +394,7 @@ mod tests {
     use std::time::Duration;
 
     use shiftboss_actors::live::{BrokerLive, DaemonMetrics, RangeLive};
-    use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
+    use shiftboss_queue::answers::{QueueStatus, RelayStatus};
 
     use super::*;
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::DaemonMetrics;
-use shiftboss_actors::store::answers::{DaemonState, DaemonStatus, QueueStatus, RelayStatus};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::{DaemonState, DaemonStatus, QueueStatus, RelayStatus};
 
 use crate::client::Session;
 use crate::exit::{ExitCode, Failure};

@@ -19,8 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::paths::Changed;
-use super::tree_watch::kernel;
-use super::watch::{Trees, Wake, Watch, WatchError};
+use super::watch::{Trees, Wake, Watch, WatchError, kernel};
 
 /// From a watch that failed to the next one: at first, and at the longest.
 const REOPEN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];

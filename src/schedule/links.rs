@@ -12,8 +12,7 @@ use shiftboss_actors::fs_events::{EventMask, EventOwned, WatchDescriptor, Watche
 use tracing::warn;
 
 use super::paths::Changed;
-use super::tree_watch::{AddWatch, changes};
-use super::watch::{Trees, WatchError};
+use super::watch::{AddWatch, Trees, WatchError, changes};
 
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;

@@ -21,8 +21,8 @@ use shiftboss_actors::fs_events::is_on_network;
 use tracing::{info, warn};
 
 use poll_watch::PollWatch;
-use tree_watch::{AddWatch, TreeWatch};
-use watch::{Trees, Watch, WatchError};
+use tree_watch::TreeWatch;
+use watch::{AddWatch, Trees, Watch, WatchError};
 
 /// Watches trees with inotify; where that cannot be, it is said why, and they are looked at every few
 /// seconds. May take long: to be called beside the runtime's thread.

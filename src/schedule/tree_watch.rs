@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -23,35 +23,13 @@ use tracing::{debug, warn};
 
 use super::links::Links;
 use super::paths::Changed;
-use super::watch::{Trees, Wake, Watch, WatchError};
+use super::watch::{AddWatch, Trees, Wake, Watch, WatchError, changes};
 
 /// A turn that finds more and more to do ends after so long, and another one begins.
 const TURN_MAX: Duration = Duration::from_millis(500);
 /// Warnings in a period; what is more is counted.
 const WARNINGS_MAX: u32 = 10;
 const WARNINGS_SECONDS: u32 = 60;
-
-/// Puts a watch on a directory: the one system call that runs out. Tests have others.
-pub type AddWatch =
-    Box<dyn FnMut(&mut Watches, &Path, WatchMask) -> io::Result<WatchDescriptor> + Send>;
-
-/// The system call itself.
-pub fn kernel() -> AddWatch {
-    Box::new(|watches, path, mask| watches.add(path, mask))
-}
-
-/// What is told of a directory.
-pub fn changes() -> WatchMask {
-    WatchMask::CREATE
-        | WatchMask::MODIFY
-        | WatchMask::DELETE
-        | WatchMask::MOVE
-        | WatchMask::MOVE_SELF
-        // Whether it can be read.
-        | WatchMask::ATTRIB
-        | WatchMask::ONLYDIR
-        | WatchMask::EXCL_UNLINK
-}
 
 /// A directory's root, by its number, and its path below that; that of a root is empty.
 type Place = (usize, PathBuf);

@@ -1,4 +1,4 @@
-//! What a follower needs of a watch, and how one fails. [`super::tree_watch`] and
+//! What a follower needs of a watch, how one fails, and what it asks of the system. [`super::tree_watch`] and
 //! [`super::poll_watch`] are the two there are. No waiting here.
 
 use std::io;
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use shiftboss_actors::fs_events::{WatchDescriptor, WatchMask, Watches};
 use thiserror::Error;
 
 use super::globs::{GlobError, Globs};
@@ -71,6 +72,28 @@ pub enum Wake {
     Readable(Arc<OwnedFd>),
     /// So long after the last turn.
     After(Duration),
+}
+
+/// Puts a watch on a directory: the one system call that runs out. Tests have others.
+pub type AddWatch =
+    Box<dyn FnMut(&mut Watches, &Path, WatchMask) -> io::Result<WatchDescriptor> + Send>;
+
+/// The system call itself.
+pub fn kernel() -> AddWatch {
+    Box::new(|watches, path, mask| watches.add(path, mask))
+}
+
+/// What is told of a directory.
+pub fn changes() -> WatchMask {
+    WatchMask::CREATE
+        | WatchMask::MODIFY
+        | WatchMask::DELETE
+        | WatchMask::MOVE
+        | WatchMask::MOVE_SELF
+        // Whether it can be read.
+        | WatchMask::ATTRIB
+        | WatchMask::ONLYDIR
+        | WatchMask::EXCL_UNLINK
 }
 
 /// Why a watch cannot be had, or cannot go on.

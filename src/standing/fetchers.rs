@@ -1,6 +1,6 @@
 //! How a fetcher is that the daemon runs, in words: what `status` and the pages say. Pure.
 
-use shiftboss_actors::store::{EndedRun, FetcherRecord};
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 
 use crate::text::{ago, cut, shown, span};
 

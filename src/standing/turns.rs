@@ -1,6 +1,6 @@
 //! When the turns of those that wait are expected: what `shiftboss queue`, `top` and the page say beside each of them. Pure.
 
-use shiftboss_actors::store::answers::QueueStatus;
+use shiftboss_queue::answers::QueueStatus;
 
 use crate::stores::Pace;
 use crate::text::span;
@@ -36,7 +36,7 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::answers::Done;
+    use shiftboss_queue::answers::Done;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Where a key is, as text for people: what `shiftboss why` and `top` show. Pure: from what was found to lines.
 
-use shiftboss_actors::store::answers::{KeyRow, Why};
+use shiftboss_queue::answers::{KeyRow, Why};
 
 use super::{row_state, sentences};
 use crate::exit::{ExitCode, Failure};
@@ -48,7 +48,7 @@ fn row(row: &KeyRow) -> [String; 5] {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::answers::{KeyState, LastResult, Place, RowState};
+    use shiftboss_queue::answers::{KeyState, LastResult, Place, RowState};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The marks of a move: on a queue that was moved away, and on one that is not all there. No daemon uses either.
 //!
-//! Kept by the stores, in the database; looked at when a daemon opens it, and by the next move.
+//! Kept in the database, as documents; looked at when a daemon opens it, and by the next move.
 
 use std::time::SystemTime;
 
@@ -24,18 +24,6 @@ pub(super) fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
     mark.place == place && moved == Some(identity)
 }
 
-/// As a server keeps it.
-#[cfg(feature = "postgres")]
-pub(super) fn text(mark: &Mark) -> String {
-    format!("{} {}", mark.number, mark.place)
-}
-
-#[cfg(feature = "postgres")]
-pub(super) fn of_text(text: &str) -> Mark {
-    let (number, place) = text.split_once(' ').unwrap_or((text, ""));
-    Mark { number: number.to_owned(), place: place.to_owned() }
-}
-
 /// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Moved {
@@ -52,7 +40,7 @@ pub(super) fn gone(name: &str, left: &Mark) -> Failure {
 /// Why nobody uses a queue whose move was broken off.
 pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
     let text = format!(
-        "a move into {name} was broken off: run `shiftboss move {} {name}` again where that queue is, which ends it or begins anew",
+        "a move into {name} was broken off: run the same `shiftboss move` again where {} is, which ends it or begins anew",
         begun.place
     );
     Failure::new(ExitCode::Configuration, text)

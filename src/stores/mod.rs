@@ -22,12 +22,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::file_identity::DirectoryIdentity;
-pub use shiftboss_actors::store::Grouping;
+use shiftboss_actors::store::Store;
+pub use shiftboss_queue::answers::TaskStatus;
 #[cfg(any(feature = "postgres", feature = "rabbitmq"))]
-use shiftboss_actors::store::StoreError;
-pub use shiftboss_actors::store::answers::TaskStatus;
-use shiftboss_actors::store::{ReadError, Reader, Store};
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::file_identity::DirectoryIdentity;
+pub use shiftboss_queue::reader::Grouping;
+use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};
 pub use crate::url::Url;
@@ -37,8 +38,6 @@ pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, R
 pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
-#[cfg(feature = "postgres")]
-use shiftboss_queue::views;
 pub(crate) use shiftboss_sqlite::Findings;
 pub(crate) use shiftboss_sqlite::require_files;
 use shiftboss_sqlite::{SqliteReader, open_to_read};

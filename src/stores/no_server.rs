@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::Reader;
+use shiftboss_queue::reader::Reader;
 
 use super::mark::Moved;
 use super::{Joining, Left, Opened, Options, Url};

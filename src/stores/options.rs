@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-pub use shiftboss_actors::store::{BUMP_SHARE_MAX, Backoff, RetryRules};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::context::Settings;
+pub use shiftboss_queue::credit::BUMP_SHARE_MAX;
 use shiftboss_queue::documents::{self, Running};
+pub use shiftboss_queue::policy::{Backoff, RetryRules};
 
 /// SQLite's exclusion of a key in flight without a lease of its own (spec 2): 12 h.
 const CLASSIC_LEASE_SECONDS: i64 = 43_200;

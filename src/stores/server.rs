@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_actors::directory::Directory;
-use shiftboss_actors::store::{Reader, StoreError, StoreResult};
 use shiftboss_protocol::backoff::random;
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
 use tracing::debug;
 
@@ -72,11 +73,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }
-    let found = store.found().clone();
+    let (found, is_paused) = (store.found().clone(), store.is_paused());
     Ok(Opened {
         store: Box::new(store),
         was_clean: found.was_clean,
-        is_paused: found.is_paused,
+        is_paused,
         input_directory: found.input_directory,
     })
 }
@@ -93,17 +94,14 @@ pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, F
 pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
     let server = Server::new(to)?;
     let mut source = file::leaving::Leaving::open(from)?;
-    transfer::carry(
-        &mut source,
-        &mut postgres::transfer::arriving::Arriving::open(&server, daemon)?,
-    )
+    transfer::carry(&mut source, &mut postgres::transfer::Arriving::open(&server, daemon)?)
 }
 
 /// Moves a queue from a server to a new file, whose lock the caller has.
 pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
     let server = Server::new(from)?;
     let mut target = file::arriving::Arriving::open(to)?;
-    transfer::carry(&mut postgres::transfer::leaving::Leaving::open(&server)?, &mut target)
+    transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

@@ -1,222 +1,30 @@
-//! A queue on its way from one kind of database to the other: its tables in a form that both know, and the order of
-//! steps that makes a move all or nothing.
+//! A queue on its way from a file to a server, or back: its tables, one after the other, and the order of steps that makes a move all
+//! or nothing.
 //!
-//! Called by `shiftboss move`, with a [`Source`] and a [`Target`]; the stores implement both. It knows no SQL, and locks
-//! nothing: whoever opens a source or a target sees to it that no daemon uses it.
+//! Called by `shiftboss move`. Both ends have the same tables (`shiftboss_queue::tables`), so nothing is understood of what is moved, but
+//! whose it is: a file has one daemon, and on a server the name of one is said. It locks nothing: whoever opens an end sees to it
+//! that no daemon uses it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use shiftboss_postgres::tables as on_server;
+use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::records::StoreResult;
+use shiftboss_queue::tables::{Column, Documents, TABLES, Value, for_file, for_member};
+use shiftboss_sqlite::tables as in_file;
+use tracing::info;
 
 use super::mark::{self, Mark, Moved, gone, unfinished};
+use super::postgres::transfer::Reserved;
+use super::sqlite::{failed, stopped};
+use super::start_failure;
 use crate::exit::{ExitCode, Failure};
 
-/// What a column holds, and how it is kept on a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Integer,
-    /// Without NUL.
-    Text,
-    /// The key of a task: bytes, and the place that is derived from them.
-    Key,
-    Bytes,
-}
-
-/// One field of a row; `None` is NULL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
-    Integer(Option<i64>),
-    Text(Option<String>),
-    Bytes(Option<Vec<u8>>),
-}
-
-/// A part of a queue, as it is moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
-    /// One row: what the queue knows beside its tables.
-    State,
-    /// 0 is the fetcher of single tasks, and is not among them.
-    Fetchers,
-    /// Lists, with how far their files were read; not those of single tasks.
-    Runs,
-    Queue,
-    Log,
-    /// When fetchers were last served with keys of which they have no row.
-    LastServed,
-    /// Those that ended, and, without an outcome, those that did not.
-    Attempts,
-    SingleTasks,
-    Accepted,
-    Completions,
-    /// Ends by hour, fetcher and outcome.
-    Hours,
-    Holds,
-    BackoffCounts,
-    /// In the order in which keys were bumped.
-    Bumps,
-}
-
-use Kind::{Bytes, Integer, Key, Text};
-
-type Columns = &'static [(&'static str, Kind)];
-/// last_*: numbers up to these are taken.
-const STATE: Columns = &[
-    ("paused", Integer),
-    ("last_task", Integer),
-    ("last_attempt", Integer),
-    ("last_fetcher", Integer),
-    ("lease", Integer),
-    ("max_tasks", Integer),
-    ("input_directory", Text),
-    ("installation", Text),
-    ("credit", Integer),
-    ("bump_share", Integer),
-];
-const RUNS: Columns = &[
-    ("fetcher", Integer),
-    ("run_started", Integer),
-    ("complete", Integer),
-    ("deleting", Integer),
-    ("stale", Integer),
-    ("skipped", Integer),
-    ("read_to", Integer),
-    ("lines", Integer),
-    ("device", Integer),
-    ("inode", Integer),
-    ("checksum", Integer),
-    ("content", Integer),
-    ("modified", Integer),
-    ("changed", Integer),
-    ("relay", Text),
-];
-/// marked: a JSON array of runs' numbers.
-const ATTEMPTS: Columns = &[
-    ("attempt", Integer),
-    ("key", Key),
-    ("fetcher", Integer),
-    ("run_started", Integer),
-    ("started_ms", Integer),
-    ("worker", Text),
-    ("lease", Integer),
-    ("delivery_count", Integer),
-    ("prev_started", Integer),
-    ("prev_finished", Integer),
-    ("prev_exit_code", Integer),
-    ("prev_served", Integer),
-    ("marked", Text),
-    ("finished", Integer),
-    ("outcome", Text),
-    ("exit_code", Integer),
-    ("took_ms", Integer),
-    ("ended", Integer),
-];
-
-impl Table {
-    /// In the order in which they are moved.
-    const ALL: [Self; 14] = [
-        Self::State,
-        Self::Fetchers,
-        Self::Runs,
-        Self::Queue,
-        Self::Log,
-        Self::LastServed,
-        Self::Attempts,
-        Self::SingleTasks,
-        Self::Accepted,
-        Self::Completions,
-        Self::Hours,
-        Self::Holds,
-        Self::BackoffCounts,
-        Self::Bumps,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::State => "state",
-            Self::Fetchers => "fetchers",
-            Self::Runs => "runs",
-            Self::Queue => "queue",
-            Self::Log => "log",
-            Self::LastServed => "last_served",
-            Self::Attempts => "attempts",
-            Self::SingleTasks => "single_tasks",
-            Self::Accepted => "accepted",
-            Self::Completions => "completions",
-            Self::Hours => "hours",
-            Self::Holds => "holds",
-            Self::BackoffCounts => "backoff_counts",
-            Self::Bumps => "bumps",
-        }
-    }
-
-    /// The columns, in order.
-    pub(super) fn columns(self) -> Columns {
-        match self {
-            Self::State => STATE,
-            Self::Fetchers => &[("fetcher", Integer), ("name", Text)],
-            Self::Runs => RUNS,
-            Self::Queue => &[
-                ("fetcher", Integer),
-                ("run_started", Integer),
-                ("key", Key),
-                ("payload", Bytes),
-                ("dispatched", Integer),
-                ("served", Integer),
-                ("expired", Integer),
-                ("dead", Integer),
-            ],
-            Self::Log => {
-                &[("key", Key), ("started", Integer), ("finished", Integer), ("exit_code", Integer)]
-            }
-            Self::LastServed => &[("key", Key), ("name", Text), ("attempt", Integer)],
-            Self::Attempts => ATTEMPTS,
-            Self::SingleTasks => &[
-                ("task", Integer),
-                ("key", Key),
-                ("added", Integer),
-                ("status", Text),
-                ("payload", Bytes),
-            ],
-            Self::Accepted => &[
-                ("spool", Text),
-                ("name", Text),
-                ("inode", Integer),
-                ("born", Integer),
-                ("checksum", Integer),
-            ],
-            Self::Completions => &[("minute", Integer), ("exit_code", Integer), ("jobs", Integer)],
-            Self::Hours => &[
-                ("hour", Integer),
-                ("fetcher", Text),
-                ("outcome", Text),
-                ("jobs", Integer),
-                ("took_ms", Integer),
-                ("revisits", Integer),
-                ("revisit_seconds", Integer),
-            ],
-            Self::Holds => &[
-                ("key", Key),
-                ("kind", Text),
-                ("since", Integer),
-                ("until", Integer),
-                ("reason", Text),
-                ("held_by", Text),
-            ],
-            Self::BackoffCounts => &[("key", Key), ("failures", Integer)],
-            Self::Bumps => &[
-                ("key", Key),
-                ("since", Integer),
-                ("bumped_by", Text),
-                ("attempt", Integer),
-                ("last_attempt", Integer),
-                ("kind", Text),
-                ("due", Integer),
-                ("fetcher", Integer),
-                ("run_started", Integer),
-                ("retries", Integer),
-            ],
-        }
-    }
-}
-
-/// Called with each row of a table.
-pub(super) type Each<'a> = &'a mut dyn FnMut(&[Value]) -> Result<(), Failure>;
+/// Progress is told after so many rows.
+const PROGRESS_ROWS: u64 = 500_000;
+const DOCUMENTS: &str = "documents";
 
 /// Where a queue is moved from. Nobody changes it meanwhile.
 pub(super) trait Source {
@@ -229,14 +37,12 @@ pub(super) trait Source {
     /// The move that it is marked with.
     fn mark(&mut self) -> Result<Option<Mark>, Failure>;
 
-    fn read(&mut self, table: Table, each: Each<'_>) -> Result<(), Failure>;
-
     /// From now on no daemon uses it.
     fn leave(&mut self, mark: &Mark) -> Result<(), Failure>;
 }
 
 /// Where it is moved to.
-pub(super) trait Target {
+pub(super) trait Target<S> {
     /// As users name it.
     fn name(&self) -> String;
 
@@ -247,7 +53,7 @@ pub(super) trait Target {
     fn discard(&mut self) -> Result<(), Failure>;
 
     /// Takes all in, durably, under a mark with which no daemon uses it; with an error nothing is left.
-    fn fill(&mut self, mark: &Mark, source: &mut dyn Source) -> Result<Vec<Moved>, Failure>;
+    fn fill(&mut self, mark: &Mark, source: &mut S) -> Result<Vec<Moved>, Failure>;
 
     /// The mark goes.
     fn open_up(&mut self) -> Result<(), Failure>;
@@ -255,9 +61,9 @@ pub(super) trait Target {
 
 /// Moves a queue. Whenever this is broken off, either the source is as it was, and what is in the target is discarded by
 /// the next move; or the source is marked, and the next move only opens the target up.
-pub(super) fn carry(
-    source: &mut dyn Source,
-    target: &mut dyn Target,
+pub(super) fn carry<S: Source>(
+    source: &mut S,
+    target: &mut impl Target<S>,
 ) -> Result<Vec<Moved>, Failure> {
     match (source.mark()?, target.mark()?) {
         (Some(left), Some(begun)) if left.number == begun.number => {
@@ -284,31 +90,106 @@ pub(super) fn occupied(text: String) -> Failure {
     Failure::new(ExitCode::CannotCreate, text)
 }
 
-/// What takes a queue in, table by table.
-pub(super) trait Intake {
-    fn begin(&mut self, table: Table) -> Result<(), Failure>;
-
-    /// A row of the table that was begun last.
-    fn add(&mut self, row: &[Value]) -> Result<(), Failure>;
-
-    fn end(&mut self) -> Result<(), Failure>;
+/// Copies a file to a server, in the transactions that both have open. What no relay has is this daemon's, from the time on.
+pub(super) fn to_server(
+    (file, path): (&Connection, &Path),
+    server: &Reserved,
+    (daemon, member, now): (i64, &str, UnixSeconds),
+) -> Result<Vec<Moved>, Failure> {
+    let client = server.client();
+    let cannot = || stopped("read", path);
+    let filling = |table| -> Result<_, Failure> {
+        let columns = in_file::columns(file, table).map_err(cannot())?;
+        let begun = on_server::Filling::begin(client, table, &columns, daemon);
+        Ok((server.wait(begun)?, columns))
+    };
+    let arrival = server.wait(on_server::Arrival::begin(client))?;
+    let mut moved = Vec::new();
+    for table in TABLES {
+        let (mut filling, columns) = filling(table)?;
+        let mut rows = Moved { table, rows: 0 };
+        let read = in_file::read(file, table, &columns, |row| {
+            count(&mut rows);
+            server.wait(filling.add(row))
+        });
+        read.map_err(cannot())??;
+        server.wait(filling.end())?;
+        moved.push(rows);
+    }
+    let lists = lists(file).map_err(failed("read", path))?;
+    let (mut filling, columns) = filling(DOCUMENTS)?;
+    let mut documents = Documents::new();
+    let read = in_file::read(file, DOCUMENTS, &columns, |row| keep(&mut documents, row));
+    read.map_err(cannot())??;
+    for (name, text) in for_member(documents, member, lists, now) {
+        server.wait(filling.add(&[&name, &text].map(|it| Value::Text(it.as_bytes()))))?;
+    }
+    server.wait(filling.end())?;
+    server.wait(arrival.end(client, daemon, member))?;
+    Ok(moved)
 }
 
-/// Reads all tables of a source.
-pub(super) fn read_all(
-    source: &mut dyn Source,
-    intake: &mut dyn Intake,
+/// Copies a server, in the transaction that is open there, to a file that has empty tables.
+pub(super) fn to_file(
+    server: &Reserved,
+    (file, path): (&Connection, &Path),
 ) -> Result<Vec<Moved>, Failure> {
+    let cannot = || stopped("fill", path);
+    let filling = |table| -> StoreResult<_> {
+        let columns = in_file::columns(file, table)?;
+        Ok((in_file::Filling::begin(file, table, &columns)?, columns))
+    };
     let mut moved = Vec::new();
-    for table in Table::ALL {
-        let mut rows = 0;
-        intake.begin(table)?;
-        source.read(table, &mut |row| {
-            rows += 1;
-            intake.add(row)
+    for table in TABLES {
+        let (mut filling, columns) = filling(table).map_err(cannot())?;
+        let mut rows = Moved { table, rows: 0 };
+        read(server, table, &columns, |row| {
+            count(&mut rows);
+            filling.add(row).map_err(cannot())
         })?;
-        intake.end()?;
-        moved.push(Moved { table: table.name(), rows });
+        moved.push(rows);
+    }
+    let (mut filling, columns) = filling(DOCUMENTS).map_err(cannot())?;
+    let mut documents = Documents::new();
+    read(server, DOCUMENTS, &columns, |row| keep(&mut documents, row))?;
+    for (name, text) in for_file(documents) {
+        let row = [&name, &text].map(|it| Value::Text(it.as_bytes()));
+        filling.add(&row).map_err(cannot())?;
     }
     Ok(moved)
+}
+
+fn read(
+    server: &Reserved,
+    table: &str,
+    columns: &[Column],
+    mut each: impl FnMut(&[Value<'_>]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut reading = server.wait(on_server::Reading::begin(server.client(), table, columns))?;
+    while let Some(row) = server.wait(reading.next())? {
+        each(&reading.values(&row).map_err(start_failure)?)?;
+    }
+    Ok(())
+}
+
+/// Fetchers that have lists.
+fn lists(file: &Connection) -> rusqlite::Result<Vec<Arc<str>>> {
+    let sql = "SELECT name FROM names WHERE fetcher IN (SELECT fetcher FROM runs)";
+    file.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+fn keep(documents: &mut Documents, row: &[Value<'_>]) -> Result<(), Failure> {
+    let text = |at: usize| {
+        let bytes = row.get(at).and_then(|it| it.text()).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    documents.insert(text(0), text(1));
+    Ok(())
+}
+
+fn count(moved: &mut Moved) {
+    moved.rows += 1;
+    if moved.rows.is_multiple_of(PROGRESS_ROWS) {
+        info!(table = moved.table, rows = moved.rows, "The queue is being moved.");
+    }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{DaemonMetrics, Live};
-use shiftboss_actors::store::answers::{MinuteJobs, QueueStatus, TaskStatus};
-use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::{MinuteJobs, QueueStatus, TaskStatus};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
 
 use super::commits::Last;
 use super::picture::{Attempt, Detail, Lists, Picture, View};

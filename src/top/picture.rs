@@ -2,10 +2,8 @@
 //! what shows it. Pure.
 
 use shiftboss_actors::live::{DaemonMetrics, Live};
-use shiftboss_actors::store::answers::{
-    HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks,
-};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::{HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks};
 
 use super::commits::Commits;
 use super::tabs::Tab;

@@ -4,8 +4,8 @@
 
 use std::collections::HashSet;
 
-use shiftboss_actors::store::FetcherRecord;
-use shiftboss_actors::store::answers::{Ended, FetcherStatus, Holding, Next, StatsGroup};
+use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_queue::answers::{Ended, FetcherStatus, Holding, Next, StatsGroup};
 
 use super::picture::{Attempt, Picture};
 use super::tabs::Tab;

@@ -6,8 +6,8 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::live::LiveStatus;
-use shiftboss_actors::store::{Grouping, ReadError, ReadResult, Reader, StatsOf};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::reader::{Grouping, ReadError, ReadResult, Reader, StatsOf};
 use tracing::warn;
 
 use super::Page;

@@ -27,8 +27,8 @@ use actix_web::dev::ServerHandle;
 use actix_web::middleware::{DefaultHeaders, from_fn};
 use actix_web::{App, HttpServer, Route, guard, web};
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::store::{ReadResult, Reader};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::reader::{ReadResult, Reader};
 use tracing::{info, warn};
 
 use crate::exit::{ExitCode, Failure};

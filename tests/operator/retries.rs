@@ -142,7 +142,16 @@ fn a_clock_that_was_ahead_delays_nothing() {
     said(&site, &["hold", "--for", "2s", "socket", "bravo"]);
     daemon.kill();
     match site.server() {
-        Some(server) => server.edit("UPDATE holds SET since = since + 31536000, until = until + 31536000; UPDATE bumps SET since = since + 31536000, due = due + 31536000"),
+        Some(server) => server.edit(
+            "UPDATE extras SET due = due + 31536000000;
+            UPDATE extras SET extras = jsonb_set(jsonb_set(extras::jsonb,
+                '{hold,since}', to_jsonb((extras::jsonb -> 'hold' ->> 'since')::int8 + 31536000)),
+                '{hold,until,at}', to_jsonb((extras::jsonb -> 'hold' -> 'until' ->> 'at')::int8 + 31536000000))::text
+            WHERE extras::jsonb #>> '{hold,until,at}' IS NOT NULL;
+            UPDATE extras SET extras = jsonb_set(extras::jsonb,
+                '{retries,0,due,at}', to_jsonb((extras::jsonb #>> '{retries,0,due,at}')::int8 + 31536000000))::text
+            WHERE extras::jsonb #>> '{retries,0,due,at}' IS NOT NULL",
+        ),
         None => site.edit(
             "UPDATE extras SET due = due + 31536000000, extras = json_replace(extras,
                 '$.hold.since', extras ->> '$.hold.since' + 31536000,

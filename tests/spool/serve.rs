@@ -367,8 +367,12 @@ fn a_program_of_multispool_shares_the_queue() {
     let spool = spool(&site);
     let mut random = Random::seeded();
     let (mut put_so_far, mut others) = (0, BTreeSet::new());
-    for _ in 0..20 {
-        let daemon = site.spawn(site.serve(&["--spool", "spool"]));
+    for round in 0..20 {
+        let mut daemon = site.spawn(site.serve(&["--spool", "spool"]));
+        // It begins beside the other one, or finds it at work.
+        if round % 2 == 0 {
+            daemon = daemon.ready();
+        }
         for _ in 0..20 {
             put(&spool, &format!("job{put_so_far} {put_so_far}"));
             put_so_far += 1;

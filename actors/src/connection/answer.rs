@@ -10,8 +10,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::links::WorkLinks;
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, Work};
-use crate::store::{Complete, LeaseHolder, Request};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::wire::session::Refused;
+use shiftboss_queue::operation::{Complete, Request};
 
 /// How long a request may take before its connection is closed; the stock worker waits 5 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);

@@ -13,7 +13,8 @@ use crate::metrics::Metrics;
 use crate::service::{LookAtBroker, LookAtSpool, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::TakeJob;
-use crate::store::{Complete, Reader};
+use shiftboss_queue::operation::Complete;
+use shiftboss_queue::reader::Reader;
 
 /// Operators' questions that are being answered at once.
 const QUESTIONS_AT_ONCE: usize = 4;

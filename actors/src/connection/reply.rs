@@ -7,10 +7,10 @@ use bytes::BytesMut;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::storage::messages::HandOut;
-use crate::store::Ack;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
+use shiftboss_queue::operation::Ack;
 
 /// A wait for work, while lines are still read.
 pub(super) type Wait = Pin<Box<dyn Future<Output = Reply>>>;

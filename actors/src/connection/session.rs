@@ -25,14 +25,16 @@ use crate::file_watcher::{AcceptInput, Accepted};
 use crate::live::{BrokerLive, DaemonMetrics, Health, Live, LiveStatus, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
-use crate::store::answers::Turn;
-use crate::store::{
-    Ack, AddTask, Added, CompleteAttempt, Each, EndedAttempts, Heartbeat, KEYS_BEFORE_MAX,
-    LeaseHolder, Reader, Release, StoreError, StoreResult, WhyIdle,
-};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
+use shiftboss_queue::answers::Turn;
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    Ack, AddTask, Added, CompleteAttempt, Each, Heartbeat, Release, WhyIdle,
+};
+use shiftboss_queue::reader::{EndedAttempts, KEYS_BEFORE_MAX, Reader};
 
 /// How long an operator's question may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

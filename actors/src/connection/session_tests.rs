@@ -8,20 +8,20 @@ use actix::prelude::*;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
-use crate::storage::StorageActor;
-use crate::store::answers::{
+use crate::testing::{MockStore, Trouble, until};
+use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_queue::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
-use crate::store::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, StoreError, TasksWith};
-use crate::testing::{ManualClock, MockStore, Trouble, until};
-use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::reader::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 
 /// Finds nothing new, at once.
 struct Nothing;
@@ -131,11 +131,11 @@ struct Site {
 
 impl Site {
     fn new(jobs: &[&str]) -> Self {
-        let mock = MockStore::with_jobs(jobs);
-        let (tell_end, _) = oneshot::channel();
-        let clock = Box::new(ManualClock::at(100));
-        let storage =
-            StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
+        Self::over(MockStore::with_jobs(jobs))
+    }
+
+    fn over(mock: MockStore) -> Self {
+        let (storage, _) = mock.start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
         let session = SessionLinks::new(storage.clone(), watcher, None, None, None, operators());
@@ -154,9 +154,18 @@ impl Site {
     }
 
     async fn opted_in(jobs: &[&str]) -> Self {
-        let mut site = Self::new(jobs);
-        assert!(site.ask("HELLO 2 w 30").await.starts_with("HELLO 2 "));
-        site
+        Self::new(jobs).hello().await
+    }
+
+    /// With room for so many single tasks.
+    async fn with_room(max_single_tasks: u64) -> Self {
+        let settings = Settings { max_single_tasks, ..Settings::default() };
+        Self::over(MockStore::new(settings)).hello().await
+    }
+
+    async fn hello(mut self) -> Self {
+        assert!(self.ask("HELLO 2 w 30").await.starts_with("HELLO 2 "));
+        self
     }
 
     async fn say(&mut self, lines: &str) {
@@ -221,7 +230,7 @@ async fn requests_are_answered_in_order() {
             "OK"
         ]
     );
-    assert_eq!(site.mock.inside().kept.undone, []);
+    assert_eq!(site.mock.undone(), []);
 }
 
 /// A wait ends with NOJOBS after its time, at any further line, and at the end of input.
@@ -261,7 +270,7 @@ async fn ten_errors_close() {
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
     assert!(site.ask("DONE 9 0").await.starts_with("ERROR "));
     assert_eq!(site.line().await, "");
-    assert_eq!(site.mock.inside().kept.undone, [], "closing releases nothing");
+    assert_eq!(site.mock.undone(), [], "closing releases nothing");
 }
 
 /// A HELLO that is wrong is answered so, and closed.
@@ -307,8 +316,7 @@ async fn the_daemon_s_end_closes() {
 /// Tasks that come together are added in one step, each with its answer, and each error is its own.
 #[actix::test]
 async fn tasks_are_added_together() {
-    let mut site = Site::opted_in(&[]).await;
-    site.mock.inside().kept.model.rules.max_single_tasks = 2;
+    let mut site = Site::with_room(2).await;
     site.say("ADD a 1\nADD a 1\nADD b  2\nADD c 3\nADD d\nREADY").await;
     let added = |key: &str, added: bool, before: &str| {
         format!(
@@ -329,7 +337,7 @@ async fn tasks_are_added_together() {
         assert_eq!(site.line().await, expected);
     }
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
-    site.mock.inside().kept.model.rules.max_single_tasks = 1_000;
+    let mut site = Site::with_room(10).await;
     // What is on disk is acknowledged, whether its turn is known or not; what is not is busy.
     let answer = site.ask("ADD unreadable 1").await;
     assert!(
@@ -346,7 +354,7 @@ async fn tasks_are_added_together() {
 /// What is cancelled is answered in JSON, and a key without any in an error.
 #[actix::test]
 async fn tasks_are_cancelled() {
-    let mut site = Site::opted_in(&["b"]).await;
+    let mut site = Site::opted_in(&[]).await;
     for task in ["ADD a 1", "ADD a 2"] {
         assert!(site.ask(task).await.starts_with('{'));
     }
@@ -361,8 +369,7 @@ async fn tasks_are_cancelled() {
 /// A full queue is no fault of the connection's.
 #[actix::test]
 async fn a_full_queue_closes_nothing() {
-    let mut site = Site::opted_in(&[]).await;
-    site.mock.inside().kept.model.rules.max_single_tasks = 0;
+    let mut site = Site::with_room(0).await;
     for _ in 0..20 {
         assert!(site.ask("ADD a 1").await.starts_with("ERROR full "));
     }

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
-use crate::store::{Complete, StoreError, StoreResult};
 use crate::testing::until;
 use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::Complete;
 
 /// What the fake answers next.
 enum Next {

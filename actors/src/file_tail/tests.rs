@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::directory::Directory;
-use crate::testing::{ManualClock, MockStore};
+use crate::testing::MockStore;
 use shiftboss_protocol::model::Run;
 
 fn lines(name: &str, count: usize) -> String {
@@ -21,11 +21,9 @@ async fn a_file_that_is_replaced_is_another_portion() {
     fs::write(&new, lines("new", 300)).unwrap();
     let (mock, run) = (MockStore::default(), Run { fetcher: "f".into(), started: 1 });
     mock.add_run(&run, 0);
-    let (clock, tell_end) = (Box::new(ManualClock::at(100)), oneshot::channel().0);
-    let storage =
-        StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
+    let (storage, _) = mock.start();
     let directory = Rc::new(Directory::open(home.path()).unwrap());
-    let reader = RunReader::new(directory, mock.inside().kept.runs[&run].clone());
+    let reader = RunReader::new(directory, mock.runs().remove(0));
     let shared = Rc::new(Shared::new(crate::store::ADDED_ROWS));
     let link = TailLink::new(Target { growing_name: false, complete: true });
     let tail = Tail::new(reader, storage, Rc::clone(&shared), link);
@@ -36,8 +34,7 @@ async fn a_file_that_is_replaced_is_another_portion() {
     fs::rename(&new, &file).unwrap();
     ended.await.unwrap();
     assert_eq!(shared.gathered.get(), 0);
-    let keys: Vec<String> =
-        mock.inside().kept.rows.iter().map(|(_, key)| key[..3].to_owned()).collect();
+    let keys: Vec<String> = mock.inside().added.iter().map(|key| key[..3].to_owned()).collect();
     let (old, new) = keys.split_at(keys.len() - 300);
     assert!(!old.is_empty() && old.len() < 5_000 && old.iter().all(|key| key == "old"));
     assert!(new.iter().all(|key| key == "new"));

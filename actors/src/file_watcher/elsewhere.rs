@@ -14,8 +14,8 @@ use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
 use crate::storage::messages::{RunsChanged, STORE_RETRY, ask};
-use crate::store::{Runs, StoredRun};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::{Runs, StoredRun};
 
 impl FileWatcherActor {
     /// The store has not taken a run: another daemon has its fetcher.

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::phase::Phase;
+use super::watch::Happened;
 use crate::directory::FileState;
 use crate::file_tail::TailLink;
 use crate::run_reader::Target;
-use crate::store::StoredRun;
-use crate::watch::Happened;
+use shiftboss_queue::operation::StoredRun;
 
 /// A complete name that nobody was seen to write counts as closed after this long unchanged.
 const STEADY: Duration = Duration::from_secs(2);

@@ -11,12 +11,12 @@ use actix::prelude::*;
 use tracing::{debug, error, info, warn};
 
 use super::FileWatcherActor;
+use super::watch::Happened;
 use crate::directory::{Entry, FileState};
 use crate::storage::messages::ask;
-use crate::store::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
-use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::{ForgetRejected, InputDirectory, NoteInput, RejectFile, Request};
 
 /// Hidden files that are said to be skipped; more are skipped in silence.
 const HIDDEN_SAID_MAX: usize = 100;

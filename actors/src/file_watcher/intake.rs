@@ -14,9 +14,9 @@ use tracing::{error, warn};
 
 use super::entry::Entry;
 use super::phase::Phase;
+use super::watch::Happened;
 use super::{FileWatcherActor, Open};
 use crate::directory::{Directory, Entry as Seen};
-use crate::watch::Happened;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::Run;
 

@@ -14,13 +14,13 @@ use tracing::{info, warn};
 
 use super::phase::Phase;
 use super::stranger::{Stranger, holds_known};
+use super::watch::Watch;
 use super::{FileWatcherActor, Open};
 use crate::directory::Directory;
-use crate::file_identity::DirectoryIdentity;
 use crate::fs_events::is_on_network;
 use crate::storage::messages::ask;
-use crate::store::{InputDirectory, NoteInput, Runs, StoredRun};
-use crate::watch::Watch;
+use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::{InputDirectory, NoteInput, Runs, StoredRun};
 
 /// Takes the directory that is at the input's path now, whichever it is. An error: there is none, or it
 /// could not be noted yet.

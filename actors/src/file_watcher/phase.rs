@@ -4,7 +4,7 @@
 use tokio::task::AbortHandle;
 
 use crate::directory::FileState;
-use crate::store::StoredRun;
+use shiftboss_queue::operation::StoredRun;
 
 /// Where a run stands, with what belongs to that.
 #[derive(Debug, Default)]

@@ -11,10 +11,12 @@ use super::FileWatcherActor;
 use super::entry::Entry;
 use super::phase::Phase;
 use crate::storage::messages::{STORE_RETRY, ask};
-use crate::store::{
-    BeginDeletion, DeleteRuns, Each, RegisterRun, Registered, STEP_ROWS, StoreResult, StoredRun,
-};
+use crate::store::STEP_ROWS;
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{
+    BeginDeletion, DeleteRuns, Each, RegisterRun, Registered, StoredRun,
+};
 
 /// Runs that are registered with one transaction, which has an end in time however many files there are.
 const REGISTERED_AT_ONCE: usize = 250;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::directory::{Directory, Entry, FileState};
-use crate::file_identity::DirectoryIdentity;
 use crate::run_reader::still_holds;
-use crate::store::StoredRun;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
+use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::StoredRun;
 
 /// The lists of a directory: their names, and how those are that are complete. One that grows may do so.
 type Lists = BTreeMap<OsString, Option<FileState>>;

@@ -16,8 +16,8 @@ use super::phase::Phase;
 use crate::directory::FileState;
 use crate::file_tail::{FileTailActor, Tail, TailEnd, TailLink};
 use crate::run_reader::RunReader;
-use crate::store::StoredRun;
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::StoredRun;
 
 /// Tails at once; each holds a descriptor and up to a batch of rows.
 const TAILS_MAX: usize = 1024;

@@ -16,9 +16,24 @@ use tempfile::TempDir;
 use super::{CatchUpBarrier, FileWatcherActor, Input, Start, StartTail, start_tail};
 use crate::exit_notifier::ExitNotifier;
 use crate::storage::StorageActor;
-use crate::store::{ADDED_ROWS, StoreError};
-use crate::testing::{ManualClock, MockStore, Trouble, until};
+use crate::store::ADDED_ROWS;
+use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Whichever directory is there.
+fn input(path: PathBuf) -> Input {
+    Input {
+        path,
+        known: None,
+        locked: None,
+        accept: false,
+        accept_after: MINUTE,
+        retry_elsewhere: MINUTE,
+    }
+}
 
 /// A watcher of a new directory, over a mock store.
 struct Site {
@@ -34,24 +49,12 @@ impl Site {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("input");
         fs::create_dir(&path).unwrap();
-        let accept_after = Duration::from_secs(60);
-        let input = Input {
-            path,
-            known: None,
-            locked: None,
-            accept: false,
-            accept_after,
-            retry_elsewhere: accept_after,
-        };
-        Self::over(home, input, mock, start)
+        Self::over(home, input(path), mock, start)
     }
 
     /// A watcher that is told of `input`.
     fn over(home: TempDir, input: Input, mock: MockStore, start: StartTail) -> Self {
-        let clock = Box::new(ManualClock::at(100));
-        let (tell_end, _) = tokio::sync::oneshot::channel();
-        let storage =
-            StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start();
+        let (storage, _) = mock.start();
         let exits = tokio::sync::mpsc::unbounded_channel().0;
         let exit_notifier = ExitNotifier { name: "the watcher", exits };
         let path = input.path.clone();
@@ -72,7 +75,7 @@ impl Site {
     }
 
     fn keys(&self) -> Vec<String> {
-        self.mock.inside().kept.rows.iter().map(|(_, key)| key.clone()).collect()
+        self.mock.inside().added.clone()
     }
 
     fn calls(&self, name: &str) -> usize {
@@ -81,7 +84,7 @@ impl Site {
 
     fn is_complete(&self, fetcher: &str) -> bool {
         let run = Run { fetcher: fetcher.into(), started: 1 };
-        self.mock.inside().kept.runs.get(&run).is_some_and(|run| run.complete)
+        self.mock.runs().iter().any(|stored| stored.run == run && stored.complete)
     }
 }
 
@@ -103,7 +106,7 @@ async fn a_full_store_is_waited_for() {
     site.write("f.1.txt", "alpha 1\n");
     until("the line is stored", || site.keys() == ["alpha"]).await;
     assert_eq!(site.calls("register"), 1, "not restarted");
-    assert!(site.mock.inside().kept.rejected.is_empty());
+    assert!(site.mock.rejected().is_empty());
 }
 
 /// Rows come in bounded batches, and only the last one completes the run.
@@ -147,7 +150,7 @@ async fn a_look_at_everything_waits_for_registrations() {
     site.watcher.send(CatchUpBarrier).await.unwrap();
     until("all are complete", || {
         let inside = site.mock.inside();
-        inside.kept.runs.values().filter(|run| run.complete).count() == files
+        inside.kept().header.runs.values().filter(|run| run.complete).count() == files
     })
     .await;
     site.watcher.send(CatchUpBarrier).await.expect("the watcher lives");
@@ -176,10 +179,10 @@ async fn notes_are_repeated_until_they_are_stored() {
     site.mock.trouble("reject", busy());
     site.mock.trouble("reject", busy());
     site.write("a.b.txt", "alpha 1\n");
-    until("the name is noted", || !site.mock.inside().kept.rejected.is_empty()).await;
+    until("the name is noted", || !site.mock.rejected().is_empty()).await;
     site.mock.trouble("forget rejected", busy());
     fs::remove_file(site.path.join("a.b.txt")).unwrap();
-    until("the note is taken back", || site.mock.inside().kept.rejected.is_empty()).await;
+    until("the note is taken back", || site.mock.rejected().is_empty()).await;
     site.mock.trouble("lost", busy());
     fs::remove_dir(&site.path).unwrap();
     until("the loss is told again", || site.calls("lost yes") == 2).await;

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::*;
 use crate::file_watcher::{CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{TakeJob, Work};
-use crate::store::{Complete, StoreResult};
 use crate::testing::until;
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::Complete;
 
 /// How long the storage takes to find out that there is no job. A request asks it twice.
 const LOOK: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use tracing::warn;
 
 use super::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, WARNINGS_PER_BATCH};
 use crate::directory::FileState;
-use crate::file_identity::Position;
 use shiftboss_protocol::fetcher_file::{CHECKSUM_BYTES, Content, Line, LineReader, checksum};
 use shiftboss_protocol::model::Row;
+use shiftboss_queue::file_identity::Position;
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 8 * 1024;

@@ -9,7 +9,7 @@ use std::mem::size_of;
 
 use shiftboss_protocol::model::Row;
 
-use crate::store::{Reading, RowBatch};
+use shiftboss_queue::operation::{Reading, RowBatch};
 
 /// Rows, with how far the file had been read before them and is read with them.
 pub struct Portion {
@@ -92,8 +92,8 @@ fn in_order(mut rows: Vec<(i32, Row)>) -> Vec<(i32, Row)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_identity::Position;
     use shiftboss_protocol::model::{Key, Run};
+    use shiftboss_queue::file_identity::Position;
 
     /// Of one read up to an offset.
     fn read(from: u64, to: u64, keys: &[&str], reading: Reading) -> Portion {

@@ -10,7 +10,8 @@ use shiftboss_queue::record::Millis;
 use tracing::warn;
 
 use super::StorageActor;
-use crate::store::{EndHolds, NextHoldEnd, StoreResult};
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{EndHolds, NextHoldEnd};
 
 /// So often ends of holds and delays are asked for at one look: some thousands of keys.
 const ENDS_AT_A_LOOK: u32 = 20;

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use actix::prelude::*;
 
 use super::StorageActor;
-use crate::store::{AddTask, Dispatch, Operation, Outcome, Outcomes, Rejected, StoreResult};
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::operation::{AddTask, Dispatch, Operation, Outcome, Outcomes};
 
 /// Operations that may share one transaction: so many that a commit costs each of them little, so few
 /// that the last one does not wait long for it.
@@ -195,7 +196,7 @@ mod tests {
     use shiftboss_protocol::model::{Key, Row, Run};
 
     use super::*;
-    use crate::store::{BeginDeletion, CountInFlight};
+    use shiftboss_queue::operation::{BeginDeletion, CountInFlight};
 
     /// However many files go at once, a request that comes behind them is in the next batch.
     #[test]

@@ -13,9 +13,10 @@ use super::messages::{
 };
 use super::reply::{Deferred, deferred};
 use crate::live::Health;
-use crate::store::{
-    CountInFlight, Dispatch, Dispatched, Drain, Each, LeaseHolder, Probe, Request, SetPaused,
-    StoreResult, Undo,
+use shiftboss_protocol::model::LeaseHolder;
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{
+    CountInFlight, Dispatch, Dispatched, Drain, Each, Probe, Request, SetPaused, Undo,
 };
 
 /// Delay before an undo that could not be written is tried again.

@@ -12,11 +12,13 @@ use tracing::{info, warn};
 
 use super::StorageActor;
 use super::gathered::{BATCH_OPERATIONS_MAX, is_classic_dispatch};
-use crate::store::{
-    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, LeaseHolder, Leases, Operation,
-    Outcome, Rejected, RelayAnswer, Requeued, StoreResult,
-};
 use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::model::LeaseHolder;
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::operation::{
+    Ack, Dispatched, Each, Expire, ExpiredLease, Heartbeat, JobEnd, Leases, Operation, Outcome,
+    RelayAnswer, Requeued,
+};
 
 /// Delay before the ends of leases that could not be written are tried again.
 const EXPIRE_RETRY: Duration = Duration::from_secs(1);

@@ -12,8 +12,10 @@ use tokio::sync::Notify;
 
 use super::StorageActor;
 use crate::live::Health;
-use crate::store::{LeaseHolder, Request, StoreError, StoreResult};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::Request;
 
 /// Has the store carry out a request; answered once that is durable.
 #[derive(Debug)]

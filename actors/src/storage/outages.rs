@@ -9,9 +9,10 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::throttle::Throttle;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::error::StoreError;
 
 /// Seconds between two times that it is said of one outage that it goes on.
 const REPEAT_SECONDS: u32 = 60;

@@ -2,23 +2,18 @@
 
 use actix::prelude::*;
 use futures_util::future::join;
-use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
-use crate::store::{
-    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EndedRun, EntryId, FetcherRecord,
-    FetcherRecords, ForgetAccepted, ForgetFetcher, HasWork, LeaseHolder, NoteFetcher, SpoolEntry,
-    StoreError, StoreResult,
-};
-use crate::testing::{ManualClock, MockStore, Trouble};
+use crate::testing::{MockStore, Trouble};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Key, Row};
-
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
-    let (tell_end, end) = oneshot::channel();
-    let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start(), end)
-}
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EntryId, FetcherRecords, ForgetAccepted,
+    ForgetFetcher, HasWork, NoteFetcher, SpoolEntry,
+};
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
     Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))
@@ -45,7 +40,7 @@ async fn a_lock_that_is_over_is_no_outage() {
         [(StoreError::Busy("x".into()), false), (StoreError::Full("x".into()), true)]
     {
         let mock = MockStore::default();
-        let (storage, _end) = start(&mock);
+        let (storage, _end) = mock.start();
         mock.trouble("commit", Trouble::Error(error.clone()));
         assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(error));
         let outage =
@@ -67,7 +62,7 @@ async fn a_server_that_answers_no_question_is_away() {
     for is_remote in [false, true] {
         let mock = MockStore::default();
         mock.inside().is_remote = is_remote;
-        let (storage, _end) = start(&mock);
+        let (storage, _end) = mock.start();
         mock.trouble("look", Trouble::Error(StoreError::Busy("x".into())));
         // Both are in the batch that fails.
         let (_, health) =
@@ -80,7 +75,7 @@ async fn a_server_that_answers_no_question_is_away() {
 #[actix::test]
 async fn what_is_added_is_told_after_the_commit() {
     let mock = MockStore::default();
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let full = StoreError::Full("disk".to_owned());
     mock.trouble("commit", Trouble::Error(full.clone()));
     assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full));
@@ -89,7 +84,7 @@ async fn what_is_added_is_told_after_the_commit() {
     let take = TakeJob { ended: (), holder: None };
     assert!(matches!(storage.send(take).await.unwrap(), Ok(((), Work::Nothing))));
     let answers = added(&storage, &["a", "b", "b"]).await;
-    assert_eq!(answers, [Added::Added(0), Added::Added(0), Added::Known]);
+    assert_eq!(answers, [Added::Added(1), Added::Added(2), Added::Known]);
     match waiting.await.unwrap().unwrap() {
         Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
@@ -100,10 +95,10 @@ async fn what_is_added_is_told_after_the_commit() {
 #[actix::test]
 async fn entries_are_accepted_once() {
     let mock = MockStore::default();
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let accepted =
         storage.send(Perform(AcceptEntries(vec![entry("b"), entry("b")]))).await.unwrap();
-    assert_eq!(accepted, Ok(vec![Added::Added(0), Added::Known]));
+    assert_eq!(accepted, Ok(vec![Added::Added(1), Added::Known]));
     assert_eq!(mock.calls(), ["begin", "accept 2", "commit"]);
     let known = storage.send(Perform(AcceptedEntries)).await.unwrap().unwrap();
     assert_eq!(known, [entry("b").id]);
@@ -133,7 +128,7 @@ fn record() -> FetcherRecord {
 #[actix::test]
 async fn notes_are_answered_after_the_commit() {
     let mock = MockStore::default();
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
     assert_eq!(mock.calls(), ["begin", "note_fetcher links", "commit"]);
     assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
@@ -148,7 +143,7 @@ async fn notes_are_answered_after_the_commit() {
 #[actix::test]
 async fn a_failing_store_is_told() {
     let mock = MockStore::default();
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let full = StoreError::Full("disk".to_owned());
     for step in ["begin", "note_fetcher", "commit"] {
         mock.trouble(step, Trouble::Error(full.clone()));
@@ -170,7 +165,7 @@ async fn a_failing_store_is_told() {
 #[actix::test]
 async fn a_lost_store_ends_the_actor() {
     let mock = MockStore::default();
-    let (storage, end) = start(&mock);
+    let (storage, end) = mock.start();
     let gone = StoreError::Fatal("gone".to_owned());
     mock.trouble("fetcher_records", Trouble::Error(gone.clone()));
     assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(gone.clone()));

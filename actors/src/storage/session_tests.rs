@@ -3,30 +3,23 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, pause, timeout};
 
-use crate::file_identity::Position;
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
-use crate::store::{
-    Ack, AddRows, CompleteAttempt, Heartbeat, LeaseHolder, Reading, Release, Request, RowBatch,
-    StoreError, StoreResult,
-};
-use crate::testing::{ManualClock, MockStore, Trouble};
+use crate::testing::{MockStore, Trouble};
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Run};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    Ack, AddRows, CompleteAttempt, Heartbeat, Release, Request, RowBatch,
+};
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
 
 /// A lease of ten seconds.
 fn holder(worker: &str) -> LeaseHolder {
     LeaseHolder { worker: worker.into(), lease_seconds: 10 }
-}
-
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
-    let (tell_end, end) = oneshot::channel();
-    let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start(), end)
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
@@ -69,7 +62,7 @@ fn count(mock: &MockStore, call: &str) -> usize {
 async fn a_lease_ends_unless_it_is_extended() {
     pause();
     let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let attempt = take(&storage).await;
     pass(9, &storage).await;
     assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Recorded));
@@ -87,7 +80,7 @@ async fn a_lease_ends_unless_it_is_extended() {
 async fn ended_attempts_have_no_lease() {
     pause();
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let ended = take(&storage).await;
     assert_eq!(tell(&storage, done(ended, 3)).await, Ok(Ack::Recorded));
     let released = take(&storage).await;
@@ -104,11 +97,11 @@ async fn ended_attempts_have_no_lease() {
 async fn leases_begin_anew_at_the_start() {
     pause();
     let mock = MockStore::with_jobs(&["a"]);
-    let (first, _) = start(&mock);
+    let (first, _) = mock.start();
     let attempt = take(&first).await;
     pass(8, &first).await;
     first.send(Shutdown).await.unwrap().unwrap();
-    let (second, _) = start(&mock);
+    let (second, _) = mock.start();
     second.send(Ping).await.unwrap();
     pass(9, &second).await;
     assert_eq!(count(&mock, "expire 1"), 0);
@@ -122,7 +115,7 @@ async fn leases_begin_anew_at_the_start() {
 async fn failures_leave_no_lease_behind() {
     pause();
     let mock = MockStore::with_jobs(&["a", "b"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     take(&storage).await;
     let full = || Trouble::Error(StoreError::Full("disk".to_owned()));
     mock.trouble("expire", full());
@@ -143,7 +136,7 @@ async fn failures_leave_no_lease_behind() {
 async fn those_who_wait_are_served_in_order() {
     pause();
     let mock = MockStore::default();
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let waits: Vec<_> = ["first", "gone", "second", "third"]
         .map(|name| storage.send(Wait { holder: holder(name) }))
         .into();
@@ -156,17 +149,7 @@ async fn those_who_wait_are_served_in_order() {
     };
     let run = Run { fetcher: "f".into(), started: 1 };
     mock.add_run(&run, 0);
-    let rows = vec![row("a"), row("b")];
-    let batch = RowBatch {
-        run,
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: false,
-        reading: Reading::Onward,
-    };
+    let batch = RowBatch::of(run, vec![row("a"), row("b")]);
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     let key = |work: Work| match work {
         Work::Job(job) => {
@@ -188,7 +171,7 @@ async fn those_who_wait_are_served_in_order() {
 async fn the_end_of_a_lease_wakes() {
     pause();
     let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     take(&storage).await;
     let began = Instant::now();
     let waits = storage.send(Wait { holder: holder("x") }).await.unwrap().unwrap();
@@ -203,7 +186,7 @@ async fn the_end_of_a_lease_wakes() {
 async fn a_lock_is_waited_for_once() {
     pause();
     let mock = MockStore::with_jobs(&["a", "b"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let attempts = [take(&storage).await, take(&storage).await];
     let waits: Vec<_> =
         (0..20).map(|_| Box::pin(storage.send(Wait { holder: holder("x") }))).collect();
@@ -228,7 +211,7 @@ async fn a_lock_is_waited_for_once() {
 async fn a_refused_drain_does_not_drain() {
     pause();
     let mock = MockStore::default();
-    let (storage, mut drained) = start(&mock);
+    let (storage, mut drained) = mock.start();
     for call in ["drain", "commit"] {
         mock.trouble(call, Trouble::Error(StoreError::Busy("locked".to_owned())));
         assert!(storage.send(DRAIN).await.unwrap().is_err());
@@ -242,7 +225,7 @@ async fn a_refused_drain_does_not_drain() {
 async fn whatever_frees_a_job_wakes() {
     pause();
     let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let attempt = take(&storage).await;
     let waits = storage.send(Wait { holder: holder("x") });
     storage.send(Ping).await.unwrap();
@@ -266,7 +249,7 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     pause();
     let mock = MockStore::default();
     mock.inside().look_every = Duration::from_secs(30);
-    let (storage, _) = start(&mock);
+    let (storage, _) = mock.start();
     let waits = storage.send(Wait { holder: holder("x") });
     pass(1, &storage).await;
     let looks = async |seconds: u64| {
@@ -292,7 +275,7 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
 async fn a_drain_waits_for_the_last_job() {
     pause();
     let mock = MockStore::with_jobs(&["a", "b"]);
-    let (storage, mut drained) = start(&mock);
+    let (storage, mut drained) = mock.start();
     let attempts = [take(&storage).await, take(&storage).await];
     assert_eq!(storage.send(DRAIN).await.unwrap(), Ok(2));
     let resume = Pause { paused: false, drains: false };

@@ -8,19 +8,13 @@ use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
-use crate::file_identity::Position;
-use crate::store::{AddRows, Complete, HasWork, Reading, RowBatch, StoreError, StoreResult};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{AddRows, Complete, HasWork, RowBatch};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
-
-fn start(mock: &MockStore) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
-    let (tell_end, end) = oneshot::channel();
-    let clock = Box::new(ManualClock::at(100));
-    (StorageActor::new(Box::new(mock.clone()), clock, Default::default(), tell_end).start(), end)
-}
 
 fn full() -> StoreError {
     StoreError::Full("disk".to_owned())
@@ -42,7 +36,7 @@ fn job((_, work): ((), Work)) -> HandOut {
 #[actix::test]
 async fn one_commit_answers_all() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let asked: Vec<_> = (0..3).map(|_| storage.send(CLASSIC)).collect();
     let seen = mock.clone();
     let answers = join_all(asked.into_iter().map(|asked| async {
@@ -62,7 +56,7 @@ async fn one_commit_answers_all() {
 async fn a_batch_waits_for_company() {
     let mock = MockStore::with_jobs(&["a", "b", "c", "d", "e"]);
     mock.inside().is_remote = true;
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let both = || join_all([storage.send(CLASSIC), storage.send(CLASSIC)]);
     let settled = |works: Vec<Result<StoreResult<_>, _>>| {
         works.into_iter().for_each(|work| job(work.unwrap().unwrap()).settle());
@@ -86,7 +80,7 @@ async fn requests_that_do_not_fit_have_the_next_batch() {
     let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
     let mock = MockStore::with_jobs(&keys.iter().map(String::as_str).collect::<Vec<_>>());
     mock.inside().is_remote = true;
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     // However slow the machine is, the actor's own looks do not come between.
     tokio::time::pause();
     let first = join_all(keys[..150].iter().map(|_| storage.send(CLASSIC))).await;
@@ -115,7 +109,7 @@ async fn requests_that_do_not_fit_have_the_next_batch() {
 async fn a_failure_is_its_own() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
     let failing = storage.send(TakeJob { ended, holder: None });
@@ -123,8 +117,7 @@ async fn a_failure_is_its_own() {
     job(first.await.unwrap().unwrap()).settle();
     assert!(matches!(failing.await.unwrap(), Err(StoreError::Rejected(_))));
     job(last.await.unwrap().unwrap()).settle();
-    until("the job that went with it is undone", || mock.inside().kept.undone == [Attempt(2)])
-        .await;
+    until("the job that went with it is undone", || mock.undone() == [Attempt(2)]).await;
 }
 
 /// A commit that fails fails everybody in it. Nothing was dispatched, so nothing is undone.
@@ -132,7 +125,7 @@ async fn a_failure_is_its_own() {
 async fn a_failed_commit_hands_nothing_out() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     mock.trouble("commit", Trouble::Error(full()));
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let asked: Vec<_> = (0..2).map(|_| storage.send(CLASSIC)).collect();
     for asked in asked {
         assert_eq!(asked.await.unwrap().unwrap_err(), full());
@@ -140,7 +133,7 @@ async fn a_failed_commit_hands_nothing_out() {
     let again = job(storage.send(CLASSIC).await.unwrap().unwrap());
     assert_eq!(again.job.key.as_str(), "a");
     again.settle();
-    assert!(mock.inside().kept.undone.is_empty());
+    assert!(mock.undone().is_empty());
 }
 
 /// An error that ends the transaction takes along those who were answered with it already.
@@ -148,7 +141,7 @@ async fn a_failed_commit_hands_nothing_out() {
 async fn the_end_of_a_transaction_is_told_to_all_in_it() {
     let mock = MockStore::with_jobs(&["a", "b"]);
     mock.trouble("finish", Trouble::Error(full()));
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
     let failing = storage.send(TakeJob { ended, holder: None });
@@ -162,20 +155,18 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
 #[actix::test]
 async fn what_does_not_arrive_is_undone() {
     let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
-    until("the dropped one is undone", || mock.inside().kept.undone == [Attempt(2)]).await;
+    until("the dropped one is undone", || mock.undone() == [Attempt(2)]).await;
     // The request is sent, and its sender gone before the answer.
     let asked = storage.send(CLASSIC);
     let waited = storage.send(Ping);
     drop(tokio::spawn(async {}));
     waited.await.unwrap();
     drop(asked);
-    until("so is the one that was not waited for", || {
-        mock.inside().kept.undone == [Attempt(2), Attempt(3)]
-    })
-    .await;
+    until("so is the one that was not waited for", || mock.undone() == [Attempt(2), Attempt(3)])
+        .await;
 }
 
 /// An undo that cannot be written is tried until it is.
@@ -185,9 +176,9 @@ async fn an_undo_is_tried_again() {
     let mock = MockStore::with_jobs(&["a"]);
     mock.trouble("undo", Trouble::Error(full()));
     mock.trouble("undo", Trouble::Error(full()));
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
-    until("it is undone", || mock.inside().kept.undone == [Attempt(1)]).await;
+    until("it is undone", || mock.undone() == [Attempt(1)]).await;
     assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
 }
 
@@ -196,18 +187,10 @@ async fn an_undo_is_tried_again() {
 async fn rows_come_first_in_their_transaction() {
     let mock = MockStore::with_jobs(&["a"]);
     mock.add_run(&run(1), 0);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let asked = storage.send(CLASSIC);
-    let batch = RowBatch {
-        run: run(1),
-        rows: vec![Row { key: Key::stored("b"), payload: "1".to_owned() }],
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    };
+    let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
+    let batch = RowBatch::of(run(1), vec![row]);
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
     job(asked.await.unwrap().unwrap()).settle();
     assert_eq!(mock.calls(), ["begin", "dispatch", "commit", "begin", "add f.1 1", "commit"]);
@@ -217,18 +200,9 @@ async fn rows_come_first_in_their_transaction() {
 async fn first_transaction(rows: usize) -> Vec<String> {
     let mock = MockStore::with_jobs(&["a"]);
     mock.add_run(&run(1), 0);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
-    let batch = || RowBatch {
-        run: run(1),
-        rows: vec![row.clone(); rows],
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    };
+    let batch = || RowBatch::of(run(1), vec![row.clone(); rows]);
     storage.send(Perform(HasWork)).await.unwrap().unwrap();
     let before = mock.calls().len();
     let tails: Vec<_> = (0..3).map(|_| storage.send(Perform(AddRows(batch())))).collect();
@@ -261,7 +235,7 @@ async fn a_fatal_error_is_told_upwards() {
     let mock = MockStore::with_jobs(&["a"]);
     let fatal = StoreError::Fatal("gone".to_owned());
     mock.trouble("commit", Trouble::Error(fatal.clone()));
-    let (storage, end) = start(&mock);
+    let (storage, end) = mock.start();
     assert_eq!(storage.send(CLASSIC).await.unwrap().unwrap_err(), fatal);
     assert_eq!(end.await, Ok(Err(fatal)));
 }
@@ -271,7 +245,7 @@ async fn a_fatal_error_is_told_upwards() {
 async fn a_panic_is_noticed() {
     let mock = MockStore::with_jobs(&["a"]);
     mock.trouble("dispatch", Trouble::Panic);
-    let (storage, end) = start(&mock);
+    let (storage, end) = mock.start();
     assert!(storage.send(CLASSIC).await.is_err());
     assert!(end.await.is_err());
 }
@@ -281,7 +255,7 @@ async fn a_panic_is_noticed() {
 async fn an_idle_store_is_looked_after() {
     tokio::time::pause();
     let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(mock.calls().contains(&"idle".to_owned()));
@@ -291,7 +265,7 @@ async fn an_idle_store_is_looked_after() {
 #[actix::test]
 async fn shutdown_commits_and_closes() {
     let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _end) = start(&mock);
+    let (storage, _end) = mock.start();
     let asked = storage.send(CLASSIC);
     assert_eq!(storage.send(Shutdown).await.unwrap(), Ok(()));
     job(asked.await.unwrap().unwrap()).settle();

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use super::StorageActor;
 use super::messages::{Wait, Work};
 use super::reply::{Deferred, Reply, deferred};
-use crate::store::{Dispatch, Dispatched, HasWork, LeaseHolder, StoreResult};
+use shiftboss_protocol::model::LeaseHolder;
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{Dispatch, Dispatched, HasWork};
 
 /// Pause before those who wait are served again after an error: a lock or a full disk. The others would wait
 /// as long for the same.

@@ -1,21 +1,38 @@
-//! The naive model as a store: what the actors' tests run on, and what every other store is compared with.
+//! The queue's engine over records in memory, as a store: what the actors' tests run on. It has no rules of its own.
 //!
-//! It keeps everything in memory and answers at once. A test can look at it while an actor owns it, have it
-//! fail, panic or hang, and see what it was asked; of the queue itself it knows only what the model does.
+//! A test can look at it while an actor owns it, see what it was asked, have it fail, panic or hang, and change the queue as
+//! somebody else would.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::describe::describe;
-use super::model::{Model, Rules};
-use crate::store::{
-    Added, Changed, Checkpoint, Dispatched, EntryId, FetcherRecord, Operation, Outcome, Registered,
-    Rejected, RowBatch, SpoolEntry, Store, StoreError, StoreFuture, StoreResult, StoredRun,
-};
-use shiftboss_protocol::model::{Attempt, Row, Run, UnixSeconds};
+use actix::prelude::*;
+use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_queue::attempt;
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::REJECTED;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::memory::{Kept, Memory};
 use shiftboss_queue::record::Millis;
+use shiftboss_queue::records::at_once;
+use tokio::sync::oneshot;
+
+use super::ManualClock;
+use super::calls::describe;
+use crate::storage::StorageActor;
+use crate::store::{Changed, Checkpoint, Store, StoreFuture};
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    AddRows, AddTask, DeleteRuns, JobEnd, Operation, Outcome, RegisterRun, Registered, RowBatch,
+    Runs, StoredRun,
+};
+
+/// What the clocks of the actors' tests show, in seconds.
+const NOW: i64 = 100;
+
+type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 /// What the next call of a kind does instead of its work.
 #[derive(Debug, Clone)]
@@ -30,50 +47,66 @@ pub enum Trouble {
     Hang(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
 }
 
-/// What the store keeps. A batch that fails puts it back.
-#[derive(Debug, Clone)]
-pub struct Kept {
-    /// The queue.
-    pub model: Model,
-    /// Runs, with positions as stored.
-    pub runs: BTreeMap<Run, StoredRun>,
-    /// Keys of all rows added, by run.
-    pub rows: Vec<(Run, String)>,
-    /// Attempts undone.
-    pub undone: Vec<Attempt>,
-    /// Lengths of leases, by attempt.
-    leases: BTreeMap<Attempt, u32>,
-    /// Accepted entries of spools.
-    pub accepted: Vec<EntryId>,
-    /// What was noted of managed fetchers.
-    pub fetchers: BTreeMap<String, FetcherRecord>,
-    /// Rejected files.
-    pub rejected: Vec<String>,
-    /// Fetchers of other daemons, and why this one has them not.
-    pub elsewhere: BTreeMap<String, String>,
-}
-
 /// The store's inside.
 pub struct Inside {
     /// All calls, in order: the name, and what it was about.
     pub calls: Vec<String>,
     /// Troubles by call name, one a call.
     pub troubles: BTreeMap<&'static str, VecDeque<Trouble>>,
-    /// The tables.
-    pub kept: Kept,
+    /// Keys of all rows that were added, in order, also of those that are gone.
+    pub added: Vec<String>,
+    /// Fetchers of other daemons, and why this one has them not.
+    pub elsewhere: BTreeMap<String, String>,
     /// A call is a trip to a server.
     pub is_remote: bool,
     /// How long workers may wait without a look.
     pub look_every: Duration,
-    /// Somebody else changed them, and it was not told yet; and who is to be woken then.
+    engine: Engine<Memory>,
+    settings: Settings,
+    /// Somebody else changed the queue, and it was not told yet; and who is to be woken then.
     changed: Option<Changed>,
     waker: Option<Waker>,
 }
 
 impl Inside {
+    fn new(settings: Settings) -> Self {
+        let engine = Engine::new(Memory::default(), settings.clone());
+        let (calls, troubles, added, elsewhere) = Default::default();
+        let (look_every, changed, waker) = Default::default();
+        let is_remote = false;
+        Self {
+            calls,
+            troubles,
+            added,
+            elsewhere,
+            is_remote,
+            look_every,
+            engine,
+            settings,
+            changed,
+            waker,
+        }
+    }
+
+    /// The queue itself.
+    pub fn kept(&self) -> &Kept {
+        self.engine.store().kept()
+    }
+
+    /// A copy of it, to be [restored](MockStore::restore).
+    pub fn backup(&self) -> Memory {
+        self.engine.store().clone()
+    }
+
     fn change(&mut self, changed: Changed) {
         self.changed = Some(changed);
         self.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Carries out a batch, which nobody notes.
+    fn perform(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
+        // Records in memory are there at once.
+        at_once(self.engine.apply(now, batch)).unwrap()
     }
 }
 
@@ -82,22 +115,19 @@ impl Inside {
 pub struct MockStore(Arc<Mutex<Inside>>);
 
 impl Default for MockStore {
-    /// An empty queue. Keys that have waited equally long come in the order of their names.
+    /// An empty queue.
     fn default() -> Self {
-        Self::new(Rules { jitter: |_| 0, ..Rules::default() })
+        Self::new(Settings::default())
     }
 }
 
 impl MockStore {
-    /// An empty queue with these rules.
-    pub fn new(rules: Rules) -> Self {
-        let kept = Kept::new(Model::new(rules));
-        let (calls, troubles, changed, waker, look_every) = Default::default();
-        let inside = Inside { calls, troubles, kept, is_remote: false, look_every, changed, waker };
-        Self(Arc::new(Mutex::new(inside)))
+    /// An empty queue of a daemon with these settings.
+    pub fn new(settings: Settings) -> Self {
+        Self(Arc::new(Mutex::new(Inside::new(settings))))
     }
 
-    /// A queue with jobs for the given keys.
+    /// A queue with jobs for the given keys, which come in this order.
     pub fn with_jobs(keys: &[&str]) -> Self {
         let mock = Self::default();
         keys.iter().for_each(|key| mock.add_job(key, "1"));
@@ -106,35 +136,73 @@ impl MockStore {
         mock
     }
 
+    /// A StorageActor over it, and how that says that it is over.
+    pub fn start(&self) -> (Addr<StorageActor>, oneshot::Receiver<StoreResult<()>>) {
+        let (tell_end, end) = oneshot::channel();
+        let (store, clock) = (Box::new(self.clone()), Box::new(ManualClock::at(NOW)));
+        (StorageActor::new(store, clock, Default::default(), tell_end).start(), end)
+    }
+
     /// Somebody else adds a job.
     pub fn add_job(&self, key: &str, payload: &str) {
-        let mut inside = self.inside();
-        let model = &mut inside.kept.model;
-        model.register("mock", 1);
-        model.add("mock", 1, &[(key.to_owned(), payload.to_owned())], false);
-        inside.change(Changed::Queue);
+        let task = Row { key: Key::new(key).unwrap(), payload: payload.to_owned() };
+        self.others_do(AddTask { task, id: None }.into());
+        self.inside().change(Changed::Queue);
     }
 
     /// Another daemon takes a fetcher over, with all its runs, from this one, which is taken for dead and joins anew.
     pub fn lose_fetcher(&self, fetcher: &str, why: &str) {
+        let runs = self.runs().into_iter().map(|stored| stored.run);
+        let runs = runs.filter(|run| &*run.fetcher == fetcher).collect();
+        self.others_do(DeleteRuns { runs, limit: usize::MAX }.into());
         let mut inside = self.inside();
-        inside.kept.elsewhere.insert(fetcher.to_owned(), why.to_owned());
-        inside.kept.runs.retain(|run, _| &*run.fetcher != fetcher);
+        inside.elsewhere.insert(fetcher.to_owned(), why.to_owned());
         inside.change(Changed::Runs);
     }
 
-    /// The queue goes back to what it kept once.
-    pub fn restore(&self, kept: Kept) {
+    /// The queue goes back to what it was once.
+    pub fn restore(&self, backup: Memory) {
         let mut inside = self.inside();
-        inside.kept = kept;
+        inside.engine = Engine::new(backup.reopened(), inside.settings.clone());
         inside.change(Changed::Runs);
     }
 
-    /// A run that an earlier daemon registered, with rows that were handed out.
-    pub fn add_run(&self, run: &Run, rows: u64) {
-        let kept = &mut self.inside().kept;
-        kept.register(run).unwrap();
-        kept.runs.get_mut(run).unwrap().rows = rows;
+    /// A run that an earlier daemon registered, with so many rows.
+    pub fn add_run(&self, run: &Run, rows: usize) {
+        self.others_do(RegisterRun(run.clone()).into());
+        let row = |at| Row { key: Key::stored(&format!("row{at}")), payload: "1".to_owned() };
+        let rows = RowBatch::of(run.clone(), (0..rows).map(row).collect());
+        self.others_do(AddRows(rows).into());
+    }
+
+    /// Something happens to the queue without the actor.
+    pub fn others_do(&self, operation: Operation) -> Outcome {
+        self.inside().perform(NOW * 1_000, vec![operation]).unwrap().remove(0).unwrap()
+    }
+
+    /// The runs that the queue has.
+    pub fn runs(&self) -> Vec<StoredRun> {
+        match self.others_do(Runs.into()) {
+            Outcome::Runs(runs) => runs,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Attempts that were undone.
+    pub fn undone(&self) -> Vec<Attempt> {
+        let inside = self.inside();
+        let ended = inside.kept().ended.values();
+        let undone = ended.filter(|it| it.outcome == attempt::Outcome::Undone);
+        undone.map(|it| it.attempt).collect()
+    }
+
+    /// Rejected files, as `name: reason`.
+    pub fn rejected(&self) -> Vec<String> {
+        let inside = self.inside();
+        let documents = inside.kept().documents.iter();
+        let noted = documents.filter(|(name, _)| name.starts_with(REJECTED.name()));
+        let noted = noted.filter_map(|(name, text)| REJECTED.read(name, text));
+        noted.map(|(name, file)| format!("{name}: {}", file.reason)).collect()
     }
 
     /// The inside; a panic in the mock does not lock it away.
@@ -168,200 +236,66 @@ impl MockStore {
         }
     }
 
-    /// A batch, as one transaction.
-    fn transact(
-        &self,
-        now: UnixSeconds,
-        batch: &[Operation],
-    ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
-        let before = self.inside().kept.clone();
-        let outcomes = self.try_to_transact(now, batch);
-        if outcomes.is_err() {
-            self.inside().kept = before;
-        }
-        outcomes
-    }
-
-    fn try_to_transact(
-        &self,
-        now: UnixSeconds,
-        batch: &[Operation],
-    ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
+    /// Carries out a batch, unless one of its steps is in trouble: then nothing of it has happened. A step that is rejected is
+    /// left out.
+    fn transact(&self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         let writes = !batch.iter().all(Operation::only_reads);
         if writes {
             self.called("begin", "")?;
         }
-        let mut outcomes = Vec::new();
+        let (mut answered, mut asked) = (Vec::new(), Vec::new());
         for operation in batch {
-            let (name, about) = describe(operation);
-            let called = if name.is_empty() { Ok(()) } else { self.called(name, &about) };
-            outcomes.push(match called {
-                Ok(()) => self.inside().kept.perform(now, operation),
-                Err(StoreError::Rejected(why)) => Err(Rejected(why)),
-                Err(error) => return Err(error),
-            });
+            let answer = self.answer(&operation)?;
+            if answer.is_none() {
+                asked.push(operation);
+            }
+            answered.push(answer);
         }
         if writes {
             self.called("commit", "")?;
         }
-        Ok(outcomes)
+        let mut inside = self.inside();
+        let rows: Vec<_> = asked.iter().map(rows_of).collect();
+        let outcomes = inside.perform(now, asked)?;
+        let added = rows.into_iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+        inside.added.extend(added.flat_map(|(rows, _)| rows));
+        let mut outcomes = outcomes.into_iter();
+        Ok(answered.into_iter().filter_map(|mine| mine.or_else(|| outcomes.next())).collect())
+    }
+
+    /// Notes an operation; what it comes to if the queue is not to be asked.
+    fn answer(&self, operation: &Operation) -> StoreResult<Option<Result<Outcome, Rejected>>> {
+        let (name, about) = describe(operation);
+        if !name.is_empty() {
+            match self.called(name, &about) {
+                Err(StoreError::Rejected(why)) => return Ok(Some(Err(Rejected(why)))),
+                called => called?,
+            }
+        }
+        let Operation::RegisterRun(RegisterRun(run)) = operation else { return Ok(None) };
+        let why = self.inside().elsewhere.get(&*run.fetcher).cloned();
+        Ok(why.map(|why| Ok(Outcome::RegisterRun(Registered::Elsewhere(why)))))
     }
 }
 
-impl Kept {
-    fn new(model: Model) -> Self {
-        let (runs, leases, fetchers, elsewhere) = Default::default();
-        let (rows, undone, accepted, rejected) = Default::default();
-        Self { model, runs, rows, undone, leases, accepted, fetchers, rejected, elsewhere }
-    }
-
-    fn perform(&mut self, now: UnixSeconds, operation: &Operation) -> Result<Outcome, Rejected> {
-        use {Operation as Op, Outcome as Out};
-        Ok(match operation {
-            Op::RegisterRun(it) => Out::RegisterRun(self.register_here(&it.0)?),
-            Op::AddRows(it) => Out::AddRows(self.add(&it.0)?),
-            Op::Prune(_) => Out::Prune(false),
-            Op::BeginDeletion(it) => Out::BeginDeletion(self.begin_deletion(&it.0)),
-            Op::DeleteRuns(it) => Out::DeleteRuns(self.delete(&it.runs, it.limit)),
-            Op::RejectFile(it) => {
-                self.rejected.push(format!("{}: {}", it.name, it.reason));
-                Out::RejectFile(())
-            }
-            Op::ForgetRejected(it) => {
-                self.rejected.retain(|known| !known.starts_with(&it.0));
-                Out::ForgetRejected(())
-            }
-            Op::NoteInput(_) => Out::NoteInput(()),
-            Op::AcceptEntries(it) => {
-                let accept = |entry| self.accept(now, entry);
-                Out::AcceptEntries(it.0.iter().map(accept).collect())
-            }
-            Op::ForgetAccepted(it) => {
-                self.accepted.retain(|known| *known != it.0);
-                Out::ForgetAccepted(())
-            }
-            Op::NoteFetcher(it) => {
-                self.fetchers.insert(it.0.name.to_string(), it.0.clone());
-                Out::NoteFetcher(())
-            }
-            Op::ForgetFetcher(it) => {
-                self.fetchers.remove(&*it.0);
-                Out::ForgetFetcher(())
-            }
-            Op::Probe(_) => Out::Probe(()),
-            Op::Runs(_) => Out::Runs(self.runs.values().cloned().collect()),
-            Op::Leases(_) => {
-                let leased = self.model.all_leased().into_iter().map(Attempt);
-                Out::Leases(leased.map(|attempt| (attempt, self.leases[&attempt])).collect())
-            }
-            Op::AcceptedEntries(_) => Out::AcceptedEntries(self.accepted.clone()),
-            Op::FetcherRecords(_) => Out::FetcherRecords(self.fetchers.values().cloned().collect()),
-            queued => self.perform_queued(now, queued),
-        })
-    }
-
-    /// What is the model's alone.
-    fn perform_queued(&mut self, now: UnixSeconds, operation: &Operation) -> Outcome {
-        let outcome = self.model.perform(now, operation);
-        match (operation, &outcome) {
-            (Operation::Dispatch(it), Outcome::Dispatch(Dispatched::Job(attempt, _))) => {
-                let length = it.holder.as_ref().map(|holder| (*attempt, holder.lease_seconds));
-                self.leases.extend(length);
-            }
-            (Operation::Undo(it), Outcome::Undo(true)) => self.undone.push(it.attempt),
-            _ => {}
-        }
-        outcome
-    }
-
-    fn register_here(&mut self, run: &Run) -> Result<Registered, Rejected> {
-        let elsewhere = self.elsewhere.get(&*run.fetcher).cloned().map(Registered::Elsewhere);
-        elsewhere.map_or_else(|| self.register(run).map(Registered::Run), Ok)
-    }
-
-    fn register(&mut self, run: &Run) -> Result<StoredRun, Rejected> {
-        let new = StoredRun {
-            run: run.clone(),
-            complete: false,
-            position: None,
-            rows: 0,
-            deleting: false,
-            stale: false,
-        };
-        let stored = self.runs.entry(run.clone()).or_insert(new).clone();
-        if stored.deleting {
-            return Err(Rejected(format!("run {run} is being deleted")));
-        }
-        self.model.register(&run.fetcher, run.started);
-        Ok(stored)
-    }
-
-    fn add(&mut self, batch: &RowBatch) -> Result<(), Rejected> {
-        let RowBatch { run, rows, complete, position, .. } = batch;
-        let Some(stored) = self.runs.get_mut(run).filter(|stored| !stored.deleting) else {
-            return Err(Rejected(format!("run {run} is not known")));
-        };
-        (stored.complete, stored.position) = (*complete, Some(*position));
-        let keys = rows.iter().map(|row| (run.clone(), row.key.to_string()));
-        self.rows.extend(keys);
-        let text = |row: &Row| (row.key.to_string(), row.payload.clone());
-        let rows: Vec<_> = rows.iter().map(text).collect();
-        self.model.add(&run.fetcher, run.started, &rows, *complete);
-        stored.rows = self.model.rows_of(&run.fetcher, run.started);
-        Ok(())
-    }
-
-    /// From here on its rows are nobody's.
-    fn begin_deletion(&mut self, run: &Run) {
-        if let Some(stored) = self.runs.get_mut(run) {
-            stored.deleting = true;
-            self.model.delete(&run.fetcher, run.started);
-        }
-    }
-
-    /// Steps of a deletion, known by the rows that the run had.
-    fn delete(&mut self, runs: &[Run], limit: usize) -> usize {
-        let mut left = limit as u64;
-        for (gone, run) in runs.iter().enumerate() {
-            self.begin_deletion(run);
-            let Some(stored) = self.runs.get_mut(run) else { continue };
-            if stored.rows >= left {
-                stored.rows -= left;
-                return gone;
-            }
-            left -= stored.rows + 1;
-            self.runs.remove(run);
-        }
-        runs.len()
-    }
-
-    fn accept(&mut self, now: UnixSeconds, entry: &SpoolEntry) -> Added {
-        if self.accepted.contains(&entry.id) {
-            return Added::Known;
-        }
-        let added = self.model.add_task(entry.task.key.as_str(), &entry.task.payload, now);
-        if added != Added::Full {
-            self.accepted.push(entry.id.clone());
-        }
-        added
+fn rows_of(operation: &Operation) -> Vec<String> {
+    match operation {
+        Operation::AddRows(it) => it.0.rows.iter().map(|row| row.key.to_string()).collect(),
+        _ => Vec::new(),
     }
 }
 
 impl Store for MockStore {
-    fn apply(
-        &mut self,
-        now: Millis,
-        batch: Vec<Operation>,
-    ) -> StoreFuture<'_, Vec<Result<Outcome, Rejected>>> {
-        Box::pin(async move { self.transact(now.div_euclid(1_000), &batch) })
+    fn apply(&mut self, now: Millis, batch: Vec<Operation>) -> StoreFuture<'_, Outcomes> {
+        Box::pin(async move { self.transact(now, batch) })
     }
 
-    fn follow_clock(&mut self, _: Millis, by: Millis) -> StoreFuture<'_, ()> {
+    fn follow_clock(&mut self, now: Millis, by: Millis) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            match by.div_euclid(1_000) {
-                0 => Ok(()),
-                by => self.called("follow clock", &by.to_string()),
+            if by != 0 {
+                self.called("follow clock", &by.div_euclid(1_000).to_string())?;
             }
+            at_once(self.inside().engine.follow_clock(now, by)).unwrap()
         })
     }
 
@@ -380,6 +314,14 @@ impl Store for MockStore {
 
     fn look_every(&self) -> Duration {
         self.inside().look_every
+    }
+
+    fn classic_lease(&self) -> Option<u32> {
+        self.inside().settings.lease_seconds.try_into().ok()
+    }
+
+    fn take_ends(&mut self) -> Vec<JobEnd> {
+        self.inside().engine.take_ends()
     }
 
     fn maintain(&mut self) -> StoreFuture<'_, Checkpoint> {

@@ -14,8 +14,8 @@ use lapin::options::{
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Consumer};
-use shiftboss_actors::store::RelayedRows;
 use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_queue::operation::RelayedRows;
 
 use super::client::{Client, failed};
 use crate::bare::key;

@@ -49,13 +49,6 @@ pub enum HoldKind {
     Backoff,
 }
 
-impl HoldKind {
-    /// As the stores name it.
-    pub fn named(name: &str) -> Self {
-        if name == "backoff" { Self::Backoff } else { Self::Hold }
-    }
-}
-
 /// Why a key is not handed out, whatever else is known of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {

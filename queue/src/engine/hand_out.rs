@@ -33,7 +33,7 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn dispatch(&mut self, it: Dispatch) -> Carried<Dispatched> {
         let Dispatch { holder, fetchers } = it;
         let scope = self.scope(fetchers);
-        if self.header.paused {
+        if self.header.paused || self.is_draining() {
             return Ok(Ok(Dispatched::Nothing));
         }
         loop {
@@ -65,9 +65,9 @@ impl<S: Records> Batch<'_, S> {
                 let credit = if is_of_lane { credit.spent() } else { credit.passed() };
                 self.header.credit = credit.thousandths();
             }
+            self.see_to(slot);
             self.changed(slot);
             self.desk.note_attempt(attempt, slot);
-            self.note_lease(slot);
             let key = self.desk.record(slot).key.clone();
             return Ok(Ok(Dispatched::Job(attempt, Row { key, payload })));
         }
@@ -96,7 +96,7 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
-        if self.header.paused {
+        if self.header.paused || self.is_draining() {
             return Ok(false);
         }
         loop {

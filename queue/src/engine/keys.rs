@@ -64,13 +64,13 @@ impl<S: Records> Batch<'_, S> {
     }
 
     /// The record of the key whose attempt is out.
-    async fn slot_of_flight(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
+    pub(super) async fn slot_of_flight(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
         let slot = self.slot_of_attempt(attempt).await?;
         Ok(slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt)))
     }
 
     /// An attempt of the key ended, or none did.
-    fn end(&mut self, slot: usize, ended: Option<EndedAttempt>) {
+    pub(super) fn end(&mut self, slot: usize, ended: Option<EndedAttempt>) {
         if let Some(ended) = ended {
             self.sums.end(&ended);
             self.ends.push(JobEnd {
@@ -165,7 +165,12 @@ impl<S: Records> Batch<'_, S> {
         let Some(slot) = self.slot_of_flight(attempt).await? else {
             return Ok(Ack::Stale);
         };
-        self.note_lease(slot);
+        if !self.sees_to(slot) {
+            self.see_to(slot);
+            self.changed(slot);
+            self.news.has_lease = true;
+            self.memo.must_write = self.only_reads;
+        }
         Ok(Ack::Recorded)
     }
 
@@ -189,7 +194,7 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn expire(&mut self, attempt: Attempt) -> StoreResult<Option<ExpiredLease>> {
         // Who sees to it by now knows when it ends.
         let slot = self.slot_of_flight(attempt).await?;
-        let Some(slot) = slot.filter(|_| self.sees_to(attempt)) else {
+        let Some(slot) = slot.filter(|slot| self.sees_to(*slot)) else {
             return Ok(None);
         };
         let record = self.desk.record_mut(slot);

@@ -8,6 +8,7 @@ mod clock;
 mod desk;
 mod hand_out;
 mod keys;
+mod members;
 mod notes;
 mod outset;
 mod questions;
@@ -23,17 +24,17 @@ use shiftboss_protocol::model::TASKS_FETCHER;
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
+use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::record::{FetcherId, Millis};
 use crate::records::{
-    Begun, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
+    Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
-use crate::relays::Relays;
 use crate::rules;
 use crate::sums::{Oldest, Sums};
 use desk::Desk;
 use hand_out::Ahead;
-pub use relays::Forgetting;
+pub use members::{Forgetting, Joined, News, Own};
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
@@ -48,8 +49,11 @@ type Carried<T> = StoreResult<Result<T, Rejected>>;
 pub struct Engine<S> {
     store: S,
     settings: Arc<Settings>,
+    /// `None`: the queue has one daemon.
+    own: Option<Own>,
     header: Header,
     memo: Memo,
+    news: News,
     /// Of committed batches, until somebody takes them.
     ends: Vec<JobEnd>,
     /// By so much the clock was set, and not all have followed it yet.
@@ -74,26 +78,28 @@ struct Memo {
     /// The last key of the order's front that has nothing but rows of runs that go, as all before it: none of them is looked at.
     leaving: Option<Stored>,
     /// As the store has them, with what this batch changed. `None`: to be read.
-    relays: Option<Relays>,
+    members: Option<Members>,
+    /// What daemons that share the queue go by, read with those.
+    settings: Option<Arc<Settings>>,
+    /// A batch that only reads found something to be written.
+    must_write: bool,
 }
 
 impl<S: Records> Engine<S> {
     pub fn new(store: S, settings: Settings) -> Self {
         let (settings, header) = (Arc::new(settings), Header::default());
-        Self {
-            store,
-            settings,
-            header,
-            memo: Memo::default(),
-            ends: Vec::new(),
-            followed: 0,
-            is_edited: false,
-        }
+        let (memo, news, ends) = (Memo::default(), News::default(), Vec::new());
+        let (followed, is_edited) = (0, false);
+        Self { store, settings, own: None, header, memo, news, ends, followed, is_edited }
     }
 
     /// Nothing is handed out until an operator says so.
     pub fn is_paused(&self) -> bool {
         self.header.paused
+    }
+
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
     }
 
     pub fn store(&self) -> &S {
@@ -137,11 +143,20 @@ impl<S: Records> Engine<S> {
             self.is_edited = steps >= EDIT_STEPS_MAX;
             let goes_on = outset.only_reads || self.is_edited;
             let edits = if goes_on { Vec::new() } else { self.edits().await? };
-            if edits.is_empty() {
+            if !edits.is_empty() {
+                self.in_batch(now, async |it| it.edit(edits).await).await?;
+                steps += 1;
+                continue;
+            }
+            if !outset.only_reads {
                 return self.in_batch(now, async |it| it.carry_out(batch, &outset).await).await;
             }
-            self.in_batch(now, async |it| it.edit(edits).await).await?;
-            steps += 1;
+            let asked = batch.clone();
+            let answers = self.in_batch(now, async |it| it.carry_out(asked, &outset).await).await?;
+            if !std::mem::take(&mut self.memo.must_write) {
+                return Ok(answers);
+            }
+            outset.only_reads = false;
         }
     }
 
@@ -175,7 +190,7 @@ impl<S: Records> Engine<S> {
             self.memo.names.clear();
         }
         if begun.has_changed {
-            (self.memo.relays, self.memo.leaving) = (None, None);
+            (self.memo.members, self.memo.settings, self.memo.leaving) = (None, None, None);
         }
         Ok(begun)
     }
@@ -199,8 +214,9 @@ impl<S: Records> Engine<S> {
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
         match Batch::new(self, now).work(work).await {
-            Ok((done, ends)) => {
+            Ok((done, ends, news)) => {
                 self.ends.extend(ends);
+                self.news.add(news);
                 Ok(done)
             }
             Err(error) => {
@@ -220,8 +236,10 @@ struct Batch<'a, S> {
     memo: &'a mut Memo,
     context: Context,
     desk: Desk,
-    /// The relay in whose name it is asked; `None`: the daemon's own.
+    own: Option<&'a Own>,
+    /// The member in whose name it is asked; `None`: the daemon of a file.
     asker: Option<Arc<str>>,
+    news: News,
     /// Nothing is written.
     only_reads: bool,
     /// The next keys of the store, until something is written.
@@ -238,8 +256,8 @@ struct Batch<'a, S> {
 
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
-        let Engine { store, settings, header, memo, .. } = engine;
-        let context = header.context(settings, now);
+        let Engine { store, settings, own, header, memo, .. } = engine;
+        let context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
         if memo.names.is_empty() {
             let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
             memo.names = names.chain([(TASKS_FETCHER.into(), FetcherId::TASKS)]).collect();
@@ -250,7 +268,9 @@ impl<'a, S: Records> Batch<'a, S> {
             memo,
             context,
             desk: Desk::default(),
-            asker: None,
+            own: own.as_ref(),
+            asker: own.as_ref().map(|own| own.name.clone()),
+            news: News::default(),
             only_reads: false,
             ahead: Ahead::default(),
             ended: Vec::new(),
@@ -265,12 +285,12 @@ impl<'a, S: Records> Batch<'a, S> {
     async fn work<T>(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> StoreResult<T>,
-    ) -> StoreResult<(T, Vec<JobEnd>)> {
-        self.read_relays().await?;
+    ) -> StoreResult<(T, Vec<JobEnd>, News)> {
+        self.read_members().await?;
         let done = work(&mut self).await?;
         self.flush().await?;
         self.store.commit().await?;
-        Ok((done, self.ends))
+        Ok((done, self.ends, self.news))
     }
 
     async fn carry_out(
@@ -324,7 +344,7 @@ impl<'a, S: Records> Batch<'a, S> {
             }
             Op::DeleteRuns(it) => Ok(Out::DeleteRuns(self.delete_runs(it).await?)),
             Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
-            Op::Drain(_) => Ok(Out::Drain(self.pause(true).await?)),
+            Op::Drain(_) => Ok(Out::Drain(self.begin_drain().await?)),
             Op::EndHolds(_) => Ok(Out::EndHolds(self.wake().await?)),
             // The lock, and whatever else a change needs, was had when the batch began.
             Op::Probe(_) => Ok(Out::Probe(())),
@@ -344,7 +364,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::ForgetFetcher(it) => self.forget_fetcher(it).await?.map(Out::ForgetFetcher),
             Op::FetcherRecords(_) => self.fetcher_records().await?.map(Out::FetcherRecords),
             Op::Installation(_) => self.installation().await?.map(Out::Installation),
-            Op::Place(_) => self.place().await?.map(Out::Place),
+            Op::Place(_) => Ok(Out::Place(self.store.place().await?)),
             Op::JoinRelay(it) => self.join_relay(it).await?.map(Out::JoinRelay),
             // One within another is nobody's.
             Op::Relayed(_) => Ok(Out::Relayed(RelayAnswer::Lost)),
@@ -357,7 +377,7 @@ impl<'a, S: Records> Batch<'a, S> {
     /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
     async fn flush(&mut self) -> StoreResult<()> {
         self.ahead.clear();
-        self.flush_relays().await?;
+        self.flush_members().await?;
         if self.only_reads {
             self.desk = Desk::default();
             return Ok(());
@@ -369,6 +389,7 @@ impl<'a, S: Records> Batch<'a, S> {
         let (runs, counts) = (self.header.runs.take_changed(), tally.0.into_keys().collect());
         let ended = std::mem::take(&mut self.ended);
         let records = self.desk.clear(&ended);
+        self.news.has_work |= records.iter().any(Change::brings_work);
         let mut sums = std::mem::take(&mut self.sums);
         let kept = self.context.settings.singles_kept;
         let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));

@@ -1,5 +1,11 @@
 //! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the fetchers that it
-//! runs, the entries of spools that it accepted. What a relay notes of itself is apart from it.
+//! runs, the entries of spools that it accepted. What a
+//! [member](super::members) notes of itself is apart from it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Batch, Carried};
 use crate::answers::FetcherRecord;
@@ -9,8 +15,6 @@ use crate::operation::{
     NoteFetcher, NoteInput, RejectFile, SpoolEntry,
 };
 use crate::records::{Records, StoreResult};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 impl<S: Records> Batch<'_, S> {
     /// A document by its name; one that somebody edited into nonsense is none.
@@ -23,9 +27,41 @@ impl<S: Records> Batch<'_, S> {
         Ok(text.and_then(|text| kind.read(name, &text)).map(|(_, document)| document))
     }
 
-    async fn documents<T: DeserializeOwned>(&mut self, kind: &Kind<T>) -> StoreResult<Vec<T>> {
-        let found = self.store.documents(kind.name()).await?.into_iter();
-        Ok(found.filter_map(|(name, text)| kind.read(&name, &text)).map(|(_, it)| it).collect())
+    /// A member's own, by their documents' names; `name`: what each is called among those.
+    async fn own_documents<T: DeserializeOwned>(
+        &mut self,
+        kind: &Kind<T>,
+        member: Option<&str>,
+        name: impl Fn(&T) -> String,
+    ) -> StoreResult<Vec<(String, T)>> {
+        let found = self.store.documents(&kind.of(&documents::own(member, ""))).await?.into_iter();
+        let read = |(at, text): (String, String)| Some((kind.read(&at, &text)?.1, at));
+        let is_its = |(it, at): &(T, String)| *at == kind.of(&documents::own(member, &name(it)));
+        let own = found.filter_map(read).filter(is_its);
+        Ok(own.map(|(it, at)| (at, it)).collect())
+    }
+
+    /// Who asks, of several daemons and their relays.
+    fn member(&self) -> Option<Arc<str>> {
+        self.asker.clone().filter(|_| self.own.is_some())
+    }
+
+    fn own_name<T>(&self, kind: &Kind<T>, name: &str) -> String {
+        kind.of(&documents::own(self.member().as_deref(), name))
+    }
+
+    /// What a member noted that is not in its own document goes.
+    pub(super) async fn forget_notes(&mut self, member: &str) -> StoreResult<()> {
+        if self.own.is_none() {
+            return Ok(());
+        }
+        let fetchers = self.own_documents(&FETCHER, Some(member), |it| it.name.to_string()).await?;
+        let accepted = self.own_documents(&ACCEPTED, Some(member), documents::accepted).await?;
+        let names = fetchers.into_iter().map(|it| it.0).chain(accepted.into_iter().map(|it| it.0));
+        for name in names {
+            self.store.note(name, None).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn note<T: Serialize>(
@@ -44,9 +80,9 @@ impl<S: Records> Batch<'_, S> {
             since: known.map_or(new.since, |known| known.since),
             ..new.clone()
         };
-        if let Some(relay) = self.asking_relay() {
-            let file = renewed(relay.rejected.get(&name));
-            relay.rejected.insert(name, file);
+        if let Some(member) = self.asking_member() {
+            let file = renewed(member.rejected.get(&name));
+            member.rejected.insert(name, file);
             return Ok(Ok(()));
         }
         let name = REJECTED.of(&name);
@@ -55,8 +91,8 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn forget_rejected(&mut self, it: ForgetRejected) -> Carried<()> {
-        if let Some(relay) = self.asking_relay() {
-            relay.rejected.remove(&it.0);
+        if let Some(member) = self.asking_member() {
+            member.rejected.remove(&it.0);
             return Ok(Ok(()));
         }
         self.store.note(REJECTED.of(&it.0), None).await.map(Ok)
@@ -73,8 +109,8 @@ impl<S: Records> Batch<'_, S> {
                 known.lost = Some(Lost { since, reason });
             }
         };
-        if let Some(relay) = self.asking_relay() {
-            change(&mut relay.input);
+        if let Some(member) = self.asking_member() {
+            change(&mut member.input);
             return Ok(Ok(()));
         }
         let mut known = self.document(&INPUT, INPUT.name()).await?.unwrap_or_default();
@@ -83,21 +119,24 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn note_fetcher(&mut self, it: NoteFetcher) -> Carried<()> {
-        self.note(&FETCHER, FETCHER.of(&it.0.name), &it.0).await.map(Ok)
+        let name = self.own_name(&FETCHER, &it.0.name);
+        self.note(&FETCHER, name, &it.0).await.map(Ok)
     }
 
     pub(super) async fn forget_fetcher(&mut self, it: ForgetFetcher) -> Carried<()> {
-        self.store.note(FETCHER.of(&it.0), None).await.map(Ok)
+        self.store.note(self.own_name(&FETCHER, &it.0), None).await.map(Ok)
     }
 
     pub(super) async fn fetcher_records(&mut self) -> Carried<Vec<FetcherRecord>> {
-        self.documents(&FETCHER).await.map(Ok)
+        let member = self.member();
+        let own = self.own_documents(&FETCHER, member.as_deref(), |it| it.name.to_string()).await?;
+        Ok(Ok(own.into_iter().map(|(_, it)| it).collect()))
     }
 
     pub(super) async fn accept_entries(&mut self, it: AcceptEntries) -> Carried<Vec<Added>> {
         let mut answers = Vec::with_capacity(it.0.len());
         for SpoolEntry { id, task } in it.0 {
-            let name = documents::accepted(&id);
+            let name = self.own_name(&ACCEPTED, &documents::accepted(&id));
             if self.store.document(&name).await?.is_some() {
                 answers.push(Added::Known);
                 continue;
@@ -116,11 +155,14 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn forget_accepted(&mut self, it: ForgetAccepted) -> Carried<()> {
-        self.store.note(documents::accepted(&it.0), None).await.map(Ok)
+        let name = self.own_name(&ACCEPTED, &documents::accepted(&it.0));
+        self.store.note(name, None).await.map(Ok)
     }
 
     pub(super) async fn accepted_entries(&mut self) -> Carried<Vec<EntryId>> {
-        let mut ids = self.documents(&ACCEPTED).await?;
+        let member = self.member();
+        let own = self.own_documents(&ACCEPTED, member.as_deref(), documents::accepted).await?;
+        let mut ids: Vec<EntryId> = own.into_iter().map(|(_, it)| it).collect();
         ids.sort_unstable();
         Ok(Ok(ids))
     }

@@ -36,14 +36,31 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn pause(&mut self, is_paused: bool) -> StoreResult<u64> {
         self.header.paused = is_paused;
-        self.count_in_flight().await
+        if !is_paused {
+            self.drain(false);
+        }
+        self.count_all_in_flight().await
     }
 
-    /// So many jobs are out; of a relay, those that it sees to. Under `--classic` a classic one is so for the length of its lease.
-    pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
-        if self.asker.is_some() {
-            return Ok(self.leases().await?.len() as u64);
+    pub(super) async fn begin_drain(&mut self) -> StoreResult<u64> {
+        match self.drain(true) {
+            true => self.count_in_flight().await,
+            false => self.pause(true).await,
         }
+    }
+
+    /// So many jobs are out; of a member, those that it sees to.
+    pub(super) async fn count_in_flight(&mut self) -> StoreResult<u64> {
+        if self.asker.is_none() {
+            return self.count_all_in_flight().await;
+        }
+        self.flush().await?;
+        let flights = self.store.flights().await?.into_iter();
+        Ok(flights.filter(|it| it.owner == self.asker).count() as u64)
+    }
+
+    /// Under `--classic` a classic one is out for the length of its lease.
+    async fn count_all_in_flight(&mut self) -> StoreResult<u64> {
         if self.context.settings.is_fair {
             return Ok(sum(self.counts().0.values().map(|it| it.in_flight)));
         }
@@ -62,7 +79,8 @@ impl<S: Records> Batch<'_, S> {
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
         let left = |started: i64| seconds_left(started.min(now).saturating_add(length), now);
         let flights = self.store.flights().await?.into_iter();
-        let flights = flights.filter(|it| self.sees_to(it.attempt));
+        let flights =
+            flights.filter(|it| self.has_job(it.owner.as_ref(), it.lease_seconds.is_none()));
         let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {
             let classic = || u32::try_from(left(it.started)).unwrap_or(u32::MAX);
             (it.attempt, it.lease_seconds.unwrap_or_else(classic))
@@ -73,7 +91,7 @@ impl<S: Records> Batch<'_, S> {
     pub(super) fn why_idle(&self) -> Idle {
         let counts = self.counts();
         let count = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX).min(IDLE_COUNT_MAX);
-        if self.header.paused {
+        if self.header.paused || self.is_draining() {
             let stays = counts.0.iter().filter(|(run, _)| !self.context.going.contains(run));
             return Idle::Paused(count(sum(stays.map(|(_, it)| it.waiting))));
         }

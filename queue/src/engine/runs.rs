@@ -178,6 +178,7 @@ impl<S: Records> Batch<'_, S> {
         self.header.runs.remove(run);
         self.context.going = self.header.runs.going();
         self.memo.pruned.remove(&run);
+        self.leave_fetcher(run.0);
     }
 
     /// So many rows of the run were deleted.

@@ -67,6 +67,20 @@ pub struct RowBatch {
 }
 
 impl RowBatch {
+    /// All rows of a run, of a file of which nothing else is known.
+    pub fn of(run: Run, rows: Vec<Row>) -> Self {
+        Self {
+            run,
+            rows,
+            skipped: 0,
+            from: None,
+            by_range: false,
+            position: Position::default(),
+            complete: true,
+            reading: Reading::Onward,
+        }
+    }
+
     /// Why it is rejected by a store that does not know its run, or not [as far as this](Self::from).
     pub fn unexpected(&self) -> String {
         format!("run {} is not known, or its position is another one by now", self.run)

@@ -87,7 +87,7 @@ pub enum RowsAnswer {
     Lost,
 }
 
-/// How many numbers of a range are remembered whose rows were rejected. relays.sql has it, too.
+/// How many numbers of a range are remembered whose rows were rejected.
 pub const REJECTED_MAX: usize = 1_000;
 
 /// What came of a relay's batch.

@@ -61,7 +61,8 @@ pub fn dispatch(
     }
     record.set_last(LastRun { started: context.seconds(), finished: None, exit_code: None });
     record.is_claimed = false;
-    record.flight = Some(Flight { attempt, task, holder, started: context.now, before });
+    record.flight =
+        Some(Flight { attempt, task, holder, started: context.now, owner: None, before });
 }
 
 /// The attempt that is out is given back: order, turns and lane are as they were before it.

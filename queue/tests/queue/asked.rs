@@ -2,7 +2,8 @@
 
 use shiftboss_protocol::model::{Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::engine::Engine;
+use shiftboss_queue::documents::MEMBER;
+use shiftboss_queue::engine::{Engine, Own};
 use shiftboss_queue::error::Rejected;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{
@@ -62,6 +63,19 @@ impl Asked {
         Self { engine: Engine::new(store, self.settings.clone()), ..self }
     }
 
+    /// The next one is started with these.
+    pub fn with_settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// A daemon of this name has it, of several that share it.
+    pub fn acts_for(self, name: &str, takeover: i64) -> Self {
+        let mut queue = self.restart();
+        let own = Own { name: MEMBER.of(name).into(), takeover };
+        queue.engine = queue.engine.acting_for(own);
+        queue
+    }
+
     /// What the store has of documents whose names begin so; the next daemon has it.
     pub fn documents(self, prefix: &str) -> (Self, Vec<(String, String)>) {
         let mut store = self.engine.into_store();
@@ -101,16 +115,8 @@ pub fn rows(fetcher: &str, keys: &[&str]) -> AddRows {
 
 /// A position of the fetcher's first run, without rows.
 pub fn moved(fetcher: &str, offset: u64, reading: Reading) -> RowBatch {
-    RowBatch {
-        run: run(fetcher, 1),
-        rows: Vec::new(),
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position { offset, ..Position::default() },
-        complete: true,
-        reading,
-    }
+    let position = Position { offset, ..Position::default() };
+    RowBatch { position, reading, ..RowBatch::of(run(fetcher, 1), Vec::new()) }
 }
 
 pub fn lease() -> Dispatch {

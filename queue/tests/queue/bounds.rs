@@ -8,7 +8,7 @@ use shiftboss_queue::engine::{Engine, STEP_KEYS};
 use shiftboss_queue::operation::*;
 
 use crate::subject::{self, Store};
-use crate::words::{NOW, Script, dispatch, lines, ready};
+use crate::words::{NOW, Script, dispatch, ready};
 
 fn run(fetcher: &str) -> Run {
     Run { fetcher: fetcher.into(), started: 1 }
@@ -17,7 +17,7 @@ fn run(fetcher: &str) -> Run {
 fn rows(fetcher: &str, keys: std::ops::Range<usize>, reading: Reading) -> Operation {
     let row =
         |at| Row { key: Key::new(&format!("{fetcher}{at}")).unwrap(), payload: String::new() };
-    AddRows(RowBatch { reading, ..lines(run(fetcher), keys.map(row).collect()) }).into()
+    AddRows(RowBatch { reading, ..RowBatch::of(run(fetcher), keys.map(row).collect()) }).into()
 }
 
 fn ask(engine: &mut Engine<Store>, batch: Vec<Operation>) -> Vec<Outcome> {
@@ -79,7 +79,7 @@ fn what_was_passed_may_come_back() {
     .unwrap();
     ask(&mut engine, vec![BeginDeletion(run("f")).into(), dispatch(None)]);
     let row = Row { key: Key::new("f7").unwrap(), payload: String::new() };
-    let again = AddRows(lines(run("h"), vec![row]));
+    let again = AddRows(RowBatch::of(run("h"), vec![row]));
     ask(&mut engine, vec![RegisterRun(run("h")).into(), again.into()]);
     for key in ["f7", "g"] {
         let given = loop {

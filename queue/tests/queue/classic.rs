@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use shiftboss_protocol::model::{Key, Row, Run, jitter};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, RegisterRun};
+use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, RegisterRun, RowBatch};
 
 use crate::subject;
-use crate::words::{answer, dispatch, lines, ready};
+use crate::words::{answer, dispatch, ready};
 
 /// fetcher, run, key, payload, dispatched
 type ReferenceRow = (i64, i64, String, String, bool);
@@ -114,7 +114,7 @@ proptest! {
                     let rows: Vec<Row> = keys.iter().map(row).collect();
                     reference.add((fetcher as i64, started), &rows);
                     let run = run(fetcher, started);
-                    let rows = AddRows(lines(run.clone(), rows)).into();
+                    let rows = AddRows(RowBatch::of(run.clone(), rows)).into();
                     (vec![RegisterRun(run).into(), rows], "done".into())
                 }
                 Step::Delete(fetcher, started) => {

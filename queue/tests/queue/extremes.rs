@@ -10,7 +10,7 @@ use shiftboss_queue::record::LastRun;
 use shiftboss_queue::records::Edit;
 
 use crate::subject;
-use crate::words::{NOW, Script, answer, lines, ready};
+use crate::words::{NOW, Script, answer, ready};
 
 fn number() -> impl Strategy<Value = i64> {
     let year = 31_556_952;
@@ -36,7 +36,8 @@ fn run() -> impl Strategy<Value = Run> {
 fn rows(run: Run, keys: &[&str]) -> Operation {
     let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: String::new() };
     let (skipped, reading) = (u64::MAX, Reading::Listing);
-    AddRows(RowBatch { skipped, reading, ..lines(run, keys.iter().map(row).collect()) }).into()
+    AddRows(RowBatch { skipped, reading, ..RowBatch::of(run, keys.iter().map(row).collect()) })
+        .into()
 }
 
 /// None of them brings work, or is about the attempts and keys of others.

@@ -14,7 +14,7 @@ use shiftboss_queue::records::Edit;
 
 use crate::model::{MAX_EXPIRED, MAX_SINGLES, Model, SHARE};
 use crate::subject::{self, Store};
-use crate::words::{NOW, Script, answer, dispatch, edited, holder, lines, ready};
+use crate::words::{NOW, Script, answer, dispatch, edited, holder, ready};
 
 fn retries() -> Retries {
     let [first, most] = [10, 60].map(Duration::from_secs);
@@ -46,6 +46,8 @@ pub fn settings() -> Settings {
 #[derive(Debug, Clone)]
 pub enum Step {
     Batch(Vec<Operation>),
+    /// One that the store does not take, if it writes anything: nothing of it has happened.
+    Refused(Vec<Operation>),
     /// Somebody wrote into the log.
     Edit(Key, LastRun),
     Passes(i64),
@@ -73,7 +75,7 @@ fn attempt() -> impl Strategy<Value = Attempt> {
 fn rows() -> impl Strategy<Value = Operation> {
     (run(), prop::collection::vec((key(), "[x-z]"), 0..5)).prop_map(|(run, rows)| {
         let rows = rows.into_iter().map(|(key, payload)| Row { key, payload }).collect();
-        AddRows(lines(run, rows)).into()
+        AddRows(RowBatch::of(run, rows)).into()
     })
 }
 
@@ -118,6 +120,7 @@ pub fn history() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         1 => prop::collection::vec(operation(), 8..64).prop_map(Step::Batch),
+        1 => prop::collection::vec(operation(), 1..8).prop_map(Step::Refused),
         4 => (0..30_i64).prop_map(Step::Passes),
         1 => prop::sample::select(vec![600, 3_600, 91 * 86_400]).prop_map(Step::Passes),
         1 => Just(Step::Restart),
@@ -177,7 +180,9 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
     let mut model = Model::started(retries(), backoff());
     let mut engines: Vec<_> =
         stores.into_iter().map(|store| Some(Engine::new(store, settings()))).collect();
-    let mut numbers = (engines.len() > 1).then(Numbers::default);
+    let is_refused = history.iter().any(|step| matches!(step, Step::Refused(_)));
+    let has_gaps = subject::HAS_GAPS || engines.len() > 1 || is_refused;
+    let mut numbers = has_gaps.then(Numbers::default);
     model.now = NOW;
     for (turn, step) in history.into_iter().enumerate() {
         model.daemon = turn % engines.len();
@@ -206,13 +211,22 @@ pub fn check(history: Vec<Step>, stores: Vec<Store>) -> Result<(), TestCaseError
                 let given = edited(&ready(engine.edit(model.now * 1_000, vec![edit])));
                 prop_assert_eq!(given, model.edit_log(key.as_str(), last));
             }
-            Step::Batch(batch) => {
+            Step::Batch(ref batch) | Step::Refused(ref batch) => {
                 let engine = engine.as_mut().unwrap();
+                let is_refused =
+                    matches!(step, Step::Refused(_)) && subject::refuse(engine.store(), true);
                 let said: Vec<Operation> = match &numbers {
                     None => batch.clone(),
                     Some(numbers) => batch.iter().map(|it| numbers.said(it)).collect(),
                 };
-                let answers = ready(engine.apply(model.now * 1_000, said.clone())).unwrap();
+                let answers = ready(engine.apply(model.now * 1_000, said.clone()));
+                if is_refused {
+                    subject::refuse(engine.store(), false);
+                }
+                let answers = match answers {
+                    Err(_) if is_refused => Vec::new(),
+                    answers => answers.unwrap(),
+                };
                 for ((operation, said), given) in batch.iter().zip(&said).zip(&answers) {
                     // Of a job that is handed out in this batch its worker does not know yet.
                     let is_known = numbers.is_none() || !is_nobodys(said);

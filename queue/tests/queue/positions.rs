@@ -5,14 +5,14 @@ use shiftboss_queue::context::Settings;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{AddRows, Reading, RowBatch};
 
-use crate::words::{Script, lines};
+use crate::words::Script;
 
 /// A line that is read on from there up to there.
 fn read(from: Option<u64>, to: u64) -> RowBatch {
     let run = Run { fetcher: "f".into(), started: 1 };
     let row = Row { key: Key::new(&format!("k{to}")).unwrap(), payload: String::new() };
     let position = Position { offset: to, ..Position::default() };
-    RowBatch { from, position, ..lines(run, vec![row]) }
+    RowBatch { from, position, ..RowBatch::of(run, vec![row]) }
 }
 
 fn ask(script: &mut Script, batch: RowBatch) -> String {

@@ -541,6 +541,20 @@ fn levers() {
             forget a -> Unknown",
             ),
             (
+                "of a key that is forgotten nothing is left: no hold, no start, no attempt",
+                "
+            list f.1 a
+            lease -> job 1 a p
+            done 1 0 -> recorded
+            hold a
+            delete f.1
+            forget a -> Forgotten
+            done 1 0 -> unknown
+            ran a -> never
+            list g.1 a
+            jobs -> a",
+            ),
+            (
                 "a start of a clock that was ahead counts as just now",
                 "
             list f.1 a b

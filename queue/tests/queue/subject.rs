@@ -4,12 +4,31 @@ use std::collections::BTreeMap;
 
 use shiftboss_queue::counts::COUNTS;
 pub use shiftboss_queue::memory::Memory as Store;
+use shiftboss_queue::records::at_once;
 use shiftboss_queue::sums::Hour;
 
-pub use crate::words::at_once as wait;
+pub use crate::in_memory::{Looking, reader};
+
+/// A store on the same thread is never waited for.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).expect("it waits")
+}
+
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
 
 pub fn new() -> Store {
     Store::default()
+}
+
+/// From now on the store takes no batch that writes anything, or the end of that; false: it always does.
+pub fn refuse(_: &Store, _: bool) -> bool {
+    false
+}
+
+/// No attempt that ended is kept any longer.
+pub fn forget_ends(store: &mut Store) {
+    store.kept_mut().ended.clear();
 }
 
 /// What is counted, by fetcher and run.

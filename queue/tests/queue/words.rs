@@ -1,13 +1,9 @@
 //! Answers of the engine in words, and scripts: operations as lines, beside what they must be answered.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::Rejected;
-use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::*;
 use shiftboss_queue::record::LastRun;
 use shiftboss_queue::records::{Edit, StoreResult};
@@ -17,15 +13,6 @@ use crate::subject::{self, Store};
 /// What a store says, when it has said it.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     subject::wait(future)
-}
-
-/// A store on the same thread is never waited for.
-#[allow(dead_code, reason = "one on a server is")]
-pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(it) => it,
-        Poll::Pending => panic!("it waits"),
-    }
 }
 
 /// An answer, as a model says it, too.
@@ -269,21 +256,7 @@ fn row(text: &str) -> Row {
 
 fn rows_of(run: &str, rows: &[&str]) -> Operation {
     let rows = rows.iter().map(|text| row(text)).collect();
-    AddRows(lines(self::run(run), rows)).into()
-}
-
-/// Lines that are read on, wherever that is.
-pub fn lines(run: Run, rows: Vec<Row>) -> RowBatch {
-    RowBatch {
-        run,
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    }
+    AddRows(RowBatch::of(self::run(run), rows)).into()
 }
 
 pub fn dispatch(holder: Option<LeaseHolder>) -> Operation {

@@ -5,9 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
-use shiftboss_actors::store::{
-    Lane, Operation, Outcome, Rejected, RelayAnswer, StoreError, StoreResult,
-};
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::operation::{Lane, Operation, Outcome, RelayAnswer};
 
 use super::membership::{Membership, misunderstood, put_off};
 use crate::broker::message::{Reply, Request};

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::file_identity::Position;
-use shiftboss_actors::store::{
-    AddRows, Changed, Checkpoint, DeleteRuns, Lane, Operation, Outcome, Prune, Reading,
-    RegisterRun, Rejected, RowBatch, Store, StoreFuture, StoreResult,
-};
+use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::{Rejected, StoreResult};
+use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::operation::{
+    AddRows, DeleteRuns, Lane, Operation, Outcome, Prune, Reading, RegisterRun, RowBatch,
+};
 use shiftboss_queue::record::Millis;
 use tokio::time::Instant;
 

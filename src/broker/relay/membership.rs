@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, JoinedRelay, Lane, RelayAnswer, StoreError, StoreResult};
+use shiftboss_actors::store::Changed;
 use shiftboss_actors::throttle::Throttle;
 use shiftboss_protocol::backoff::{Backoff, random, shortened};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{JoinedRelay, Lane, RelayAnswer};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

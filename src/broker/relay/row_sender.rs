@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use shiftboss_actors::store::{RANGES, RelayedRows, RowsAnswer, StoreError, StoreResult};
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_protocol::model::{Row, Run};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::{RANGES, RelayedRows, RowsAnswer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::MessageSize;

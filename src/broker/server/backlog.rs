@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use shiftboss_actors::live::{BrokerLive, HeardRelay, RangeLive};
-use shiftboss_actors::store::RANGES;
+use shiftboss_queue::operation::RANGES;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Server;

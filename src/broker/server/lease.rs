@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
-use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use crate::broker::link::{Broker, CALL_MAX, Link};

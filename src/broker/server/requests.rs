@@ -10,9 +10,10 @@ use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use lapin::Consumer;
 use lapin::message::Delivery;
-use shiftboss_actors::store::{
-    Dispatched, JoinRelay, Operation, Outcome, Rejected, Relay, RelayAnswer, Relayed,
-    Relays as KnownRelays, StoreError, StoreResult, Undo,
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::operation::{
+    Dispatched, JoinRelay, Operation, Outcome, Relay, RelayAnswer, Relayed, Relays as KnownRelays,
+    Undo,
 };
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -237,8 +238,8 @@ fn encoded_bytes(text: &str, small: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::{Dispatch, Heartbeat};
     use shiftboss_protocol::model::{Attempt, Key, Row};
+    use shiftboss_queue::operation::{Dispatch, Heartbeat};
 
     use super::*;
     use crate::broker::message::{BODY_BYTES_MAX, Reply};

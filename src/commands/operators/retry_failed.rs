@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use shiftboss_actors::store::answers::TaskStatus;
-use shiftboss_actors::store::{HOLDS_MAX, TasksWith};
+use shiftboss_queue::answers::TaskStatus;
+use shiftboss_queue::operation::HOLDS_MAX;
+use shiftboss_queue::reader::TasksWith;
 
 use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::thread::park_timeout;
 use std::time::Duration;
 
-use shiftboss_actors::store::EndedAttempts;
-use shiftboss_actors::store::answers::{Ended, Ends};
+use shiftboss_queue::answers::{Ended, Ends};
+use shiftboss_queue::reader::EndedAttempts;
 
 use crate::cli::ViewArguments;
 use crate::commands::printing::{json, offer};

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use shiftboss_actors::store::answers::{Ended, HeldKey, HeldKeys, Log, Next, Queue, Task, Tasks};
+use shiftboss_queue::answers::{Ended, HeldKey, HeldKeys, Log, Next, Queue, Task, Tasks};
 
 use crate::runner::log_directory::{day, file_name};
 use crate::standing::turns::Turns;
@@ -120,7 +120,7 @@ fn output(directory: &Path, ended: &Ended) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::answers::{Done, Hold, HoldKind, QueueStatus};
+    use shiftboss_queue::answers::{Done, Hold, HoldKind, QueueStatus};
 
     use super::*;
 

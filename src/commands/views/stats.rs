@@ -1,7 +1,7 @@
 //! What `shiftboss stats` shows: sums as a table for people. Pure.
 
-use shiftboss_actors::store::Grouping;
-use shiftboss_actors::store::answers::{Stats, StatsGroup};
+use shiftboss_queue::answers::{Stats, StatsGroup};
+use shiftboss_queue::reader::Grouping;
 
 use crate::text::{columns, counted, shown, span, time, took};
 

@@ -13,9 +13,9 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_actors::store::{
-    EndedRun, FetcherRecord, FetcherRecords, ForgetFetcher, NoteFetcher, StoreError,
-};
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::error::StoreError;
+use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::schedule::globs::Globs;
 use crate::schedule::paths::Changed;
+use crate::schedule::watch::kernel;
 
 mod faults;
 

@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
+use shiftboss_postgres::SETTINGS;
 use shiftboss_protocol::model::jitter;
+use shiftboss_queue::error::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
@@ -40,16 +41,12 @@ const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
-/// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next
-/// statement must see what was written, and a call's time is limited here. Plans must not depend on how full the tables were
-/// when they were made, so the planner is given one way for each statement: along the indexes.
-const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
-    SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, lock_timeout, idle_session_timeout,
-        idle_in_transaction_session_timeout, transaction_timeout}'::text[]) AS name
+/// What each connection has beside what the records want: a call's time is limited here, and no lock is waited for until it is over.
+const OWN_SETTINGS: &str =
+    "SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, idle_session_timeout,
+        transaction_timeout}'::text[]) AS name
     WHERE current_setting(name, true) IS NOT NULL;
-    SET search_path = shiftboss; SET enable_hashjoin = off; SET enable_mergejoin = off;
-    SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_material = off; SET jit = off;
-    SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on; SET client_min_messages = warning";
+    SET lock_timeout = '4s'; SET search_path = shiftboss";
 
 /// A server and a database, as their URL and the environment say.
 #[derive(Clone)]
@@ -128,7 +125,7 @@ impl Server {
             StoreError::Fatal(text) => StoreError::Denied(text),
             error => error,
         })?;
-        limited(connection.client.batch_execute(SETTINGS)).await?;
+        limited(connection.client.batch_execute(&format!("{SETTINGS}; {OWN_SETTINGS}"))).await?;
         Ok(connection)
     }
 
@@ -143,7 +140,7 @@ impl Server {
         let (cancel, tls) = (client.cancel_token(), self.tls.clone());
         let cancel = async move { _ = timeout(CALL_MAX, cancel.cancel_query(tls)).await };
         tokio::spawn(attend(connection, heard, dropped, cancel, place));
-        Ok(Connection { client, _open: open })
+        Ok(Connection { client, open: Open(open) })
     }
 }
 
@@ -212,11 +209,17 @@ fn application_name(daemon: &str) -> String {
 /// Closed when it is dropped; a call that is under way is cancelled.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    /// Goes with the client.
-    _open: oneshot::Sender<()>,
+    open: Open,
 }
 
+/// Goes with the client: the connection is closed then.
+pub(super) struct Open(#[allow(dead_code)] oneshot::Sender<()>);
+
 impl Connection {
+    pub(super) fn into_parts(self) -> (Client, Open) {
+        (self.client, self.open)
+    }
+
     /// Ends what this name has at the server still, though nobody waits for it.
     pub(super) async fn end_given_up(&self) -> Result<(), StoreError> {
         limited(self.client.batch_execute(END_GIVEN_UP)).await

@@ -6,13 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, StoreError, StoreResult};
+use shiftboss_actors::store::Changed;
 use shiftboss_protocol::backoff::shortened;
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::daemons::Place;
 use super::notices::{Notices, Step, TEST};
+use super::peers::Peer;
 use crate::stores::options::Polls;
 
 /// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
@@ -52,13 +55,15 @@ pub(super) struct Membership {
 #[derive(Default)]
 struct State {
     /// The daemon's number and its epoch.
-    joined: (i32, i64),
+    joined: Place,
     /// It was taken for dead.
     is_lost: bool,
     /// The store's last call failed, too.
     is_away: bool,
-    /// How often it adopted another one's leases.
-    adoptions: i64,
+    /// Others that do nothing any more, and whose jobs nobody may have adopted yet.
+    dead: Vec<Peer>,
+    /// The server's clock was set back, or may have been.
+    was_clock_set: bool,
     /// Whether the queue was paused at the last call.
     is_paused: Option<bool>,
     /// Connections that failed since the last beat was heard.
@@ -69,8 +74,6 @@ struct State {
     changed: Option<Changed>,
     waker: Option<Waker>,
     notices: Notices,
-    /// No classic job is out, whose lease would end with time alone.
-    no_classic: bool,
 }
 
 impl Membership {
@@ -83,13 +86,13 @@ impl Membership {
     }
 
     /// The store joined, or joined anew.
-    pub(super) fn join(&self, daemon: i32, epoch: i64) {
+    pub(super) fn join(&self, place: Place) {
         let mut state = self.state();
-        (state.joined, state.is_lost) = ((daemon, epoch), false);
+        (state.joined, state.is_lost) = (place, false);
     }
 
     /// This daemon's number and its epoch.
-    pub(super) fn joined(&self) -> (i32, i64) {
+    pub(super) fn joined(&self) -> Place {
         self.state().joined
     }
 
@@ -167,18 +170,10 @@ impl Membership {
         Some(format!("{TEST}{}", state.joined.0))
     }
 
-    /// Whether a classic job was out at the last call; `None`: as before.
-    pub(super) fn note_classic(&self, is_out: Option<bool>) {
-        if let Some(is_out) = is_out {
-            self.state().no_classic = !is_out;
-        }
-    }
-
     /// How long workers may wait without a look.
     pub(super) fn look_every(&self) -> Duration {
         let state = self.state();
-        let is_told = state.no_classic && state.notices.arrive();
-        if is_told { shortened(self.polls.notified) } else { self.polls.alone }
+        if state.notices.arrive() { shortened(self.polls.notified) } else { self.polls.alone }
     }
 
     /// The daemon is to end with this, or to wait until it is over.
@@ -186,11 +181,27 @@ impl Membership {
         self.state().failure = Some(error.clone());
     }
 
-    /// The answer to an adoption may be lost; the number of them is not.
-    pub(super) fn note_adoptions(&self, adoptions: i64) {
-        if std::mem::replace(&mut self.state().adoptions, adoptions) != adoptions {
-            self.tell_change(Changed::Leases);
+    /// Another daemon does nothing any more: the store is called, which sees to its jobs.
+    pub(super) fn note_dead(&self, dead: Peer) {
+        let mut state = self.state();
+        if !state.dead.contains(&dead) {
+            state.dead.push(dead);
         }
+        drop(state);
+        self.tell_change(Changed::Leases);
+    }
+
+    pub(super) fn take_dead(&self) -> Vec<Peer> {
+        std::mem::take(&mut self.state().dead)
+    }
+
+    pub(super) fn note_clock_set(&self) {
+        self.state().was_clock_set = true;
+        self.tell_change(Changed::Queue);
+    }
+
+    pub(super) fn was_clock_set(&self) -> bool {
+        std::mem::take(&mut self.state().was_clock_set)
     }
 
     /// Operators give their order to any daemon; all say that they noticed.

@@ -1,14 +1,14 @@
 //! The queue in a PostgreSQL database, shared by several daemons: [`PostgresStore`] implements the actors' `Store`.
 //!
-//! What is done about an operation is done by SQL functions (`schema/`), one call a batch: so a daemon that dies or freezes
-//! in the middle holds no transaction open. Here a [`batch`] is put into that call, and its [`answers`] are read; a
-//! [`connection`] is made, with its [`password`] and [`tls`], and given up; no [`pooler`] may be between; the [`schema`] is made. [`store`] puts them together. It knows no actor and no
-//! socket of a worker. The reader is [`reader`].
+//! A thin struct around the queue's engine, over the records on a server (the crate `shiftboss-postgres`): what happens to a job is decided
+//! there. Here is what is the connection's and the daemons': a [`connection`] is made, with its [`password`] and [`tls`], and given up; no
+//! [`pooler`] may be between; the [`schema`] is made. Who lives, and who is taken for dead, stands in the table of [`daemons`]; the
+//! [`companion`] beats there, and judges the [`peers`]; [`transfer`] keeps them away from a queue that moves. [`store`] puts them together. The
+//! [`reader`] answers questions. It knows no actor and no socket of a worker.
 
-mod answers;
-mod batch;
 mod companion;
 mod connection;
+mod daemons;
 mod error;
 mod forget;
 mod membership;

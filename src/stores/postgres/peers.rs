@@ -4,7 +4,11 @@
 //! sleeps: clocks of machines may differ.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::documents::Gone;
 
 /// A counter that stood still over so many looks, one a second...
 const LOOKS: u32 = 5;
@@ -12,40 +16,50 @@ const LOOKS: u32 = 5;
 const STILL: Duration = Duration::from_secs(5);
 
 /// Another daemon, as the server has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Peer {
-    pub(super) daemon: i32,
+    pub(super) daemon: i64,
+    /// As its document is named.
+    pub(super) member: Arc<str>,
     pub(super) epoch: i64,
     pub(super) beat: i64,
-    /// It was stopped: it need not be waited for.
-    pub(super) is_stopped: bool,
+    /// It need not be waited for.
+    pub(super) gone: Option<Gone>,
+    /// When it was gone, or gave its last sign of life, by the server's clock.
+    pub(super) seen: UnixSeconds,
 }
 
 /// The others, as they were seen.
 #[derive(Debug, Default)]
-pub(super) struct Peers(HashMap<i32, Seen>);
+pub(super) struct Peers(HashMap<i64, Seen>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Seen {
-    peer: Peer,
+    /// Its epoch and its beat.
+    at: (i64, i64),
     since: Duration,
     looks: u32,
 }
 
 impl Peers {
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Notes what was seen at a time; returns those that are dead by now.
     pub(super) fn look(&mut self, now: Duration, peers: &[Peer]) -> Vec<Peer> {
         self.0.retain(|daemon, _| peers.iter().any(|peer| peer.daemon == *daemon));
-        peers.iter().copied().filter(|peer| self.is_dead(now, *peer)).collect()
+        peers.iter().filter(|peer| self.is_dead(now, peer)).cloned().collect()
     }
 
-    fn is_dead(&mut self, now: Duration, peer: Peer) -> bool {
-        let seen = self.0.entry(peer.daemon).or_insert(Seen { peer, since: now, looks: 0 });
-        if seen.peer != peer {
-            *seen = Seen { peer, since: now, looks: 0 };
+    fn is_dead(&mut self, now: Duration, peer: &Peer) -> bool {
+        let at = (peer.epoch, peer.beat);
+        let seen = self.0.entry(peer.daemon).or_insert(Seen { at, since: now, looks: 0 });
+        if seen.at != at {
+            *seen = Seen { at, since: now, looks: 0 };
         }
         seen.looks += 1;
-        peer.is_stopped || seen.looks > LOOKS && now.saturating_sub(seen.since) >= STILL
+        peer.gone.is_some() || seen.looks > LOOKS && now.saturating_sub(seen.since) >= STILL
     }
 }
 
@@ -54,7 +68,7 @@ mod tests {
     use super::*;
 
     fn peer(beat: i64) -> Peer {
-        Peer { daemon: 7, epoch: 1, beat, is_stopped: false }
+        Peer { daemon: 7, member: "member/m".into(), epoch: 1, beat, gone: None, seen: 0 }
     }
 
     /// The times, in milliseconds, at which a daemon with these beats counts as dead.
@@ -86,7 +100,10 @@ mod tests {
     /// One that was stopped is not waited for.
     #[test]
     fn a_stopped_daemon_is_adopted_at_once() {
-        let stopped = Peer { is_stopped: true, ..peer(3) };
-        assert_eq!(Peers::default().look(Duration::ZERO, &[stopped]), [stopped]);
+        let stopped = Peer { gone: Some(Gone::Stopped), ..peer(3) };
+        assert_eq!(
+            Peers::default().look(Duration::ZERO, std::slice::from_ref(&stopped)),
+            std::slice::from_ref(&stopped)
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! Asked at the start of whoever uses more than one transaction. A pooler that gives each connection a process of its own is as
 //! good as none.
 
-use shiftboss_actors::store::{StoreError, StoreResult};
+use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio_postgres::SimpleQueryMessage;
 
 use super::connection::{Connection, Server, limited};

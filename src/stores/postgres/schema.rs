@@ -1,12 +1,12 @@
-//! Makes the schema, or brings it up to date, in one transaction under an advisory lock: numbered files for the tables, and all
-//! functions anew.
+//! Makes the schema, or brings it up to date, in one transaction under an advisory lock: the tables of the records' crate, and
+//! the views that anybody may read.
 //!
 //! Called when a daemon opens the store, and by `shiftboss migrate`. The version is the comment of the schema, where an
 //! administrator sees it, too.
 
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -14,43 +14,16 @@ use tokio_postgres::error::SqlState;
 use super::connection::{CALL_MAX, unanswered};
 use super::error::classify;
 
-/// What each version adds to the tables, from the first one on.
-pub(super) const VERSIONS: &[&[&str]] = &[
-    &[include_str!("schema/0001_tables.sql"), include_str!("schema/0001_views.sql")],
-    &[include_str!("schema/0002_relays.sql")],
-    &[include_str!("schema/0003_history.sql")],
-    &[include_str!("schema/0004_search.sql")],
-    &[include_str!("schema/0005_holds.sql")],
-    &[include_str!("schema/0006_bumps.sql")],
-    // Functions alone: who has a daemon's name.
-    &[],
-];
-/// The functions of the newest version, which take the place of an older one's.
-const FUNCTIONS: &[&str] = &[
-    include_str!("schema/daemons.sql"),
-    include_str!("schema/rule.sql"),
-    include_str!("schema/counts.sql"),
-    include_str!("schema/history.sql"),
-    include_str!("schema/tasks.sql"),
-    include_str!("schema/holds.sql"),
-    include_str!("schema/failures.sql"),
-    include_str!("schema/retries.sql"),
-    include_str!("schema/forget_key.sql"),
-    include_str!("schema/jobs.sql"),
-    include_str!("schema/bumps.sql"),
-    include_str!("schema/classic.sql"),
-    include_str!("schema/ended.sql"),
-    include_str!("schema/operations.sql"),
-    include_str!("schema/takeover.sql"),
-    include_str!("schema/forget.sql"),
-    include_str!("schema/apply.sql"),
-    include_str!("schema/relays.sql"),
-];
-/// The oldest version that works on the newest one's schema: functions that its daemons call, and what its `status` and other
-/// questions read, have stayed, and mean what they meant. So daemons of these versions need not be stopped for an update.
+/// What each version adds, from the first one on.
+pub(super) const VERSIONS: &[&[&str]] = &[&[shiftboss_postgres::SCHEMA, VIEWS]];
+/// What anybody may read.
+const VIEWS: &str = include_str!("views.sql");
+/// The oldest version that works on the newest one's schema: what its daemons and its questions read and write has stayed. So daemons of these versions need not be stopped for an update.
 const OLDEST: usize = 1;
 /// What the comment of the schema begins with, and what it has between its version and the oldest one.
-const COMMENT: &str = "shiftboss, schema version ";
+const COMMENT: &str = "shiftboss, queue version ";
+/// Likewise, of builds that were never released.
+const UNRELEASED: &str = "shiftboss, schema version ";
 const ALSO_FOR: &str = ", also for ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
@@ -66,7 +39,7 @@ const TABLE_WAIT_MAX: Duration = Duration::from_millis(500);
 const ATTEMPTS_MAX: usize = 10;
 const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// The oldest server that the functions are tested on.
+/// The oldest server that this is tested on.
 const SERVER_MIN: i32 = 140_000;
 
 /// Makes what is missing.
@@ -179,15 +152,14 @@ async fn migrate_locked(client: &Client, versions: &[&[&str]]) -> Result<(), Sto
     }
 }
 
-/// One transaction, with all that is missing since a version. Functions call each other, in whatever order they are made.
+/// One transaction, with all that is missing since a version.
 fn script(since: usize, missing: &[&[&str]]) -> String {
     let schema = if since == 0 { "CREATE SCHEMA shiftboss;" } else { "" };
     format!(
-        "BEGIN; SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = {}; {schema} {} {}
+        "BEGIN; SET LOCAL lock_timeout = {}; {schema} {}
         COMMENT ON SCHEMA shiftboss IS '{COMMENT}{}{ALSO_FOR}{OLDEST}'; COMMIT",
         TABLE_WAIT_MAX.as_millis(),
         missing.concat().concat(),
-        FUNCTIONS.concat(),
         since + missing.len(),
     )
 }
@@ -237,6 +209,10 @@ pub(super) fn usable(comment: Option<&str>) -> Result<usize, StoreError> {
     match comment.and_then(parse) {
         Some((version, oldest)) if version.min(oldest) <= VERSIONS.len() => Ok(version),
         Some((version, _)) => Err(newer(version)),
+        None if comment.is_some_and(|it| it.starts_with(UNRELEASED)) => Err(StoreError::Fatal(
+            "the queue in this database is of an unreleased build of shiftboss, which this one does not upgrade: let that build end the \
+             single tasks, drop the schemas shiftboss and shiftboss_public, and all lists are read again".to_owned(),
+        )),
         None => Err(StoreError::Fatal(
             "the database has a schema named shiftboss that shiftboss did not make: use another database".to_owned(),
         )),
@@ -263,9 +239,9 @@ mod tests {
 
     #[test]
     fn a_comment_names_versions() {
-        assert_eq!(parse("shiftboss, schema version 3, also for 2"), Some((3, 2)));
-        assert_eq!(parse("shiftboss, schema version 99"), Some((99, 99)));
-        assert_eq!(parse("shiftboss, schema version 3, also for 2 "), None);
+        assert_eq!(parse("shiftboss, queue version 3, also for 2"), Some((3, 2)));
+        assert_eq!(parse("shiftboss, queue version 99"), Some((99, 99)));
+        assert_eq!(parse("shiftboss, queue version 3, also for 2 "), None);
         assert_eq!(parse("their shiftboss"), None);
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreResult;
+use shiftboss_queue::error::StoreResult;
 use tokio::time::sleep;
 
 /// Looks, one a second, over which the counter must have stood still. The second one comes soon: the server may not have noticed

@@ -1,18 +1,3 @@
-//! The store against a real server (`make test-postgres` starts one): each test has a database of its own.
+//! Connections to a real server (`make test-postgres` starts one). What is done with one the black-box tests show.
 
-mod both;
-mod claims;
-mod concurrency;
-mod conformance;
-mod daemons;
-mod faults;
-mod forget;
-mod moves;
-mod outside;
-mod questions;
-mod relays;
-mod support;
-mod takeover;
 mod tls;
-mod together;
-mod upgrades;

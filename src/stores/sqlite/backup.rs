@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode};
-use shiftboss_actors::store::StoreError;
 use shiftboss_queue::documents::DAEMON;
+use shiftboss_queue::error::StoreError;
 use shiftboss_sqlite::open_to_read;
 
 use super::file::make_new;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::AtFlags;
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use shiftboss_sqlite::refused;
 
 use super::damage;
@@ -214,7 +214,10 @@ pub(super) fn not_usable(path: &Path, why: &str) -> Failure {
     not_ours(format!("the database {} cannot be used: {why}", path.display()))
 }
 
-pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Failure {
+pub(in crate::stores) fn failed(
+    doing: &str,
+    path: &Path,
+) -> impl FnOnce(rusqlite::Error) -> Failure {
     move |source| match source.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => corrupt(path, &source.to_string()),
         Some(ErrorCode::NotADatabase) => not_a_database(path),
@@ -226,7 +229,7 @@ pub(super) fn failed(doing: &str, path: &Path) -> impl FnOnce(rusqlite::Error) -
 }
 
 /// The same of what the records' crate says.
-pub(super) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
+pub(in crate::stores) fn stopped(doing: &str, path: &Path) -> impl FnOnce(StoreError) -> Failure {
     move |error| match error {
         StoreError::Corrupt(what) => corrupt(path, &what),
         StoreError::Busy(why) => {

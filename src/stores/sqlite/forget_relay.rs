@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_queue::documents::DAEMON;
+use shiftboss_queue::documents::{DAEMON, RELAY};
 use shiftboss_queue::engine::{Engine, Forgetting};
 use shiftboss_sqlite::{SqliteRecords, at_once, document};
 
@@ -29,8 +29,9 @@ pub(in crate::stores) fn forget_relay(path: &Path, name: &str) -> Result<Left, F
     let daemon = document(&connection, &DAEMON).map_err(stopped("read", path))?;
     let records = SqliteRecords::new(connection).map_err(stopped("read", path))?;
     let mut engine = Engine::new(records, daemon.unwrap_or_default().settings());
+    let relay = RELAY.of(name).into();
     loop {
-        let step = at_once(engine.forget_relay(SystemClock.millis(), name));
+        let step = at_once(engine.forget_member(SystemClock.millis(), &relay));
         match step.map_err(stopped("write to", path))? {
             Forgetting::More => {}
             Forgetting::Gone { lists, fetchers } => {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Result};
-use shiftboss_actors::store::{Checkpoint, StoreError, StoreResult};
+use shiftboss_actors::store::Checkpoint;
+use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_sqlite::classify;
 
 use super::checkpoints::checkpoint;

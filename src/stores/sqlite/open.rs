@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Result};
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::file_identity::DirectoryIdentity;
-use shiftboss_actors::store::{StoreError, StoreResult};
 use shiftboss_queue::documents::{ARRIVING, DAEMON, INPUT, MOVED};
 use shiftboss_queue::engine::Engine;
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{
     Progress, SqliteRecords, TakenOver, Whose, at_once, document, missing, set_aside, take_over,

@@ -5,12 +5,11 @@
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
-use shiftboss_actors::file_identity::DirectoryIdentity;
-use shiftboss_actors::store::{
-    Changed, Checkpoint, JobEnd, Operation, Outcome, Rejected, Store, StoreError, StoreFuture,
-    StoreResult,
-};
+use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_queue::engine::Engine;
+use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
+use shiftboss_queue::file_identity::DirectoryIdentity;
+use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{SqliteRecords, classify};
 

@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use shiftboss_actors::live::Live;
-use shiftboss_actors::store::answers::{DaemonState, MinuteJobs, QueueStatus};
+use shiftboss_queue::answers::{DaemonState, MinuteJobs, QueueStatus};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::live::Unknown;

@@ -6,11 +6,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_actors::metrics::Counted;
-use shiftboss_actors::store::answers::{
+use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_queue::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
     QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks, Waiting,
 };
-use shiftboss_actors::store::{FetcherRecord, Grouping};
+use shiftboss_queue::reader::Grouping;
 
 use crate::lock::LockState;
 use crate::stores::Database;
@@ -132,7 +133,7 @@ fn queue() -> QueueStatus {
             key: "pkg-20970".to_owned(),
             last_started: Some(NOW - 800_000),
         }),
-        done_last_hour: vec![shiftboss_actors::store::answers::Done { exit_code: 0, jobs: 660 }],
+        done_last_hour: vec![shiftboss_queue::answers::Done { exit_code: 0, jobs: 660 }],
         done_since: Some(NOW - 3_600),
         busy_seconds: Some(3_600),
         ..QueueStatus::default()

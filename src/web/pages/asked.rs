@@ -3,7 +3,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use shiftboss_actors::store::EndedAttempts;
+use shiftboss_queue::reader::EndedAttempts;
 
 use crate::runner::log_directory::is_day;
 use crate::stores::outcome_words::known;

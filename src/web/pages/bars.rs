@@ -1,7 +1,7 @@
 //! Pictures of bars: jobs that ended by hour or day, stacked by outcome; and how long keys wait. Numbers for a template that
 //! draws them; the same numbers are its table. Pure.
 
-use shiftboss_actors::store::answers::{LastStarts, Stats, StatsGroup};
+use shiftboss_queue::answers::{LastStarts, Stats, StatsGroup};
 
 use crate::text::time;
 
@@ -202,7 +202,7 @@ impl Age {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::Grouping;
+    use shiftboss_queue::reader::Grouping;
 
     use super::*;
 

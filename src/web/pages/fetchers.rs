@@ -5,10 +5,9 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::answers::{
-    FetcherStatus, QueueStatus, RejectedFile, Stats, StatsGroup,
-};
-use shiftboss_actors::store::{FetcherRecord, Grouping, ReadResult, StatsOf};
+use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_queue::answers::{FetcherStatus, QueueStatus, RejectedFile, Stats, StatsGroup};
+use shiftboss_queue::reader::{Grouping, ReadResult, StatsOf};
 
 use super::asked::OfFetcher;
 use super::bars::{Ended, Unit};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::answers::{Holding, QueueStatus, StatsGroup};
-use shiftboss_actors::store::{EndedAttempts, Grouping, ReadResult, StatsOf};
+use shiftboss_queue::answers::{Holding, QueueStatus, StatsGroup};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, StatsOf};
 
 use super::asked::AMONG;
 use super::bars::{Ages, Ended, Unit};

@@ -3,8 +3,8 @@
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::answers::{Ended, KeyRow, RowState, Why};
-use shiftboss_actors::store::{EndedAttempts, ReadResult};
+use shiftboss_queue::answers::{Ended, KeyRow, RowState, Why};
+use shiftboss_queue::reader::{EndedAttempts, ReadResult};
 
 use super::asked::{ENDS, KEYS_BEFORE_MAX, OfKey};
 use super::parts::{Attempt, Frame, in_address, output, text};

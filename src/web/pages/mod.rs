@@ -25,9 +25,9 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::store::answers::QueueStatus;
-use shiftboss_actors::store::{ReadResult, Reader};
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_queue::answers::QueueStatus;
+use shiftboss_queue::reader::{ReadResult, Reader};
 use tracing::warn;
 
 use super::Page;

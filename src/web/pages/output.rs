@@ -8,7 +8,7 @@ use actix_web::http::StatusCode;
 use actix_web::{Error, HttpRequest, HttpResponse, web};
 use askama::Template;
 use futures_util::stream::try_unfold;
-use shiftboss_actors::store::{ReadError, ReadResult};
+use shiftboss_queue::reader::{ReadError, ReadResult};
 
 use super::asked::{LATEST, OfKey, OutputOf};
 use super::parts::{Frame, in_address, text};

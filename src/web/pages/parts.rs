@@ -4,7 +4,7 @@
 //! would take for its own.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use shiftboss_actors::store::answers::{Ended, QueueStatus};
+use shiftboss_queue::answers::{Ended, QueueStatus};
 
 use super::Sight;
 use super::assets::{ICON, SCRIPT, STYLE};

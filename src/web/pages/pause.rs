@@ -3,7 +3,7 @@
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::ReadResult;
+use shiftboss_queue::reader::ReadResult;
 
 use super::parts::Frame;
 use super::{Sight, show};

@@ -3,8 +3,8 @@
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::ReadResult;
-use shiftboss_actors::store::answers::Next;
+use shiftboss_queue::answers::Next;
+use shiftboss_queue::reader::ReadResult;
 
 use super::asked::Count;
 use super::parts::{Frame, KeyLink, text};

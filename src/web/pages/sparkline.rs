@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use shiftboss_actors::store::answers::StatsGroup;
+use shiftboss_queue::answers::StatsGroup;
 
 use crate::text::span;
 

@@ -4,8 +4,8 @@
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_actors::store::answers::{Task, TaskStatus};
-use shiftboss_actors::store::{ReadResult, TasksWith};
+use shiftboss_queue::answers::{Task, TaskStatus};
+use shiftboss_queue::reader::{ReadResult, TasksWith};
 
 use super::asked::{Apart, COUNT_MAX, TasksApart};
 use super::parts::{Frame, KeyLink, Moment, text};

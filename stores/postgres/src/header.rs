@@ -14,9 +14,12 @@ use crate::wire::{Ask, Param, ask};
 
 /// $1: the daemon. $2: the last number that it drew. $3: it draws so many if that is the last one of all, $4: else.
 const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
-    (SELECT credit FROM daemons WHERE daemon = $1), (SELECT last_value FROM numbers),
-    (extract(epoch FROM clock_timestamp()) * 1000)::int8, ARRAY(SELECT nextval('numbers') FROM generate_series(1,
+    (SELECT credit FROM credits WHERE daemon = $1), (SELECT last_value FROM numbers),
+    (extract(epoch FROM clock_timestamp()) * 1000)::int8, (SELECT epoch FROM daemons WHERE daemon = $1), ARRAY(SELECT nextval('numbers') FROM generate_series(1,
         CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)) FROM header";
+/// The same for who only looks; of the lanes' credits the largest one.
+pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
+    (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
 pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
@@ -25,7 +28,7 @@ pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, s
 
 const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
     clock = $5, ids = $6";
-const SAVE_CREDIT: &str = "INSERT INTO daemons (daemon, credit) VALUES ($1, $2)
+const SAVE_CREDIT: &str = "INSERT INTO credits (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
 const SAVE_RUN: &str =
@@ -64,8 +67,13 @@ pub(crate) fn numbers(daemon: i64, draw: [i64; 3]) -> Ask {
 
 /// The time, and the new numbers, of [`numbers`].
 pub(crate) fn now_and_drawn(row: &Row) -> StoreResult<(i64, Vec<i64>)> {
-    let read = || Ok((row.try_get(9)?, row.try_get(10)?));
+    let read = || Ok((row.try_get(9)?, row.try_get(11)?));
     read().map_err(classify)
+}
+
+/// The epoch of the daemon: another one than its own if it was taken for dead.
+pub(crate) fn epoch(row: &Row) -> StoreResult<Option<i64>> {
+    row.try_get(10).map_err(classify)
 }
 
 impl Kept {

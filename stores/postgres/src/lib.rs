@@ -1,17 +1,20 @@
 //! The queue on a PostgreSQL server: [`PostgresRecords`] keeps the records of `shiftboss-queue`, and decides nothing.
 //!
 //! The tables are in `schema.sql`, the same ones as in a file; there are no functions on the server. [`records`] carries out a batch's
-//! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Who connects, and
+//! transaction, over a [`wire`] on which what is asked travels together; [`load`] and [`save`] say what is asked. Those who only look find a [`Moment`]. Who connects, and
 //! when again, is not decided here. No actor, no clock of its own.
 
-mod error;
+pub mod error;
 mod header;
 mod known;
 mod load;
 mod numbers;
+mod reader;
 mod records;
 mod save;
 mod sums;
+pub mod tables;
 mod wire;
 
-pub use records::PostgresRecords;
+pub use reader::Moment;
+pub use records::{ALONE, PostgresRecords, SCHEMA, SETTINGS};

@@ -4,9 +4,12 @@
 //! old as the statement. Whoever changes those writes the row in `keys`, too, so a row that is not the one of the statement's begin says
 //! that the record is not [whole](Found::is_whole).
 
+use std::sync::Arc;
+
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
+use shiftboss_queue::listings::{End, behind};
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task};
 use shiftboss_queue::records::{From, InFlight, KeyId, Name, Payload, StoreResult, Stored};
@@ -24,7 +27,7 @@ macro_rules! select {
             "SELECT k.id, k.key, k.since, k.started, k.finished, k.exit_code, k.claimed, k.served, k.waiting, k.failed, k.dead,
                 k.last_attempt, k.attempt, k.fetcher, k.run, k.worker, k.lease, k.started_ms, k.before, k.turn, k.held,
                 e.extras, e.lane, e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
-                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id)
+                k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id), k.owner
              FROM ", $from, "
              LEFT JOIN extras e ON e.key = k.id
              LEFT JOIN LATERAL (
@@ -38,16 +41,20 @@ macro_rules! select {
         )
     };
 }
-/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's.
+/// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's. Those that somebody has locked are passed by; and,
+/// second, waited for.
 macro_rules! next {
     ($from:literal, $of:literal, $order:literal) => {
+        [next!($from, $of, $order, " SKIP LOCKED"), next!($from, $of, $order, "")]
+    };
+    ($from:literal, $of:literal, $order:literal, $locked:literal) => {
         select!(
             "payload",
             $from,
             concat!(
                 "WHERE ", $of, " AND ($1::int8[] IS NULL OR k.waiting > 0 AND 0 = ANY ($1)
                     OR EXISTS (SELECT FROM rows WHERE rows.key = k.id AND rows.fetcher = ANY ($1)))
-                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k SKIP LOCKED"
+                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k", $locked
             )
         )
     };
@@ -65,6 +72,26 @@ const NAMED: &str = select!(
 );
 const BY_IDS: &str =
     select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[]) ORDER BY k.id FOR UPDATE OF k");
+/// Of who only looks, and locks nothing.
+pub(crate) const LOOK_AT_IDS: &str =
+    select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[])");
+pub(crate) const LOOK_AT_KEYS: &str = select!(
+    "NULL::bytea",
+    "keys k",
+    "WHERE k.id = ANY (ARRAY(SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)))"
+);
+/// Attempts that ended, as [`end`] reads them.
+macro_rules! ends {
+    ($from:literal, $rest:literal) => {
+        concat!(
+            "SELECT a.ended, a.key, a.attempt, k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code,
+                a.previous, a.revisit
+             FROM ", $from, " AS a JOIN keys k ON k.id = a.key ", $rest
+        )
+    };
+}
+pub(crate) use ends;
+pub(crate) const END: &str = ends!("attempts", "WHERE a.attempt = $1");
 /// $1: attempts. $2: tasks' IDs. The keys of those.
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])
@@ -76,33 +103,38 @@ const OF_RUN: &str = select!(
 );
 
 /// $3: of the order, or those that somebody has. Behind the turn $4 of the key $5.
-const IN_ORDER: &str = next!(
+const IN_ORDER: [&str; 2] = next!(
     "places p JOIN keys k ON k.id = p.key",
     "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
     "p.at, p.key"
 );
-const IN_LANE: &str = next!(
+const ANY: &str =
+    "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
+const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
     "x.lane, x.key"
 );
 /// $3: until when.
-const DUE: &str = next!(
+const DUE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
     "x.due, x.key"
 );
 /// Whatever has something due, by their ids.
-const DUES: &str = next!(
+const DUES: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due IS NOT NULL AND x.key > $3::int8",
     "x.key"
 );
 /// All, by their ids.
-const ALL: &str = next!("keys k", "k.id > $3::int8", "k.id");
+const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id");
 const FLIGHTS: &str =
-    "SELECT k.attempt, k.started_ms, k.lease FROM places p JOIN keys k ON k.id = p.key
+    "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
+
+const DOCUMENTS: &str =
+    "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 
 /// A record that was read.
 pub(crate) struct Found {
@@ -155,32 +187,49 @@ pub(crate) fn of_run((fetcher, run): (FetcherId, i64), behind: Option<KeyId>, co
     ask!(OF_RUN, fetcher.0, run, behind.map_or(i64::MIN, |id| id.0), count)
 }
 
-/// The next ones behind a place, of a kind.
-pub(crate) fn next(from: From, behind: Option<&Stored>, scope: &Scope, count: i64) -> Ask {
+/// The next ones behind a place, of a kind; those, too, that somebody else has locked, if it is to be waited for them.
+pub(crate) fn next(
+    from: From,
+    behind: Option<&Stored>,
+    scope: &Scope,
+    count: i64,
+    waits: bool,
+) -> Ask {
+    let which = usize::from(waits);
     let fetchers: Option<Vec<i64>> = match scope {
         Scope::All => None,
         Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
     };
-    let id = behind.map_or(i64::MIN, |it| it.id.0);
-    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+    let (turn, id) = turn(behind);
     match from {
-        From::Order => ask!(IN_ORDER, fetchers, count, READY, turn, id),
-        From::ClassicHeld => ask!(IN_ORDER, fetchers, count, HELD, turn, id),
+        From::Order => ask!(IN_ORDER[which], fetchers, count, READY, turn, id),
+        From::ClassicHeld => ask!(IN_ORDER[which], fetchers, count, HELD, turn, id),
         From::Later(bound) => {
             let (turn, id) = (code::turn(bound), i64::MAX).max((turn, id));
-            ask!(IN_ORDER, fetchers, count, READY, turn, id)
+            ask!(IN_ORDER[which], fetchers, count, READY, turn, id)
         }
         From::Lane => {
             let lane = behind.and_then(|it| it.place.lane).unwrap_or(i64::MIN);
-            ask!(IN_LANE, fetchers, count, lane, id)
+            ask!(IN_LANE[which], fetchers, count, lane, id)
         }
         From::Due(until) => {
             let due = behind.and_then(|it| it.place.due).unwrap_or(i64::MIN);
-            ask!(DUE, fetchers, count, until, due, id)
+            ask!(DUE[which], fetchers, count, until, due, id)
         }
-        From::Dues => ask!(DUES, fetchers, count, id),
-        From::All => ask!(ALL, fetchers, count, id),
+        From::Dues => ask!(DUES[which], fetchers, count, id),
+        From::All => ask!(ALL[which], fetchers, count, id),
     }
+}
+
+/// Asks whether there is any key in order behind that one.
+pub(crate) fn any(behind: Option<&Stored>) -> Ask {
+    let (turn, id) = turn(behind);
+    ask!(ANY, READY, turn, id)
+}
+
+fn turn(behind: Option<&Stored>) -> (i64, i64) {
+    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
+    (turn, behind.map_or(i64::MIN, |it| it.id.0))
 }
 
 pub(crate) fn flights() -> Ask {
@@ -190,7 +239,12 @@ pub(crate) fn flights() -> Ask {
 /// What [`flights`] is answered.
 pub(crate) fn in_flight(row: &Row) -> StoreResult<InFlight> {
     let (attempt, started) = (Attempt(get(row, 0)?), get(row, 1)?);
-    Ok(InFlight { attempt, started, lease_seconds: get::<Option<i64>>(row, 2)?.map(seconds) })
+    let lease_seconds = get::<Option<i64>>(row, 2)?.map(seconds);
+    Ok(InFlight { attempt, started, lease_seconds, owner: owner(row, 3)? })
+}
+
+fn owner(row: &Row, at: usize) -> StoreResult<Option<Arc<str>>> {
+    Ok(get::<Option<&str>>(row, at)?.map(Arc::from))
 }
 
 fn seconds(lease: i64) -> u32 {
@@ -202,6 +256,7 @@ pub(crate) const READY: i16 = 1;
 pub(crate) const HELD: i16 = 2;
 pub(crate) const IN_FLIGHT: i16 = 3;
 pub(crate) const ENDED_BADLY: i16 = 4;
+pub(crate) const CLAIMED: i16 = 5;
 
 fn get<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> StoreResult<T> {
     row.try_get(at).map_err(classify)
@@ -278,6 +333,7 @@ fn flight(row: &Row) -> StoreResult<Option<Flight>> {
         task: code::task_of((get(row, 13)?, get(row, 14)?)),
         holder,
         started: get(row, 17)?,
+        owner: owner(row, 32)?,
         before: json(get(row, 18)?)?,
     }))
 }
@@ -305,29 +361,32 @@ fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<
 }
 
 /// An attempt that ended.
-pub(crate) fn ended(row: &Row, attempt: Attempt) -> StoreResult<EndedAttempt> {
-    let read = || -> Result<_, tokio_postgres::Error> {
-        let (key, worker): (&[u8], Option<String>) = (row.try_get(0)?, row.try_get(3)?);
-        let task = code::task_of((row.try_get(1)?, row.try_get(2)?));
-        let (started, ended) = (row.try_get(4)?, row.try_get(5)?);
-        let word: &str = row.try_get(6)?;
-        let (exit_code, previous) = (row.try_get(7)?, Attempt(row.try_get(8)?));
-        Ok((key, worker, task, started, ended, word, exit_code, previous, row.try_get(9)?))
+pub(crate) fn end(row: &Row) -> StoreResult<End> {
+    let attempt = EndedAttempt {
+        attempt: Attempt(get(row, 2)?),
+        key: Key::stored(text(get(row, 3)?)?),
+        task: code::task_of((get(row, 4)?, get(row, 5)?)),
+        worker: get::<Option<&str>>(row, 6)?.map(Arc::from),
+        started: get(row, 7)?,
+        ended: get(row, 8)?,
+        outcome: outcome(row, 9)?,
+        exit_code: get(row, 10)?,
+        previous: Attempt(get(row, 11)?),
+        revisit: get(row, 12)?,
     };
-    let (key, worker, task, started, ended, word, exit_code, previous, revisit) =
-        read().map_err(classify)?;
-    let outcome = Outcome::of_word(word).ok_or_else(|| odd("attempts.outcome"))?;
-    let (key, worker) = (Key::stored(text(key)?), worker.map(Into::into));
-    Ok(EndedAttempt {
-        attempt,
-        key,
-        task,
-        worker,
-        started,
-        ended,
-        outcome,
-        exit_code,
-        previous,
-        revisit,
-    })
+    Ok(End { number: get(row, 0)?, key: KeyId(get(row, 1)?), attempt })
+}
+
+pub(crate) fn outcome(row: &Row, at: usize) -> StoreResult<Outcome> {
+    Outcome::of_word(get(row, at)?).ok_or_else(|| odd("an outcome"))
+}
+
+/// Documents whose names begin so.
+pub(crate) fn documents(prefix: &str) -> Ask {
+    ask!(DOCUMENTS, prefix.to_owned(), behind(prefix).unwrap_or_default())
+}
+
+/// A document's name and its text.
+pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
+    row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
 }

@@ -5,51 +5,70 @@
 //! before, or one alone (`Outset::is_alone`). So a header that one holds is true till its commit. Of keys each is locked: those that
 //! are named all at once, in the order of their ids, then the next ones, of which those are passed by that another daemon has.
 
+mod ahead;
+
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
-use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::record::{FetcherId, Record, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreResult,
-    Stored,
+    Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
+    StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
 use tokio_postgres::{Client, Row};
 
+use self::ahead::Ahead;
 use crate::error::{classify, odd};
 use crate::header::{self, Kept};
-use crate::known::{Known, is_other};
-use crate::load::{self, Found};
+use crate::load;
 use crate::numbers::Numbers;
 use crate::save::Saver;
 use crate::sums;
-use crate::wire::{Ask, Wire, ask};
+use crate::wire::{Ask, Fault, Wire, ask};
 
-const SCHEMA: &str = include_str!("schema.sql");
+/// The tables of a queue, in the schema that is the first one where names are looked for.
+pub const SCHEMA: &str = include_str!("schema.sql");
 /// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next statement
 /// must see what was written. Plans must not depend on how full the tables were when they were made, so the planner is given one way for
 /// each statement: along the indexes. A daemon that stands still in the middle of a batch holds others up for less than a call may take.
-const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
+pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
-    SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '3s'";
+    SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '2s'";
 const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
 const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
-const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
+/// Whoever has it to itself waits for all batches, and none goes on beside it.
+pub const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
 /// The one who makes the tables has this lock, of all databases' first daemons.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
+
+/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not. Without the
+/// right to know the server, databases of two may seem one.
+const PLACE: &str = "SELECT system_identifier || '/' || oid FROM pg_control_system(), pg_database WHERE datname = current_database()";
+const PLACE_OF_DATABASE: &str =
+    "SELECT '0/' || oid FROM pg_database WHERE datname = current_database()";
+/// Attempts that ended are kept, if nobody says how many.
+const HISTORY: i64 = 100_000;
 
 /// See the module.
 pub struct PostgresRecords {
     wire: Wire,
     daemon: i64,
+    /// The one with which the daemon joined; `None`: nobody takes it for dead.
+    epoch: Option<i64>,
+    is_fenced: bool,
+    /// Another daemon, which must have this epoch.
+    required: Option<(i64, i64)>,
+    history: i64,
     /// The server's clock counts, and not the caller's.
     has_clock: bool,
     /// As the database has it, with what this transaction wrote. `None`: to be read.
@@ -66,17 +85,12 @@ pub struct PostgresRecords {
     wanted: usize,
     /// Attempts that were written here.
     ends: i64,
-}
-
-/// What was read with the begin of a batch, until something is written.
-#[derive(Default)]
-struct Ahead {
-    names: Option<(Vec<Name>, Vec<Found>)>,
-    /// The first ones of the order and of the lane.
-    next: Vec<(From, Vec<Found>)>,
-    /// As many as these were asked for.
-    count: usize,
-    payloads: HashMap<(KeyId, Task), Payload>,
+    /// The last second in which each relay was heard of here.
+    heard: HashMap<String, i64>,
+    /// Attempts that this batch handed out.
+    handed: Vec<Attempt>,
+    /// This batch has locked keys that nobody has, which another one may wait for.
+    has_next: bool,
 }
 
 impl fmt::Debug for PostgresRecords {
@@ -86,12 +100,11 @@ impl fmt::Debug for PostgresRecords {
 }
 
 impl PostgresRecords {
-    /// A queue in a schema of the connection's database; it is made if it is not there. `daemon`: the number of the one that asks,
-    /// which no other has at the same time.
+    /// A queue in a schema of the connection's database is made if it is not there, and used by this connection: for tests.
     ///
     /// # Errors
     /// What the server says.
-    pub async fn new(client: Client, schema: &str, daemon: i64) -> StoreResult<Self> {
+    pub async fn make(client: &Client, schema: &str) -> StoreResult<()> {
         let schema = format!("\"{}\"", schema.replace('"', "\"\""));
         let make = async {
             client.batch_execute(&format!("{SETTINGS}; SET search_path = {schema}")).await?;
@@ -103,10 +116,18 @@ impl PostgresRecords {
             }
             client.batch_execute(COMMIT).await
         };
-        make.await.map_err(classify)?;
-        Ok(Self {
+        make.await.map_err(classify)
+    }
+
+    /// The queue that a connection with [`SETTINGS`] finds. `daemon`: the number of the one that asks, which no other has at the same time.
+    pub fn new(client: Client, daemon: i64) -> Self {
+        Self {
             wire: Wire::new(client),
             daemon,
+            epoch: None,
+            is_fenced: false,
+            required: None,
+            history: HISTORY,
             has_clock: true,
             kept: None,
             is_open: false,
@@ -117,7 +138,42 @@ impl PostgresRecords {
             numbers: Numbers::default(),
             wanted: 1,
             ends: 0,
-        })
+            heard: HashMap::new(),
+            handed: Vec::new(),
+            has_next: false,
+        }
+    }
+
+    /// Nothing is done as soon as the daemon has another epoch.
+    #[must_use]
+    pub fn fenced(self, epoch: i64) -> Self {
+        Self { epoch: Some(epoch), ..self }
+    }
+
+    /// From now on nothing is done unless another daemon has this epoch.
+    pub fn require(&mut self, other: Option<(i64, i64)>) {
+        self.required = other;
+    }
+
+    /// So many attempts that ended are kept.
+    #[must_use]
+    pub fn keeping(self, history: u32) -> Self {
+        Self { history: history.into(), ..self }
+    }
+
+    /// Whether it can be asked again after it failed: it is not fenced, and no answer is missing.
+    pub fn is_usable(&self) -> bool {
+        !self.is_fenced && self.wire.fault != Some(Fault::Lost) && !self.wire.client.is_closed()
+    }
+
+    /// Whether the last batch met another one, and is to be carried out again.
+    pub fn met_another(&self) -> bool {
+        self.wire.fault == Some(Fault::Conflict)
+    }
+
+    /// What was handed out by a batch of which it is not known whether it was kept.
+    pub fn unheard(&self) -> &[Attempt] {
+        &self.handed
     }
 
     pub fn client(&self) -> &Client {
@@ -160,6 +216,8 @@ impl PostgresRecords {
         }
         self.numbers.stale();
         (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
+        self.has_next = false;
+        self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
@@ -167,7 +225,7 @@ impl PostgresRecords {
             asks.push(load::named(&outset.names));
         }
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
-        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count)));
+        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count, false)));
         self.wanted = outset.next.max(1);
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
@@ -182,15 +240,29 @@ impl PostgresRecords {
         }
         let numbers = next();
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
+        if self.epoch.is_some() && self.epoch != header::epoch(numbers)? {
+            self.is_fenced = true;
+            let text = "this daemon was taken for dead: it joins the queue anew";
+            return Err(StoreError::Busy(text.to_owned()));
+        }
         let (now, drawn) = header::now_and_drawn(numbers)?;
         if outset.next > 0 {
             self.numbers.take(drawn);
         }
+        self.find_required().await?;
         let known = self.kept.as_ref().map(|kept| kept.version);
         let header = self.header(numbers, &counts).await?;
         let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
         let now = self.has_clock.then_some(now);
         Ok(Begun { header, has_changed, now, is_edited: false })
+    }
+
+    async fn find_required(&mut self) -> StoreResult<()> {
+        let Some((daemon, epoch)) = self.required else { return Ok(()) };
+        let sql = "SELECT FROM daemons WHERE daemon = $1 AND epoch = $2";
+        let found = self.ask_one(ask!(sql, daemon, epoch)).await?;
+        let text = "that daemon is not gone any more";
+        found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
     }
 
     /// The header, if it is not what this engine saved last.
@@ -216,104 +288,9 @@ impl PostgresRecords {
         Ok(Some(header))
     }
 
-    /// Those of whole records; one that is not is read again, now that it is locked.
-    async fn whole(&mut self, found: Vec<Found>) -> StoreResult<Vec<Stored>> {
-        let torn = found.iter().filter(|it| !it.is_whole).map(|it| it.stored.id.0);
-        let torn: Vec<i64> = torn.collect();
-        let mut all: Vec<_> = found.into_iter().filter(|it| it.is_whole).collect();
-        if !torn.is_empty() {
-            let rows = self.ask_one(load::by_ids(torn)).await?;
-            all.extend(load::found(&rows)?);
-        }
-        Ok(all.into_iter().map(|it| it.stored).collect())
-    }
-
-    async fn load_now(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = match self.ahead.names.take() {
-            Some((asked, found)) if asked == names => found,
-            _ => {
-                self.numbers.stale();
-                load::found(&self.ask_one(load::named(names)).await?)?
-            }
-        };
-        let mut known = Known::of(self.whole(found).await?);
-        let others: Vec<&Name> =
-            names.iter().filter(|name| known.find(name).is_none() && is_other(name)).collect();
-        if !others.is_empty() {
-            self.numbers.stale();
-            let rows = self.ask_one(load::of_others(&others)).await?;
-            let others: Vec<_> = rows.iter().map(load::other).collect::<StoreResult<_>>()?;
-            let ids = others.iter().map(|(_, id)| id.0).collect();
-            let found = load::found(&self.ask_one(load::by_ids(ids)).await?)?;
-            let more = self.whole(found).await?;
-            known.add(more, others);
-        }
-        Ok(names.iter().map(|name| known.find(name).cloned()).collect())
-    }
-
-    async fn next_now(
-        &mut self,
-        from: From,
-        behind: Option<&Stored>,
-        scope: &Scope,
-        count: usize,
-    ) -> StoreResult<Vec<Stored>> {
-        let is_ahead = behind.is_none() && *scope == Scope::All && self.ahead.count > 0;
-        let at = self.ahead.next.iter().position(|(it, _)| is_ahead && *it == from);
-        let mut ahead = at.map(|at| (self.ahead.next.swap_remove(at).1, self.ahead.count));
-        let (mut all, mut last) = (Vec::new(), behind.cloned());
-        loop {
-            let (found, asked) = match ahead.take() {
-                Some(ahead) => ahead,
-                None => {
-                    self.numbers.stale();
-                    let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
-                    let ask = load::next(from, last.as_ref(), scope, asked);
-                    (load::found(&self.ask_one(ask).await?)?, count - all.len())
-                }
-            };
-            let is_last = found.len() < asked;
-            last = found.last().map(|it| it.stored.clone()).or(last);
-            let has_task = |it: &Stored| {
-                *scope == Scope::All || it.record.waiting_fetchers().any(|it| scope.has(it))
-            };
-            // One that is not whole was taken by another daemon just now.
-            for it in found.into_iter().filter(|it| it.is_whole && has_task(&it.stored)) {
-                let id = it.stored.id;
-                let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
-                self.ahead.payloads.extend(payloads);
-                all.push(it.stored);
-            }
-            if is_last || all.len() >= count {
-                all.truncate(count);
-                return Ok(all);
-            }
-        }
-    }
-
-    async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
-        if let Some(known) = self.ahead.payloads.remove(&(id, task)) {
-            return Ok(known);
-        }
-        let single = "SELECT payload FROM tasks WHERE number = $1";
-        let row = "SELECT payload FROM rows WHERE key = $1 AND fetcher = $2 AND run = $3";
-        let rows = self.ask_one(match task {
-            Task::Single { number } => ask!(single, number),
-            Task::Row { fetcher, run } => ask!(row, id.0, fetcher.0, run),
-        });
-        let rows = rows.await?;
-        let bytes = rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
-        Ok(bytes.map_or(Payload::Missing, load::payload))
-    }
-
     async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        let sql = "SELECT k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code, a.previous, a.revisit
-            FROM attempts a JOIN keys k ON k.id = a.key WHERE a.attempt = $1";
-        let rows = self.ask_one(ask!(sql, attempt.0)).await?;
-        rows.first().map(|row| load::ended(row, attempt)).transpose()
+        let rows = self.ask_one(ask!(load::END, attempt.0)).await?;
+        rows.first().map(load::end).transpose().map(|end| end.map(|end| end.attempt))
     }
 
     fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
@@ -325,6 +302,10 @@ impl PostgresRecords {
         let mut ids = kept.ids;
         let mut saver = Saver::default();
         for change in records {
+            let attempt = |record: &Record| record.flight.as_ref().map(|it| it.attempt);
+            let before = change.before.as_ref().and_then(|it| attempt(&it.record));
+            let now = change.now.as_ref().and_then(|it| attempt(&it.0));
+            self.handed.extend(now.filter(|_| now != before));
             saver.change(change, |key| {
                 ids += 1;
                 code::id(key, ids)
@@ -332,10 +313,10 @@ impl PostgresRecords {
         }
         saver.ended(ended);
         let new = saver.ends();
-        self.writes.extend(saver.asks(self.ends));
+        self.writes.extend(saver.asks(self.ends, self.history));
         self.ends += new;
         self.writes.extend(sums::add(&sums, self.daemon));
-        self.writes.extend(oldest.into_iter().flat_map(|it| sums::drop_older(it, self.daemon)));
+        self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
         let has_noted = std::mem::take(&mut self.has_noted);
         self.writes.extend(kept.save(
             header.clone(),
@@ -353,7 +334,7 @@ impl PostgresRecords {
         self.ahead = Ahead::default();
         self.writes.clear();
         self.numbers = Numbers::default();
-        if is_open {
+        if is_open && self.is_usable() {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
         }
@@ -444,6 +425,31 @@ impl Records for PostgresRecords {
         self.ended_now(attempt).await
     }
 
+    fn heard(&mut self, relay: &str, second: i64) {
+        if self.heard.get(relay) == Some(&second) {
+            return;
+        }
+        self.heard.insert(relay.to_owned(), second);
+        let sql = "INSERT INTO beats AS b VALUES ($1, 1) ON CONFLICT (relay) DO UPDATE SET beat = b.beat + 1";
+        self.writes.push(ask!(sql, relay.to_owned()));
+    }
+
+    async fn beats(&mut self) -> StoreResult<Vec<(String, i64)>> {
+        let rows = self.ask_one(ask!("SELECT relay, beat FROM beats")).await?;
+        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
+    }
+
+    async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
+        let tells = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')";
+        let rows = self.ask_one(ask!(tells)).await?;
+        let tells = rows.first().is_some_and(|row| row.try_get(0).unwrap_or_default());
+        let rows = self.ask_one(ask!(if tells { PLACE } else { PLACE_OF_DATABASE })).await?;
+        let text: Option<String> =
+            rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
+        Ok(text.map(Into::into))
+    }
+
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
         let sql = "SELECT value FROM documents WHERE name = $1";
         let rows = self.ask_one(ask!(sql, name.to_owned())).await?;
@@ -451,10 +457,8 @@ impl Records for PostgresRecords {
     }
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        let sql = "SELECT name, value FROM documents WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"";
-        let rows = self.ask_one(ask!(sql, prefix.to_owned())).await?;
-        let both = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
-        rows.iter().map(both).collect::<Result<_, _>>().map_err(classify)
+        let rows = self.ask_one(load::documents(prefix)).await?;
+        rows.iter().map(load::both).collect()
     }
 
     async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
@@ -477,6 +481,7 @@ impl Records for PostgresRecords {
     async fn commit(&mut self) -> StoreResult<()> {
         self.ask_one(ask!(COMMIT)).await?;
         self.is_open = false;
+        self.handed.clear();
         Ok(())
     }
 

@@ -9,8 +9,9 @@ use shiftboss_queue::code;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
+use shiftboss_queue::standing::Listed;
 
-use crate::load::{ENDED_BADLY, HELD, IN_FLIGHT, READY};
+use crate::load::{CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns};
 
 /// The columns of a record's fixed part, in the order of [`Keys`].
@@ -20,29 +21,29 @@ macro_rules! keys {
             $before,
             "unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::bool[], $8::text[], $9::int8[],
                 $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::text[], $17::int8[],
-                $18::int8[], $19::text[], $20::int8[], $21::bool[], $22::bool[])",
+                $18::int8[], $19::text[], $20::text[], $21::int8[], $22::bool[], $23::bool[])",
             $after
         )
     };
 }
 const INSERT_KEYS: &str = keys!(
     "INSERT INTO keys (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-        fetcher, run, worker, lease, started_ms, before, turn, held, extra) SELECT * FROM ",
+        fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra) SELECT * FROM ",
     ""
 );
 const UPDATE_KEYS: &str = keys!(
     "UPDATE keys k SET since = s.since, started = s.started, finished = s.finished, exit_code = s.exit_code, claimed = s.claimed,
         served = s.served, waiting = s.waiting, failed = s.failed, dead = s.dead, last_attempt = s.last_attempt,
         attempt = s.attempt, fetcher = s.fetcher, run = s.run, worker = s.worker, lease = s.lease,
-        started_ms = s.started_ms, before = s.before, turn = s.turn, held = s.held, extra = s.extra FROM ",
+        started_ms = s.started_ms, owner = s.owner, before = s.before, turn = s.turn, held = s.held, extra = s.extra FROM ",
     " AS s (id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt, fetcher,
-        run, worker, lease, started_ms, before, turn, held, extra) WHERE k.id = s.id"
+        run, worker, lease, started_ms, owner, before, turn, held, extra) WHERE k.id = s.id"
 );
 columns! { Keys {
     id: i64, key: Vec<u8>, since: Option<i64>, started: Option<i64>, finished: Option<i64>, exit_code: Option<i64>,
     claimed: bool, served: String, waiting: i64, failed: i64, dead: i64, last_attempt: i64, attempt: Option<i64>,
     fetcher: Option<i64>, run: Option<i64>, worker: Option<String>, lease: Option<i64>, started_ms: Option<i64>,
-    before: Option<String>, turn: Option<i64>, held: bool, extra: bool,
+    owner: Option<String>, before: Option<String>, turn: Option<i64>, held: bool, extra: bool,
 }}
 
 const INSERT_PLACES: &str = "INSERT INTO places (kind, at, key)
@@ -66,10 +67,14 @@ const DELETE_ROWS: &str =
     WHERE r.key = s.key AND r.fetcher = s.fetcher AND r.run = s.run";
 columns! { Gone { key: i64, fetcher: i64, run: i64 }}
 
-const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due)
-    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[])
-    ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due";
-columns! { Extras { key: i64, extras: String, lane: Option<i64>, due: Option<i64> }}
+const PUT_EXTRAS: &str = "INSERT INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
+    SELECT * FROM unnest($1::int8[], $2::text[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::bool[])
+    ON CONFLICT (key) DO UPDATE SET extras = excluded.extras, lane = excluded.lane, due = excluded.due, held = excluded.held,
+        backed_off = excluded.backed_off, delayed = excluded.delayed, dead = excluded.dead";
+columns! { Extras {
+    key: i64, extras: String, lane: Option<i64>, due: Option<i64>, held: Option<i64>, backed_off: Option<i64>,
+    delayed: Option<i64>, dead: bool,
+}}
 const DELETE_EXTRAS: &str = "DELETE FROM extras WHERE key = ANY ($1::int8[])";
 
 /// A late result takes the place of what was known of its attempt.
@@ -86,8 +91,6 @@ columns! { Attempts {
 /// $1: so many are kept.
 const DELETE_ATTEMPTS: &str =
     "DELETE FROM attempts WHERE ended <= (SELECT last_value FROM ends) - $1::int8";
-/// Attempts that are kept.
-const ATTEMPTS_KEPT: i64 = 100_000;
 /// Older ones go in steps of so many.
 const ATTEMPTS_STEP: i64 = 1_000;
 
@@ -198,6 +201,11 @@ impl Saver {
         self.extras.extras.push(serde_json::to_string(&record.extras).unwrap_or_default());
         self.extras.lane.push(place.lane);
         self.extras.due.push(place.due);
+        let Listed { held, backed_off, delayed, dead } = record.listed();
+        self.extras.held.push(held);
+        self.extras.backed_off.push(backed_off);
+        self.extras.delayed.push(delayed);
+        self.extras.dead.push(dead);
     }
 
     /// Attempts that ended.
@@ -224,8 +232,8 @@ impl Saver {
         i64::try_from(self.attempts.attempt.len()).unwrap_or(i64::MAX)
     }
 
-    /// `ends`: so many attempts were written here before.
-    pub(crate) fn asks(self, ends: i64) -> Vec<Ask> {
+    /// `ends`: so many attempts were written here before. `history`: so many are kept.
+    pub(crate) fn asks(self, ends: i64, history: i64) -> Vec<Ask> {
         let new = self.ends();
         let mut asks = Vec::new();
         if !self.forgotten.is_empty() {
@@ -245,7 +253,7 @@ impl Saver {
         asks.extend(self.edits);
         asks.extend(self.attempts.ask(PUT_ATTEMPTS));
         if (ends + new) / ATTEMPTS_STEP > ends / ATTEMPTS_STEP {
-            asks.push(ask!(DELETE_ATTEMPTS, ATTEMPTS_KEPT));
+            asks.push(ask!(DELETE_ATTEMPTS, history));
         }
         asks
     }
@@ -275,6 +283,7 @@ impl Keys {
         self.worker.push(holder.map(|it| it.worker.to_string()));
         self.lease.push(holder.map(|it| it.lease_seconds.into()));
         self.started_ms.push(flight.map(|it| it.started));
+        self.owner.push(flight.and_then(|it| it.owner.as_ref()).map(ToString::to_string));
         // Plain data is always written.
         self.before.push(flight.map(|it| serde_json::to_string(&it.before).unwrap_or_default()));
         self.turn.push(place.order.map(code::turn));
@@ -304,7 +313,9 @@ fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
     let flight = record.flight.as_ref().map(|it| (IN_FLIGHT, it.attempt.0));
     let badly = record.last.filter(|it| it.exit_code.is_some_and(|code| code != 0));
     let badly = badly.and_then(|it| Some((ENDED_BADLY, it.finished?)));
-    turn.into_iter().chain(flight).chain(badly).collect()
+    let claimed = record.last.filter(|_| record.is_claimed && record.is_unfinished());
+    let claimed = claimed.map(|it| (CLAIMED, it.started));
+    turn.into_iter().chain(flight).chain(badly).chain(claimed).collect()
 }
 
 fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {

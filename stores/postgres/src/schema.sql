@@ -22,6 +22,7 @@ CREATE TABLE keys (
     worker       text,
     lease        int8,
     started_ms   int8,
+    owner        text,
     before       text,
     turn         int8,
     held         boolean NOT NULL,
@@ -29,9 +30,11 @@ CREATE TABLE keys (
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);
 -- A key of 4 KiB has no room in an index.
 CREATE UNIQUE INDEX keys_by_key ON keys (sha256(key));
+-- For those who look for keys by how they begin.
+CREATE INDEX keys_by_text ON keys (substr(key, 1, 64));
 
 -- What of keys is looked for, in order. kind: 1, the order of dispatch, at turn; 2, with --classic, keys that somebody has, at turn;
--- 3, in flight, at the attempt; 4, keys whose last attempt failed, at its end.
+-- 3, in flight, at the attempt; 4, keys whose last attempt failed, at its end; 5, keys that somebody else started, at the start.
 CREATE TABLE places (
     kind int2 NOT NULL,
     at   int8 NOT NULL,
@@ -53,13 +56,21 @@ CREATE INDEX rows_by_run ON rows (fetcher, run, key);
 
 -- What few keys have.
 CREATE TABLE extras (
-    key    int8 PRIMARY KEY,
-    extras text NOT NULL,
-    lane   int8,
-    due    int8
+    key        int8 PRIMARY KEY,
+    extras     text NOT NULL,
+    lane       int8,
+    due        int8,
+    held       int8,
+    backed_off int8,
+    delayed    int8,
+    dead       boolean NOT NULL
 );
 CREATE INDEX lane ON extras (lane, key) WHERE lane IS NOT NULL;
 CREATE INDEX due ON extras (due, key) WHERE due IS NOT NULL;
+CREATE INDEX held ON extras (held, key) WHERE held IS NOT NULL;
+CREATE INDEX backed_off ON extras (backed_off, key) WHERE backed_off IS NOT NULL;
+CREATE INDEX delayed ON extras (delayed, key) WHERE delayed IS NOT NULL;
+CREATE INDEX dead ON extras (key) WHERE dead;
 
 -- Single tasks.
 CREATE TABLE tasks (
@@ -71,6 +82,7 @@ CREATE TABLE tasks (
     payload  bytea NOT NULL
 );
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
+CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 -- Those that are kept for their names.
 CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
@@ -166,13 +178,39 @@ CREATE TABLE header (
 );
 INSERT INTO header VALUES (0, 0, 0, 0, false, 0, 0);
 -- What of the header is a daemon's own: the credit of its lane.
-CREATE TABLE daemons (
+CREATE TABLE credits (
     daemon int8 PRIMARY KEY,
     credit int8 NOT NULL
 ) WITH (fillfactor = 20);
 
+-- The daemons: who may write, and who lives (src/membership.rs). epoch: that of its last joining, or of whoever took it for dead since; no two
+-- are the same. process: which one, and behind an @ where. connections: what the server calls its connections by. beat: raised once a
+-- second while it lives; beat_at: when that was, for people. gone: 'stopped', or 'silent': it was taken for dead. adopted: what it saw to is others'.
+CREATE SEQUENCE epochs;
+CREATE TABLE daemons (
+    daemon      int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name        text NOT NULL UNIQUE,
+    process     text NOT NULL,
+    pid         int8 NOT NULL,
+    version     text NOT NULL,
+    connections text NOT NULL,
+    epoch       int8 NOT NULL,
+    started     int8 NOT NULL,
+    beat        int8 NOT NULL,
+    beat_at     int8 NOT NULL,
+    gone        text,
+    gone_at     int8,
+    adopted     boolean NOT NULL
+) WITH (fillfactor = 50);
+
+-- How often relays were heard of, by whichever daemon.
+CREATE TABLE beats (
+    relay text PRIMARY KEY,
+    beat  int8 NOT NULL
+) WITH (fillfactor = 50);
+
 -- What is not the queue's business: a daemon's and its relays' own notes, each as JSON.
 CREATE TABLE documents (
-    name  text PRIMARY KEY,
+    name  text COLLATE "C" PRIMARY KEY,
     value text NOT NULL
 );

@@ -38,11 +38,11 @@ pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {
     hours.ask(ADD_HOURS).into_iter().chain(minutes.ask(ADD_MINUTES))
 }
 
-/// Of the own part of sums, and single tasks that are over.
-pub(crate) fn drop_older(oldest: Oldest, daemon: i64) -> [Ask; 3] {
+/// Of sums, and of single tasks that are over.
+pub(crate) fn drop_older(oldest: Oldest) -> [Ask; 3] {
     [
-        ask!("DELETE FROM hours WHERE hour < $1 AND daemon = $2", oldest.hour, daemon),
-        ask!("DELETE FROM minutes WHERE minute < $1 AND daemon = $2", oldest.minute, daemon),
+        ask!("DELETE FROM hours WHERE hour < $1", oldest.hour),
+        ask!("DELETE FROM minutes WHERE minute < $1", oldest.minute),
         ask!(
             "DELETE FROM tasks WHERE number < $1 AND status IN ('done', 'cancelled')",
             oldest.single

@@ -1,12 +1,13 @@
 //! The connection, on which statements travel together: what is asked at once is sent before the first answer is waited for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use shiftboss_queue::records::{StoreError, StoreResult};
 use tokio::time::timeout;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -54,6 +55,18 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
+/// Of a process of the server that ended it is not known what it did: one that cannot write its log in the middle of a commit may find that
+/// commit when it recovers.
+fn fault(error: &Error) -> Fault {
+    let answer = error.as_db_error();
+    let is_error = answer.is_some_and(|it| it.parsed_severity() == Some(Severity::Error));
+    match answer.map(|it| it.code().code()) {
+        Some("40001" | "40P01") => Fault::Conflict,
+        Some(_) if is_error => Fault::Refused,
+        _ => Fault::Lost,
+    }
+}
+
 /// See the module.
 pub(crate) struct Wire {
     pub(crate) client: Client,
@@ -61,11 +74,24 @@ pub(crate) struct Wire {
     statements: HashMap<&'static str, Statement>,
     /// Times that it was waited for answers.
     pub(crate) trips: u64,
+    /// What the last call failed of; `None`: it did not.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What a call failed of, as far as it says what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Two transactions waited for each other, or one saw what another one changed: to be asked again.
+    Conflict,
+    /// Nothing of it has happened.
+    Refused,
+    /// What came of it is not known, and the connection is of no use any more.
+    Lost,
 }
 
 impl Wire {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, statements: HashMap::new(), trips: 0 }
+        Self { client, statements: HashMap::new(), trips: 0, fault: None }
     }
 
     /// The rows of each, in turn.
@@ -78,15 +104,22 @@ impl Wire {
             let seconds = CALL_MAX.as_secs();
             StoreError::Busy(format!("the server did not answer within {seconds} s"))
         };
+        self.fault = match &asked {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(fault(error)),
+            Err(_) => Some(Fault::Lost),
+        };
         asked.map_err(late)?.map_err(classify)
     }
 
     async fn send_all(&mut self, asks: Vec<Ask>) -> Result<Vec<Vec<Row>>, Error> {
-        for ask in &asks {
-            if !self.statements.contains_key(ask.sql) {
-                let statement = self.client.prepare(ask.sql).await?;
-                self.statements.insert(ask.sql, statement);
-            }
+        let new: BTreeSet<&'static str> = asks.iter().map(|ask| ask.sql).collect();
+        let new = new.into_iter().filter(|sql| !self.statements.contains_key(sql));
+        let prepare = async |sql| Ok((sql, self.client.prepare(sql).await?));
+        let prepared: Vec<Result<_, Error>> = join_all(new.map(prepare)).await;
+        for prepared in prepared {
+            let (sql, statement) = prepared?;
+            self.statements.insert(sql, statement);
         }
         let mut answers = Vec::with_capacity(asks.len());
         let mut asks = asks.into_iter().peekable();

@@ -4,8 +4,8 @@
 use rusqlite::{Connection, Result, Row};
 use serde::de::DeserializeOwned;
 use shiftboss_queue::documents::Kind;
+use shiftboss_queue::listings::behind;
 use shiftboss_queue::records::StoreResult;
-use shiftboss_queue::views::behind;
 
 use crate::ask::Ask;
 use crate::error::classify;

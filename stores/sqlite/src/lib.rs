@@ -4,10 +4,9 @@
 //! The tables are in `schema.sql`, the same ones as on a server. [`records`] carries out a batch's transaction, with [`load`], [`save`]
 //! and [`header`] for its parts; [`code`] says how values are written. The Python supervisor's four tables are views
 //! (`reference.sql`), [`edits`] brings what others write there, and its own databases are [taken over](take_over()) and
-//! [given back](give_back()). One that comes from a
-//! server [arrives](arrive()), and what can be read of a damaged file is [saved](salvage()) into a new one. No actor, no clock, no socket.
+//! [given back](give_back()). A queue that moves goes by its [`tables`], and what can be read of a damaged file is [saved](salvage()) into
+//! a new one. No actor, no clock, no socket.
 
-mod arrive;
 mod ask;
 mod code;
 mod documents;
@@ -27,9 +26,9 @@ mod set_aside;
 mod snapshot;
 mod soundness;
 mod sums;
+pub mod tables;
 mod take_over;
 
-pub use arrive::arrive;
 pub use documents::document;
 pub use error::classify;
 pub use give_back::{GivenBack, give_back};
@@ -40,4 +39,4 @@ pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
 pub use snapshot::{open_to_read, require_files};
 pub use soundness::{Findings, look_through, missing};
-pub use take_over::{Progress, TakenOver, take_over};
+pub use take_over::{Progress, TakenOver, require_space, take_over};

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
+use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_queue::listings::End;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{
     Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task,
@@ -24,7 +26,7 @@ macro_rules! select {
 macro_rules! columns {
     () => {
         "id, key, since, started, finished, exit_code, claimed, served, waiting, failed, dead,
-             last_attempt, attempt, fetcher, run, worker, lease, started_ms, before, turn, held, extra"
+             last_attempt, attempt, fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra"
     };
 }
 
@@ -57,12 +59,36 @@ const LEAVING: &str = concat!(
     leaving!("turn > ?1 ORDER BY turn, id"),
     " LIMIT ?3"
 );
+/// Turns and ids alone of those behind one.
+macro_rules! turns {
+    ($held:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT turn, id FROM keys INDEXED BY in_order WHERE held = ",
+            $held,
+            " AND turn = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+            UNION ALL SELECT * FROM (SELECT turn, id FROM keys INDEXED BY in_order WHERE held = ",
+            $held,
+            " AND turn > ?1 ORDER BY turn, id LIMIT ?3) LIMIT ?3"
+        )
+    };
+}
+pub(crate) const TURNS: &str = turns!(0);
+pub(crate) const TURNS_HELD: &str = turns!(1);
 const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
-const IN_FLIGHT: &str =
-    select!("INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?2");
-const CLAIMED: &str = select!(
-    "INDEXED BY claimed WHERE claimed = 1 AND (started, id) > (?1, ?2) ORDER BY started, id LIMIT ?3"
-);
+
+/// Attempts that ended, as [`end`] reads them.
+macro_rules! ends {
+    ($rest:literal) => {
+        concat!(
+            "SELECT ended, attempts.key, attempts.attempt, keys.key, attempts.fetcher, attempts.run, attempts.worker,
+                attempts.started_ms, ended_ms, outcome, attempts.exit_code, previous, revisit
+             FROM attempts CROSS JOIN keys ON keys.id = attempts.key ",
+            $rest
+        )
+    };
+}
+pub(crate) use ends;
+pub(crate) const END: &str = ends!("WHERE attempts.attempt = ?1");
 
 /// So many records have room in memory at once, before there is known to be one.
 const ROOM_MAX: usize = 1_024;
@@ -126,11 +152,6 @@ impl<'c> Loader<'c> {
     pub(crate) fn of_ids(&mut self, sql: &str, params: impl Params) -> Result<Vec<Stored>> {
         let mut query = self.connection.prepared(sql)?;
         let ids: Vec<i64> = query.query_map(params, |row| row.get(0))?.collect::<Result<_>>()?;
-        self.of_ids_in(ids)
-    }
-
-    /// Those of these ids, in their order.
-    pub(crate) fn of_ids_in(&mut self, ids: Vec<i64>) -> Result<Vec<Stored>> {
         let records = ids.into_iter().map(|id| self.by_id(KeyId(id)));
         records.filter_map(Result::transpose).collect()
     }
@@ -226,20 +247,6 @@ impl<'c> Loader<'c> {
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
-    /// Those that are out, behind an attempt, the first one first.
-    pub(crate) fn in_flight(&mut self, behind: Attempt, count: usize) -> Result<Vec<Stored>> {
-        let (count, room) = limit(count);
-        self.all(IN_FLIGHT, (behind.0, count), room)
-    }
-
-    /// Those that somebody else started, behind one of them, the first start first.
-    pub(crate) fn claimed(&mut self, behind: Option<&Stored>, count: usize) -> Result<Vec<Stored>> {
-        let started = behind.and_then(|it| it.record.last).map_or(i64::MIN, |last| last.started);
-        let (count, room) = limit(count);
-        let id = behind.map_or(i64::MIN, |it| it.id.0);
-        self.all(CLAIMED, (started, id, count), room)
-    }
-
     /// What a task's worker is given.
     pub(crate) fn payload(&self, id: KeyId, task: Task) -> Result<Payload> {
         let payload = |row: &Row<'_>| match row.get_ref(0)? {
@@ -298,10 +305,10 @@ impl Parts<'_> {
     fn stored(&mut self, row: &Row<'_>) -> Result<Stored> {
         let id: i64 = row.get(0)?;
         let started: Option<i64> = row.get(3)?;
-        let turn: Option<i64> = row.get(19)?;
+        let turn: Option<i64> = row.get(20)?;
         let mut place = Place {
             order: turn.map(code::turn_of),
-            classic_held: row.get(20)?,
+            classic_held: row.get(21)?,
             ..Place::default()
         };
         let waiting: i64 = row.get(8)?;
@@ -329,7 +336,7 @@ impl Parts<'_> {
             last_attempt: Attempt(row.get(11)?),
             ..Record::new(Key::stored(row.get_ref(1)?.as_str()?))
         };
-        if row.get(21)? {
+        if row.get(22)? {
             (record.extras, place.lane, place.due) = self.extras(id)?;
         }
         Ok(Stored { id: KeyId(id), record, place, payload })
@@ -368,6 +375,28 @@ impl Parts<'_> {
     }
 }
 
+/// An attempt that ended.
+pub(crate) fn end(row: &Row<'_>) -> Result<End> {
+    let worker: Option<String> = row.get(6)?;
+    let attempt = EndedAttempt {
+        attempt: Attempt(row.get(2)?),
+        key: Key::stored(row.get_ref(3)?.as_str()?),
+        task: code::task_of((row.get(4)?, row.get(5)?)),
+        worker: worker.map(Into::into),
+        started: row.get(7)?,
+        ended: row.get(8)?,
+        outcome: outcome(row, 9)?,
+        exit_code: row.get(10)?,
+        previous: Attempt(row.get(11)?),
+        revisit: row.get(12)?,
+    };
+    Ok(End { number: row.get(0)?, key: KeyId(row.get(1)?), attempt })
+}
+
+pub(crate) fn outcome(row: &Row<'_>, column: usize) -> Result<Outcome> {
+    Ok(Outcome::of_word(row.get_ref(column)?.as_str()?).ok_or(FromSqlError::InvalidType)?)
+}
+
 fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
     let Some(attempt) = row.get(12)? else {
         return Ok(None);
@@ -385,6 +414,7 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         task: code::task_of((row.get(13)?, row.get(14)?)),
         holder,
         started: row.get(17)?,
-        before: code::json_of(row.get_ref(18)?)?,
+        owner: row.get::<_, Option<String>>(18)?.map(Into::into),
+        before: code::json_of(row.get_ref(19)?)?,
     }))
 }

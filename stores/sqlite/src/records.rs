@@ -3,18 +3,16 @@
 //! Everything here is done before it returns; the futures are ready at once.
 
 use std::collections::HashMap;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use foldhash::fast::RandomState;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
-use shiftboss_protocol::model::{Attempt, Key};
-use shiftboss_queue::attempt::{EndedAttempt, Outcome};
+use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
-    Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
+    self, Begun, Changes, Edit, From, Header, InFlight, KeyId, Name, Outset, Payload, Records,
     StoreError, StoreResult, Stored,
 };
 use shiftboss_queue::rules::dispatch::Scope;
@@ -23,9 +21,9 @@ use crate::ask::Ask;
 use crate::error::classify;
 use crate::flights::Flights;
 use crate::header::{self, Kept, Numbers};
-use crate::load::Loader;
+use crate::load::{self, Loader};
 use crate::save::Saver;
-use crate::{code, documents, edits, schema, sums};
+use crate::{documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
@@ -160,12 +158,13 @@ impl SqliteRecords {
     }
 
     fn flights_now(&self) -> Result<Vec<InFlight>> {
-        let sql = "SELECT attempt, started_ms, lease FROM keys INDEXED BY in_flight
+        let sql = "SELECT attempt, started_ms, lease, owner FROM keys INDEXED BY in_flight
             WHERE attempt IS NOT NULL ORDER BY attempt";
         let mut query = self.connection.prepare_cached(sql)?;
         let flights = query.query_map([], |row| {
             let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
-            Ok(InFlight { attempt, started, lease_seconds: row.get(2)? })
+            let owner = row.get::<_, Option<String>>(3)?.map(Into::into);
+            Ok(InFlight { attempt, started, lease_seconds: row.get(2)?, owner })
         });
         flights?.collect()
     }
@@ -192,28 +191,8 @@ impl SqliteRecords {
     }
 
     fn ended_now(&self, attempt: Attempt) -> Result<Option<EndedAttempt>> {
-        let sql = "SELECT keys.key, attempts.fetcher, attempts.run, attempts.worker, attempts.started_ms, ended_ms, outcome,
-             attempts.exit_code, previous, revisit
-             FROM attempts JOIN keys ON keys.id = attempts.key WHERE attempts.attempt = ?1";
-        let mut query = self.connection.prepare_cached(sql)?;
-        let ended = query.query_row([attempt.0], |row| {
-            let worker: Option<String> = row.get(3)?;
-            let word: String = row.get(6)?;
-            Ok(EndedAttempt {
-                attempt,
-                key: Key::stored(row.get_ref(0)?.as_str()?),
-                task: code::task_of((row.get(1)?, row.get(2)?)),
-                worker: worker.map(Into::into),
-                started: row.get(4)?,
-                ended: row.get(5)?,
-                outcome: Outcome::of_word(&word)
-                    .ok_or(rusqlite::types::FromSqlError::InvalidType)?,
-                exit_code: row.get(7)?,
-                previous: Attempt(row.get(8)?),
-                revisit: row.get(9)?,
-            })
-        });
-        ended.optional()
+        let mut query = self.connection.prepare_cached(load::END)?;
+        Ok(query.query_row([attempt.0], load::end).optional()?.map(|end| end.attempt))
     }
 
     fn save_now(&mut self, mut changes: Changes<'_>) -> Result<()> {
@@ -257,10 +236,8 @@ impl SqliteRecords {
 /// # Errors
 /// What the store says.
 pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(it) => it,
-        Poll::Pending => Err(StoreError::Fatal("the database waits for somebody".to_owned())),
-    }
+    let waits = || Err(StoreError::Fatal("the database waits for somebody".to_owned()));
+    records::at_once(future).unwrap_or_else(waits)
 }
 
 impl Records for SqliteRecords {

@@ -99,8 +99,6 @@ pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreRe
     let mut fill = || {
         schema::make(to)?;
         let transaction = to.transaction()?;
-        // A new one's.
-        transaction.execute("DELETE FROM header", [])?;
         let salvaged = copy_all(source, &transaction, now)?;
         transaction.commit()?;
         Ok(salvaged)

@@ -5,8 +5,9 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::place::Place;
-use shiftboss_queue::record::{Due, ListRow, Record, SingleEdit, Task};
+use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
+use shiftboss_queue::standing::Listed;
 
 use crate::code;
 use crate::prepared::Prepared;
@@ -19,12 +20,12 @@ const FORGOTTEN_STEP: i64 = 100;
 /// The key is the last one, for it is not written again: its index would be, too.
 const INSERT: &str =
     "INSERT OR IGNORE INTO keys (since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
-    fetcher, run, worker, lease, started_ms, before, turn, held, extra, id, key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+    fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, id, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
 const UPDATE: &str =
     "UPDATE keys SET since = ?1, started = ?2, finished = ?3, exit_code = ?4, claimed = ?5, served = ?6, waiting = ?7, failed = ?8,
     dead = ?9, last_attempt = ?10, attempt = ?11, fetcher = ?12, run = ?13, worker = ?14, lease = ?15, started_ms = ?16,
-    before = ?17, turn = ?18, held = ?19, extra = ?20 WHERE id = ?21";
+    owner = ?17, before = ?18, turn = ?19, held = ?20, extra = ?21 WHERE id = ?22";
 
 const PUT_ROW: &str =
     "INSERT INTO rows (key, fetcher, run, armed, reading, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -138,11 +139,7 @@ impl<'c> Saver<'c> {
         let sql = "INSERT OR REPLACE INTO extras (key, extras, lane, due, held, backed_off, delayed, dead)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let extras = code::json(&record.extras)?;
-        let it = &record.extras;
-        let held = it.hold.as_ref().map(|it| it.since);
-        let backed_off = it.backoff.and_then(|it| it.until).map(Due::begun);
-        let delayed = record.first_delay().map(|it| it.at);
-        let dead = it.dead.iter().any(|it| matches!(it.0, Task::Row { .. }));
+        let Listed { held, backed_off, delayed, dead } = record.listed();
         let values = (id.0, extras, place.lane, place.due, held, backed_off, delayed, dead);
         self.connection.prepare_cached(sql)?.execute(values).map(drop)
     }
@@ -268,6 +265,7 @@ fn write(
         holder.map(|it| &*it.worker),
         holder.map(|it| it.lease_seconds),
         flight.map(|it| it.started),
+        flight.and_then(|it| it.owner.as_deref()),
         flight.map(|it| code::json(&it.before)).transpose()?,
         place.order.map(code::turn),
         place.classic_held,

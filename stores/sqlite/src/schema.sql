@@ -4,6 +4,7 @@
 -- since: in microseconds. claimed: somebody else started it. served: the attempts with which its fetchers were served last, as
 -- `fetcher:attempt fetcher:attempt`. waiting, failed, dead: its single tasks, but for the one that is out.
 -- attempt to before: the attempt that is out; of a single task fetcher is 0, and run the task's number; started_ms: in milliseconds;
+-- owner: the document of the relay that sees to it;
 -- before: what a take-back restores, as JSON. turn, held: its place (src/code.rs). extra: it has a row in extras.
 CREATE TABLE keys (
     id           INTEGER PRIMARY KEY,
@@ -24,6 +25,7 @@ CREATE TABLE keys (
     worker       TEXT,
     lease        INTEGER,
     started_ms   INTEGER,
+    owner        TEXT,
     before       TEXT,
     turn         INTEGER,
     held         INTEGER NOT NULL,

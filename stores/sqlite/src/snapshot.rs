@@ -31,7 +31,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub struct Moment {
     path: PathBuf,
     connection: Connection,
     is_taken_over: bool,
@@ -54,26 +54,23 @@ impl Moment {
         self.is_taken_over
     }
 
-    /// Asks a database of ours.
-    pub(crate) fn ask<T>(
-        &self,
-        ask: impl FnOnce(&Connection) -> Result<T>,
-    ) -> Result<T, ReadError> {
-        if !self.is_taken_over {
-            return Err(ReadError::Foreign(format!(
-                "the database {} is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
-                self.path.display()
-            )));
+    /// Refuses one that is not.
+    pub(crate) fn require_taken_over(&self) -> Result<(), ReadError> {
+        if self.is_taken_over {
+            return Ok(());
         }
-        self.ask_anyhow(ask)
+        Err(ReadError::Foreign(format!(
+            "the database {} is not yet taken over: start `shiftboss serve` on it; `status` can show it as it is",
+            self.path.display()
+        )))
     }
 
-    /// Asks it whoever's it is.
-    pub(crate) fn ask_anyhow<T>(
-        &self,
-        ask: impl FnOnce(&Connection) -> Result<T>,
-    ) -> Result<T, ReadError> {
-        ask(&self.connection).map_err(failed(&self.path))
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
     }
 }
 
@@ -118,7 +115,7 @@ fn end_after(connection: &mut Connection, patience: Duration) -> Result<()> {
     connection.progress_handler(STEPS_A_LOOK, Some(look))
 }
 
-fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
+pub(crate) fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> ReadError {
     move |source| {
         if source.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
             return ReadError::Unavailable(format!(

@@ -63,6 +63,10 @@ const PAYLOADS: [&str; 2] = [
     "SELECT 'the single task ' || number, key, payload FROM tasks",
 ];
 
+/// Nothing is wrong with these keys.
+const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a clock that was ahead: they count as started just now'
+    FROM keys WHERE started > unixepoch() HAVING count(*) > 0";
+
 /// What was found by looking a database through.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
@@ -70,7 +74,7 @@ pub struct Findings {
     pub damage: Vec<String>,
     /// Payloads that cannot be read any more: they become dead letters when their turns come.
     pub unreadable: Vec<String>,
-    /// Rows that were set aside, as far as they are named.
+    /// Rows that were set aside, as far as they are named; and starts in the future.
     pub set_aside: Vec<String>,
 }
 
@@ -121,6 +125,7 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     }
     let rows = set_aside(connection, NAMED_MAX)?;
     found.set_aside.extend(rows.iter().map(ToString::to_string));
+    found.set_aside.extend(connection.values::<String>(AHEAD, []).map_err(classify)?);
     Ok(())
 }
 

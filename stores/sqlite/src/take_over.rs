@@ -81,7 +81,8 @@ pub fn take_over(
     let path = connection.path().filter(|path| !path.is_empty()).map(ToOwned::to_owned);
     let path = path.as_deref().map(Path::new);
     if let Some(path) = path {
-        require_space(path)?;
+        let size = std::fs::metadata(path).map_err(|error| unknown_space(path, &error))?.size();
+        require_space(path, "taking over", size.saturating_mul(SPACE_HALVES) / 2)?;
     }
     let cache: i64 = pragma(connection, "cache_size").map_err(classify)?;
     let keys: i64 = pragma(connection, "foreign_keys").map_err(classify)?;
@@ -96,22 +97,25 @@ pub fn take_over(
     taken
 }
 
-fn require_space(path: &Path) -> StoreResult<()> {
-    let failed = |error: std::io::Error| {
-        StoreError::Fatal(format!("the space beside {} cannot be told: {error}", path.display()))
-    };
-    let size = std::fs::metadata(path).map_err(failed)?.size();
+/// `doing` needs so many bytes in the directory of a database.
+///
+/// # Errors
+/// `Full`: fewer are free.
+pub fn require_space(path: &Path, doing: &str, needed: u64) -> StoreResult<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let space = rustix::fs::statvfs(parent).map_err(|error| failed(error.into()))?;
+    let space = rustix::fs::statvfs(parent).map_err(|error| unknown_space(path, &error.into()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
-    let needed = size.saturating_mul(SPACE_HALVES) / 2;
     if free < needed {
+        let path = path.display();
         return Err(StoreError::Full(format!(
-            "taking {} over needs {needed} bytes in its directory, and {free} are free; nothing was changed",
-            path.display()
+            "{doing} {path} needs {needed} bytes in its directory, and {free} are free; nothing was changed"
         )));
     }
     Ok(())
+}
+
+fn unknown_space(path: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Fatal(format!("the space beside {} cannot be told: {error}", path.display()))
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64> {
@@ -339,6 +343,6 @@ fn go_out(record: &mut Record, attempt: Attempt) {
     record.served.insert(task.fetcher(), attempt);
     let before = Before { last: None, ahead: None, served: None, bump: None };
     let started = last.started.saturating_mul(1_000);
-    record.flight = Some(Flight { attempt, task, holder: None, started, before });
+    record.flight = Some(Flight { attempt, task, holder: None, started, owner: None, before });
     record.is_claimed = false;
 }

@@ -138,7 +138,7 @@ fn without_watches() {
     command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
     command.arg(serve.get_program()).args(serve.get_args()).stdin(Stdio::null());
     let daemon = site.spawn(command).ready();
-    assert_eq!(daemon.warnings(&["fs.inotify.max_user_watches"]).len(), 1, "{}", daemon.log());
+    wait_until("it is said", || daemon.warnings(&["fs.inotify.max_user_watches"]).len() == 1);
     site.write("f.1.txt.part", "alpha 0 1\n");
     site.wait_count(1);
     site.append("f.1.txt.part", "bravo 0 1\n");

@@ -8,6 +8,7 @@ use shiftboss_testbed::clock;
 use shiftboss_testbed::proxy::Proxy;
 
 use super::code_and_error;
+use super::together::Locks;
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, wait_until};
 
@@ -67,9 +68,7 @@ pub fn number(queue: &Site, question: &str) -> i64 {
 
 fn wait_owner(queue: &Site, attempt: i64, name: &str) {
     wait_until(&format!("the job is {name}'s"), || {
-        let owner = format!(
-            "SELECT name FROM attempts JOIN daemons USING (daemon) WHERE attempt = {attempt}"
-        );
+        let owner = format!("SELECT substr(owner, 8) FROM keys WHERE attempt = {attempt}");
         queue.server().unwrap().ask(&owner) == name
     });
 }
@@ -87,7 +86,9 @@ fn three_daemons_make_one_schema() {
     let started: Vec<_> = sites.iter().enumerate().map(start).collect();
     let _daemons: Vec<_> = started.into_iter().map(Daemon::ready).collect();
     sites[0].write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
-    wait_until("all is listed", || number(&queue, "SELECT count(*) FROM queue") == 3);
+    wait_until("all is listed", || {
+        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 3
+    });
     let mut jobs: Vec<_> = sites.iter().map(|site| site.ask("READY")).collect();
     jobs.sort();
     assert_eq!(jobs, ["JOB alpha 1\n", "JOB bravo 1\n", "JOB charlie 1\n"]);
@@ -122,7 +123,9 @@ fn clocks_that_differ_by_days_change_nothing() {
     };
     let (ahead, behind) = (start("+1d", "ahead"), start("-1d", "behind"));
     ahead.site.write("f.1.txt", "alpha 1\nbravo 1\n");
-    wait_until("all is listed", || number(&queue, "SELECT count(*) FROM queue") == 2);
+    wait_until("all is listed", || {
+        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 2
+    });
     let (mut leased, mut other) = (worker(&ahead.site), worker(&behind.site));
     let attempt = attempt_of(&leased.ask("READY"));
     assert!(behind.site.ask("READY").starts_with("JOB "), "a classic job, for 12 hours");
@@ -138,7 +141,7 @@ fn clocks_that_differ_by_days_change_nothing() {
     assert_eq!(other.ask("READY"), "NOJOBS busy 2\n");
     assert!(attempt_of(&other.ask("READY 15")) > attempt);
     assert!(began.elapsed() > LEASE, "{:?}", began.elapsed());
-    let off = "SELECT max(abs(started - extract(epoch FROM now()))) < 60 FROM log";
+    let off = "SELECT max(abs(started - extract(epoch FROM now()))) < 60 FROM shiftboss_public.log";
     assert_eq!(queue.server().unwrap().ask(off), "t");
 }
 
@@ -152,7 +155,9 @@ fn a_daemon_that_is_cut_off_extends_no_lease() {
     let proxy = Proxy::new(&url).unwrap();
     let (cut, other) = (Beside::start(&proxy.url, "cut"), Beside::start(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
-    wait_until("it is listed", || number(&queue, "SELECT count(*) FROM queue") == 1);
+    wait_until("it is listed", || {
+        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
+    });
     let attempt = attempt_of(&worker(&cut.site).ask("READY"));
     let beat = || {
         let mut client = Client::connect(&cut.site);
@@ -185,13 +190,25 @@ fn a_claim_whose_answer_is_late_is_told_to_nobody() {
     let proxy = Proxy::new(&url).unwrap();
     let (frozen, other) = (Beside::start(&proxy.url, "frozen"), Beside::start(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
-    wait_until("it is listed", || number(&queue, "SELECT count(*) FROM queue") == 1);
+    wait_until("it is listed", || {
+        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
+    });
     let mut untold = worker(&frozen.site);
-    proxy.hold_answers();
+    // All statements are known to the server from here on, so that a claim is one message.
+    let first = attempt_of(&untold.ask("READY"));
+    assert_eq!(untold.ask(&format!("RELEASE {first}")), "OK\n");
+    // What is to be kept is asked for with a second call, which waits.
+    let locks = Locks::of(&queue, "LOCK TABLE places IN SHARE MODE; SELECT FROM header");
     let claimed = Instant::now();
     untold.write(b"READY\n");
-    wait_until("it is claimed", || number(&queue, "SELECT count(*) FROM attempts") == 1);
-    let attempt = number(&queue, "SELECT attempt FROM attempts");
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+        AND datname = current_database()";
+    wait_until("it is to be claimed", || number(&queue, waits) == 1);
+    proxy.hold_answers();
+    drop(locks);
+    let is_out = "SELECT count(*) FROM keys WHERE attempt IS NOT NULL";
+    wait_until("it is claimed", || number(&queue, is_out) == 1);
+    let attempt = number(&queue, "SELECT attempt FROM keys");
     frozen.daemon.freeze();
     proxy.release();
     wait_owner(&queue, attempt, "other");

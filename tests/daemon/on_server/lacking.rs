@@ -93,7 +93,7 @@ fn a_full_disk_of_the_server_is_waited_for() {
     let server = server(&[], Some(&disk));
     let daemon = serve(&site, &server).ready();
     let count = || {
-        let rows = server.query("queue", "SELECT count(*) FROM shiftboss.queue").unwrap();
+        let rows = server.query("queue", "SELECT count(*) FROM shiftboss_public.queue").unwrap();
         rows.parse::<usize>().unwrap()
     };
     site.write("f.1.txt", "alpha 1\n");
@@ -109,7 +109,7 @@ fn a_full_disk_of_the_server_is_waited_for() {
     fs::remove_file(filler).unwrap();
     wait_until("all is listed", || count() == LINES + 1);
     assert!(site.ask("READY").starts_with("JOB key-"));
-    let logged = "SELECT exit_code FROM shiftboss.log JOIN shiftboss.keys USING (key_id) WHERE key = 'alpha'";
+    let logged = "SELECT exit_code FROM shiftboss_public.log WHERE attr_path = 'alpha'";
     assert_eq!(server.query("queue", logged).unwrap(), "7");
     daemon.stop();
 }

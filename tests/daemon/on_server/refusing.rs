@@ -78,7 +78,7 @@ fn a_refused_login_is_an_outage() {
 }
 
 /// What takes a right from the role, what gives it back, and what is said meanwhile. What is in a schema that one may not use is hidden.
-const REVOKED: [[&str; 3]; 4] = [
+const REVOKED: [[&str; 3]; 3] = [
     [
         "REVOKE ALL ON SCHEMA shiftboss FROM plain",
         "GRANT ALL ON SCHEMA shiftboss TO plain",
@@ -90,15 +90,9 @@ const REVOKED: [[&str; 3]; 4] = [
         "permission denied for table daemons",
     ],
     [
-        "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA shiftboss FROM PUBLIC, plain",
-        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shiftboss TO PUBLIC",
-        "permission denied for function",
-    ],
-    // For a chore alone.
-    [
-        "REVOKE EXECUTE ON FUNCTION shiftboss.tidy_fetchers FROM PUBLIC, plain",
-        "GRANT EXECUTE ON FUNCTION shiftboss.tidy_fetchers TO PUBLIC",
-        "permission denied for function tidy_fetchers",
+        "REVOKE SELECT ON shiftboss.keys FROM plain",
+        "GRANT SELECT ON shiftboss.keys TO plain",
+        "permission denied for table keys",
     ],
 ];
 
@@ -174,7 +168,7 @@ fn connections_that_were_given_up_end() {
     let mut lock = server.psql(
         "shiftboss",
         "queue",
-        "BEGIN; LOCK TABLE shiftboss.daemons, shiftboss.state; SELECT pg_sleep(600)",
+        "BEGIN; LOCK TABLE shiftboss.daemons, shiftboss.header; SELECT pg_sleep(600)",
     );
     let mut lock = lock.stdout(Stdio::null()).spawn().unwrap();
     let ours = "FROM pg_stat_activity WHERE usename = 'plain'";
@@ -265,9 +259,9 @@ fn a_daemon_that_a_schema_is_not_for_ends() {
         let mut daemon = serve(&site, &server).ready();
         site.write("f.1.txt", "alpha 1\n");
         wait_until("it is listed", || {
-            server.query("queue", "SELECT count(*) FROM shiftboss.queue").unwrap() == "1"
+            server.query("queue", "SELECT count(*) FROM shiftboss_public.queue").unwrap() == "1"
         });
-        let newer = "COMMENT ON SCHEMA shiftboss IS 'shiftboss, schema version 99'";
+        let newer = "COMMENT ON SCHEMA shiftboss IS 'shiftboss, queue version 99'";
         server.query("queue", newer).unwrap();
         if ends_connections {
             sql(&server, END);

@@ -20,14 +20,16 @@ fn two() -> (Site, Beside, Beside) {
 }
 
 fn wait_listed(queue: &Site, rows: i64) {
-    wait_until("it is listed", || number(queue, "SELECT count(*) FROM queue") == rows);
+    wait_until("it is listed", || {
+        number(queue, "SELECT count(*) FROM shiftboss_public.queue") == rows
+    });
 }
 
 /// A connection that has locked something, until it is dropped.
-struct Locks(Child);
+pub struct Locks(Child);
 
 impl Locks {
-    fn of(queue: &Site, statement: &str) -> Self {
+    pub fn of(queue: &Site, statement: &str) -> Self {
         let mut client = Command::new("psql");
         client.args(["-Xq", &queue.server().unwrap().url()]).stdout(Stdio::null());
         let mut locks = Self(client.stdin(Stdio::piped()).spawn().unwrap());
@@ -80,7 +82,7 @@ fn what_is_locked_is_not_said_to_be_nothing() {
     let (queue, one, other) = two();
     one.site.write("f.1.txt", "alpha 1\n");
     wait_listed(&queue, 1);
-    let locks = Locks::of(&queue, "SELECT FROM log FOR UPDATE");
+    let locks = Locks::of(&queue, "SELECT FROM keys FOR UPDATE");
     let (mut classic, mut second) = (Client::connect(&one.site), worker(&other.site));
     classic.write(b"READY\n");
     second.write(b"READY\n");
@@ -106,7 +108,8 @@ fn workers_of_a_killed_daemon_go_on_at_another_one() {
     assert_eq!(client.ask(&format!("BEAT {beats}")), "OK\n");
     assert_eq!(client.ask(&format!("DONE {beats} 7")), "OK\n");
     assert_eq!(client.ask(&format!("DONE {ends} 8")), "OK\n");
-    let logged = "SELECT string_agg(exit_code::text, ' ' ORDER BY exit_code) FROM log";
+    let logged =
+        "SELECT string_agg(exit_code::text, ' ' ORDER BY exit_code) FROM shiftboss_public.log";
     assert_eq!(queue.server().unwrap().ask(logged), "7 8");
     assert_eq!(client.ask("READY"), "NOJOBS busy 1\n");
     assert_eq!(client.ask(&format!("RELEASE {gives_back}")), "OK\n");
@@ -131,7 +134,7 @@ fn a_daemon_whose_listening_ends_misses_nothing() {
     let (queue, one, other) = two();
     let mut client = worker(&one.site);
     let listening = "FROM pg_stat_activity WHERE application_name = 'shiftboss one' AND datname = current_database()
-        AND query ~ 'LISTEN|beat\\(|forget_ended|tidy_fetchers|pg_notify'";
+        AND query ~ 'LISTEN|UPDATE daemons|pg_notify'";
     for round in 0..4 {
         wait_within(SOON, "it listens", || {
             number(&queue, &format!("SELECT count(*) {listening}")) > 0
@@ -157,14 +160,15 @@ fn work_that_nobody_told_of_is_found() {
     let url = queue.server().unwrap().url();
     let one = Beside::start_with(&url, "one", &["--poll-notified", "1s"]);
     let mut client = worker(&one.site);
+    let server = queue.server().unwrap();
+    let pause = |is_paused: bool| {
+        server.edit(&format!("UPDATE header SET paused = {is_paused}, version = version + 1"));
+    };
     for round in 0..3 {
         let key = format!("key-{round}");
-        let took = waited(&mut client, &key, || {
-            let add = format!(
-                "SELECT add_task('{key}', 5, '1', 1000, 5, now_ms() / 1000, 43200); SELECT tell_ready()"
-            );
-            queue.server().unwrap().edit(&add);
-        });
+        pause(true);
+        assert!(one.site.run(&["add", "socket", &key, "1"]).status.success());
+        let took = waited(&mut client, &key, || pause(false));
         assert!(took < SOON, "{took:?}");
     }
 }

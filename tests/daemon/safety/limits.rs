@@ -12,8 +12,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::common::wait::{DEADLINE, wait_within};
 use crate::common::{Daemon, Site};
 
-/// A user without any processes.
-const USER: u32 = 61_711;
+/// A user without any processes, not even those of the other tests here.
+fn user() -> u32 {
+    1_000_000 + std::process::id()
+}
 
 /// Each command, as it is typed in the site's directory.
 const COMMANDS: [&[&str]; 11] = [
@@ -53,13 +55,13 @@ fn prepared() -> (Site, PathBuf, Daemon) {
 
 fn give(directory: PathBuf) {
     fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
-    chown(&directory, Some(USER), Some(USER)).unwrap();
+    chown(&directory, Some(user()), Some(user())).unwrap();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             give(path);
         } else {
-            std::os::unix::fs::lchown(path, Some(USER), Some(USER)).unwrap();
+            std::os::unix::fs::lchown(path, Some(user()), Some(user())).unwrap();
         }
     }
 }
@@ -75,7 +77,7 @@ fn at(
 ) -> (i32, String) {
     let mut command = Command::new(program);
     command.args(words).env("XDG_RUNTIME_DIR", site.path("")).stdin(Stdio::null());
-    command.current_dir(site.path("")).uid(USER).gid(USER);
+    command.current_dir(site.path("")).uid(user()).gid(user());
     let few = Rlimit { current: Some(limit), maximum: Some(limit) };
     // SAFETY: one system call.
     unsafe { command.pre_exec(move || Ok(setrlimit(which, few)?)) };

@@ -8,12 +8,12 @@ use tracing::info;
 use super::{Answered, Asker};
 use crate::connection::reply::Reply;
 use crate::storage::messages::Perform;
-use crate::store::{
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::wire::session::{ErrorCode, Refused};
+use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Forget, Forgotten, Held, Hold, Requeue, Requeued,
     Retried, Retry, Unhold,
 };
-use shiftboss_protocol::model::Key;
-use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 
 const HELD: &str = "that key is held: end that first, by `unhold`";
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";

@@ -6,9 +6,10 @@ use tokio::time::{Instant, pause};
 
 use super::{Site, real};
 use crate::storage::messages::{TakeJob, Work};
-use crate::store::{STEP_ROWS, StoreError};
+use crate::store::STEP_ROWS;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
+use shiftboss_queue::error::StoreError;
 
 fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }
@@ -20,12 +21,12 @@ fn full() -> Trouble {
 
 /// A watcher that finds nothing of the one run that the store knows, which goes in three steps.
 async fn without_its_file(mock: MockStore) -> Site {
-    mock.add_run(&run(1), (2 * STEP_ROWS + STEP_ROWS / 2) as u64);
+    mock.add_run(&run(1), 2 * STEP_ROWS + STEP_ROWS / 2);
     Site::started(mock, real()).await
 }
 
 async fn is_gone(site: &Site) {
-    until("the run is gone", || site.mock.inside().kept.runs.is_empty()).await;
+    until("the run is gone", || site.mock.runs().is_empty()).await;
 }
 
 /// A deletion is marked before the next request, and goes in steps, each committed; requests are

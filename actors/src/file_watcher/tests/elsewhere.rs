@@ -3,20 +3,21 @@
 use std::fs;
 
 use super::{Site, real};
-use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::error::StoreError;
 
 const WHY: &str = "the fetcher f belongs to the daemon alpha";
 
 /// Another daemon has the fetcher f.
 fn elsewhere() -> MockStore {
     let mock = MockStore::default();
-    mock.inside().kept.elsewhere.insert("f".to_owned(), WHY.to_owned());
+    mock.inside().elsewhere.insert("f".to_owned(), WHY.to_owned());
     mock
 }
 
 fn rejected(site: &Site) -> Vec<String> {
-    site.mock.inside().kept.rejected.clone()
+    site.mock.rejected()
 }
 
 /// Its files are rejected, once, under the name that they have; nobody waits for them; and what is not read leaves nothing
@@ -54,7 +55,7 @@ async fn a_fetcher_is_had_when_it_is_free() {
     let registered =
         |runs: &[&str]| -> Vec<_> { runs.iter().map(|run| format!("register {run}")).collect() };
     assert_eq!(calls[..5], registered(&["f.1", "f.2", "f.1", "f.2", "f.3"]));
-    site.mock.inside().kept.elsewhere.clear();
+    site.mock.inside().elsewhere.clear();
     until("they are read", || site.keys().len() == 3).await;
     until("they are not rejected any longer", || rejected(&site).is_empty()).await;
 }
@@ -69,14 +70,15 @@ async fn runs_go_back_with_the_store() {
     site.write("g.1.txt.part", "bravo 1\n");
     site.write("h.1.txt", "hotel 1\n");
     until("all are read", || site.keys().len() == 3 && site.is_complete("h")).await;
-    let backup = site.mock.inside().kept.clone();
+    let backup = site.mock.inside().backup();
     site.write("f.1.txt.part", "alpha 1\ncharlie 1\n");
     site.write("g.1.txt", "bravo 1\n");
     fs::remove_file(site.path.join("g.1.txt.part")).unwrap();
     fs::remove_file(site.path.join("h.1.txt")).unwrap();
     let is_on = || {
-        let kept = &site.mock.inside().kept;
-        kept.rows.iter().any(|(_, key)| key == "charlie") && kept.runs.len() == 2
+        let inside = site.mock.inside();
+        let kept = inside.kept();
+        kept.ids.contains_key(&Key::stored("charlie")) && kept.header.runs.len() == 2
     };
     until("they have changed", || is_on() && site.is_complete("g")).await;
     site.mock.restore(backup);
@@ -121,7 +123,7 @@ async fn a_fetcher_that_was_taken_over_is_given_up() {
     assert!(!site.keys().contains(&"delta".to_owned()));
     assert_eq!(site.calls("delete"), 0);
     // Once more it is lost, and comes back.
-    site.mock.inside().kept.elsewhere.clear();
+    site.mock.inside().elsewhere.clear();
     until("it is read anew", || site.keys().contains(&"delta".to_owned())).await;
     until("it is not rejected any longer", || rejected(&site).is_empty()).await;
 }

@@ -34,7 +34,7 @@ async fn a_tail_is_restarted_after_an_error() {
     site.write("f.1.txt.part", "alpha 1\nbravo 2\n");
     until("the second line is stored", || site.keys() == ["alpha", "bravo"]).await;
     assert_eq!(site.calls("register f.1"), 3, "once, and once for each restart");
-    assert!(site.mock.inside().kept.rejected.is_empty());
+    assert!(site.mock.rejected().is_empty());
 }
 
 /// A tail that panics is started again, and the run is read to its end.
@@ -57,14 +57,14 @@ async fn a_file_that_keeps_failing_is_rejected() {
     site.write("bad.1.txt", "alpha 1\n");
     site.write("good.1.txt", "bravo 2\n");
     until("the good one is stored", || site.keys() == ["bravo"]).await;
-    until("the bad one is rejected", || !site.mock.inside().kept.rejected.is_empty()).await;
+    until("the bad one is rejected", || !site.mock.rejected().is_empty()).await;
     assert_eq!(panics.get(), 6, "one start and five restarts");
-    assert!(site.mock.inside().kept.rejected[0].contains("panicked"));
+    assert!(site.mock.rejected()[0].contains("panicked"));
     site.write("good.1.txt", "bravo 2\ncharlie 3\n");
     until("the good one goes on", || site.keys() == ["bravo", "charlie"]).await;
     site.write("bad.1.txt", "alpha 1\ndelta 4\n");
     until("the bad one is read after all", || site.keys().contains(&"delta".to_owned())).await;
-    until("and no longer rejected", || site.mock.inside().kept.rejected.is_empty()).await;
+    until("and no longer rejected", || site.mock.rejected().is_empty()).await;
 }
 
 /// A file that was rejected is tried again from time to time, though it did not change.
@@ -94,8 +94,7 @@ async fn a_file_that_fails_again_stays_rejected() {
         } else {
             until("it is read after all", || site.keys() == ["alpha"]).await;
         }
-        until("it is not rejected any longer", || site.mock.inside().kept.rejected.is_empty())
-            .await;
+        until("it is not rejected any longer", || site.mock.rejected().is_empty()).await;
         assert_eq!((site.calls("reject"), site.calls("forget rejected")), (1, 1));
     }
 }

@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{Site, filetime_back, real};
+use super::{MINUTE, Site, filetime_back, input, real};
 use crate::directory::Directory;
 use crate::file_watcher::stranger::Stranger;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, Input, Start};
 use crate::testing::{MockStore, until};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use shiftboss_protocol::model::Run;
+use shiftboss_queue::operation::BeginDeletion;
 
 /// A directory that goes is told, waited for, and looked through when it is back.
 #[actix::test]
@@ -120,14 +119,7 @@ async fn a_start_on_another_directory() {
         let known = Some(Directory::open(&before.path).unwrap().identity());
         let home = tempfile::tempdir().unwrap();
         let path = home.path().to_owned();
-        let input = Input {
-            path,
-            known,
-            locked: None,
-            accept,
-            accept_after: MINUTE,
-            retry_elsewhere: MINUTE,
-        };
+        let input = Input { known, accept, ..input(path) };
         let site = Site::over(home, input, before.mock.clone(), real());
         site.watcher.send(Start).await.unwrap().unwrap();
         sleep(10 * MINUTE).await;
@@ -147,14 +139,7 @@ async fn a_directory_that_was_replaced_before_the_start() {
     assert!(another_daemons.lock());
     let locked = Some(Directory::open(locked.path()).unwrap().identity());
     let path = home.path().to_owned();
-    let input = Input {
-        path,
-        known: None,
-        locked,
-        accept: true,
-        accept_after: MINUTE,
-        retry_elsewhere: MINUTE,
-    };
+    let input = Input { locked, accept: true, ..input(path) };
     let site = Site::over(home, input, MockStore::default(), real());
     site.watcher.send(Start).await.unwrap().unwrap();
     site.write("f.1.txt", "alpha 1\n");
@@ -172,18 +157,11 @@ async fn a_withdrawal_that_was_begun_goes_on_without_the_directory() {
     before.write("f.1.txt", "alpha 1\n");
     before.write("g.1.txt", "bravo 1\n");
     until("both are complete", || before.is_complete("f") && before.is_complete("g")).await;
-    before.mock.inside().kept.runs.values_mut().next().unwrap().deleting = true;
+    before.mock.others_do(BeginDeletion(Run { fetcher: "f".into(), started: 1 }).into());
     let known = Some(Directory::open(&before.path).unwrap().identity());
     let home = tempfile::tempdir().unwrap();
     let path = home.path().to_owned();
-    let input = Input {
-        path,
-        known,
-        locked: None,
-        accept: false,
-        accept_after: MINUTE,
-        retry_elsewhere: MINUTE,
-    };
+    let input = Input { known, ..input(path) };
     let site = Site::over(home, input, before.mock.clone(), real());
     site.watcher.send(Start).await.unwrap().unwrap();
     until("the first is deleted", || site.calls("delete f.1") == 1).await;

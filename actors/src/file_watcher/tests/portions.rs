@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::{CatchUpBarrier, Site, filetime_back, real};
 use crate::file_watcher::CaughtUp;
-use crate::store::StoreError;
 use crate::testing::{MockStore, Trouble, until};
+use shiftboss_queue::error::StoreError;
 
 /// While the store is full, those who look are told at once that there is more; when it is not, all of it is there.
 #[actix::test]

@@ -1,6 +1,6 @@
 //! The daemons that share a queue on a server, as lines for people. Pure; called by [`super::table`] and [`super::trouble`].
 
-use shiftboss_actors::store::answers::{DaemonState, DaemonStatus};
+use shiftboss_queue::answers::{DaemonState, DaemonStatus};
 
 use super::relays::{LONG_GONE_SECONDS, forget};
 use crate::text::{ago, columns, shown, span};

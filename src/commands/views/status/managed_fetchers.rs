@@ -2,7 +2,7 @@
 //!
 //! Not the lists that are in the input directory, which are shown whoever made them.
 
-use shiftboss_actors::store::FetcherRecord;
+use shiftboss_queue::answers::FetcherRecord;
 
 use crate::standing::fetchers::{RESULT_WIDTH, last_run, next_run, result, state};
 use crate::text::{columns, shown};
@@ -30,7 +30,7 @@ pub(super) fn render(fetchers: &[FetcherRecord], is_running: bool, now: i64) -> 
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::store::EndedRun;
+    use shiftboss_queue::answers::EndedRun;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //! [`super::trouble`].
 
 use shiftboss_actors::live::{BrokerLive, Live};
-use shiftboss_actors::store::answers::{QueueStatus, RelayStatus};
+use shiftboss_queue::answers::{QueueStatus, RelayStatus};
 
 use crate::text::{ago, columns, counted, line, quoted, shown};
 

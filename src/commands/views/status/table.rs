@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
+use shiftboss_queue::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
 
 use super::trouble::{self, PAUSED};
 use super::{daemons, managed_fetchers, relays};
@@ -294,8 +294,8 @@ fn workers(
 mod tests {
     use super::*;
     use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
-    use shiftboss_actors::store::answers::{Done, Holding, NotStopped, RejectedFile, Rows};
-    use shiftboss_actors::store::{EndedRun, FetcherRecord};
+    use shiftboss_queue::answers::{Done, Holding, NotStopped, RejectedFile, Rows};
+    use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 
     fn connected(name: &str, connections: u64, silent_seconds: u64) -> ConnectedWorker {
         ConnectedWorker { name: name.to_owned(), connections, silent_seconds }

@@ -1,8 +1,8 @@
 //! What is wrong with a queue and its daemon, a line each: for `shiftboss status` and its `--check`. Pure.
 
 use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_actors::store::answers::{FetcherStatus, QueueStatus, RejectedFile};
 use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_queue::answers::{FetcherStatus, QueueStatus, RejectedFile};
 use shiftboss_spool::DEAD_LETTER;
 
 use super::{daemons, relays};

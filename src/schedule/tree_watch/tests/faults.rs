@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::{Place, assert_watches_all};
 use crate::schedule::tree_watch::*;
+use crate::schedule::watch::kernel;
 
 /// Spec 2.5: where events were lost all is looked at again, and it counts as a change.
 #[test]

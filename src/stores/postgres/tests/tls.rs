@@ -7,13 +7,31 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use shiftboss_actors::store::StoreError;
-use shiftboss_actors::testing::one_by_one::wait_for;
+use shiftboss_queue::error::StoreError;
 use shiftboss_testbed::server::{ADMIN, PostgresServer};
 use tokio::time::{Instant, sleep};
 
-use super::daemons::PATIENCE;
-use super::support;
+use crate::stores::Database;
+use crate::stores::postgres::Server;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn server(text: &str) -> Server {
+    match Database::from(std::path::PathBuf::from(text)) {
+        Database::Server(url) => Server::new(&url).unwrap(),
+        Database::File(_) => panic!("{text} is no URL of a server"),
+    }
+}
+
+async fn plain(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn wait_for<T>(asked: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(asked)
+}
 
 const GLANCE: Duration = Duration::from_millis(20);
 const IS_SECURE: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
@@ -36,7 +54,7 @@ fn certify(home: &Path) {
 
 /// Whether a connection by this URL is by TLS.
 async fn is_secure(url: &str) -> Result<bool, StoreError> {
-    let connection = support::server(url).connect().await?;
+    let connection = server(url).connect().await?;
     Ok(connection.client.query_one(IS_SECURE, &[]).await.unwrap().get(0))
 }
 
@@ -60,7 +78,7 @@ fn tls_is_what_the_url_asks_for() {
         refused(is_secure(&url("localhost", "require")).await, "ssl = on");
 
         certify(server.home());
-        let outside = support::connect(&url("localhost", "disable")).await;
+        let outside = plain(&url("localhost", "disable")).await;
         for (name, value) in [("cert_file", "cert.pem"), ("key_file", "key.pem")] {
             let file = server.home().join(value);
             let set = format!("ALTER SYSTEM SET ssl_{name} = '{}'", file.display());

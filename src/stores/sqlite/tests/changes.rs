@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use shiftboss_actors::store::Store;
-use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_queue::operation::Complete;
 use tokio::time::timeout;
 
 use super::support::{FAIR, Site, key, run};
@@ -24,7 +24,7 @@ async fn edits_by_others_are_told() {
     for now in 1..3 {
         site.list(&run("f", now), &["a"]);
         assert!(site.next(now).is_some());
-        site.store.finish(&key("a"), 0, now).unwrap();
+        site.ask(now, Complete { key: key("a"), exit_code: 0 }).unwrap();
         assert!(!changes(&mut site).await, "its own");
         site.edit("INSERT OR REPLACE INTO log VALUES ('b', 1, 1, 0)");
         assert!(changes(&mut site).await && !changes(&mut site).await);

@@ -3,10 +3,12 @@
 
 mod recorder;
 
-use shiftboss_actors::store::Dispatched;
-use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_actors::store::Store;
 use shiftboss_protocol::model::Attempt;
-use shiftboss_sqlite::{Findings, look_through};
+use shiftboss_queue::operation::{
+    AddRows, Complete, CompleteAttempt, DeleteRuns, Dispatch, Dispatched, Expire, RegisterRun,
+};
+use shiftboss_sqlite::{Findings, at_once, look_through};
 
 use super::support::{FAIR, Site, batch, holder, key, options, run};
 use crate::stores::sqlite::{Durability, Options};
@@ -89,26 +91,32 @@ impl Recorded {
         let some_attempt = self.leased.get(dice.below(8) as usize).copied();
         let some_code = dice.below(2) as i64;
         let keys: Vec<_> = (0..dice.below(9)).map(|_| (*dice.of(&KEYS), "payload")).collect();
-        let store = &mut self.site.store;
+        let site = &mut self.site;
+        let classic = Dispatch { holder: None, fetchers: None };
         match (dice.below(20), some_attempt) {
-            (0, _) => drop(store.register_run(&some_run).ok()),
-            (1..4, _) => drop(store.add_rows(&batch(&some_run, &keys)).ok()),
-            (4..9, _) => drop(store.dispatch(now, None).unwrap()),
+            (0, _) => drop(site.ask(0, RegisterRun(some_run)).ok()),
+            (1..4, _) => drop(site.ask(0, AddRows(batch(&some_run, &keys))).ok()),
+            (4..9, _) => drop(site.ask(now, classic).unwrap()),
             (9, _) => {
-                if let Dispatched::Job(attempt, _) =
-                    store.dispatch(now, Some(&holder("w", 60))).unwrap()
-                {
+                let leased = Dispatch { holder: Some(holder("w", 60)), ..classic };
+                if let Dispatched::Job(attempt, _) = site.ask(now, leased).unwrap() {
                     self.leased.insert(0, attempt);
                 }
             }
-            (10..14, _) => store.finish(&key(some_key), some_code, now).unwrap(),
-            (14, Some(attempt)) => drop(store.finish_attempt(attempt, 0, now).unwrap()),
-            (15, Some(attempt)) => drop(store.expire(attempt, now).unwrap()),
-            (16, _) => drop(store.delete_runs(&[some_run], 2).unwrap()),
-            (17, _) => self.site.edit(&format!(
+            (10..14, _) => {
+                site.ask(now, Complete { key: key(some_key), exit_code: some_code }).unwrap();
+            }
+            (14, Some(attempt)) => {
+                site.ask(now, CompleteAttempt { attempt, exit_code: 0 }).unwrap();
+            }
+            (15, Some(attempt)) => drop(site.ask(now, Expire(attempt)).unwrap()),
+            (16, _) => {
+                site.ask(0, DeleteRuns { runs: vec![some_run], limit: 2 }).unwrap();
+            }
+            (17, _) => site.edit(&format!(
                 "UPDATE queue SET is_dequeued = {some_code} WHERE attr_path = '{some_key}'"
             )),
-            (18, _) => drop(store.maintain_at_once().unwrap()),
+            (18, _) => drop(at_once(site.store.maintain()).unwrap()),
             _ => self.now += *dice.of(&[1, 100, HALF_DAY + 1]),
         }
         let recorded = recorder::recorded(self.site.directory.path());

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
-use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_actors::store::Store;
+use shiftboss_queue::operation::Runs;
+use shiftboss_sqlite::at_once;
 
-use super::support::{FAIR, Site, options, run};
+use super::support::{FAIR, Site, ask, options, run};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::sqlite::SqliteStore;
 
@@ -28,7 +30,7 @@ fn ours(path: &Path) {
     let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     site.list(&run("f", 1), &keys);
-    site.store.close_at_once().unwrap();
+    at_once(site.store.close()).unwrap();
     fs::copy(site.path(), path).unwrap();
 }
 
@@ -100,7 +102,7 @@ fn a_link_to_a_database_with_a_log() {
     let link = killed.path().join("link.db");
     std::os::unix::fs::symlink("state.db", &link).unwrap();
     let mut store = SqliteStore::open(&link, &options(FAIR)).unwrap();
-    assert_eq!(store.runs().unwrap()[0].rows, 2000);
+    assert_eq!(ask(&mut store, 0, Runs).unwrap()[0].rows, 2000);
 }
 
 /// Another program's database: by its id, by its tables, by having none.
@@ -175,7 +177,7 @@ fn a_new_database_leaves_nothing_beside_it() {
     let path = directory.path().join("state.db");
     let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
     assert!(store.found().was_clean);
-    store.close_at_once().unwrap();
+    at_once(store.close()).unwrap();
     drop(store);
     let names: Vec<_> =
         fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

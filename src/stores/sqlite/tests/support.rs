@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use shiftboss_actors::file_identity::Position;
-use shiftboss_actors::store::{Dispatched, LeaseHolder, Reading, RetryRules, RowBatch};
-use shiftboss_actors::testing::one_by_one::OneByOne;
+use shiftboss_actors::store::Store;
+use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Key, Row, Run};
+use shiftboss_queue::error::StoreResult;
+use shiftboss_queue::operation::{AddRows, Dispatch, Dispatched, RegisterRun, Request, RowBatch};
+use shiftboss_queue::policy::RetryRules;
+use shiftboss_sqlite::at_once;
 use tempfile::TempDir;
 
 use crate::stores::sqlite::{Durability, Options, Policy, SqliteStore};
@@ -37,6 +40,14 @@ pub struct Site {
     pub directory: TempDir,
 }
 
+/// Asks for one thing, in a batch of its own.
+pub fn ask<R: Request>(store: &mut SqliteStore, now: i64, request: R) -> StoreResult<R::Answer> {
+    let mut batch = Vec::new();
+    request.push(&mut batch);
+    let outcomes = at_once(store.apply(now * 1_000, batch))?;
+    R::answer(&mut outcomes.into_iter())
+}
+
 /// A run by name and number.
 pub fn run(fetcher: &str, started: i64) -> Run {
     Run { fetcher: fetcher.into(), started }
@@ -54,16 +65,7 @@ pub fn key(text: &str) -> Key {
 /// A batch of (key, payload) without a position worth the name.
 pub fn batch(run: &Run, rows: &[(&str, &str)]) -> RowBatch {
     let rows = rows.iter().map(|(k, payload)| Row { key: key(k), payload: (*payload).to_owned() });
-    RowBatch {
-        run: run.clone(),
-        rows: rows.collect(),
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    }
+    RowBatch::of(run.clone(), rows.collect())
 }
 
 impl Site {
@@ -81,19 +83,23 @@ impl Site {
         Self { store, outside, directory }
     }
 
+    pub fn ask<R: Request>(&mut self, now: i64, request: R) -> StoreResult<R::Answer> {
+        ask(&mut self.store, now, request)
+    }
+
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("state.db")
     }
 
     pub fn list(&mut self, run: &Run, keys: &[&str]) {
-        self.store.register_run(run).unwrap();
+        self.ask(0, RegisterRun(run.clone())).unwrap();
         let rows: Vec<_> = keys.iter().map(|key| (*key, "payload")).collect();
-        self.store.add_rows(&batch(run, &rows)).unwrap();
+        self.ask(0, AddRows(batch(run, &rows))).unwrap();
     }
 
     /// The key of the next job.
     pub fn next(&mut self, now: i64) -> Option<String> {
-        match self.store.dispatch(now, None).unwrap() {
+        match self.ask(now, Dispatch { holder: None, fetchers: None }).unwrap() {
             Dispatched::Job(_, row) => Some(row.key.to_string()),
             Dispatched::Nothing | Dispatched::Later => None,
         }

@@ -1,8 +1,7 @@
 //! What is on the disk when it is answered.
 
-use shiftboss_actors::store::{Added, EntryId, SpoolEntry};
-use shiftboss_actors::testing::one_by_one::OneByOne;
 use shiftboss_protocol::model::Row;
+use shiftboss_queue::operation::{AcceptEntries, Added, EntryId, SpoolEntry};
 
 use super::support::{FAIR, Site, key};
 
@@ -22,7 +21,7 @@ fn accepting_is_synced_whatever_the_durability() {
         CREATE TEMP TRIGGER watch AFTER INSERT ON main.tasks
         BEGIN INSERT INTO seen SELECT synchronous FROM pragma_synchronous; END";
     site.store.engine.store().connection().execute_batch(watch).unwrap();
-    assert_eq!(site.store.accept(&[entry], 1_000), Ok(vec![Added::Added(1)]));
+    assert_eq!(site.ask(1_000, AcceptEntries(vec![entry])), Ok(vec![Added::Added(1)]));
     let seen = "SELECT group_concat(synchronous) FROM seen";
     let connection = site.store.engine.store().connection();
     let seen: String = connection.query_row(seen, [], |row| row.get(0)).unwrap();

@@ -1,34 +1,22 @@
 //! A new file that a queue is moved into from a server: made under a temporary name, filled in one transaction, and marked until the
-//! move is ended. What comes is copied to temporary tables, of which the records are made (`shiftboss_sqlite::arrive`).
+//! move is ended.
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Result, Statement, ToSql, Transaction};
-use shiftboss_actors::clock::{Clock, SystemClock};
+use rusqlite::{Connection, Result};
 use shiftboss_queue::documents::ARRIVING;
-use shiftboss_sqlite::{arrive, document};
+use shiftboss_sqlite::tables::make_filled;
+use shiftboss_sqlite::{document, require_space};
 
 use super::{make_new, note, open_to_write};
 use crate::exit::Failure;
 use crate::stores::mark::{Mark, Moved};
+use crate::stores::postgres::transfer::Leaving;
 use crate::stores::sqlite::file::{self, failed, stopped};
-use crate::stores::transfer::{Intake, Kind, Source, Table, Target, Value, read_all};
+use crate::stores::transfer::{Target, to_file};
 
 /// Pages kept in memory while it is filled, in KiB.
 const CACHE_KIB: i64 = 64 * 1024;
-
-/// Bytes are texts, too.
-impl ToSql for Value {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        let value = match self {
-            Self::Integer(value) => value.map(ValueRef::Integer),
-            Self::Text(text) => text.as_ref().map(|text| ValueRef::Text(text.as_bytes())),
-            Self::Bytes(bytes) => bytes.as_ref().map(|bytes| ValueRef::Text(bytes)),
-        };
-        Ok(ToSqlOutput::Borrowed(value.unwrap_or(ValueRef::Null)))
-    }
-}
 
 /// See the module's documentation.
 pub(in crate::stores) struct Arriving {
@@ -48,7 +36,7 @@ impl Arriving {
     }
 }
 
-impl Target for Arriving {
+impl Target<Leaving> for Arriving {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -65,9 +53,20 @@ impl Target for Arriving {
     fn fill(
         &mut self,
         mark: &Mark,
-        source: &mut dyn Source,
+        source: &mut Leaving,
     ) -> std::result::Result<Vec<Moved>, Failure> {
-        make_new(&self.path, |connection| fill(connection, &self.path, mark, source))
+        let path = &self.path;
+        super::require_free(path)?;
+        require_space(path, "a move to", source.bytes()?).map_err(stopped("make", path))?;
+        make_new(path, |connection| {
+            prepare(connection).map_err(failed("make", path))?;
+            let filled = make_filled(connection, |tables| {
+                let moved = to_file(&source.0, (tables, path))?;
+                note(tables, &ARRIVING, mark).map_err(failed("fill", path))?;
+                Ok(moved)
+            });
+            filled.map_err(stopped("fill", path))?
+        })
     }
 
     fn open_up(&mut self) -> std::result::Result<(), Failure> {
@@ -79,59 +78,9 @@ impl Target for Arriving {
 }
 
 /// Whatever is written of a file that is not whole is of no use, so nothing is synced before its end.
-fn fill(
-    connection: &mut Connection,
-    path: &Path,
-    mark: &Mark,
-    source: &mut dyn Source,
-) -> std::result::Result<Vec<Moved>, Failure> {
-    let cannot = || failed("fill", path);
-    file::make_schema(connection).map_err(failed("make", path))?;
-    connection.pragma_update(None, "synchronous", "off").map_err(cannot())?;
-    connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(cannot())?;
-    let transaction = connection.transaction().map_err(cannot())?;
-    let mut copies = Copies { transaction: &transaction, path, statement: None };
-    let moved = read_all(source, &mut copies)?;
-    drop(copies);
-    arrive(&transaction, SystemClock.millis()).map_err(stopped("fill", path))?;
-    note(&transaction, &ARRIVING, mark).map_err(cannot())?;
-    transaction.commit().map_err(cannot())?;
-    Ok(moved)
-}
-
-/// Copies one table after the other to temporary ones.
-struct Copies<'a> {
-    transaction: &'a Transaction<'a>,
-    path: &'a Path,
-    statement: Option<Statement<'a>>,
-}
-
-impl Intake for Copies<'_> {
-    fn begin(&mut self, table: Table) -> std::result::Result<(), Failure> {
-        let defined = table.columns().iter().map(|(name, kind)| match kind {
-            Kind::Integer => format!("{name} INTEGER"),
-            Kind::Text | Kind::Key | Kind::Bytes => format!("{name} TEXT"),
-        });
-        let (defined, name) = (defined.collect::<Vec<_>>().join(", "), table.name());
-        let places = vec!["?"; table.columns().len()].join(", ");
-        let made = self
-            .transaction
-            .execute_batch(&format!("CREATE TEMP TABLE moved_{name} ({defined})"))
-            .and_then(|()| {
-                self.transaction.prepare(&format!("INSERT INTO moved_{name} VALUES ({places})"))
-            });
-        self.statement = Some(made.map_err(failed("fill", self.path))?);
-        Ok(())
-    }
-
-    fn add(&mut self, row: &[Value]) -> std::result::Result<(), Failure> {
-        let Some(statement) = &mut self.statement else { return Ok(()) };
-        let added = statement.execute(rusqlite::params_from_iter(row));
-        added.map(drop).map_err(failed("fill", self.path))
-    }
-
-    fn end(&mut self) -> std::result::Result<(), Failure> {
-        self.statement = None;
-        Ok(())
-    }
+fn prepare(connection: &Connection) -> Result<()> {
+    file::set_page_size(connection)?;
+    connection.pragma_update(None, "journal_mode", "delete")?;
+    connection.pragma_update(None, "synchronous", "off")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::store::StoreError;
+use shiftboss_queue::error::StoreError;
 use shiftboss_sqlite::{Salvage, open_damaged};
 
 use super::make_new;

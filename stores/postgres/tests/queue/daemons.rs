@@ -14,8 +14,8 @@ use shiftboss_queue::operation::*;
 use shiftboss_queue::records::{Outset, Records, StoreError};
 
 use crate::histories::{self, history};
-use crate::subject::{self, Store, connect};
-use crate::words::{holder, lines, ready};
+use crate::subject::{self, connect};
+use crate::words::{holder, ready};
 
 proptest! {
     /// Two daemons that are asked in turn answer as one does.
@@ -47,6 +47,8 @@ fn a_relay_is_known_to_all() {
     let first = ask(1, relayed.clone().into());
     assert!(matches!(first, Outcome::Relayed(RelayAnswer::Answered(_))), "{first:?}");
     assert_eq!(ask(0, relayed.clone().into()), first);
+    let Outcome::Relays(known) = ask(0, Relays.into()) else { panic!() };
+    assert!(known[0].beat > 0, "the other daemon heard it");
     let taken = ask(0, RegisterRun(Run { fetcher: "g".into(), started: 2 }).into());
     assert!(matches!(taken, Outcome::RegisterRun(Registered::Elsewhere(_))), "{taken:?}");
     ask(0, LoseRelay { epoch, is_stopped: true }.into());
@@ -56,7 +58,7 @@ fn a_relay_is_known_to_all() {
 fn list(run: i64, keys: impl Iterator<Item = usize>) -> Vec<Operation> {
     let run = Run { fetcher: "f".into(), started: run };
     let row = |key: usize| Row { key: Key::new(&format!("k{key}")).unwrap(), payload: "p".into() };
-    let rows = AddRows(lines(run.clone(), keys.map(row).collect())).into();
+    let rows = AddRows(RowBatch::of(run.clone(), keys.map(row).collect())).into();
     vec![RegisterRun(run).into(), rows]
 }
 
@@ -224,8 +226,7 @@ fn a_daemon_that_stands_still() {
 #[test]
 fn time_is_the_servers() {
     let schema = subject::schema();
-    let store = ready(async { Store::new(connect().await, &schema, 1).await.unwrap() });
-    let mut engine = Engine::new(store, Settings::default());
+    let mut engine = Engine::new(ready(subject::made(&schema, 1)), Settings::default());
     let now = "SELECT extract(epoch FROM now())::int8";
     let now: i64 = ready(engine.store().client().query_one(now, &[])).unwrap().get(0);
     ready(engine.apply(NOW, list(1, 0..1))).unwrap();

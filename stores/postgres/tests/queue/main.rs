@@ -1,6 +1,8 @@
 //! The queue's own tests, over the store on a server.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../queue/tests/queue/alike.rs"]
+mod alike;
 #[path = "../../../../queue/tests/queue/asked.rs"]
 mod asked;
 #[path = "../../../../queue/tests/queue/bounds.rs"]
@@ -12,12 +14,21 @@ mod daemons;
 mod extremes;
 #[path = "../../../../queue/tests/queue/histories.rs"]
 mod histories;
+#[path = "../../../../queue/tests/queue/in_memory.rs"]
+mod in_memory;
+#[path = "../../../../queue/tests/queue/members.rs"]
+mod members;
 #[path = "../../../../queue/tests/queue/model.rs"]
 mod model;
 #[path = "../../../../queue/tests/queue/notes.rs"]
 mod notes;
+mod plans;
 #[path = "../../../../queue/tests/queue/positions.rs"]
 mod positions;
+#[path = "../../../../queue/tests/queue/previews.rs"]
+mod previews;
+#[path = "../../../../queue/tests/queue/questions.rs"]
+mod questions;
 #[path = "../../../../queue/tests/queue/relays.rs"]
 mod relays;
 #[path = "../../../../queue/tests/queue/statements.rs"]

@@ -2,12 +2,22 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use shiftboss_postgres::Moment;
 pub use shiftboss_postgres::PostgresRecords as Store;
+use shiftboss_postgres::SETTINGS;
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::counts::COUNTS;
+use shiftboss_queue::look::{Look, Opens};
+use shiftboss_queue::reader::ReadResult;
+use shiftboss_queue::records::StoreResult;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
+
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
 
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -52,15 +62,72 @@ pub fn schema() -> String {
 
 /// The store of one daemon.
 pub fn store(schema: &str, daemon: i64) -> Store {
-    wait(async { Store::new(connect().await, schema, daemon).await.unwrap() }).without_clock()
+    wait(made(schema, daemon)).without_clock()
+}
+
+/// With the server's own time.
+pub async fn made(schema: &str, daemon: i64) -> Store {
+    let client = connect().await;
+    Store::make(&client, schema).await.unwrap();
+    Store::new(client, daemon)
 }
 
 pub fn new() -> Store {
     store(&schema(), 1)
 }
 
+/// Who is asked about a queue, as it is at a moment.
+pub struct Looking(pub Mutex<Moment>);
+
+pub fn reader(store: &Store) -> Looking {
+    let schema: String = query(store, "SELECT current_schema()::text")[0].get(0);
+    let moment = wait(async {
+        let client = connect().await;
+        let settings = format!("{SETTINGS}; SET search_path = {schema}");
+        client.batch_execute(&settings).await.unwrap();
+        Moment::of(client, 1).await
+    });
+    Looking(Mutex::new(moment.unwrap().without_clock()))
+}
+
+impl Opens for Looking {
+    type Found = Moment;
+
+    fn ask<T>(
+        &self,
+        now: UnixSeconds,
+        question: impl AsyncFnOnce(&mut Look<'_, Moment>) -> StoreResult<T>,
+    ) -> ReadResult<T> {
+        let moment = &mut *self.0.lock().unwrap();
+        Ok(wait(async { question(&mut Look::at(moment, now).await?).await }).unwrap())
+    }
+}
+
+/// No attempt that ended is kept any longer.
+pub fn forget_ends(store: &mut Store) {
+    query(store, "DELETE FROM attempts");
+}
+
 fn query(store: &Store, sql: &str) -> Vec<Row> {
     wait(store.client().query(sql, &[])).unwrap()
+}
+
+/// From now on commits fail of batches that change keys, runs or documents, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    let on = |table| {
+        format!(
+            "CREATE CONSTRAINT TRIGGER refused AFTER INSERT OR UPDATE OR DELETE ON {table}
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refused();"
+        )
+    };
+    let sql = if refuse {
+        let function = "CREATE FUNCTION refused() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the test has commits fail'; END $$;";
+        function.to_owned() + &["keys", "runs", "documents"].map(on).concat()
+    } else {
+        "DROP FUNCTION refused CASCADE".to_owned()
+    };
+    wait(store.client().batch_execute(&sql)).is_ok()
 }
 
 /// What is counted, by fetcher and run.

@@ -5,8 +5,8 @@
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::answers::{FetcherStatus, QueueStatus, Rows};
+use shiftboss_queue::look::age;
 
-use super::status::age;
 use crate::ask::Ask;
 
 const ROWS: &str =

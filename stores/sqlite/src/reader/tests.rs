@@ -1,8 +1,6 @@
 //! That no question goes through a table, whatever is in it.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::path::Path;
 
 use rusqlite::{Connection, params_from_iter};
 use shiftboss_protocol::model::{Key, Row, Run};
@@ -10,22 +8,21 @@ use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::file_identity::Position;
+use shiftboss_queue::listings::Listings;
 use shiftboss_queue::operation::*;
-use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+use shiftboss_queue::records::at_once;
 
-use super::Look;
+use super::SqliteReader;
 use crate::SqliteRecords;
 use crate::ask::asked;
 use crate::code;
+use crate::snapshot::Moment;
 
 const NOW: i64 = 1_700_000_000;
 
 fn ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(it) => it,
-        Poll::Pending => panic!("it waits"),
-    }
+    at_once(future).unwrap()
 }
 
 fn key(text: &str) -> Key {
@@ -33,8 +30,8 @@ fn key(text: &str) -> Key {
 }
 
 /// A queue in which there is something of everything.
-fn engine() -> Engine<SqliteRecords> {
-    let store = SqliteRecords::new(Connection::open_in_memory().unwrap()).unwrap();
+fn engine(path: &Path) -> Engine<SqliteRecords> {
+    let store = SqliteRecords::new(Connection::open(path).unwrap()).unwrap();
     let mut engine = Engine::new(store, Settings { max_expired_leases: 1, ..Settings::default() });
     let run = Run { fetcher: "f".into(), started: 1 };
     let row = |text: &str| Row { key: key(text), payload: text.to_owned() };
@@ -44,16 +41,7 @@ fn engine() -> Engine<SqliteRecords> {
         CompleteAttempt { attempt: shiftboss_protocol::model::Attempt(attempt), exit_code }.into()
     };
     let single = |text: &str| AddTask { task: row(text), id: None }.into();
-    let lines = RowBatch {
-        run: run.clone(),
-        rows,
-        skipped: 0,
-        from: None,
-        by_range: false,
-        position: Position::default(),
-        complete: true,
-        reading: Reading::Onward,
-    };
+    let lines = RowBatch::of(run.clone(), rows);
     let batch: Vec<Operation> = vec![
         RegisterRun(run).into(),
         AddRows(lines).into(),
@@ -78,20 +66,20 @@ fn engine() -> Engine<SqliteRecords> {
     engine
 }
 
-fn ask_everything(connection: &Connection) {
-    let look = || Look::at(connection, NOW).unwrap();
-    look().status().unwrap();
+fn ask_everything(path: &Path) {
+    let reader = SqliteReader::new(path.to_owned());
+    reader.status(NOW).unwrap();
     for key in ["a", "b", "c", "d", "e", "f", "z", "?"] {
-        look().why(key, 10).unwrap();
+        reader.why(NOW, key, 10).unwrap();
     }
-    look().next_jobs(10).unwrap();
-    look().turns(&[key("z")]).unwrap();
+    reader.next_jobs(NOW, 10).unwrap();
+    reader.turns(NOW, &[key("z")]).unwrap();
     let since = NOW - 9_999;
     let all = EndedAttempts { count: 9, since: Some(since), ..EndedAttempts::default() };
-    look().ended_attempts(&all).unwrap();
-    look().ended_attempts(&EndedAttempts { among: Some(2), ..all.clone() }).unwrap();
-    look().ended_attempts(&EndedAttempts { key: Some("a".into()), ..all }).unwrap();
-    look().ends_after(Some(0), 9).unwrap();
+    reader.ended_attempts(&all).unwrap();
+    reader.ended_attempts(&EndedAttempts { among: Some(2), ..all.clone() }).unwrap();
+    reader.ended_attempts(&EndedAttempts { key: Some("a".into()), ..all }).unwrap();
+    reader.ends_after(Some(0), 9).unwrap();
     for status in [
         TaskStatus::Waiting,
         TaskStatus::InFlight,
@@ -101,16 +89,17 @@ fn ask_everything(connection: &Connection) {
     ] {
         for fetcher in [None, Some("f"), Some("@tasks")] {
             let fetcher = fetcher.map(str::to_owned);
-            look().tasks(&TasksWith { status, fetcher, since: None, count: 99 }).unwrap();
+            reader.tasks(NOW, &TasksWith { status, fetcher, since: None, count: 99 }).unwrap();
         }
     }
     for fetchers in [vec![], vec!["f".to_owned()]] {
-        look().stats(&StatsOf { since, by: Grouping::FetcherDay, fetchers }).unwrap();
+        reader.stats(&StatsOf { since, by: Grouping::FetcherDay, fetchers }).unwrap();
     }
-    look().search("a", 9).unwrap();
-    look().held(9).unwrap();
-    look().last_starts().unwrap();
-    look().sample().unwrap();
+    reader.search("a", 9).unwrap();
+    reader.held(9).unwrap();
+    reader.last_starts().unwrap();
+    let mut moment = Moment::of(path, None).unwrap();
+    at_once(moment.sample(9)).unwrap().unwrap();
 }
 
 /// Tables that may be large. Of sums by hour and minute those of a time are gone through.
@@ -120,16 +109,18 @@ const LARGE: [&str; 7] = ["keys", "rows", "extras", "tasks", "attempts", "hours"
 /// few alone.
 #[test]
 fn no_question_goes_through_a_table() {
-    let engine = engine();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let engine = engine(&path);
     let connection = engine.store().connection();
-    ask_everything(connection);
+    ask_everything(&path);
     let classic = Daemon { policy: Policy::Classic, ..Daemon::default() };
     let sql = "INSERT INTO documents VALUES (?1, ?2)";
     connection.execute(sql, (DAEMON.name(), code::json(&classic).unwrap())).unwrap();
-    ask_everything(connection);
+    ask_everything(&path);
     let asked = asked::all();
     assert!(asked.len() > 30, "{asked:?}");
-    for sql in asked.iter().filter(|sql| *sql != super::keys::LISTED) {
+    for sql in asked.iter().filter(|sql| *sql != super::listings::LISTED) {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = vec![1; statement.parameter_count()];
         let plan = statement.query_map(params_from_iter(parameters), |row| row.get(3));

@@ -2,6 +2,9 @@
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, ErrorCode, Result, Statement};
+use shiftboss_queue::tables::listed;
+
+use crate::tables::{columns_of, insert};
 
 /// So often a range that cannot be read from either end is halved, without anything in it being read. What lies between two damaged
 /// places is found if it is no smaller than this part of what lies between them that cannot be read.
@@ -36,17 +39,12 @@ impl<'a> Copy<'a> {
         table: &str,
         by: Option<&str>,
     ) -> Result<Option<Self>> {
-        let sql = "SELECT name FROM pragma_table_info(?1) ORDER BY cid";
-        let mut query = target.prepare_cached(sql)?;
-        let names: Vec<String> =
-            query.query_map([table], |row| row.get(0))?.collect::<Result<_>>()?;
-        let places: Vec<String> = (1..=names.len()).map(|at| format!("?{at}")).collect();
-        let (columns, places) = (names.join(", "), places.join(", "));
-        let insert = format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({places})");
+        let all = columns_of(target, table)?;
+        let columns = listed(&all);
         let select = |way: &str| {
             let (which, order) = match by {
                 Some(by) => (format!("{by} BETWEEN ?1 AND ?2"), by),
-                None => ("?1 <= ?2".to_owned(), &*names[0]),
+                None => ("?1 <= ?2".to_owned(), &*all[0].name),
             };
             source.prepare(&format!(
                 "SELECT {columns} FROM {table} NOT INDEXED WHERE {which} ORDER BY {order} {way}"
@@ -56,8 +54,8 @@ impl<'a> Copy<'a> {
         Ok(Some(Self {
             upward,
             downward,
-            insert: target.prepare(&insert)?,
-            id_at: by.and_then(|by| names.iter().position(|name| name == by)),
+            insert: insert(target, "INSERT OR IGNORE", table, &all)?,
+            id_at: by.and_then(|by| all.iter().position(|it| it.name == by)),
             ranges: 0,
             lost_to: None,
         }))

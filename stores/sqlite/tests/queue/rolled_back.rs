@@ -7,14 +7,12 @@ use shiftboss_queue::operation::{
 
 use crate::asked::{Asked, lease, run};
 use crate::notes::running;
+use crate::subject;
 
 fn fails<R: Request>(queue: &mut Asked, request: R) {
-    let write = |queue: &Asked, may: bool| {
-        queue.engine.store().connection().pragma_update(None, "query_only", !may).unwrap();
-    };
-    write(queue, false);
+    assert!(subject::refuse(queue.engine.store(), true));
     assert!(queue.ask(request).is_err());
-    write(queue, true);
+    assert!(subject::refuse(queue.engine.store(), false));
 }
 
 fn join(name: &str) -> JoinRelay {

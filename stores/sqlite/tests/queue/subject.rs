@@ -1,15 +1,66 @@
 //! The store that the tests here are about: SQLite, on a database that is in memory for speed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rusqlite::Connection;
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::counts::COUNTS;
+use shiftboss_queue::look::{Look, Opens};
+use shiftboss_queue::reader::ReadResult;
+use shiftboss_queue::records::at_once;
+use shiftboss_sqlite::SqliteReader;
 pub use shiftboss_sqlite::SqliteRecords as Store;
+use tempfile::TempDir;
 
-pub use crate::words::at_once as wait;
+/// A store on the same thread is never waited for.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).expect("it waits")
+}
+
+/// Whether one daemon's numbers of attempts may have gaps.
+pub const HAS_GAPS: bool = false;
 
 pub fn new() -> Store {
     Store::new(Connection::open_in_memory().unwrap()).unwrap()
+}
+
+/// From now on the store takes no batch that writes anything, or the end of that.
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    store.connection().pragma_update(None, "query_only", refuse).is_ok()
+}
+
+/// How long the questions of one test may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A queue as it is at a moment, in a file, and who is asked about it.
+pub struct Looking {
+    reader: SqliteReader,
+    pub directory: TempDir,
+}
+
+pub fn reader(store: &Store) -> Looking {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    store.connection().execute("VACUUM INTO ?1", [path.to_str()]).unwrap();
+    Looking { reader: SqliteReader::glance(path, PATIENCE), directory }
+}
+
+impl Opens for Looking {
+    type Found = <SqliteReader as Opens>::Found;
+
+    fn ask<T>(
+        &self,
+        now: UnixSeconds,
+        question: impl AsyncFnOnce(&mut Look<'_, Self::Found>) -> Result<T, rusqlite::Error>,
+    ) -> ReadResult<T> {
+        self.reader.ask(now, question)
+    }
+}
+
+/// No attempt that ended is kept any longer.
+pub fn forget_ends(store: &mut Store) {
+    store.connection().execute("DELETE FROM attempts", ()).unwrap();
 }
 
 /// What is counted, by fetcher and run.

@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, Operation, RegisterRun};
+use shiftboss_queue::operation::{AddRows, Complete, DeleteRuns, Operation, RegisterRun, RowBatch};
 use shiftboss_sqlite::SqliteRecords;
 
 use crate::reference;
-use crate::words::{answer, dispatch, lines, ready};
+use crate::words::{answer, dispatch, ready};
 
 /// All that outsiders see; ids and jitter, too.
 const PUBLIC: &str = "SELECT 'q', fetcher_id, fetcher_run_started, attr_path, payload, is_dequeued, last_started, order_jitter FROM queue
@@ -174,7 +174,7 @@ impl Ours {
                 let row =
                     |key: &&str| Row { key: Key::new(key).unwrap(), payload: (*payload).into() };
                 let (rows, run) = (keys.iter().map(row).collect(), run(fetcher, *started));
-                let rows = AddRows(lines(run.clone(), rows)).into();
+                let rows = AddRows(RowBatch::of(run.clone(), rows)).into();
                 vec![RegisterRun(run).into(), rows]
             }
             Step::Delete(fetcher, started) => {

@@ -1,0 +1,244 @@
+//! Questions about a queue, and what they are answered, whatever store has it: how it stands (`status`), what is next (`queue`, along
+//! the `order`), where a key is (`why`), which keys there are (`keys`), what ended (`log`), one by one and summed up (`sums`), which
+//! tasks have a status (`tasks`).
+//!
+//! A store says what it [finds](Listings), and [opens](Opens) a moment for each question; that makes a [`Reader`] of it. What may be
+//! handed out is asked of records, by the queue's own rules. Nothing is written.
+
+mod failed;
+mod keys;
+mod log;
+mod members;
+mod order;
+mod queue;
+mod status;
+mod sums;
+mod tasks;
+mod why;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
+
+use crate::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
+use crate::context::{Context, Settings};
+use crate::documents::Daemon;
+use crate::listings::{Along, Head, Listings, Spot};
+use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
+use crate::record::{FetcherId, Record, Task};
+use crate::records::{KeyId, Payload, Stored};
+pub use status::age;
+
+/// The time of questions that are about none.
+const ANY_TIME: UnixSeconds = UnixSeconds::MAX;
+/// Keys that are looked at in one step of a listing.
+const STEP: usize = 256;
+/// Jobs that can be asked for at once.
+const QUEUE_MAX: usize = 10_000;
+/// Keys that a walk along the order goes over at most.
+const WALK_MAX: usize = 1_000_000;
+/// A listing ends once its payloads have so many bytes: it is held in memory.
+const PAYLOADS_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Whoever opens a moment of a queue, and waits for what is found there.
+pub trait Opens: Send + Sync {
+    type Found: Listings;
+
+    /// Answers one question, as of one moment.
+    ///
+    /// # Errors
+    /// When the queue is not there, is not to be had, or cannot be read.
+    fn ask<T>(
+        &self,
+        now: UnixSeconds,
+        question: impl AsyncFnOnce(&mut Look<'_, Self::Found>) -> Result<T, Error<Self::Found>>,
+    ) -> ReadResult<T>;
+
+    /// How a queue stands that another program keeps.
+    ///
+    /// # Errors
+    /// As above.
+    fn status_of_others(&self, _now: UnixSeconds) -> ReadResult<Option<QueueStatus>> {
+        Ok(None)
+    }
+}
+
+/// Why a store cannot be read.
+pub type Error<S> = <S as Listings>::Error;
+
+impl<O: Opens> Reader for O {
+    fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus> {
+        match self.status_of_others(now)? {
+            Some(status) => Ok(status),
+            None => self.ask(now, async |look| look.status().await),
+        }
+    }
+
+    fn why(&self, now: UnixSeconds, key: &str, count_max: usize) -> ReadResult<Option<Why>> {
+        self.ask(now, async |look| look.why(key, count_max).await)
+    }
+
+    fn next_jobs(&self, now: UnixSeconds, count: usize) -> ReadResult<Queue> {
+        self.ask(now, async |look| look.next_jobs(count).await)
+    }
+
+    fn ended_attempts(&self, asked: &EndedAttempts) -> ReadResult<Log> {
+        self.ask(ANY_TIME, async |look| look.ended_attempts(asked).await)
+    }
+
+    fn ends_after(&self, after: Option<i64>, count: usize) -> ReadResult<Ends> {
+        self.ask(ANY_TIME, async |look| look.ends_after(after, count).await)
+    }
+
+    fn tasks(&self, now: UnixSeconds, asked: &TasksWith) -> ReadResult<Tasks> {
+        self.ask(now, async |look| look.tasks(asked).await)
+    }
+
+    fn jobs_by_minute(&self, now: UnixSeconds) -> ReadResult<Vec<MinuteJobs>> {
+        self.ask(now, async |look| Ok(look.last_hour().await?.0))
+    }
+
+    fn stats(&self, asked: &StatsOf) -> ReadResult<Stats> {
+        self.ask(ANY_TIME, async |look| look.stats(asked).await)
+    }
+
+    fn search(&self, prefix: &str, count: usize) -> ReadResult<Found> {
+        self.ask(ANY_TIME, async |look| look.search(prefix, count).await)
+    }
+
+    fn held(&self, count: usize) -> ReadResult<HeldKeys> {
+        self.ask(ANY_TIME, async |look| look.held(count).await)
+    }
+
+    fn last_starts(&self) -> ReadResult<LastStarts> {
+        self.ask(ANY_TIME, async |look| look.last_starts().await)
+    }
+
+    fn turns(&self, now: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
+        self.ask(now, async |look| look.turns(keys).await)
+    }
+}
+
+/// A look at one moment of a queue, by the rules of the daemon that runs, or ran last.
+pub struct Look<'s, S> {
+    store: &'s mut S,
+    head: Head,
+    context: Context,
+}
+
+impl<'s, S: Listings> Look<'s, S> {
+    /// # Errors
+    /// What the store says.
+    pub async fn at(store: &'s mut S, now: UnixSeconds) -> Result<Self, S::Error> {
+        let head = store.head().await?;
+        let settings = head.daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
+        let now = head.now.unwrap_or(now.saturating_mul(1_000));
+        let context = head.header.context(&Arc::new(settings), now);
+        Ok(Self { store, head, context })
+    }
+
+    fn name(&self, fetcher: FetcherId) -> String {
+        self.context.fetcher(fetcher).to_string()
+    }
+
+    /// When a key was last started, as it stands in the order: the start of a clock that was ahead counts as just now.
+    fn last_start(&self, record: &Record) -> Option<UnixSeconds> {
+        record.stands_at().map(|at| at.min(self.context.seconds()))
+    }
+
+    /// A fetcher by its name.
+    fn fetcher(&self, name: &str) -> Option<FetcherId> {
+        if name == TASKS_FETCHER {
+            return Some(FetcherId::TASKS);
+        }
+        let mut known = self.context.fetchers.iter().rev();
+        known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
+    }
+
+    /// The records of keys, in their order.
+    async fn records(&mut self, ids: &[KeyId]) -> Result<Vec<Stored>, S::Error> {
+        let found = self.records_of(ids.iter().map(|id| (*id, ())).collect()).await?;
+        Ok(found.into_iter().map(|(stored, ())| stored).collect())
+    }
+
+    /// The records of keys, each with what was found of it.
+    async fn records_of<T>(&mut self, of: Vec<(KeyId, T)>) -> Result<Vec<(Stored, T)>, S::Error> {
+        let ids: Vec<KeyId> = of.iter().map(|(id, _)| *id).collect();
+        let found = self.store.records(&ids).await?.into_iter();
+        let found: HashMap<KeyId, Stored> = found.map(|stored| (stored.id, stored)).collect();
+        let with = |(id, it): (KeyId, T)| Some((found.get(&id)?.clone(), it));
+        Ok(of.into_iter().filter_map(with).collect())
+    }
+}
+
+/// Steps along an index.
+struct Steps {
+    along: Along,
+    behind: Option<Spot>,
+    is_all: bool,
+}
+
+impl Steps {
+    fn new(along: Along) -> Self {
+        Self { along, behind: None, is_all: false }
+    }
+
+    /// Keys that somebody else started so lately that he may be at it.
+    fn claimed(context: &Context) -> Self {
+        let over = context.seconds().saturating_sub(context.settings.lease_seconds);
+        let behind = Some((over.saturating_sub(1), KeyId(i64::MAX)));
+        Self { behind, ..Self::new(Along::Claimed) }
+    }
+
+    /// Keys behind those of the last step; fewer than `count`: there are no more.
+    async fn next<S: Listings>(
+        &mut self,
+        look: &mut Look<'_, S>,
+        count: usize,
+    ) -> Result<Vec<KeyId>, S::Error> {
+        let found = self.spots(look, count).await?;
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+
+    async fn spots<S: Listings>(
+        &mut self,
+        look: &mut Look<'_, S>,
+        count: usize,
+    ) -> Result<Vec<Spot>, S::Error> {
+        if self.is_all {
+            return Ok(Vec::new());
+        }
+        let found = look.store.keys(self.along, self.behind, count).await?;
+        self.is_all = found.len() < count;
+        self.behind = found.last().copied().or(self.behind);
+        Ok(found)
+    }
+}
+
+/// As people are told a time or a while, who know no milliseconds.
+fn seconds(millis: i64) -> i64 {
+    millis.div_euclid(1_000)
+}
+
+/// Fetcher's run, or number, as it is shown.
+fn run_of(task: Task) -> i64 {
+    match task {
+        Task::Row { run, .. } => run,
+        Task::Single { number } => number,
+    }
+}
+
+/// What a task's worker is given; empty, where that cannot be read.
+fn text_of(payload: Payload) -> String {
+    match payload {
+        Payload::Text(text) => text,
+        Payload::Missing | Payload::Damaged => String::new(),
+    }
+}
+
+fn count_of(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,193 @@
+//! Members: who acts on a queue beside the one daemon of a file: the daemons that share it on a server, and relays, from machines that
+//! reach a broker only. What is a member's own: fetchers and their lists, jobs that it sees to, rejected files, an input directory.
+//!
+//! Plain values: what is noted of all members, read once from their [documents](crate::documents). The engine asks, and writes what changed. Whose a job is
+//! stands in its key's record.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use shiftboss_protocol::model::UnixSeconds;
+
+use crate::documents::{Gone, MEMBER, Member, RELAY};
+use crate::operation::{JoinRelay, REJECTED_MAX, Relay, RelayedRows, RowsAnswer};
+
+/// See the module. A member is called as its document is.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    by_name: BTreeMap<Arc<str>, Member>,
+    /// Whose fetchers are.
+    owners: HashMap<Arc<str>, Arc<str>>,
+    changed: BTreeSet<Arc<str>>,
+}
+
+/// A document's name and its text.
+type Text = (String, String);
+
+impl Members {
+    /// What the documents say; one that somebody edited into nonsense is none.
+    pub(crate) fn read(documents: &[Text]) -> Self {
+        let read = |(name, text): &Text| {
+            let kind = if name.starts_with(RELAY.name()) { &RELAY } else { &MEMBER };
+            Some((Arc::from(&**name), kind.read(name, text)?.1))
+        };
+        let by_name: BTreeMap<Arc<str>, Member> = documents.iter().filter_map(read).collect();
+        let owners = by_name.iter().flat_map(|(name, it)| {
+            it.fetchers.iter().map(|fetcher| (fetcher.clone(), name.clone()))
+        });
+        Self { owners: owners.collect(), by_name, ..Self::default() }
+    }
+
+    /// Names and texts of the documents that are other ones by now; `None`: it goes.
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, Option<String>)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let text = |name: &Arc<str>| self.by_name.get(name).map(|member| MEMBER.text(member));
+        changed.map(|name| (name.to_string(), text(&name))).collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Member> {
+        self.by_name.get(name)
+    }
+
+    /// To be changed.
+    pub(crate) fn get_mut(&mut self, name: &Arc<str>) -> Option<&mut Member> {
+        self.changed.insert(name.clone());
+        self.by_name.get_mut(name)
+    }
+
+    /// The relays that act.
+    fn acting_relays(&self) -> impl Iterator<Item = (&Arc<str>, &Member)> {
+        let acting = self.by_name.iter().filter(|(_, member)| member.gone.is_none());
+        acting.filter(|(name, _)| is_relay(name))
+    }
+
+    /// The relay that acts under an epoch.
+    pub(crate) fn acting(&self, epoch: i64) -> Option<Arc<str>> {
+        let mut acting = self.acting_relays();
+        acting.find(|(_, relay)| relay.epoch == epoch).map(|(name, _)| name.clone())
+    }
+
+    /// The relays that act, by name.
+    pub(crate) fn all_acting(&self) -> Vec<Relay> {
+        let relay = |(name, it): (&Arc<str>, &Member)| Relay {
+            name: RELAY.whose(name).into(),
+            process: it.process.as_str().into(),
+            epoch: it.epoch,
+            beat: 0,
+        };
+        self.acting_relays().map(relay).collect()
+    }
+
+    /// A relay joins; whether it is another process of that name than the last one.
+    pub(crate) fn join_relay(&mut self, it: &JoinRelay, now: UnixSeconds) -> bool {
+        let last = self.by_name.values().map(|relay| relay.epoch).max().unwrap_or(0);
+        // Times begin a new count where all relays were forgotten.
+        let epoch = now.saturating_mul(1_000).max(last.saturating_add(1));
+        self.join(&RELAY.of(&it.name).into(), &it.process, epoch, now)
+    }
+
+    /// Whether it is another process of that name than the last one. What that had is its own, but for the files that it
+    /// rejected.
+    pub(crate) fn join(
+        &mut self,
+        name: &Arc<str>,
+        process: &str,
+        epoch: i64,
+        now: UnixSeconds,
+    ) -> bool {
+        let known = self.by_name.remove(name);
+        let is_another = known.as_ref().is_none_or(|member| member.process != *process);
+        let mut known = known.unwrap_or_default();
+        if is_another {
+            (known.rejected, known.drains_since) = (BTreeMap::new(), None);
+        }
+        let joined = Member {
+            process: process.to_owned(),
+            epoch,
+            joined: now,
+            gone: None,
+            gone_since: None,
+            ..known
+        };
+        self.by_name.insert(name.clone(), joined);
+        self.changed.insert(name.clone());
+        is_another
+    }
+
+    /// A member does not act any more.
+    pub(crate) fn lose(&mut self, name: &Arc<str>, gone: Gone, since: UnixSeconds) {
+        if let Some(member) = self.get_mut(name) {
+            (member.gone, member.gone_since) = (Some(gone), Some(since));
+        }
+    }
+
+    /// All that is known of it goes, but for its lists and lanes.
+    pub(crate) fn forget(&mut self, name: &Arc<str>) {
+        self.owners.retain(|_, owner| owner != name);
+        self.by_name.remove(name);
+        self.changed.insert(name.clone());
+    }
+
+    /// Whose a fetcher is; `None`: the daemon's, or nobody's.
+    pub(crate) fn owner(&self, fetcher: &str) -> Option<&Arc<str>> {
+        self.owners.get(fetcher)
+    }
+
+    /// A fetcher is somebody else's from now on.
+    pub(crate) fn give(&mut self, fetcher: &Arc<str>, to: Option<&Arc<str>>) {
+        if let Some(owner) = self.owners.remove(fetcher)
+            && let Some(member) = self.get_mut(&owner)
+        {
+            member.fetchers.retain(|name| name != fetcher);
+            member.left.remove(fetcher);
+        }
+        if let Some((member, to)) = to.and_then(|to| Some((self.get_mut(to)?, to))) {
+            member.fetchers.push(fetcher.clone());
+            self.owners.insert(fetcher.clone(), to.clone());
+        }
+    }
+
+    /// Since when a fetcher's owner has no list of it; `None`: it has.
+    pub(crate) fn leave(&mut self, fetcher: &str, since: Option<UnixSeconds>) {
+        let Some((fetcher, owner)) = self.owners.get_key_value(fetcher) else { return };
+        let (fetcher, owner) = (fetcher.clone(), owner.clone());
+        let is_left = |member: &Member| member.left.contains_key(&fetcher);
+        if self.by_name.get(&owner).is_none_or(|it| is_left(it) == since.is_some()) {
+            return;
+        }
+        let Some(member) = self.get_mut(&owner) else { return };
+        match since {
+            Some(since) => member.left.insert(fetcher, since),
+            None => member.left.remove(&fetcher),
+        };
+    }
+}
+
+pub(crate) fn is_relay(member: &str) -> bool {
+    member.starts_with(RELAY.name())
+}
+
+/// How a member is called, for people.
+pub(crate) fn shown(member: &str) -> String {
+    match is_relay(member) {
+        true => format!("the relay {}", RELAY.whose(member)),
+        false => format!("the daemon {}", MEMBER.whose(member)),
+    }
+}
+
+/// What relays' rows are answered whose number came before.
+pub(crate) fn answer_again(it: &RelayedRows, rejected: &[i64]) -> RowsAnswer {
+    let is_forgotten =
+        rejected.len() == REJECTED_MAX && rejected.first().is_some_and(|first| it.number < *first);
+    match rejected.contains(&it.number) {
+        true => it.rejected(),
+        false if is_forgotten => RowsAnswer::Lost,
+        false => RowsAnswer::Stored,
+    }
+}
+
+/// One more number of a range whose rows were rejected; without the lowest ones if they are too many.
+pub(crate) fn reject(number: i64, rejected: &mut Vec<i64>) {
+    rejected.push(number);
+    rejected.drain(..rejected.len().saturating_sub(REJECTED_MAX));
+}

@@ -1,0 +1,148 @@
+//! Whatever is asked after random histories, a store is answered for as one in memory.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use shiftboss_protocol::model::Key;
+use shiftboss_queue::answers::{Ended, TaskStatus};
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::engine::Engine;
+use shiftboss_queue::memory::Memory;
+use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+
+use crate::histories::{Step, history, settings};
+use crate::in_memory;
+use crate::previews::{Played, play};
+use crate::questions::started;
+use crate::subject::{self, Store};
+
+const ALL: usize = 1_000;
+const STATUSES: [TaskStatus; 5] = [
+    TaskStatus::Waiting,
+    TaskStatus::InFlight,
+    TaskStatus::Delayed,
+    TaskStatus::Failed,
+    TaskStatus::DeadLetter,
+];
+const GROUPINGS: [Grouping; 5] =
+    [Grouping::All, Grouping::Fetcher, Grouping::Hour, Grouping::Day, Grouping::FetcherDay];
+
+/// Numbers of ends, by what is told of them: stores count them in ways of their own.
+struct Ends(HashMap<i64, usize>);
+
+impl Ends {
+    fn told(&self, ends: &[Ended]) -> String {
+        let told = ends.iter().map(|it| {
+            let ended = self.0[&it.ended].try_into().unwrap();
+            format!("{:?}", Ended { ended, ..it.clone() })
+        });
+        told.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn attempts(reader: &dyn Reader) -> Vec<String> {
+    let all = EndedAttempts { count: ALL, ..EndedAttempts::default() };
+    let found = reader.ended_attempts(&all).unwrap().attempts;
+    let numbers = found.iter().rev().map(|it| it.ended).zip(1..);
+    let ends = Ends(numbers.collect());
+    let middle = found.get(found.len() / 2);
+    let asked = [
+        all.clone(),
+        EndedAttempts { outcomes: EndedAttempts::FAILED.to_vec(), ..all.clone() },
+        EndedAttempts { fetcher: Some("f".into()), ..all.clone() },
+        EndedAttempts { fetcher: Some("@tasks".into()), ..all.clone() },
+        EndedAttempts { fetcher: Some("none".into()), ..all.clone() },
+        EndedAttempts { since: middle.map(|it| it.finished), ..all.clone() },
+        EndedAttempts { before: middle.map(|it| it.ended), count: 2, ..all.clone() },
+        EndedAttempts { among: Some(3), ..all.clone() },
+    ];
+    let of_keys = ["a", "b", "c"].map(|key| EndedAttempts { key: Some(key.into()), ..all.clone() });
+    let mut told: Vec<String> = asked
+        .iter()
+        .chain(&of_keys)
+        .map(|asked| {
+            let log = reader.ended_attempts(asked).unwrap();
+            format!(
+                "{asked:?}: {:?} {}",
+                log.looked_to.map(|it| ends.0[&it]),
+                ends.told(&log.attempts)
+            )
+        })
+        .collect();
+    for (asked, told) in asked.iter().zip(&mut told) {
+        // The number of an end that is asked for is a store's own.
+        *told = told.replacen(&format!("{:?}", asked.before), "", 1);
+    }
+    let mut after = found.last().map_or(0, |it| it.ended - 1);
+    loop {
+        let step = reader.ends_after(Some(after), 3).unwrap();
+        told.push(format!("{} {}", step.attempts.len(), ends.told(&step.attempts)));
+        if step.attempts.is_empty() {
+            return told;
+        }
+        assert_eq!(Some(step.upto), step.attempts.last().map(|it| it.ended));
+        after = step.upto;
+    }
+}
+
+/// All that is answered.
+pub fn told(reader: &dyn Reader, now: i64) -> Vec<String> {
+    let mut status = reader.status(now).unwrap();
+    status.schema_version = 0;
+    let mut told = vec![format!("{status:?}")];
+    let keys = ["a", "b", "c", "d", "e", "nobody"];
+    for key in keys {
+        told.push(format!("{:?}", reader.why(now, key, ALL).unwrap()));
+        told.push(format!("{:?}", reader.why(now, key, 1).unwrap()));
+    }
+    told.push(format!("{:?}", reader.next_jobs(now, ALL).unwrap()));
+    told.push(format!("{:?}", reader.next_jobs(now, 2).unwrap()));
+    told.push(format!("{:?}", reader.turns(now, &keys.map(Key::stored)).unwrap()));
+    told.extend(attempts(reader));
+    for status in STATUSES {
+        for (fetcher, count) in [(None, ALL), (None, 1), (Some("f"), ALL), (Some("@tasks"), ALL)] {
+            let fetcher = fetcher.map(str::to_owned);
+            let asked = TasksWith { status, fetcher, since: None, count };
+            told.push(format!("{asked:?}: {:?}", reader.tasks(now, &asked).unwrap()));
+        }
+    }
+    for by in GROUPINGS {
+        for fetchers in [vec![], vec!["f".to_owned(), "none".to_owned()]] {
+            let stats = reader.stats(&StatsOf { since: now - 90_000, by, fetchers }).unwrap();
+            told.push(format!("{stats:?}"));
+        }
+    }
+    told.push(format!("{:?}", reader.jobs_by_minute(now).unwrap()));
+    told.push(format!("{:?} {:?}", reader.search("", 3).unwrap(), reader.search("b", 9).unwrap()));
+    told.push(format!("{:?} {:?}", reader.held(ALL).unwrap(), reader.held(1).unwrap()));
+    let mut starts = reader.last_starts().unwrap();
+    starts.started.sort_unstable();
+    told.push(format!("{starts:?}"));
+    told
+}
+
+fn check(history: &[Step], is_fair: bool) -> Result<(), TestCaseError> {
+    let settings = || Settings { is_fair, ..settings() };
+    let mut engine = Engine::new(subject::new(), settings());
+    let mut memory = Engine::new(Memory::default(), settings());
+    started(&mut engine, &settings());
+    started(&mut memory, &settings());
+    let Played { engine, now, .. } = play(engine, history, is_fair, Store::reopened);
+    let Played { engine: memory, .. } = play(memory, history, is_fair, Memory::reopened);
+    let given = told(&subject::reader(engine.store()), now);
+    for (given, right) in given.iter().zip(&told(&in_memory::reader(memory.store()), now)) {
+        prop_assert_eq!(given, right);
+    }
+    Ok(())
+}
+
+/// A case asks for far more than others do.
+const CASES: u32 = 8;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.div_ceil(CASES), ..ProptestConfig::default() })]
+    #[test]
+    fn stores_are_answered_for_alike(history in history(), is_fair in prop::bool::weighted(0.8)) {
+        check(&history, is_fair)?;
+    }
+}

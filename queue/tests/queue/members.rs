@@ -1,0 +1,191 @@
+//! Daemons that share a queue: what is one's own, what another one has when it is gone, and what is undone that nobody heard of.
+
+use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::context::Settings;
+use shiftboss_queue::documents::{Gone, MEMBER};
+use shiftboss_queue::engine::Forgetting;
+use shiftboss_queue::operation::{
+    Ack, CompleteAttempt, CountInFlight, DeleteRuns, Dispatch, Dispatched, Drain, EndHolds, Expire,
+    Heartbeat, Leases, RegisterRun, Registered, RejectFile, Runs, SetPaused,
+};
+use shiftboss_queue::policy::{CountedEnds, Delays, Retries, RetryRules};
+
+use crate::asked::{Asked, lease, rows, run};
+use crate::words::{NOW, ready};
+
+/// How long daemons wait for each other's fetchers.
+pub const TAKEOVER: i64 = 600;
+
+/// A queue of which the daemon `one` has a list of these keys.
+fn of_one(keys: &[&str]) -> Asked {
+    let mut queue = Asked::with(&[]).acts_for("one", TAKEOVER);
+    join(&mut queue, &[]);
+    queue.ask(RegisterRun(run("g", 1))).unwrap();
+    queue.ask(rows("g", keys)).unwrap();
+    queue
+}
+
+fn join(queue: &mut Asked, unheard: &[Attempt]) {
+    ready(queue.engine.join(NOW * 1_000, "process", unheard)).unwrap();
+}
+
+/// The other daemon asks from now on.
+fn other(queue: Asked) -> Asked {
+    let mut queue = queue.acts_for("other", TAKEOVER);
+    join(&mut queue, &[]);
+    queue
+}
+
+fn adopt(queue: &mut Asked, since: i64) -> u64 {
+    let one = MEMBER.of("one").into();
+    ready(queue.engine.adopt(NOW * 1_000, &one, Gone::Silent, since)).unwrap()
+}
+
+fn leased(queue: &mut Asked) -> Attempt {
+    match queue.ask(lease()).unwrap() {
+        Dispatched::Job(attempt, _) => attempt,
+        nothing => panic!("{nothing:?}"),
+    }
+}
+
+fn leases(queue: &mut Asked) -> Vec<Attempt> {
+    queue.ask(Leases).unwrap().into_iter().map(|it| it.0).collect()
+}
+
+/// It is so when the other one has been gone for long enough, with lists that this one reads anew; or without a list of it.
+#[test]
+fn a_fetcher_is_taken_over() {
+    let mut queue = other(of_one(&["alpha"]));
+    let whose = |queue: &mut Asked| queue.ask(RegisterRun(run("g", 1))).unwrap();
+    let Registered::Elsewhere(why) = whose(&mut queue) else { panic!() };
+    assert!(why.contains("the daemon one; it is taken over (--takeover)") && why.ends_with("10m"));
+    assert_eq!(queue.ask(Runs).unwrap(), []);
+    assert!(queue.ask(rows("g", &["bravo"])).is_err(), "it is another one's");
+    adopt(&mut queue, NOW);
+    queue.later(TAKEOVER - 1);
+    assert!(matches!(whose(&mut queue), Registered::Elsewhere(_)));
+    queue.later(1);
+    let Registered::Run(found) = whose(&mut queue) else { panic!() };
+    assert_eq!((found.rows, found.position, found.stale), (1, None, true));
+    let news = queue.engine.take_news();
+    assert_eq!(news.taken, [("g".into(), "the daemon one".to_owned())]);
+    queue.ask(rows("g", &["bravo"])).unwrap();
+    let mut queue = queue.acts_for("one", TAKEOVER);
+    join(&mut queue, &[]);
+    assert!(matches!(whose(&mut queue), Registered::Elsewhere(_)));
+    assert_eq!(queue.ask(Runs).unwrap(), []);
+}
+
+#[test]
+fn a_fetcher_without_a_list_is_free_in_a_while() {
+    let mut queue = of_one(&["alpha"]);
+    queue.ask(DeleteRuns { runs: vec![run("g", 1)], limit: 9 }).unwrap();
+    let mut queue = other(queue);
+    let whose = |queue: &mut Asked| queue.ask(RegisterRun(run("g", 2))).unwrap();
+    assert!(matches!(whose(&mut queue), Registered::Elsewhere(_)));
+    queue.later(TAKEOVER);
+    assert!(matches!(whose(&mut queue), Registered::Run(_)));
+    assert_eq!(queue.engine.take_news().taken, [], "nobody lost anything");
+}
+
+/// Leased jobs are the other one's; to classic ones each sees while their daemon is gone.
+#[test]
+fn jobs_of_a_daemon_that_is_gone_are_seen_to() {
+    let mut queue = of_one(&["alpha", "bravo"]);
+    let attempt = leased(&mut queue);
+    let classic = queue.ask(Dispatch { holder: None, fetchers: None }).unwrap();
+    let Dispatched::Job(classic, _) = classic else { panic!() };
+    assert_eq!(leases(&mut queue), [attempt, classic]);
+    let mut queue = other(queue);
+    assert_eq!(leases(&mut queue), []);
+    assert_eq!(queue.ask(Expire(attempt)), Ok(None), "it is another one's");
+    assert_eq!(adopt(&mut queue, NOW), 1);
+    assert_eq!(leases(&mut queue), [attempt, classic]);
+    assert_eq!(queue.ask(CountInFlight), Ok(1));
+    assert!(queue.ask(Expire(attempt)).unwrap().is_some());
+    let mut queue = queue.acts_for("one", TAKEOVER);
+    join(&mut queue, &[]);
+    assert_eq!(leases(&mut queue), [classic]);
+    let mut queue = queue.acts_for("other", TAKEOVER);
+    assert_eq!(leases(&mut queue), []);
+}
+
+/// A worker may go on at another daemon, which sees to its job from then on, also where a batch only reads.
+#[test]
+fn a_beat_takes_a_job_along() {
+    let mut queue = of_one(&["alpha"]);
+    let attempt = leased(&mut queue);
+    let mut queue = other(queue);
+    assert_eq!(queue.ask(Heartbeat(attempt)), Ok(Ack::Recorded));
+    assert!(queue.engine.take_news().has_lease);
+    assert_eq!(leases(&mut queue), [attempt]);
+    assert_eq!(queue.ask(Heartbeat(attempt)), Ok(Ack::Recorded));
+    assert!(!queue.engine.take_news().has_lease, "it is known");
+}
+
+/// What was handed out by a batch of which nobody heard is undone with the next joining.
+#[test]
+fn what_nobody_heard_of_is_undone() {
+    let mut queue = of_one(&["alpha"]);
+    let attempt = leased(&mut queue);
+    join(&mut queue, &[attempt, Attempt(attempt.0 + 99)]);
+    assert_eq!(queue.ask(CountInFlight), Ok(0));
+    assert!(queue.engine.take_news().has_work);
+    assert!(leased(&mut queue) > attempt);
+}
+
+/// A daemon that drains hands nothing out; the others do, and the queue is not paused.
+#[test]
+fn a_drain_is_one_daemon_s() {
+    let mut queue = of_one(&["alpha"]);
+    queue.ask(Drain).unwrap();
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+    assert!(!queue.engine.is_paused());
+    let mut queue = other(queue);
+    leased(&mut queue);
+    let mut queue = queue.acts_for("one", TAKEOVER);
+    queue.ask(rows("g", &["bravo"])).unwrap();
+    join(&mut queue, &[]);
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing), "the same process");
+    queue.ask(SetPaused(false)).unwrap();
+    leased(&mut queue);
+}
+
+/// One that is gone for good is forgotten with its lists, notes and jobs.
+#[test]
+fn a_daemon_is_forgotten() {
+    let mut queue = of_one(&["alpha"]);
+    leased(&mut queue);
+    let reject = RejectFile { name: "x.txt".to_owned(), reason: "why".to_owned() };
+    queue.ask(reject).unwrap();
+    let mut queue = other(queue);
+    let one = MEMBER.of("one").into();
+    let forget = |queue: &mut Asked| ready(queue.engine.forget_member(NOW * 1_000, &one)).unwrap();
+    assert_eq!(forget(&mut queue), Forgetting::Lives);
+    let given = ready(queue.engine.give_back(NOW * 1_000, &one, Gone::Silent, NOW)).unwrap();
+    assert_eq!(given, 1);
+    assert_eq!(forget(&mut queue), Forgetting::Gone { lists: 1, fetchers: 1 });
+    assert_eq!(forget(&mut queue), Forgetting::Unknown);
+    assert_eq!(queue.ask(CountInFlight), Ok(0));
+    assert!(matches!(queue.ask(RegisterRun(run("g", 1))), Ok(Registered::Run(_))));
+}
+
+/// A task that fails is tried again as the daemon of its fetcher says, whoever hears of its end; of all else the one says that joined last.
+#[test]
+fn rules_are_shared() {
+    let rule = Retries { on: CountedEnds::failed(), most: 1, delays: Delays { seconds: vec![60] } };
+    let of_fetcher = [("g".to_owned(), rule)].into();
+    let retries = RetryRules { of_fetcher, ..RetryRules::default() };
+    let settings = Settings { retries, ..Settings::default() };
+    let mut queue = Asked::new(settings).acts_for("one", TAKEOVER);
+    join(&mut queue, &[]);
+    queue.ask(RegisterRun(run("g", 1))).unwrap();
+    queue.ask(rows("g", &["alpha"])).unwrap();
+    let mut queue = other(queue.with_settings(Settings::default()));
+    let attempt = leased(&mut queue);
+    queue.ask(CompleteAttempt { attempt, exit_code: 1 }).unwrap();
+    assert_eq!(queue.ask(lease()), Ok(Dispatched::Nothing));
+    queue.later(120);
+    queue.ask(EndHolds).unwrap();
+    leased(&mut queue);
+}

@@ -1,0 +1,139 @@
+//! What a batch reads: with its begin, ahead, all that it is going to ask for; later what it asks for beside.
+//!
+//! Used by the port alone. Which key is handed out is the engine's to decide.
+
+use std::collections::HashMap;
+
+use shiftboss_queue::record::Task;
+use shiftboss_queue::records::{From, KeyId, Name, Payload, StoreResult, Stored};
+use shiftboss_queue::rules::dispatch::Scope;
+
+use super::PostgresRecords;
+use crate::error::classify;
+use crate::known::{Known, is_other};
+use crate::load::{self, Found};
+use crate::wire::ask;
+
+/// What was read with the begin of a batch, until something is written.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub(super) names: Option<(Vec<Name>, Vec<Found>)>,
+    /// The first ones of the order and of the lane.
+    pub(super) next: Vec<(From, Vec<Found>)>,
+    /// As many as these were asked for.
+    pub(super) count: usize,
+    pub(super) payloads: HashMap<(KeyId, Task), Payload>,
+}
+
+impl PostgresRecords {
+    /// Those of whole records; one that is not is read again, now that it is locked.
+    async fn whole(&mut self, found: Vec<Found>) -> StoreResult<Vec<Stored>> {
+        let torn = found.iter().filter(|it| !it.is_whole).map(|it| it.stored.id.0);
+        let torn: Vec<i64> = torn.collect();
+        let mut all: Vec<_> = found.into_iter().filter(|it| it.is_whole).collect();
+        if !torn.is_empty() {
+            let rows = self.ask_one(load::by_ids(torn)).await?;
+            all.extend(load::found(&rows)?);
+        }
+        Ok(all.into_iter().map(|it| it.stored).collect())
+    }
+
+    pub(super) async fn load_now(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = match self.ahead.names.take() {
+            Some((asked, found)) if asked == names => found,
+            _ => {
+                self.numbers.stale();
+                load::found(&self.ask_one(load::named(names)).await?)?
+            }
+        };
+        let mut known = Known::of(self.whole(found).await?);
+        let others: Vec<&Name> =
+            names.iter().filter(|name| known.find(name).is_none() && is_other(name)).collect();
+        if !others.is_empty() {
+            self.numbers.stale();
+            let rows = self.ask_one(load::of_others(&others)).await?;
+            let others: Vec<_> = rows.iter().map(load::other).collect::<StoreResult<_>>()?;
+            let ids = others.iter().map(|(_, id)| id.0).collect();
+            let found = load::found(&self.ask_one(load::by_ids(ids)).await?)?;
+            let more = self.whole(found).await?;
+            known.add(more, others);
+        }
+        Ok(names.iter().map(|name| known.find(name).cloned()).collect())
+    }
+
+    pub(super) async fn next_now(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        let is_ahead = behind.is_none() && *scope == Scope::All && self.ahead.count > 0;
+        let at = self.ahead.next.iter().position(|(it, _)| is_ahead && *it == from);
+        let mut ahead = at.map(|at| (self.ahead.next.swap_remove(at).1, self.ahead.count));
+        let (mut all, mut last) = (Vec::new(), behind.cloned());
+        let mut waits = self.is_alone;
+        loop {
+            let (found, asked) = match ahead.take() {
+                Some(ahead) => ahead,
+                None => {
+                    self.numbers.stale();
+                    let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
+                    let ask = load::next(from, last.as_ref(), scope, asked, waits);
+                    (load::found(&self.ask_one(ask).await?)?, count - all.len())
+                }
+            };
+            let is_last = found.len() < asked;
+            last = found.last().map(|it| it.stored.clone()).or(last);
+            let has_task = |it: &Stored| {
+                *scope == Scope::All || it.record.waiting_fetchers().any(|it| scope.has(it))
+            };
+            // One that is not whole was taken by another daemon just now.
+            for it in found.into_iter().filter(|it| it.is_whole && has_task(&it.stored)) {
+                let id = it.stored.id;
+                let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
+                self.ahead.payloads.extend(payloads);
+                all.push(it.stored);
+            }
+            if !is_last && all.len() < count {
+                continue;
+            }
+            // What an administrator has locked, or another daemon that may not keep it, is no reason to say that there is no work. Who has
+            // such a key waits for no other, so that no two wait for each other.
+            if from == From::Order && all.is_empty() && !waits && !self.has_next {
+                waits = self.is_any(behind).await?;
+                if waits {
+                    last = behind.cloned();
+                    continue;
+                }
+            }
+            self.has_next |= !all.is_empty();
+            all.truncate(count);
+            return Ok(all);
+        }
+    }
+
+    /// Whether there is any key in order behind that one, locked or not.
+    async fn is_any(&mut self, behind: Option<&Stored>) -> StoreResult<bool> {
+        self.numbers.stale();
+        Ok(!self.ask_one(load::any(behind)).await?.is_empty())
+    }
+
+    pub(super) async fn payload_now(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
+        if let Some(known) = self.ahead.payloads.remove(&(id, task)) {
+            return Ok(known);
+        }
+        let single = "SELECT payload FROM tasks WHERE number = $1";
+        let row = "SELECT payload FROM rows WHERE key = $1 AND fetcher = $2 AND run = $3";
+        let rows = self.ask_one(match task {
+            Task::Single { number } => ask!(single, number),
+            Task::Row { fetcher, run } => ask!(row, id.0, fetcher.0, run),
+        });
+        let rows = rows.await?;
+        let bytes = rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
+        Ok(bytes.map_or(Payload::Missing, load::payload))
+    }
+}

@@ -1,0 +1,246 @@
+//! The store that the tests here are about: each time that it is opened again it has moved, from a file to a server or back.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use shiftboss_postgres::{PostgresRecords, tables as on_server};
+use shiftboss_protocol::model::Attempt;
+use shiftboss_queue::attempt::EndedAttempt;
+use shiftboss_queue::counts::COUNTS;
+use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
+use shiftboss_queue::records::*;
+use shiftboss_queue::rules::dispatch::Scope;
+use shiftboss_queue::tables::{TABLES, listed};
+use shiftboss_sqlite::{SqliteRecords, tables as in_file};
+
+pub use crate::server::wait;
+use crate::{file, server};
+
+/// A number that a daemon drew and had no use for is lost when the queue moves.
+pub const HAS_GAPS: bool = true;
+
+const DAEMON: i64 = 1;
+/// Nobody's: documents are not moved here.
+const MEMBER: &str = "member/1";
+
+pub enum Store {
+    File(Box<SqliteRecords>),
+    Server(Box<PostgresRecords>),
+}
+
+pub fn new() -> Store {
+    Store::File(Box::new(file::new()))
+}
+
+impl Store {
+    pub fn reopened(self) -> Self {
+        match self {
+            Self::File(file) => {
+                let server = to_server(file.connection());
+                assert_eq!(dump(to_file(&server).connection()), dump(file.connection()));
+                Self::Server(Box::new(server))
+            }
+            Self::Server(server) => Self::File(Box::new(to_file(&server))),
+        }
+    }
+}
+
+fn to_server(file: &Connection) -> PostgresRecords {
+    let server = server::store(&server::schema(), DAEMON);
+    let client = server.client();
+    wait(client.batch_execute("BEGIN")).unwrap();
+    let arrival = wait(on_server::Arrival::begin(client)).unwrap();
+    for table in TABLES {
+        let columns = in_file::columns(file, table).unwrap();
+        let begun = on_server::Filling::begin(client, table, &columns, DAEMON);
+        let mut filling = wait(begun).unwrap();
+        let read = in_file::read(file, table, &columns, |row| wait(filling.add(row)));
+        read.unwrap().unwrap();
+        wait(filling.end()).unwrap();
+    }
+    wait(arrival.end(client, DAEMON, MEMBER)).unwrap();
+    // The engines of these histories are nobody's.
+    wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
+    server
+}
+
+fn to_file(server: &PostgresRecords) -> SqliteRecords {
+    let mut file = Connection::open_in_memory().unwrap();
+    let fill = |file: &Connection| -> StoreResult<()> {
+        for table in TABLES {
+            let columns = in_file::columns(file, table)?;
+            let begun = on_server::Reading::begin(server.client(), table, &columns);
+            let mut reading = wait(begun)?;
+            let mut filling = in_file::Filling::begin(file, table, &columns)?;
+            while let Some(row) = wait(reading.next())? {
+                filling.add(&reading.values(&row)?)?;
+            }
+        }
+        Ok(())
+    };
+    in_file::make_filled(&mut file, fill).unwrap().unwrap();
+    SqliteRecords::new(file).unwrap()
+}
+
+/// All that is in a file, as text; but for sums that are nothing.
+fn dump(file: &Connection) -> Vec<String> {
+    let mut all = Vec::new();
+    for table in TABLES {
+        let sums = if ["hours", "minutes"].contains(&table) { "WHERE jobs <> 0" } else { "" };
+        let columns = listed(&in_file::columns(file, table).unwrap());
+        let sql = format!("SELECT '{table}', {columns} FROM {table} {sums}");
+        let mut statement = file.prepare(&sql).unwrap();
+        let count = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            let values: Vec<Value> = (0..count).map(|at| row.get(at).unwrap()).collect();
+            Ok(format!("{values:?}"))
+        };
+        all.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    all.sort();
+    all
+}
+
+/// What the one that has the queue now says.
+macro_rules! said {
+    ($store:expr, $it:ident => $said:expr) => {
+        match $store {
+            Store::File($it) => $said,
+            Store::Server($it) => $said,
+        }
+    };
+}
+
+pub fn refuse(store: &Store, refuse: bool) -> bool {
+    match store {
+        Store::File(it) => file::refuse(it, refuse),
+        Store::Server(it) => server::refuse(it, refuse),
+    }
+}
+
+pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
+    match store {
+        Store::File(it) => file::counts(it),
+        Store::Server(it) => server::counts(it),
+    }
+}
+
+pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
+    match store {
+        Store::File(it) => file::hours(it),
+        Store::Server(it) => server::hours(it),
+    }
+}
+
+pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
+    match store {
+        Store::File(it) => file::minutes(it),
+        Store::Server(it) => server::minutes(it),
+    }
+}
+
+pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
+    match store {
+        Store::File(it) => file::log(it),
+        Store::Server(it) => server::log(it),
+    }
+}
+
+impl Records for Store {
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
+        said!(self, it => it.begin(outset).await)
+    }
+
+    async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
+        said!(self, it => it.number(last).await)
+    }
+
+    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Edit>> {
+        said!(self, it => it.edits(count).await)
+    }
+
+    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
+        said!(self, it => it.load(names).await)
+    }
+
+    async fn next(
+        &mut self,
+        from: From,
+        behind: Option<&Stored>,
+        scope: &Scope,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        said!(self, it => it.next(from, behind, scope, count).await)
+    }
+
+    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
+        said!(self, it => it.flights().await)
+    }
+
+    async fn leaving(
+        &mut self,
+        behind: Option<&Stored>,
+        count: usize,
+    ) -> StoreResult<Option<(Stored, bool)>> {
+        said!(self, it => it.leaving(behind, count).await)
+    }
+
+    async fn of_run(
+        &mut self,
+        run: (FetcherId, i64),
+        behind: Option<KeyId>,
+        count: usize,
+    ) -> StoreResult<Vec<Stored>> {
+        said!(self, it => it.of_run(run, behind, count).await)
+    }
+
+    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
+        said!(self, it => it.payload(id, task).await)
+    }
+
+    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
+        said!(self, it => it.single(number).await)
+    }
+
+    async fn singles(
+        &mut self,
+        id: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> StoreResult<Vec<i64>> {
+        said!(self, it => it.singles(id, status, count).await)
+    }
+
+    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
+        said!(self, it => it.has_single(id, payload).await)
+    }
+
+    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
+        said!(self, it => it.ended(attempt).await)
+    }
+
+    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
+        said!(self, it => it.document(name).await)
+    }
+
+    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
+        said!(self, it => it.documents(prefix).await)
+    }
+
+    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
+        said!(self, it => it.note(name, text).await)
+    }
+
+    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
+        said!(self, it => it.save(changes).await)
+    }
+
+    async fn commit(&mut self) -> StoreResult<()> {
+        said!(self, it => it.commit().await)
+    }
+
+    async fn roll_back(&mut self) {
+        said!(self, it => it.roll_back().await);
+    }
+}

@@ -1,0 +1,299 @@
+//! What is found in a queue in a file, one statement each: along an index, up to its count.
+
+use std::fs::metadata;
+use std::time::UNIX_EPOCH;
+
+use rusqlite::{Error, Result, Row};
+use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
+use shiftboss_queue::answers::KnownKey;
+use shiftboss_queue::documents::DAEMON;
+use shiftboss_queue::listings::{
+    Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
+};
+use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
+use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
+use shiftboss_queue::sums::Hour;
+
+use crate::ask::Ask;
+use crate::header::{self, Kept};
+use crate::load::{self, Loader, ends};
+use crate::snapshot::{Moment, beside};
+use crate::{code, documents};
+
+/// At most ?3 keys behind the number ?1 and the id ?2.
+fn statement(along: Along) -> &'static str {
+    match along {
+        Along::Order => load::TURNS,
+        Along::ClassicHeld => load::TURNS_HELD,
+        Along::Lane => {
+            "SELECT lane, key FROM extras WHERE lane IS NOT NULL AND (lane, key) > (?1, ?2)
+            ORDER BY lane, key LIMIT ?3"
+        }
+        Along::Out => {
+            "SELECT attempt, id FROM keys INDEXED BY in_flight WHERE attempt > ?1 ORDER BY attempt LIMIT ?3"
+        }
+        Along::Claimed => {
+            "SELECT started, id FROM keys INDEXED BY claimed
+            WHERE claimed = 1 AND finished IS NULL AND (started, id) > (?1, ?2) ORDER BY started, id LIMIT ?3"
+        }
+        Along::Delayed => {
+            "SELECT delayed, key FROM extras WHERE delayed IS NOT NULL AND (delayed, key) > (?1, ?2)
+            ORDER BY delayed, key LIMIT ?3"
+        }
+        Along::Dead => {
+            "SELECT 0, key FROM extras WHERE dead = 1 AND key > ?2 ORDER BY key LIMIT ?3"
+        }
+        Along::Held => {
+            "SELECT held, key FROM extras WHERE held IS NOT NULL AND (held, key) < (?1, ?2)
+            ORDER BY held DESC, key DESC LIMIT ?3"
+        }
+        Along::BackedOff => {
+            "SELECT backed_off, key FROM extras WHERE backed_off IS NOT NULL AND (backed_off, key) < (?1, ?2)
+            ORDER BY backed_off DESC, key DESC LIMIT ?3"
+        }
+        Along::EndedBadly => {
+            "SELECT finished, id FROM keys INDEXED BY ended_badly
+            WHERE exit_code <> 0 AND turn IS NULL AND (finished, id) < (?1, ?2)
+                AND EXISTS (SELECT 1 FROM rows WHERE rows.key = keys.id)
+                AND NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.attempt = last_attempt AND attempts.exit_code <> 0)
+            ORDER BY finished DESC, id DESC LIMIT ?3"
+        }
+    }
+}
+
+const KNOWN: &str = "SELECT key, started, exit_code FROM keys
+    WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
+        AND (started IS NOT NULL OR attempt IS NOT NULL OR waiting + failed + dead > 0
+            OR EXISTS (SELECT 1 FROM rows WHERE rows.key = keys.id))
+    ORDER BY key LIMIT ?3";
+/// Of all lists together.
+pub(super) const LISTED: &str = "SELECT key FROM rows UNION SELECT key FROM tasks
+    WHERE status IN ('waiting', 'in_flight', 'failed', 'dead_letter')";
+const LAST_ID: &str = "SELECT coalesce(max(id), 0) FROM keys";
+/// The first key at a chance place of the ?2 from ?1 on, or behind it.
+const AT_CHANCE: &str =
+    "SELECT id FROM keys WHERE id >= (SELECT ?1 + abs(random() % ?2)) ORDER BY id LIMIT 1";
+
+const SINGLES_OF: &str =
+    "SELECT number FROM tasks WHERE key = ?1 AND status = ?2 ORDER BY number LIMIT ?3";
+const SINGLES: &str = "SELECT number, key FROM tasks
+    WHERE status = ?1 AND status IN ('failed', 'dead_letter') AND number > ?2 ORDER BY number LIMIT ?3";
+
+/// Behind ?1 and before ?2, with one of the outcomes ?3, of the fetcher ?4, ended since ?5.
+const BACK: &str = ends!(
+    "WHERE ended > ?1 AND ended < ?2 AND (?3 IS NULL OR outcome IN (SELECT value FROM json_each(?3)))
+        AND (?4 IS NULL OR attempts.fetcher = ?4) AND ended_ms >= ?5 ORDER BY ended DESC LIMIT ?6"
+);
+const ONWARD: &str = ends!("WHERE ended > ?1 AND ended <= ?2 ORDER BY ended LIMIT ?3");
+const FAILED: &str = ends!(
+    "WHERE ended < ?1 AND ended_ms >= ?2 AND attempts.exit_code <> 0 AND iif(attempts.fetcher = 0,
+        EXISTS (SELECT 1 FROM tasks WHERE number = attempts.run AND status = 'failed'),
+        EXISTS (SELECT 1 FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
+            AND rows.run = attempts.run AND rows.armed < attempts.attempt))
+    ORDER BY ended DESC LIMIT ?3"
+);
+const FLOOR: &str =
+    "SELECT ended FROM attempts WHERE ended < ?1 ORDER BY ended DESC LIMIT 1 OFFSET ?2 - 1";
+const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
+    WHERE ended > coalesce((SELECT ends FROM header), 0) - ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1";
+
+/// Since the hour ?1, by fetcher if ?2, and by so many hours ?3, if that is not 0.
+macro_rules! hours {
+    ($from:literal) => {
+        concat!(
+            "SELECT iif(?2, fetcher, NULL), iif(?3 > 0, hour / ?3 * ?3 * 3600, NULL), outcome,
+                sum(jobs), sum(took_ms), sum(revisits), sum(revisit_seconds) FROM ",
+            $from,
+            " GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
+        )
+    };
+}
+const OF_ALL: &str = hours!("hours WHERE hour >= ?1");
+/// Of the fetchers ?5: hour by hour, however many others there are.
+const OF_FETCHERS: &str = hours!(
+    "(WITH RECURSIVE asked (hour) AS (
+        SELECT max(?1, (SELECT min(hour) FROM hours))
+        UNION ALL SELECT hour + 1 FROM asked WHERE hour < (SELECT max(hour) FROM hours))
+    SELECT kept.* FROM asked CROSS JOIN json_each(?5) AS wanted
+    CROSS JOIN hours AS kept ON kept.hour = asked.hour AND kept.fetcher = wanted.value)"
+);
+/// An end that somebody wrote may count less than nothing: it was in no sum before.
+const MINUTES: &str = "SELECT minute, exit_code, jobs FROM minutes WHERE minute > ?1 AND jobs > 0";
+
+fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn spot(row: &Row<'_>) -> Result<Spot> {
+    Ok((row.get(0)?, KeyId(row.get(1)?)))
+}
+
+fn summed(row: &Row<'_>) -> Result<Summed> {
+    Ok(Summed {
+        fetcher: row.get::<_, Option<i64>>(0)?.map(FetcherId),
+        since: row.get(1)?,
+        outcome: load::outcome(row, 2)?,
+        sums: Hour {
+            jobs: row.get(3)?,
+            took_ms: row.get(4)?,
+            revisits: row.get(5)?,
+            revisit_seconds: row.get(6)?,
+        },
+    })
+}
+
+impl Moment {
+    /// The time of the log's file, or of the database's.
+    fn last_write(&self) -> Option<UnixSeconds> {
+        let written = |path| metadata(path).and_then(|found| found.modified()).ok();
+        let last = written(beside(self.path(), "-wal")).max(written(self.path().to_owned()))?;
+        i64::try_from(last.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+    }
+}
+
+impl Listings for Moment {
+    type Error = Error;
+
+    async fn head(&mut self) -> Result<Head> {
+        let Kept { header, .. } = header::load(self.connection())?;
+        let schema_version = self.connection().value("PRAGMA user_version", ())?;
+        let (daemon, last_write) =
+            (documents::all(self.connection(), DAEMON.name())?, self.last_write());
+        let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
+        Ok(Head { header, daemon, schema_version, last_write, now: None })
+    }
+
+    async fn documents(&mut self, prefixes: &[&str]) -> Result<Vec<Document>> {
+        let found = prefixes.iter().map(|prefix| documents::all(self.connection(), prefix));
+        Ok(found.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    async fn owners(&mut self) -> Result<Vec<(String, i64)>> {
+        let sql = "SELECT owner, count(*) FROM keys INDEXED BY in_flight
+            WHERE attempt > 0 AND owner IS NOT NULL GROUP BY owner";
+        self.connection().rows(sql, (), |row| row.try_into())
+    }
+
+    async fn keys(
+        &mut self,
+        along: Along,
+        behind: Option<Spot>,
+        count: usize,
+    ) -> Result<Vec<Spot>> {
+        let end = if along.is_backward() { i64::MAX } else { i64::MIN };
+        let (at, KeyId(key)) = behind.unwrap_or((end, KeyId(end)));
+        self.connection().rows(statement(along), (at, key, limit(count)), spot)
+    }
+
+    async fn records(&mut self, ids: &[KeyId]) -> Result<Vec<Stored>> {
+        let mut loader = Loader::new(self.connection());
+        ids.iter().filter_map(|id| loader.by_id(*id).transpose()).collect()
+    }
+
+    async fn named(&mut self, keys: &[Key]) -> Result<Vec<Option<Stored>>> {
+        let mut loader = Loader::new(self.connection());
+        keys.iter().map(|key| loader.named(&Name::Key(key.clone()))).collect()
+    }
+
+    async fn known(
+        &mut self,
+        from: &str,
+        before: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<KnownKey>> {
+        self.connection().rows(KNOWN, (from, before, limit(count)), |row| {
+            Ok(KnownKey { key: row.get(0)?, last_started: row.get(1)?, exit_code: row.get(2)? })
+        })
+    }
+
+    async fn listed(&mut self) -> Result<Vec<KeyId>> {
+        Ok(self.connection().values(LISTED, ())?.into_iter().map(KeyId).collect())
+    }
+
+    async fn sample(&mut self, parts: usize) -> Result<Vec<KeyId>> {
+        let width = self.connection().value::<i64>(LAST_ID, ())? / limit(parts.max(1)) + 1;
+        let at_chance = |part| {
+            let values = (part * width, width);
+            self.connection().first(AT_CHANCE, values, |row| row.get(0).map(KeyId))
+        };
+        (0..limit(parts)).filter_map(|part| at_chance(part).transpose()).collect()
+    }
+
+    async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>> {
+        let loader = Loader::new(self.connection());
+        tasks.iter().map(|(id, task)| loader.payload(*id, *task)).collect()
+    }
+
+    async fn singles_of(
+        &mut self,
+        key: KeyId,
+        status: SingleStatus,
+        count: usize,
+    ) -> Result<Vec<i64>> {
+        self.connection().values(SINGLES_OF, (key.0, status.word(), limit(count)))
+    }
+
+    async fn singles(
+        &mut self,
+        status: SingleStatus,
+        behind: i64,
+        count: usize,
+    ) -> Result<Vec<Spot>> {
+        self.connection().rows(SINGLES, (status.word(), behind, limit(count)), spot)
+    }
+
+    async fn ends(&mut self, of: &EndsOf<'_>) -> Result<Vec<End>> {
+        let outcomes = (!of.outcomes.is_empty()).then(|| code::json(&of.outcomes)).transpose()?;
+        let fetcher = of.fetcher.map(|id| id.0);
+        let values = (of.above, of.before, outcomes, fetcher, of.since, limit(of.count));
+        self.connection().rows(BACK, values, load::end)
+    }
+
+    async fn last_end(&mut self) -> Result<i64> {
+        let ends = self.connection().first("SELECT ends FROM header", (), |row| row.get(0));
+        Ok(ends?.unwrap_or_default())
+    }
+
+    async fn ends_behind(&mut self, number: i64, upto: i64, count: usize) -> Result<Vec<End>> {
+        self.connection().rows(ONWARD, (number, upto, limit(count)), load::end)
+    }
+
+    async fn failed(&mut self, before: i64, since: Millis, count: usize) -> Result<Vec<End>> {
+        self.connection().rows(FAILED, (before, since, limit(count)), load::end)
+    }
+
+    async fn floor(&mut self, before: i64, count: usize) -> Result<Option<i64>> {
+        self.connection().first(FLOOR, (before, limit(count)), |row| row.get(0))
+    }
+
+    async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>> {
+        let mut chain: Vec<End> = Vec::new();
+        let mut next = Some(last);
+        while let Some(Attempt(attempt)) = next.filter(|_| chain.len() < count)
+            && let Some(end) = self.connection().first(load::END, [attempt], load::end)?
+        {
+            next = Some(end.attempt.previous).filter(|before| before.0 < attempt);
+            chain.push(end);
+        }
+        Ok(chain)
+    }
+
+    async fn first_end(&mut self, since: Millis, among: i64) -> Result<(Option<Millis>, i64)> {
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        Ok(self.connection().first(FIRST_END, (since, among), read)?.unwrap_or_default())
+    }
+
+    async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>> {
+        let (by, most) = (of.by_fetcher, limit(of.count));
+        let Some(fetchers) = of.fetchers else {
+            return self.connection().rows(OF_ALL, (of.since, by, of.hours, most), summed);
+        };
+        let ids = code::json(&fetchers.iter().map(|it| it.0).collect::<Vec<_>>())?;
+        self.connection().rows(OF_FETCHERS, (of.since, by, of.hours, most, ids), summed)
+    }
+
+    async fn minutes(&mut self, behind: i64) -> Result<Vec<(i64, i64, i64)>> {
+        let read = |row: &Row<'_>| row.try_into();
+        self.connection().rows(MINUTES, [behind], read)
+    }
+}
