@@ -16,7 +16,7 @@ use crate::wire::{Ask, Param, ask};
 const NUMBERS: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
     (SELECT credit FROM credits WHERE daemon = $1), (SELECT last_value FROM numbers),
     (extract(epoch FROM clock_timestamp()) * 1000)::int8, (SELECT epoch FROM daemons WHERE daemon = $1), ARRAY(SELECT nextval('numbers') FROM generate_series(1,
-        CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)) FROM header";
+        CASE WHEN (SELECT last_value FROM numbers) = $2::int8 THEN $3::int8 ELSE $4::int8 END)), floor FROM header";
 /// The same for who only looks; of the lanes' credits the largest one.
 pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last_since, paused, clock,
     (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
@@ -69,6 +69,11 @@ pub(crate) fn numbers(daemon: i64, draw: [i64; 3]) -> Ask {
 pub(crate) fn now_and_drawn(row: &Row) -> StoreResult<(i64, Vec<i64>)> {
     let read = || Ok((row.try_get(9)?, row.try_get(11)?));
     read().map_err(classify)
+}
+
+/// See [`crate::front`].
+pub(crate) fn floor(row: &Row) -> StoreResult<i64> {
+    row.try_get(12).map_err(classify)
 }
 
 /// The epoch of the daemon: another one than its own if it was taken for dead.

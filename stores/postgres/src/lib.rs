@@ -5,6 +5,7 @@
 //! when again, is not decided here. No actor, no clock of its own.
 
 pub mod error;
+mod front;
 mod header;
 mod known;
 mod load;

@@ -18,6 +18,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use crate::error::{classify, odd};
+use crate::front::{At, FIRST};
 use crate::wire::{Ask, ask};
 
 /// What is read of a record, in the order in which [`one`] takes it. Payloads are for those only that may be handed out.
@@ -187,10 +188,12 @@ pub(crate) fn of_run((fetcher, run): (FetcherId, i64), behind: Option<KeyId>, co
     ask!(OF_RUN, fetcher.0, run, behind.map_or(i64::MIN, |id| id.0), count)
 }
 
-/// The next ones behind a place, of a kind; those, too, that somebody else has locked, if it is to be waited for them.
+/// The next ones behind a place, of a kind; in the order behind `front`, too. And those that somebody else has locked, if it is to be
+/// waited for them.
 pub(crate) fn next(
     from: From,
     behind: Option<&Stored>,
+    front: At,
     scope: &Scope,
     count: i64,
     waits: bool,
@@ -200,9 +203,12 @@ pub(crate) fn next(
         Scope::All => None,
         Scope::Fetchers(fetchers) => Some(fetchers.iter().map(|it| it.0).collect()),
     };
-    let (turn, id) = turn(behind);
+    let (turn, id) = place(behind);
     match from {
-        From::Order => ask!(IN_ORDER[which], fetchers, count, READY, turn, id),
+        From::Order => {
+            let (turn, id) = (turn, id).max(front);
+            ask!(IN_ORDER[which], fetchers, count, READY, turn, id)
+        }
         From::ClassicHeld => ask!(IN_ORDER[which], fetchers, count, HELD, turn, id),
         From::Later(bound) => {
             let (turn, id) = (code::turn(bound), i64::MAX).max((turn, id));
@@ -223,13 +229,13 @@ pub(crate) fn next(
 
 /// Asks whether there is any key in order behind that one.
 pub(crate) fn any(behind: Option<&Stored>) -> Ask {
-    let (turn, id) = turn(behind);
+    let (turn, id) = place(behind);
     ask!(ANY, READY, turn, id)
 }
 
-fn turn(behind: Option<&Stored>) -> (i64, i64) {
-    let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
-    (turn, behind.map_or(i64::MIN, |it| it.id.0))
+pub(crate) fn place(key: Option<&Stored>) -> At {
+    let turn = key.and_then(|it| it.place.order).map_or(FIRST.0, code::turn);
+    (turn, key.map_or(FIRST.1, |it| it.id.0))
 }
 
 pub(crate) fn flights() -> Ask {

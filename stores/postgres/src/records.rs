@@ -25,6 +25,7 @@ use tokio_postgres::{Client, Row};
 
 use self::ahead::Ahead;
 use crate::error::{classify, odd};
+use crate::front::Front;
 use crate::header::{self, Kept};
 use crate::load;
 use crate::numbers::Numbers;
@@ -91,6 +92,9 @@ pub struct PostgresRecords {
     handed: Vec<Attempt>,
     /// This batch has locked keys that nobody has, which another one may wait for.
     has_next: bool,
+    front: Front,
+    /// Keys were made ready where others may have passed: to be said last.
+    raise: Option<Ask>,
 }
 
 impl fmt::Debug for PostgresRecords {
@@ -141,6 +145,8 @@ impl PostgresRecords {
             heard: HashMap::new(),
             handed: Vec::new(),
             has_next: false,
+            front: Front::default(),
+            raise: None,
         }
     }
 
@@ -216,7 +222,8 @@ impl PostgresRecords {
         }
         self.numbers.stale();
         (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
-        self.has_next = false;
+        (self.has_next, self.raise) = (false, None);
+        let front = self.front.begin();
         self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
@@ -225,7 +232,8 @@ impl PostgresRecords {
             asks.push(load::named(&outset.names));
         }
         let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
-        asks.extend(looks.iter().map(|from| load::next(*from, None, &Scope::All, count, false)));
+        let look = |from: &From| load::next(*from, None, front, &Scope::All, count, false);
+        asks.extend(looks.iter().map(look));
         self.wanted = outset.next.max(1);
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
@@ -248,6 +256,9 @@ impl PostgresRecords {
         let (now, drawn) = header::now_and_drawn(numbers)?;
         if outset.next > 0 {
             self.numbers.take(drawn);
+        }
+        if !self.front.check(header::floor(numbers)?, now) {
+            self.ahead.next.retain(|(from, _)| *from != From::Order);
         }
         self.find_required().await?;
         let known = self.kept.as_ref().map(|kept| kept.version);
@@ -312,6 +323,8 @@ impl PostgresRecords {
             });
         }
         saver.ended(ended);
+        self.front.left(saver.left());
+        self.raise = self.raise.take().or_else(|| self.front.entered(saver.entered()));
         let new = saver.ends();
         self.writes.extend(saver.asks(self.ends, self.history));
         self.ends += new;
@@ -334,6 +347,7 @@ impl PostgresRecords {
         self.ahead = Ahead::default();
         self.writes.clear();
         self.numbers = Numbers::default();
+        self.front = Front::default();
         if is_open && self.is_usable() {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
@@ -479,9 +493,11 @@ impl Records for PostgresRecords {
     }
 
     async fn commit(&mut self) -> StoreResult<()> {
+        self.writes.extend(self.raise.take());
         self.ask_one(ask!(COMMIT)).await?;
         self.is_open = false;
         self.handed.clear();
+        self.front.commit();
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 use shiftboss_queue::standing::Listed;
 
+use crate::front::At;
 use crate::load::{CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY};
 use crate::wire::{Ask, ask, columns};
 
@@ -227,6 +228,15 @@ impl Saver {
         }
     }
 
+    /// Places in the order that were left, and turns of those that were entered.
+    pub(crate) fn left(&self) -> impl Iterator<Item = At> {
+        self.left.ready()
+    }
+
+    pub(crate) fn entered(&self) -> impl Iterator<Item = i64> {
+        self.entered.ready().map(|(turn, _)| turn)
+    }
+
     /// So many attempts ended.
     pub(crate) fn ends(&self) -> i64 {
         i64::try_from(self.attempts.attempt.len()).unwrap_or(i64::MAX)
@@ -293,6 +303,11 @@ impl Keys {
 }
 
 impl Places {
+    fn ready(&self) -> impl Iterator<Item = At> {
+        let all = self.kind.iter().zip(self.at.iter().copied().zip(self.key.iter().copied()));
+        all.filter(|(kind, _)| **kind == READY).map(|(_, at)| at)
+    }
+
     fn all<'a>(&mut self, id: KeyId, places: impl Iterator<Item = &'a (i16, i64)>) {
         for (kind, at) in places {
             self.kind.push(*kind);

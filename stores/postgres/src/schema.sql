@@ -166,7 +166,8 @@ CREATE TABLE counts (
     PRIMARY KEY (fetcher, run, daemon)
 ) WITH (fillfactor = 20);
 
--- The header's numbers. version: another one after each change of what stands here, in names or in runs.
+-- The header's numbers. version: another one after each change of what stands here, in names or in runs; but of floor, which is raised by whoever
+-- makes a key ready where others may have passed (src/front.rs).
 CREATE TABLE header (
     version     int8 NOT NULL,
     last_bump   int8 NOT NULL,
@@ -174,9 +175,10 @@ CREATE TABLE header (
     last_since  int8 NOT NULL,
     paused      boolean NOT NULL,
     clock       int8 NOT NULL,
-    ids         int8 NOT NULL
+    ids         int8 NOT NULL,
+    floor       int8 NOT NULL
 );
-INSERT INTO header VALUES (0, 0, 0, 0, false, 0, 0);
+INSERT INTO header VALUES (0, 0, 0, 0, false, 0, 0, 0);
 -- What of the header is a daemon's own: the credit of its lane.
 CREATE TABLE credits (
     daemon int8 PRIMARY KEY,

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use shiftboss_queue::record::Task;
+use shiftboss_queue::record::{Record, Task};
 use shiftboss_queue::records::{From, KeyId, Name, Payload, StoreResult, Stored};
 use shiftboss_queue::rules::dispatch::Scope;
 
@@ -82,23 +82,19 @@ impl PostgresRecords {
                 None => {
                     self.numbers.stale();
                     let asked = i64::try_from(count - all.len()).unwrap_or(i64::MAX);
-                    let ask = load::next(from, last.as_ref(), scope, asked, waits);
+                    let front = self.front.first();
+                    let ask = load::next(from, last.as_ref(), front, scope, asked, waits);
                     (load::found(&self.ask_one(ask).await?)?, count - all.len())
                 }
             };
             let is_last = found.len() < asked;
             last = found.last().map(|it| it.stored.clone()).or(last);
-            let has_task = |it: &Stored| {
-                *scope == Scope::All || it.record.waiting_fetchers().any(|it| scope.has(it))
-            };
-            // One that is not whole was taken by another daemon just now.
-            for it in found.into_iter().filter(|it| it.is_whole && has_task(&it.stored)) {
-                let id = it.stored.id;
-                let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
-                self.ahead.payloads.extend(payloads);
-                all.push(it.stored);
-            }
+            all.extend(self.usable(found, from, scope));
             if !is_last && all.len() < count {
+                continue;
+            }
+            if from == From::Order && is_last && self.front.forget() && behind.is_none() {
+                (all, last) = (Vec::new(), None);
                 continue;
             }
             // What an administrator has locked, or another daemon that may not keep it, is no reason to say that there is no work. Who has
@@ -114,6 +110,27 @@ impl PostgresRecords {
             all.truncate(count);
             return Ok(all);
         }
+    }
+
+    /// Those that have a task for the scope; one that is not whole was taken by another daemon just now.
+    fn usable(&mut self, found: Vec<Found>, from: From, scope: &Scope) -> Vec<Stored> {
+        let mut usable = Vec::with_capacity(found.len());
+        for it in found.into_iter().filter(|it| it.is_whole) {
+            let has_task = |record: &Record| {
+                *scope == Scope::All || record.waiting_fetchers().any(|it| scope.has(it))
+            };
+            if !has_task(&it.stored.record) {
+                continue;
+            }
+            let id = it.stored.id;
+            let payloads = it.payloads.into_iter().map(|(task, text)| ((id, task), text));
+            self.ahead.payloads.extend(payloads);
+            usable.push(it.stored);
+        }
+        if from == From::Order && *scope == Scope::All {
+            self.front.found(usable.iter().map(|it| load::place(Some(it))));
+        }
+        usable
     }
 
     /// Whether there is any key in order behind that one, locked or not.

@@ -1,6 +1,6 @@
 //! Several daemons on one queue: their batches in turn, against the model; and at once, with a ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -233,4 +233,64 @@ fn time_is_the_servers() {
     ready(engine.apply(NOW, vec![dispatch()])).unwrap();
     let started = subject::log(engine.store())["k0"].0;
     assert!((now - 1..now + 60).contains(&started), "{started}, {now}");
+}
+
+fn next(engine: &mut Engine<subject::Store>) -> Option<Job> {
+    jobs(ready(engine.apply(NOW, vec![dispatch()])).unwrap()).pop()
+}
+
+/// While somebody has a snapshot open, what was handed out since is not gone over again and again.
+#[test]
+fn a_snapshot_makes_jobs_no_slower() {
+    const JOBS: usize = 500;
+    let schema = subject::schema();
+    let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
+    ready(engine.apply(NOW, list(1, 0..2 * JOBS))).unwrap();
+    let _reader = subject::wait(async {
+        let reader = connect().await;
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
+        reader.batch_execute(begin).await.unwrap();
+        reader
+    });
+    (0..JOBS).for_each(|_| assert!(next(&mut engine).is_some()));
+    let read = subject::wait(async {
+        let client = engine.store().client();
+        client.batch_execute("SELECT pg_stat_force_next_flush()").await.unwrap();
+        let sql = "SELECT idx_tup_read FROM pg_stat_user_indexes
+            WHERE schemaname = current_schema() AND indexrelname = 'places_pkey'";
+        client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0)
+    });
+    assert!(read > 0 && read < 20 * JOBS as i64, "{read} places were read for {JOBS} jobs");
+}
+
+/// What becomes ready before what was handed out is next, whoever made it so; and what somebody had locked meanwhile is not
+/// forgotten when there is nothing else.
+#[test]
+fn what_lies_before_the_last_job_is_found() {
+    let schema = subject::schema();
+    let engine = |daemon| Engine::new(subject::store(&schema, daemon), Settings::default());
+    let [mut one, mut other] = [1, 2].map(engine);
+    ready(one.apply(NOW, list(1, 0..9))).unwrap();
+    let first = next(&mut one).unwrap();
+    let second = next(&mut other).unwrap();
+    let mut given: Vec<_> = (0..3).map(|_| next(&mut one).unwrap()).collect();
+    for (attempt, row) in [second, first] {
+        ready(other.apply(NOW, vec![Release(attempt).into()])).unwrap();
+        let back = next(&mut one).unwrap();
+        assert_eq!(back.1, row);
+        given.push(back);
+    }
+    let locks = subject::wait(async {
+        let locks = connect().await;
+        let lock = format!(
+            "SET search_path = {schema}; BEGIN; SELECT FROM keys JOIN places ON key = id AND kind = 1 ORDER BY at, id LIMIT 1 FOR UPDATE OF keys"
+        );
+        locks.batch_execute(&lock).await.unwrap();
+        locks
+    });
+    given.extend((0..2).map(|_| next(&mut one).unwrap()));
+    subject::wait(locks.batch_execute("ROLLBACK")).unwrap();
+    given.extend(std::iter::from_fn(|| next(&mut one)));
+    let keys: BTreeSet<_> = given.iter().map(|job| &job.1.key).collect();
+    assert_eq!((given.len(), keys.len()), (9, 9));
 }
