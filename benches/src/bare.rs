@@ -195,7 +195,7 @@ pub fn batch(run: &Run, numbers: Range<usize>) -> RowBatch {
 ///
 /// # Errors
 /// When SQLite says so.
-pub fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
+fn fill_log(path: &Path, keys: usize) -> rusqlite::Result<()> {
     let mut connection = rusqlite::Connection::open(path)?;
     let transaction = connection.transaction()?;
     let sql = "INSERT INTO log VALUES (?1, ?2, ?2, 0)";

@@ -165,13 +165,21 @@ impl Server {
     /// When it does not take them.
     pub fn fill(&mut self, jobs: usize) -> io::Result<()> {
         match self.protocol {
-            Protocol::Classic | Protocol::Leased => {
-                write_list(&self.home.join("input/bench.1.txt.part"), jobs)?;
-                fs::rename(self.input("bench.1.txt.part"), self.input("bench.1.txt"))?;
-                self.wait(|server| Ok(server.run("bench")?["complete"] == true))
-            }
+            Protocol::Classic | Protocol::Leased => self.list("bench", jobs),
             Protocol::Beanstalkd => put(&self.socket, jobs),
         }
+    }
+
+    /// Has a fetcher list so many jobs.
+    ///
+    /// # Errors
+    /// When the list is not read.
+    pub fn list(&mut self, fetcher: &str, jobs: usize) -> io::Result<()> {
+        let [part, whole] =
+            ["txt.part", "txt"].map(|end| self.input(&format!("{fetcher}.1.{end}")));
+        write_list(&part, jobs)?;
+        fs::rename(part, whole)?;
+        self.wait(|server| Ok(server.run(fetcher)?["complete"] == true))
     }
 
     /// The path of an input file.

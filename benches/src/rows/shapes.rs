@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::bare::key;
@@ -136,7 +137,7 @@ pub fn build(setting: &Setting, shape: Shape, size: usize) -> io::Result<TempDir
     Ok(home)
 }
 
-fn write(path: &std::path::Path, shape: Shape, size: usize) -> rusqlite::Result<()> {
+fn write(path: &Path, shape: Shape, size: usize) -> rusqlite::Result<()> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(LONG_AGO, |since| since.as_secs().cast_signed());
     let connection = Connection::open(path)?;
@@ -163,6 +164,23 @@ fn write(path: &std::path::Path, shape: Shape, size: usize) -> rusqlite::Result<
         }
     }
     connection.execute_batch("UPDATE queue SET last_started = log.started FROM log WHERE log.attr_path = queue.attr_path AND last_started IS NULL; COMMIT")
+}
+
+/// A database of the supervisor's whose log has so many keys, each with its start.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn write_log(path: &Path, keys: usize, started: impl Fn(usize) -> i64) -> rusqlite::Result<()> {
+    let connection = Connection::open(path)?;
+    connection.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")?;
+    connection.execute_batch(REFERENCE)?;
+    connection.execute_batch("BEGIN")?;
+    let sql = "INSERT INTO log (attr_path, started, finished, exit_code) VALUES (?1, ?2, ?2, 0)";
+    let mut entry = connection.prepare(sql)?;
+    for number in 0..keys {
+        entry.execute((key(number), started(number)))?;
+    }
+    connection.execute_batch("COMMIT")
 }
 
 /// Adds rows of a run, and their keys to the log if they were started.

@@ -3,9 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::bare::{Bare, fill_log};
+use crate::bare::Bare;
 
 use super::Setting;
+use super::shapes::write_log;
 use crate::load::{self, Load, Plan};
 use crate::report::{Figure, measured, ms, per_second};
 use crate::servers::{Server, new_home};
@@ -13,6 +14,9 @@ use crate::servers::{Server, new_home};
 /// Jobs for a server that is measured for a few seconds; beanstalkd syncs each of them.
 const JOBS: usize = 400_000;
 const JOBS_SYNCED: usize = 40_000;
+
+/// When keys ran that ran before.
+const RAN: i64 = 1_500_000_000;
 
 /// beanstalkd, a sync for each write.
 const SYNCED: &[&str] = &["-b", ".", "-f", "0"];
@@ -28,7 +32,9 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
     };
     let other = |flags: &[&str], jobs, connections| beanstalkd(setting, flags, jobs, connections);
     let row_1 = ours(&[], 64, false)?;
-    let row_1_steady = steady(setting)?;
+    let [steady, shuffled] = [false, true].map(|shuffled| ran_before(setting, 1, shuffled));
+    let (steady, shuffled) = (steady?, shuffled?);
+    let [two, three] = [2, 3].map(|lists| ran_before(setting, lists, false));
     let synced = other(SYNCED, JOBS_SYNCED, 64)?;
     let row_2 = ours(&[], 1, false)?;
     let row_3 = ours(&[], 1000, false)?;
@@ -46,12 +52,31 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
         compared(
             1,
             "the same, of keys that ran before",
-            &row_1_steady,
+            &steady,
             "beanstalkd -f 0",
             synced.as_ref(),
             7.0,
             "7x",
         ),
+        compared(
+            1,
+            "the same, whose last starts are shuffled",
+            &shuffled,
+            "beanstalkd -f 0",
+            synced.as_ref(),
+            4.0,
+            "4x",
+        ),
+        against_rate(
+            1,
+            "keys that ran before, each in two lists",
+            &two?,
+            "in one",
+            steady.rate,
+            0.8,
+            "0.8x",
+        ),
+        against_rate(1, "the same, in three lists", &three?, "in one", steady.rate, 0.65, "0.65x"),
         compared(
             1,
             "the same",
@@ -87,13 +112,19 @@ pub fn rows(setting: &Setting) -> io::Result<Vec<Figure>> {
 }
 
 /// Once all keys have run the log only changes; at first it grows, at random places of its index.
-fn steady(setting: &Setting) -> io::Result<Load> {
+/// They ran all at once, so that jitter alone orders them, or one after the other in another order.
+fn ran_before(setting: &Setting, lists: usize, shuffled: bool) -> io::Result<Load> {
     let home = new_home()?;
-    Server::shiftboss(&setting.program, home.path(), &[])?.stop()?;
-    fill_log(&home.path().join("state.db"), JOBS).map_err(io::Error::other)?;
+    let started = |number: usize| RAN + if shuffled { mixed(number) } else { 0 };
+    write_log(&home.path().join("state.db"), JOBS, started).map_err(io::Error::other)?;
     let mut server = Server::shiftboss(&setting.program, home.path(), &[])?;
-    server.fill(JOBS)?;
+    (0..lists).try_for_each(|list| server.list(&format!("bench{list}"), JOBS))?;
     measure(setting, &server, 64, false)
+}
+
+/// Another number for each, in no order (2654435761 is prime).
+fn mixed(number: usize) -> i64 {
+    (number as u64 * 2_654_435_761 % JOBS as u64).cast_signed()
 }
 
 /// `None`: it is not installed.
