@@ -245,6 +245,9 @@ pub struct Member {
     /// It hands nothing out since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drains_since: Option<UnixSeconds>,
+    /// It found a state then that is older than what it had written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub went_back: Option<UnixSeconds>,
 }
 
 /// It does not act any more.

@@ -99,7 +99,12 @@ impl Members {
         let is_another = known.as_ref().is_none_or(|member| member.process != *process);
         let mut known = known.unwrap_or_default();
         if is_another {
-            (known.rejected, known.drains_since) = (BTreeMap::new(), None);
+            known = Member {
+                input: known.input,
+                fetchers: known.fetchers,
+                left: known.left,
+                ..Member::default()
+            };
         }
         let joined = Member {
             process: process.to_owned(),

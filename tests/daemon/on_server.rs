@@ -1,6 +1,7 @@
 //! Databases on a server that are not fit, and what is kept there. `make test-postgres` runs these, on its server.
 
 mod apart;
+mod failover;
 mod interrupted;
 mod lacking;
 mod moving;

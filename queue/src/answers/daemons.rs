@@ -66,6 +66,8 @@ pub struct DaemonStatus {
     pub fetchers: Vec<String>,
     /// Jobs that it handed out, or adopted.
     pub in_flight: i64,
+    /// It found then that the server had a state that is older than what it had written.
+    pub went_back: Option<UnixSeconds>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -93,6 +93,21 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |batch| batch.join(process, &settings, unheard).await).await
     }
 
+    /// This member found that the queue went back to a state that is older than what it had written: whoever looks is to know.
+    ///
+    /// # Errors
+    /// It is not noted.
+    pub async fn note_went_back(&mut self, now: Millis) -> StoreResult<()> {
+        self.alone(now, async |batch| {
+            let (own, now) = (batch.asker.clone(), batch.context.seconds());
+            if let Some(member) = own.and_then(|own| batch.known_members().get_mut(&own)) {
+                member.went_back = Some(now);
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// What a member sees to is this one's from now on, for that one is gone; so many jobs.
     ///
     /// # Errors

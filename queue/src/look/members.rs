@@ -109,6 +109,7 @@ impl<S: Listings> Look<'_, S> {
                 input_dir,
                 fetchers: self.fetchers_of(&member),
                 in_flight: out.get(&MEMBER.of(&it.name)).copied().unwrap_or(0),
+                went_back: member.went_back,
                 name: it.name,
             }
         };

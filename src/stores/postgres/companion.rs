@@ -136,7 +136,7 @@ async fn beat(
         membership.lose(place.1);
         return Ok(None);
     }
-    membership.note_heard();
+    membership.note_heard(heard.beat);
     if peers.count() != heard.others.len() {
         // One came or went: whose jobs are whose may be another thing.
         membership.tell_change(Changed::Leases);

@@ -136,6 +136,8 @@ pub(super) struct Heard {
     pub(super) others: Vec<Peer>,
     /// The second of the server's clock.
     pub(super) clock: i64,
+    /// This daemon's counter, as far as it is certain that it was raised.
+    pub(super) beat: i64,
 }
 
 /// # Errors
@@ -146,8 +148,15 @@ pub(super) async fn beat(client: &Client, (daemon, epoch): Place) -> StoreResult
     rows.first().map_or(Ok(0), |row| schema::usable(row.get(8)))?;
     let lives = rows.first().is_some_and(|row| row.get(6));
     let clock = rows.first().map_or(i64::MIN, |row| row.get(7));
-    let others = rows.iter().filter(|row| row.get::<_, i64>(0) != daemon);
-    Ok(Heard { lives, others: others.map(peer).collect(), clock })
+    let (own, others): (Vec<&Row>, _) = rows.iter().partition(|row| row.get::<_, i64>(0) == daemon);
+    let beat = own.first().map_or(0, |row| row.get(3));
+    Ok(Heard { lives, others: others.into_iter().map(peer).collect(), clock, beat })
+}
+
+/// How far the counter of a name is; `None`: nobody is called so.
+pub(super) async fn beat_of(client: &Client, name: &str) -> StoreResult<Option<i64>> {
+    let sql = "SELECT beat FROM daemons WHERE name = $1";
+    Ok(limited(client.query_opt(sql, &[&name])).await?.map(|row| row.get(0)))
 }
 
 fn peer(row: &Row) -> Peer {

@@ -66,6 +66,8 @@ struct State {
     was_clock_set: bool,
     /// Whether the queue was paused at the last call.
     is_paused: Option<bool>,
+    /// How far this daemon's counter is, on disk.
+    beat: i64,
     /// Connections that failed since the last beat was heard.
     failed: u32,
     /// What the companion failed of on a connection that it had, and what only somebody who looks at the schema, or at the
@@ -98,6 +100,11 @@ impl Membership {
 
     pub(super) fn has_joined(&self) -> bool {
         self.joined() != (0, 0)
+    }
+
+    /// How far this daemon's counter is for certain, on any server that has what it wrote.
+    pub(super) fn beat(&self) -> i64 {
+        self.state().beat
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -225,8 +232,11 @@ impl Membership {
         }
     }
 
-    pub(super) fn note_heard(&self) {
-        if std::mem::take(&mut self.state().failed) >= WARN_AT {
+    /// The server was told that this daemon lives, so often at least.
+    pub(super) fn note_heard(&self, beat: i64) {
+        let mut state = self.state();
+        state.beat = beat;
+        if std::mem::take(&mut state.failed) >= WARN_AT {
             info!("The server is told again that this daemon is alive.");
         }
     }

@@ -20,7 +20,7 @@ use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{Dispatched, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::companion::accompany;
 use super::connection::{CALL_MAX, Open, RECONNECT, Server, unanswered};
@@ -119,6 +119,8 @@ impl PostgresStore {
         connection.end_given_up().await?;
         let Identity { name, owner: process, takeover, .. } = &self.identity;
         let is_again = self.membership.has_joined();
+        let beats = daemons::beat_of(&connection.client, name).await?;
+        let went_back = is_again && beats.is_none_or(|beat| beat < self.membership.beat());
         let asked = daemons::Joining { name, process, is_again, beat };
         let place = match daemons::join(&connection.client, asked).await? {
             Asked::Had(place) => place,
@@ -137,6 +139,12 @@ impl PostgresStore {
         self.found = engine.join(NO_TIME, process, &self.unheard).await?;
         self.unheard.clear();
         engine.follow_clock(NO_TIME, 0).await?;
+        if went_back {
+            warn!(
+                "The queue went back to an older state than this daemon had written: what happened between is done again."
+            );
+            engine.note_went_back(NO_TIME).await?;
+        }
         self.is_paused = engine.is_paused();
         self.membership.join(place);
         Ok(Asked::Had(Joined { engine, place, _open: open }))

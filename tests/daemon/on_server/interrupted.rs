@@ -22,19 +22,19 @@ struct Ledger {
 }
 
 /// A worker whose leases do not end within a test: a job that nobody was told of would come back by itself.
-fn worker(site: &Site) -> Client {
+pub fn worker(site: &Site) -> Client {
     let mut client = Client::connect(site);
     assert!(client.ask("HELLO 2 worker 600").starts_with("HELLO 2 "));
     client
 }
 
 /// The key of `JOB attempt key payload`.
-fn key_of(answer: &str) -> &str {
+pub fn key_of(answer: &str) -> &str {
     answer.split(' ').nth(2).unwrap()
 }
 
 /// Asks until the daemon can answer. To be asked again is all that it may say else.
-fn ask(client: &mut Client, line: &str) -> String {
+pub fn ask(client: &mut Client, line: &str) -> String {
     let began = Instant::now();
     loop {
         let answer = client.ask(line);

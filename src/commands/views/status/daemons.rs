@@ -31,7 +31,17 @@ pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> Stri
     });
     let hint = |daemon: &DaemonStatus| forget(&daemon.name, database);
     let head = ["Daemon", "state", "version", "jobs", "fetchers", "where"];
-    columns(head, daemons.iter().map(row)) + &gone.map(hint).collect::<String>()
+    let older = daemons.iter().filter_map(|daemon| went_back(daemon, now));
+    columns(head, daemons.iter().map(row)) + &older.chain(gone.map(hint)).collect::<String>()
+}
+
+/// Its server fell back, to a backup or to a replica that was behind.
+fn went_back(daemon: &DaemonStatus, now: i64) -> Option<String> {
+    let name = shown(&daemon.name);
+    let found = ago(now.saturating_sub(daemon.went_back?));
+    Some(format!(
+        "{name} found {found} that the queue went back to an older state than it had written: what happened between is done again.\n"
+    ))
 }
 
 /// Its process, its machine and its input directory, as far as they are known.
@@ -88,6 +98,7 @@ mod tests {
             input_dir: Some("/srv/in".to_owned()),
             fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
             in_flight,
+            went_back: (state == DaemonState::Draining).then_some(999_990),
         };
         let daemons = [
             daemon("alpha", DaemonState::Running, 7_200, &["links", "notes"], 16),
@@ -101,6 +112,7 @@ alpha          running for 2h    0.1.0    16    links, notes  pid 711 on mill:/s
 bravo          SILENT for 5h     0.1.0    0     repology      mill:/srv/in
 charlie\\u{1b}  stopped 1m ago    0.1.0    0     -             -
 delta          draining for 30s  0.1.0    2     -             mill:/srv/in
+delta found 10s ago that the queue went back to an older state than it had written: what happened between is done again.
 bravo is gone for good? `shiftboss forget-daemon postgres://h/d bravo` takes its lists out of the queue, and frees its fetchers.
 ";
         assert_eq!(render(&daemons, "postgres://h/d", 1_000_000), expected);
