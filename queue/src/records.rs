@@ -195,14 +195,14 @@ pub trait Records {
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
     /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted:
-    /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or a
-    /// store that cannot tell soon.
+    /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or the
+    /// store remembers itself which one it is, and [`next`](Self::next) begins behind it.
     async fn leaving(
         &mut self,
         _behind: Option<&Stored>,
         _count: usize,
-    ) -> StoreResult<Option<(Stored, bool)>> {
-        Ok(None)
+    ) -> StoreResult<(Option<Stored>, bool)> {
+        Ok((None, false))
     }
 
     /// Keys of a run, behind a key, at most `count`.

@@ -152,11 +152,10 @@ impl<S: Records> Batch<'_, S> {
             return Ok(());
         }
         let behind = self.memo.leaving.as_ref();
-        if let Some((last, is_more)) = self.store.leaving(behind, LEAVING_MAX).await? {
-            self.memo.leaving = Some(last);
-            if is_more {
-                self.in_vain = STEP_KEYS;
-            }
+        let (last, is_more) = self.store.leaving(behind, LEAVING_MAX).await?;
+        self.memo.leaving = last.or(self.memo.leaving.take());
+        if is_more {
+            self.in_vain = STEP_KEYS;
         }
         Ok(())
     }

@@ -28,9 +28,11 @@ const RAISE: &str = "UPDATE header SET floor = floor + 1";
 #[derive(Debug, Default)]
 pub(crate) struct Front {
     at: Option<At>,
+    /// Up to it keys have nothing but rows of lists that go. Who looked at them locked none, so none was passed that somebody had.
+    gone: Option<At>,
     /// When the order was last gone over from its first place.
     since: Millis,
-    /// As it was read last.
+    /// As it was read last, and raised since by this connection.
     floor: Option<i64>,
     /// Whatever was made ready up to that floor lies behind the front, or was seen by this batch.
     may_move: bool,
@@ -39,6 +41,8 @@ pub(crate) struct Front {
     passed: Vec<At>,
     /// What this batch handed out, or took out of the order.
     left: HashSet<At>,
+    /// The first one of those that this batch made ready, or changed.
+    ready: Option<At>,
 }
 
 impl Front {
@@ -46,30 +50,45 @@ impl Front {
     pub(crate) fn begin(&mut self) -> At {
         self.passed.clear();
         self.left.clear();
+        self.ready = None;
         self.first()
     }
 
     pub(crate) fn first(&self) -> At {
-        self.at.unwrap_or(FIRST)
+        self.at.max(self.gone).unwrap_or(FIRST)
     }
 
     /// What is so after that look. Whether it counts; else the order is to be looked at from its first place.
     pub(crate) fn check(&mut self, floor: i64, now: Millis) -> bool {
         let is_same = self.floor.replace(floor) == Some(floor);
         self.now = now;
-        let is_old = !(0..=KEPT).contains(&now.saturating_sub(self.since));
-        let is_gone = self.at.is_some() && (!is_same || is_old);
+        let is_old = self.at.is_some() && !(0..=KEPT).contains(&now.saturating_sub(self.since));
+        let is_over = self.first() != FIRST && (!is_same || is_old);
         // Else somebody may have raised it after that look, and before it was read.
-        self.may_move = is_same || is_gone;
-        if is_gone || self.at.is_none() {
+        self.may_move = is_same || is_over;
+        if !is_same {
+            self.gone = None;
+        }
+        if is_over || self.at.is_none() {
             (self.at, self.since) = (None, now);
         }
-        !is_gone
+        !is_over
     }
 
     /// Found in the order, behind what was found before.
     pub(crate) fn found(&mut self, places: impl Iterator<Item = At>) {
         self.passed.extend(places);
+    }
+
+    /// Up to there keys have nothing but rows of lists that go. Whether that is farther than it was known.
+    pub(crate) fn goes(&mut self, last: At) -> bool {
+        // Others that make a key ready nearer to the time do not say so.
+        let last = Some(last.min((self.bound(), i64::MAX)));
+        let is_farther = last > self.gone && self.may_move;
+        if is_farther {
+            self.gone = last;
+        }
+        is_farther
     }
 
     /// There is hardly anything behind it, so it is of no use; whether there may be something before it.
@@ -79,13 +98,19 @@ impl Front {
         self.at.take().is_some()
     }
 
-    pub(crate) fn left(&mut self, places: impl Iterator<Item = At>) {
-        self.left.extend(places);
+    /// These were left; those, which were changed, are ready now. What is to be said of it at the batch's end.
+    pub(crate) fn saved(
+        &mut self,
+        left: impl Iterator<Item = At>,
+        ready: impl Iterator<Item = At>,
+    ) -> Option<Ask> {
+        self.left.extend(left);
+        self.ready = self.ready.into_iter().chain(ready).min();
+        self.raises().then(|| ask!(RAISE))
     }
 
-    /// What is to be said last by a batch that made these ready.
-    pub(crate) fn entered(&self, mut turns: impl Iterator<Item = i64>) -> Option<Ask> {
-        turns.any(|turn| turn <= self.bound()).then(|| ask!(RAISE))
+    fn raises(&self) -> bool {
+        self.ready.is_some_and(|(turn, _)| turn <= self.bound())
     }
 
     /// What the batch did is kept.
@@ -95,6 +120,13 @@ impl Front {
         let last = self.passed.iter().take_while(is_passed).last().copied();
         if self.may_move {
             self.at = last.or(self.at);
+        }
+        if self.raises() {
+            self.floor = self.floor.map(|floor| floor.saturating_add(1));
+        }
+        if let Some(ready) = self.ready {
+            self.at.take_if(|at| ready <= *at);
+            self.gone.take_if(|gone| ready <= *gone);
         }
         self.passed.clear();
     }
@@ -113,7 +145,7 @@ mod tests {
 
     fn hands_out(front: &mut Front, places: &[At]) {
         front.found(places.iter().copied());
-        front.left(places.iter().copied());
+        front.saved(places.iter().copied(), std::iter::empty());
         front.commit();
     }
 
@@ -129,7 +161,7 @@ mod tests {
         assert_eq!(front.begin(), (1, 3));
         assert!(front.check(7, NOW + 1));
         front.found([(2, 1), (2, 2), (2, 3)].into_iter());
-        front.left([(2, 1), (2, 3)].into_iter());
+        front.saved([(2, 1), (2, 3)].into_iter(), std::iter::empty());
         front.commit();
         assert_eq!(front.begin(), (2, 1), "the next one is there still");
     }
@@ -163,12 +195,34 @@ mod tests {
         let mut front = Front::default();
         front.check(7, NOW);
         let started = |ago: Millis| code::turn(Turn::Started((NOW - ago) / 1_000));
-        let says = |front: &Front, turn| front.entered([turn].into_iter()).is_some();
-        assert!(says(&front, code::turn(Turn::Never(5))) && says(&front, started(60_000)));
-        assert!(!says(&front, started(59_000)));
+        let mut says = |turn| {
+            front.begin();
+            front.saved(std::iter::empty(), [(turn, 1)].into_iter()).is_some()
+        };
+        assert!(says(code::turn(Turn::Never(5))) && says(started(60_000)));
+        assert!(!says(started(59_000)));
         front.begin();
         front.check(7, NOW);
         hands_out(&mut front, &[(started(60_000), 1), (started(59_000), 2)]);
         assert_eq!(front.begin(), (started(60_000), 1));
+    }
+
+    /// One's own raise is no news; what one makes ready before it is.
+    #[test]
+    fn what_it_makes_ready_itself_it_knows() {
+        let mut front = Front::default();
+        front.check(7, NOW);
+        front.begin();
+        front.check(7, NOW);
+        assert!(front.goes((5, 0)) && !front.goes((4, 9)));
+        hands_out(&mut front, &[(6, 1), (6, 2)]);
+        for (ready, floor, first) in [((6, 3), 7, (6, 2)), ((5, 1), 8, (5, 0)), ((5, 0), 9, FIRST)]
+        {
+            front.begin();
+            assert!(front.check(floor, NOW));
+            assert!(front.saved(std::iter::empty(), [ready].into_iter()).is_some());
+            front.commit();
+            assert_eq!(front.begin(), first, "{ready:?}");
+        }
     }
 }

@@ -323,8 +323,7 @@ impl PostgresRecords {
             });
         }
         saver.ended(ended);
-        self.front.left(saver.left());
-        self.raise = self.raise.take().or_else(|| self.front.entered(saver.entered()));
+        self.raise = self.front.saved(saver.left(), saver.ready());
         let new = saver.ends();
         self.writes.extend(saver.asks(self.ends, self.history));
         self.ends += new;
@@ -383,6 +382,14 @@ impl Records for PostgresRecords {
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
         self.next_now(from, behind, scope, count).await
+    }
+
+    async fn leaving(
+        &mut self,
+        _: Option<&Stored>,
+        count: usize,
+    ) -> StoreResult<(Option<Stored>, bool)> {
+        self.leaving_now(count).await.map(|is_more| (None, is_more))
     }
 
     async fn of_run(

@@ -115,6 +115,7 @@ pub(crate) struct Saver {
     updated: Keys,
     left: Places,
     entered: Places,
+    ready: Vec<At>,
     rows: Rows,
     marks: Marks,
     gone: Gone,
@@ -152,6 +153,9 @@ impl Saver {
                 id
             }
         };
+        if let Some(turn) = place.order.filter(|_| !place.classic_held) {
+            self.ready.push((code::turn(turn), id.0));
+        }
         self.rows_of(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows);
         self.extras_of(id, before.as_deref(), &record, place);
         self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it)));
@@ -228,13 +232,13 @@ impl Saver {
         }
     }
 
-    /// Places in the order that were left, and turns of those that were entered.
+    /// Places in the order that were left, and those of keys that changed and are in it now.
     pub(crate) fn left(&self) -> impl Iterator<Item = At> {
         self.left.ready()
     }
 
-    pub(crate) fn entered(&self) -> impl Iterator<Item = i64> {
-        self.entered.ready().map(|(turn, _)| turn)
+    pub(crate) fn ready(&self) -> impl Iterator<Item = At> {
+        self.ready.iter().copied()
     }
 
     /// So many attempts ended.

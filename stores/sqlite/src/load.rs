@@ -217,7 +217,7 @@ impl<'c> Loader<'c> {
         &mut self,
         behind: Option<&Stored>,
         count: usize,
-    ) -> Result<Option<(Stored, bool)>> {
+    ) -> Result<(Option<Stored>, bool)> {
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         let (mut last, mut left) = (None, count);
@@ -231,7 +231,7 @@ impl<'c> Loader<'c> {
             left -= 1;
         }
         let last = last.map(|id| self.by_id(id)).transpose()?.flatten();
-        Ok(last.map(|last| (last, left == 0)))
+        Ok((last, left == 0))
     }
 
     /// Keys of a run, behind a key.

@@ -276,7 +276,7 @@ impl Records for SqliteRecords {
         &mut self,
         behind: Option<&Stored>,
         count: usize,
-    ) -> StoreResult<Option<(Stored, bool)>> {
+    ) -> StoreResult<(Option<Stored>, bool)> {
         Loader::new(&self.connection).leaving(behind, count).map_err(classify)
     }
 

@@ -133,6 +133,19 @@ impl PostgresRecords {
         usable
     }
 
+    /// Goes over keys in front that have nothing but rows of lists that go; whether there may be more of them.
+    pub(super) async fn leaving_now(&mut self, count: usize) -> StoreResult<bool> {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = self.ask_one(load::leaving(self.front.first(), count)).await?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        let (last, is_end) = load::last_leaving(row)?;
+        let is_farther = self.front.goes(last);
+        if is_farther {
+            self.ahead.next.retain(|(from, _)| *from != From::Order);
+        }
+        Ok(is_farther && !is_end)
+    }
+
     /// Whether there is any key in order behind that one, locked or not.
     async fn is_any(&mut self, behind: Option<&Stored>) -> StoreResult<bool> {
         self.numbers.stale();

@@ -182,7 +182,7 @@ impl Records for Store {
         &mut self,
         behind: Option<&Stored>,
         count: usize,
-    ) -> StoreResult<Option<(Stored, bool)>> {
+    ) -> StoreResult<(Option<Stored>, bool)> {
         said!(self, it => it.leaving(behind, count).await)
     }
 
