@@ -140,9 +140,10 @@ impl PostgresRecords {
         let Some(row) = rows.first() else { return Ok(false) };
         let (last, is_end) = load::last_leaving(row)?;
         let is_farther = self.front.goes(last);
-        if is_farther {
-            self.ahead.next.retain(|(from, _)| *from != From::Order);
-        }
+        let goes = |found: &Found| load::place(Some(&found.stored)) <= last;
+        self.ahead
+            .next
+            .retain(|(from, found)| *from != From::Order || !found.first().is_some_and(goes));
         Ok(is_farther && !is_end)
     }
 
