@@ -111,14 +111,14 @@ const IN_ORDER: [&str; 2] = next!(
 );
 const ANY: &str =
     "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
-/// The first key behind a place that has something but rows of lists that go; or the last one of all $4.
+/// The first key behind a place that has something but rows of lists that go; or the last one of $4, and how many these are.
 const LEAVING: &str = "
     WITH few AS NOT MATERIALIZED (SELECT at, key FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8)
         ORDER BY at, key LIMIT $4::int8)
-    (SELECT at, key, true FROM few
+    (SELECT at, key, NULL::int8 FROM few
         WHERE EXISTS (SELECT FROM tasks WHERE tasks.key = few.key AND status = 'waiting')
             OR EXISTS (SELECT FROM rows JOIN runs USING (fetcher, run) WHERE rows.key = few.key AND NOT deleting) LIMIT 1)
-    UNION ALL (SELECT at, key, false FROM few ORDER BY at DESC, key DESC LIMIT 1) LIMIT 1";
+    UNION ALL (SELECT at, key, (SELECT count(*) FROM few) FROM few ORDER BY at DESC, key DESC LIMIT 1) LIMIT 1";
 const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
@@ -240,10 +240,11 @@ pub(crate) fn leaving(front: At, count: i64) -> Ask {
     ask!(LEAVING, READY, front.0, front.1, count)
 }
 
-/// The last place of those, and whether it is known to be the last one.
-pub(crate) fn last_leaving(row: &Row) -> StoreResult<(At, bool)> {
-    let (at, key, is_end): (i64, i64, bool) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
-    Ok(((at, if is_end { key.saturating_sub(1) } else { key }), is_end))
+/// The last place of those, and whether there may be more of them.
+pub(crate) fn last_leaving(row: &Row, count: i64) -> StoreResult<(At, bool)> {
+    let (at, key, found): (i64, i64, Option<i64>) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+    let last = if found.is_some() { key } else { key.saturating_sub(1) };
+    Ok(((at, last), found == Some(count)))
 }
 
 /// Asks whether there is any key in order behind that one.

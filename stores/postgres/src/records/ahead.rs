@@ -138,13 +138,13 @@ impl PostgresRecords {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let rows = self.ask_one(load::leaving(self.front.first(), count)).await?;
         let Some(row) = rows.first() else { return Ok(false) };
-        let (last, is_end) = load::last_leaving(row)?;
+        let (last, is_more) = load::last_leaving(row, count)?;
         let is_farther = self.front.goes(last);
         let goes = |found: &Found| load::place(Some(&found.stored)) <= last;
         self.ahead
             .next
             .retain(|(from, found)| *from != From::Order || !found.first().is_some_and(goes));
-        Ok(is_farther && !is_end)
+        Ok(is_farther && is_more)
     }
 
     /// Whether there is any key in order behind that one, locked or not.

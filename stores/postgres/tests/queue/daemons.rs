@@ -283,7 +283,7 @@ fn what_lies_before_the_last_job_is_found() {
     let locks = subject::wait(async {
         let locks = connect().await;
         let lock = format!(
-            "SET search_path = {schema}; BEGIN; SELECT FROM keys JOIN places ON key = id AND kind = 1 ORDER BY at, id LIMIT 1 FOR UPDATE OF keys"
+            "SET search_path = {schema}; BEGIN; SELECT FROM keys JOIN places ON places.key = id AND kind = 1 ORDER BY at, id LIMIT 1 FOR UPDATE OF keys"
         );
         locks.batch_execute(&lock).await.unwrap();
         locks
