@@ -106,6 +106,7 @@ impl Front {
     ) -> Option<Ask> {
         self.left.extend(left);
         self.ready = self.ready.into_iter().chain(ready).min();
+        self.go_back();
         self.raises().then(|| ask!(RAISE))
     }
 
@@ -124,11 +125,16 @@ impl Front {
         if self.raises() {
             self.floor = self.floor.map(|floor| floor.saturating_add(1));
         }
+        self.go_back();
+        self.passed.clear();
+    }
+
+    /// What this batch made ready does not lie before it.
+    fn go_back(&mut self) {
         if let Some(ready) = self.ready {
             self.at.take_if(|at| ready <= *at);
             self.gone.take_if(|gone| ready <= *gone);
         }
-        self.passed.clear();
     }
 
     fn bound(&self) -> i64 {
