@@ -136,6 +136,8 @@ pub struct Outset {
     /// It changes what is no key's, or puts new keys into the queue, or says whether there is work: no other daemon's batch goes on
     /// beside it.
     pub is_alone: bool,
+    /// It goes by the sums of all daemons.
+    pub counts: bool,
     /// It changes nothing, and nothing is saved: no lock is needed.
     pub only_reads: bool,
 }
@@ -145,6 +147,8 @@ pub struct Outset {
 pub struct Begun {
     /// `None`: it is still what this engine saved last, and nothing was rolled back since.
     pub header: Option<Header>,
+    /// Of a header that is the same, its sums, where others may have changed those.
+    pub counts: Option<Tally>,
     /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
     pub has_changed: bool,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.

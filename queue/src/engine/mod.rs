@@ -178,7 +178,8 @@ impl<S: Records> Engine<S> {
         now: Millis,
         work: impl AsyncFnOnce(&mut Batch<'_, S>) -> StoreResult<T>,
     ) -> StoreResult<T> {
-        let begun = self.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
+        let begun =
+            self.begin(&Outset { is_alone: true, counts: true, ..Outset::default() }).await?;
         self.in_batch(begun.now.unwrap_or(now), work).await
     }
 
@@ -188,6 +189,9 @@ impl<S: Records> Engine<S> {
         if let Some(header) = begun.header.take() {
             self.header = header;
             self.memo.names.clear();
+        }
+        if let Some(counts) = begun.counts.take() {
+            self.header.counts = counts;
         }
         if begun.has_changed {
             (self.memo.members, self.memo.settings, self.memo.leaving) = (None, None, None);

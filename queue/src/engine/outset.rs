@@ -34,6 +34,15 @@ fn note(operation: &Operation, outset: &mut Outset) {
         }
         on_key => {
             outset.is_alone = true;
+            outset.counts |= !matches!(
+                on_key,
+                Op::RegisterRun(_)
+                    | Op::AddRows(_)
+                    | Op::AddRelayedRows(_)
+                    | Op::BeginDeletion(_)
+                    | Op::Complete(_)
+                    | Op::HasWork(_)
+            );
             match on_key {
                 Op::Complete(Complete { key, .. })
                 | Op::Requeue(Requeue(key))

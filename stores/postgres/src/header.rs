@@ -1,9 +1,9 @@
 //! The header of a queue, as it is read and written: only what changed since. What is a daemon's own is not in other ones' way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shiftboss_queue::counts::{COUNTS, Counts, Tally};
+use shiftboss_queue::counts::{COUNTS, Counts, Run, Tally};
 use shiftboss_queue::credit::CREDIT_FIRST;
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Header, RunState, Stale, StoreError, StoreResult};
@@ -46,17 +46,39 @@ const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, w
         redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
         dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
         backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
-/// Of a run that is gone, and of which nothing is out.
 const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
 
-/// The header as the database has it, and what only this store counts.
+/// What the database has, as far as it must be known to tell what a batch changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept {
-    pub(crate) header: Header,
+    shared: Shared,
+    credit: i64,
+    fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
+    pub(crate) counts: Tally,
     /// Another one after each change that others made.
     pub(crate) version: i64,
     /// Keys that were ever given an id.
     pub(crate) ids: i64,
+}
+
+/// Numbers that all daemons share.
+type Shared = (i64, i64, i64, bool, i64);
+
+fn shared(it: &Header) -> Shared {
+    (it.last_bump, it.last_single, it.last_since, it.paused, it.clock)
+}
+
+/// What a batch leaves.
+pub(crate) struct Left<'a> {
+    pub(crate) header: &'a Header,
+    /// Runs that changed, and those whose counts did.
+    pub(crate) runs: &'a BTreeSet<Run>,
+    pub(crate) counts: &'a BTreeSet<Run>,
+    pub(crate) ids: i64,
+    pub(crate) daemon: i64,
+    pub(crate) is_alone: bool,
+    /// Documents were written that other daemons remember.
+    pub(crate) has_noted: bool,
 }
 
 /// What is one number each, with the time, and new numbers of attempts.
@@ -81,78 +103,111 @@ pub(crate) fn epoch(row: &Row) -> StoreResult<Option<i64>> {
     row.try_get(10).map_err(classify)
 }
 
+/// [`Kept::version`], as it is now.
+pub(crate) fn version(row: &Row) -> StoreResult<i64> {
+    row.try_get(0).map_err(classify)
+}
+
+/// The header: what is one number each, names, runs and counts.
+pub(crate) fn read(
+    numbers: &Row,
+    names: &[Row],
+    runs: &[Row],
+    counts: &[Row],
+) -> StoreResult<Header> {
+    let read = || {
+        Ok(Header {
+            last_bump: numbers.try_get(2)?,
+            last_single: numbers.try_get(3)?,
+            last_since: numbers.try_get(4)?,
+            paused: numbers.try_get(5)?,
+            clock: numbers.try_get(6)?,
+            credit: numbers.try_get::<_, Option<i64>>(7)?.unwrap_or(CREDIT_FIRST),
+            last_attempt: numbers.try_get(8)?,
+            fetchers: Arc::new(names.iter().map(name).collect::<Result<_, _>>()?),
+            runs: runs.iter().map(run).collect::<Result<_, Error>>()?,
+            counts: Tally::default(),
+        })
+    };
+    Ok(Header { counts: tally(counts)?, ..read().map_err(classify)? })
+}
+
+/// Sums of all daemons by run.
+pub(crate) fn tally(rows: &[Row]) -> StoreResult<Tally> {
+    let counts = rows.iter().map(counts).collect::<Result<_, _>>();
+    let mut tally = Tally(counts.map_err(classify)?);
+    tally.tidy();
+    Ok(tally)
+}
+
 impl Kept {
-    /// What is one number each.
-    pub(crate) fn read_numbers(&mut self, row: &Row) -> StoreResult<()> {
-        self.numbers(row).map_err(classify)
+    pub(crate) fn of(header: &Header, numbers: &Row) -> StoreResult<Self> {
+        Ok(Self {
+            shared: shared(header),
+            credit: header.credit,
+            fetchers: header.fetchers.clone(),
+            counts: header.counts.clone(),
+            version: version(numbers)?,
+            ids: numbers.try_get(1).map_err(classify)?,
+        })
     }
 
-    fn numbers(&mut self, row: &Row) -> Result<(), Error> {
-        let header = &mut self.header;
-        self.version = row.try_get(0)?;
-        self.ids = row.try_get(1)?;
-        header.last_bump = row.try_get(2)?;
-        header.last_single = row.try_get(3)?;
-        header.last_since = row.try_get(4)?;
-        header.paused = row.try_get(5)?;
-        header.clock = row.try_get(6)?;
-        header.credit = row.try_get::<_, Option<i64>>(7)?.unwrap_or(CREDIT_FIRST);
-        header.last_attempt = row.try_get(8)?;
-        Ok(())
-    }
-
-    pub(crate) fn read_lists(&mut self, names: &[Row], runs: &[Row]) -> StoreResult<()> {
-        let names = names.iter().map(name).collect::<Result<_, _>>();
-        let runs = runs.iter().map(run).collect::<Result<_, _>>();
-        self.header.fetchers = Arc::new(names.map_err(classify)?);
-        self.header.runs = runs.map_err(classify)?;
-        Ok(())
-    }
-
-    pub(crate) fn read_counts(&mut self, rows: &[Row]) -> StoreResult<()> {
-        let counts = rows.iter().map(counts).collect::<Result<_, _>>();
-        self.header.counts = Tally(counts.map_err(classify)?);
-        self.header.counts.0.retain(|_, counts| *counts != Counts::default());
-        Ok(())
-    }
-
-    /// Has what `now` has, and asks for what is not in the database yet. Sums come last, in order.
-    pub(crate) fn save(
-        &mut self,
-        now: Header,
-        ids: i64,
-        daemon: i64,
-        is_alone: bool,
-        has_noted: bool,
-    ) -> StoreResult<Vec<Ask>> {
-        let before = std::mem::replace(&mut self.header, now);
-        let now = &self.header;
+    /// Has what a batch leaves, and asks for what is not in the database yet. Sums come last, in order.
+    pub(crate) fn save(&mut self, it: &Left<'_>) -> StoreResult<Vec<Ask>> {
+        let Left { header, runs, ids, daemon, .. } = *it;
         let mut asks = Vec::new();
-        if now.credit != before.credit {
-            asks.push(ask!(SAVE_CREDIT, daemon, now.credit));
+        if header.credit != self.credit {
+            asks.push(ask!(SAVE_CREDIT, daemon, header.credit));
         }
-        let numbers =
-            |it: &Header| (it.last_bump, it.last_single, it.last_since, it.paused, it.clock);
-        let is_same = !has_noted
-            && numbers(now) == numbers(&before)
+        let is_same = !it.has_noted
+            && shared(header) == self.shared
             && ids == self.ids
-            && now.fetchers == before.fetchers
-            && *now.runs == *before.runs;
+            && header.fetchers == self.fetchers
+            && runs.is_empty();
         if !is_same {
-            if !is_alone {
+            if !it.is_alone {
                 let text = "a batch that is not alone changed what all daemons share";
                 return Err(StoreError::Fatal(text.to_owned()));
             }
-            let (bump, single, since, paused, clock) = numbers(now);
+            let (bump, single, since, paused, clock) = shared(header);
             asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, clock, ids));
             (self.version, self.ids) = (self.version + 1, ids);
-            save_lists(&before, now, &mut asks);
+            let new = header.fetchers.iter().filter(|(id, _)| !self.fetchers.contains_key(id));
+            asks.extend(new.map(|(id, name)| ask!(SAVE_NAME, id.0, name.to_string())));
+            asks.extend(runs.iter().map(|run| save_run(*run, header.runs.get(run))));
+            (self.shared, self.fetchers) = (shared(header), header.fetchers.clone());
         }
-        asks.extend(add_counts(&before.counts, &now.counts, daemon));
-        let gone = before.runs.keys().filter(|run| !now.runs.contains_key(run));
-        let gone = gone.filter(|run| !now.counts.0.contains_key(run));
+        self.credit = header.credit;
+        asks.extend(self.add_counts(it));
+        // Of a run that is gone, and of which nothing is out.
+        let is_gone =
+            |run: &&Run| !header.runs.contains_key(*run) && !header.counts.0.contains_key(*run);
+        let gone = runs.iter().filter(is_gone);
         asks.extend(gone.map(|(fetcher, run)| ask!(DELETE_COUNTS, fetcher.0, *run)));
         Ok(asks)
+    }
+
+    fn add_counts(&mut self, it: &Left<'_>) -> Option<Ask> {
+        let mut columns: [Vec<i64>; 3 + COUNTS] = Default::default();
+        for run in it.counts {
+            let now = it.header.counts.0.get(run).copied().unwrap_or_default();
+            let before = self.counts.0.insert(*run, now).unwrap_or_default();
+            if now == Counts::default() {
+                self.counts.0.remove(run);
+            }
+            if before == now {
+                continue;
+            }
+            let more = now.values().into_iter().zip(before.values());
+            let more = more.map(|(now, before)| now.saturating_sub(before));
+            let values = [run.0.0, run.1, it.daemon].into_iter().chain(more);
+            columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
+        }
+        let is_any = !columns[0].is_empty();
+        is_any.then(|| Ask {
+            sql: ADD_COUNTS,
+            params: columns.map(|it| Box::new(it) as Param).into(),
+        })
     }
 }
 
@@ -182,43 +237,15 @@ fn counts(row: &Row) -> Result<((FetcherId, i64), Counts), Error> {
     Ok(((FetcherId(row.try_get(0)?), row.try_get(1)?), counts))
 }
 
-fn save_lists(before: &Header, now: &Header, asks: &mut Vec<Ask>) {
-    for (fetcher, name) in now.fetchers.iter() {
-        if !before.fetchers.contains_key(fetcher) {
-            asks.push(ask!(SAVE_NAME, fetcher.0, name.to_string()));
-        }
-    }
-    for (fetcher, run) in before.runs.keys().filter(|run| !now.runs.contains_key(run)) {
-        asks.push(ask!(DELETE_RUN, fetcher.0, *run));
-    }
-    for ((fetcher, run), state) in now.runs.iter() {
-        if before.runs.get(&(*fetcher, *run)) != Some(state) {
-            let RunState { since, complete, deleting, listing, reading, position, skipped, stale } =
-                state.clone();
-            let (skipped, stale) = (skipped.cast_signed(), stale.code());
-            asks.push(ask!(
-                SAVE_RUN, fetcher.0, *run, since, complete, deleting, listing, reading, position,
-                skipped, stale
-            ));
-        }
-    }
-}
-
-fn add_counts(before: &Tally, now: &Tally, daemon: i64) -> Option<Ask> {
-    let runs: BTreeSet<_> = before.0.keys().chain(now.0.keys()).copied().collect();
-    let mut columns: [Vec<i64>; 3 + COUNTS] = Default::default();
-    for run in runs {
-        let of = |tally: &Tally| tally.0.get(&run).copied().unwrap_or_default().values();
-        let (before, now) = (of(before), of(now));
-        if before == now {
-            continue;
-        }
-        let more = now.into_iter().zip(before).map(|(now, before)| now.saturating_sub(before));
-        let values = [run.0.0, run.1, daemon].into_iter().chain(more);
-        columns.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
-    }
-    if columns[0].is_empty() {
-        return None;
-    }
-    Some(Ask { sql: ADD_COUNTS, params: columns.map(|it| Box::new(it) as Param).into() })
+/// `None`: it is gone.
+fn save_run((fetcher, run): Run, state: Option<&RunState>) -> Ask {
+    let Some(state) = state.cloned() else {
+        return ask!(DELETE_RUN, fetcher.0, run);
+    };
+    let RunState { since, complete, deleting, listing, reading, position, skipped, stale } = state;
+    let (skipped, stale) = (skipped.cast_signed(), stale.code());
+    ask!(
+        SAVE_RUN, fetcher.0, run, since, complete, deleting, listing, reading, position, skipped,
+        stale
+    )
 }

@@ -16,7 +16,7 @@ use tokio_postgres::types::FromSql;
 use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
-use crate::header::{self, Kept};
+use crate::header;
 use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
@@ -248,13 +248,10 @@ impl Listings for Moment {
         let daemon: Vec<Document> = next().iter().map(both).collect::<StoreResult<_>>()?;
         let daemon = read(&DAEMON, &daemon).pop().map(|(_, it)| it);
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
-        let mut kept = Kept::default();
-        kept.read_numbers(numbers)?;
-        kept.read_lists(&names, &runs)?;
-        kept.read_counts(&counts)?;
+        let header = header::read(numbers, &names, &runs, &counts)?;
         let now = get::<i64>(numbers, 9).map(|now| self.has_clock.then_some(now))?;
         let schema_version = self.schema_version;
-        Ok(Head { header: kept.header, daemon, schema_version, last_write: None, now })
+        Ok(Head { header, daemon, schema_version, last_write: None, now })
     }
 
     async fn documents(&mut self, prefixes: &[&str]) -> StoreResult<Vec<Document>> {

@@ -15,6 +15,7 @@ use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
+use shiftboss_queue::counts::Tally;
 use shiftboss_queue::record::{FetcherId, Record, SingleStatus, Task};
 use shiftboss_queue::records::{
     Begun, Changes, From, Header, InFlight, KeyId, Name, Outset, Payload, Records, StoreError,
@@ -26,7 +27,7 @@ use tokio_postgres::{Client, Row};
 use self::ahead::Ahead;
 use crate::error::{classify, odd};
 use crate::front::Front;
-use crate::header::{self, Kept};
+use crate::header::{self, Kept, Left};
 use crate::load;
 use crate::numbers::Numbers;
 use crate::save::Saver;
@@ -227,7 +228,7 @@ impl PostgresRecords {
         self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
-        asks.extend(outset.is_alone.then(|| ask!(header::COUNTS_OF_RUNS)));
+        asks.extend(outset.counts.then(|| ask!(header::COUNTS_OF_RUNS)));
         if !outset.names.is_empty() {
             asks.push(load::named(&outset.names));
         }
@@ -238,7 +239,7 @@ impl PostgresRecords {
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
         let mut next = || answers.next().unwrap_or_default();
-        let counts = if outset.is_alone { next() } else { Vec::new() };
+        let counts = outset.counts.then(&mut next);
         self.ahead = Ahead { count: outset.next, ..Ahead::default() };
         if !outset.names.is_empty() {
             self.ahead.names = Some((outset.names.clone(), load::found(&next())?));
@@ -262,10 +263,10 @@ impl PostgresRecords {
         }
         self.find_required().await?;
         let known = self.kept.as_ref().map(|kept| kept.version);
-        let header = self.header(numbers, &counts).await?;
+        let (header, counts) = self.header(numbers, counts).await?;
         let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
         let now = self.has_clock.then_some(now);
-        Ok(Begun { header, has_changed, now, is_edited: false })
+        Ok(Begun { header, counts, has_changed, now, is_edited: false })
     }
 
     async fn find_required(&mut self) -> StoreResult<()> {
@@ -276,27 +277,25 @@ impl PostgresRecords {
         found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
     }
 
-    /// The header, if it is not what this engine saved last.
-    async fn header(&mut self, numbers: &Row, counts: &[Row]) -> StoreResult<Option<Header>> {
-        let mut now = self.kept.clone().unwrap_or_default();
-        let known = self.kept.as_ref().map(|kept| kept.version);
-        now.read_numbers(numbers)?;
-        let drawn = now.header.last_attempt;
-        now.header.last_attempt = self.numbers.used().unwrap_or(drawn);
-        if self.is_alone {
-            now.read_counts(counts)?;
+    /// The header, if it is not what this engine saved last; or the sums, if they were asked for.
+    async fn header(
+        &mut self,
+        numbers: &Row,
+        counts: Option<Vec<Row>>,
+    ) -> StoreResult<(Option<Header>, Option<Tally>)> {
+        if let Some(kept) = &mut self.kept
+            && kept.version == header::version(numbers)?
+        {
+            let counts = counts.map(|rows| header::tally(&rows)).transpose()?;
+            kept.counts = counts.clone().unwrap_or(std::mem::take(&mut kept.counts));
+            return Ok((None, counts));
         }
-        if known != Some(now.version) {
-            let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
-            let [names, runs, counts] = self.ask(asks).await?;
-            now.read_lists(&names, &runs)?;
-            now.read_counts(&counts)?;
-        } else if !self.is_alone {
-            return Ok(None);
-        }
-        let header = now.header.clone();
-        self.kept = Some(now);
-        Ok(Some(header))
+        let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
+        let [names, runs, counts] = self.ask(asks).await?;
+        let mut now = header::read(numbers, &names, &runs, &counts)?;
+        now.last_attempt = self.numbers.used().unwrap_or(now.last_attempt);
+        self.kept = Some(Kept::of(&now, numbers)?);
+        Ok((Some(now), None))
     }
 
     async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -305,7 +304,7 @@ impl PostgresRecords {
     }
 
     fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        let Changes { records, ended, header, sums, oldest, .. } = changes;
+        let Changes { records, ended, header, runs, counts, sums, oldest } = changes;
         // What it read before may be another thing now.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
@@ -330,13 +329,10 @@ impl PostgresRecords {
         self.writes.extend(sums::add(&sums, self.daemon));
         self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
         let has_noted = std::mem::take(&mut self.has_noted);
-        self.writes.extend(kept.save(
-            header.clone(),
-            ids,
-            self.daemon,
-            self.is_alone,
-            has_noted,
-        )?);
+        let (daemon, is_alone) = (self.daemon, self.is_alone);
+        let (runs, counts) = (&runs, &counts);
+        let left = Left { header, runs, counts, ids, daemon, is_alone, has_noted };
+        self.writes.extend(kept.save(&left)?);
         Ok(())
     }
 
