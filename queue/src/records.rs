@@ -148,7 +148,7 @@ pub struct Begun {
     /// `None`: it is still what this engine saved last, and nothing was rolled back since.
     pub header: Option<Header>,
     /// Of a header that is the same, its sums, where others may have changed those.
-    pub counts: Option<Tally>,
+    pub counts: Option<counts::Tally>,
     /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
     pub has_changed: bool,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.

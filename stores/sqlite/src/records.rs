@@ -96,7 +96,7 @@ impl SqliteRecords {
         let header = self.header_now()?;
         self.is_edited = self.is_edited && (!only_reads || edits::are_any(&self.connection)?);
         let is_edited = only_reads && self.is_edited;
-        Ok(Begun { has_changed: header.is_some(), header, now: None, is_edited })
+        Ok(Begun { has_changed: header.is_some(), header, is_edited, ..Begun::default() })
     }
 
     /// `None`: it is as it was.
