@@ -111,13 +111,16 @@ const IN_ORDER: [&str; 2] = next!(
 );
 const ANY: &str =
     "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
-/// The first key behind a place that has something but rows of lists that go; or the last one of $4, and how many these are.
+/// The first key behind a place that has something but rows of lists that go; or the last one of $4, and how many these are. Each is looked
+/// at by itself: a limit keeps the server from reading all rows of all lists in place of that.
 const LEAVING: &str = "
     WITH few AS NOT MATERIALIZED (SELECT at, key FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8)
         ORDER BY at, key LIMIT $4::int8)
-    (SELECT at, key, NULL::int8 FROM few
-        WHERE EXISTS (SELECT FROM tasks WHERE tasks.key = few.key AND status = 'waiting')
-            OR EXISTS (SELECT FROM rows JOIN runs USING (fetcher, run) WHERE rows.key = few.key AND NOT deleting) LIMIT 1)
+    (SELECT at, few.key, NULL::int8 FROM few
+        LEFT JOIN LATERAL (SELECT true AS has FROM tasks WHERE tasks.key = few.key AND status = 'waiting' LIMIT 1) t ON true
+        LEFT JOIN LATERAL (SELECT true AS has FROM rows JOIN runs USING (fetcher, run)
+            WHERE rows.key = few.key AND NOT deleting LIMIT 1) r ON true
+        WHERE t.has OR r.has LIMIT 1)
     UNION ALL (SELECT at, key, (SELECT count(*) FROM few) FROM few ORDER BY at DESC, key DESC LIMIT 1) LIMIT 1";
 const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",

@@ -25,6 +25,9 @@ pub(super) struct Ahead {
     pub(super) payloads: HashMap<(KeyId, Task), Payload>,
 }
 
+/// A batch steps over so many times the keys that one of a file does: its round trips and its commit cost as much as thousands of them.
+const STEPS: usize = 4;
+
 impl PostgresRecords {
     /// Those of whole records; one that is not is read again, now that it is locked.
     async fn whole(&mut self, found: Vec<Found>) -> StoreResult<Vec<Stored>> {
@@ -135,7 +138,7 @@ impl PostgresRecords {
 
     /// Goes over keys in front that have nothing but rows of lists that go; whether there may be more of them.
     pub(super) async fn leaving_now(&mut self, count: usize) -> StoreResult<bool> {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let count = i64::try_from(count.saturating_mul(STEPS)).unwrap_or(i64::MAX);
         let rows = self.ask_one(load::leaving(self.front.first(), count)).await?;
         let Some(row) = rows.first() else { return Ok(false) };
         let (last, is_more) = load::last_leaving(row, count)?;
