@@ -294,3 +294,39 @@ fn what_lies_before_the_last_job_is_found() {
     let keys: BTreeSet<_> = given.iter().map(|job| &job.1.key).collect();
     assert_eq!((given.len(), keys.len()), (9, 9));
 }
+
+/// Somebody holds a key and changes its rows, while the end of its job waits for it: what he wrote counts.
+#[test]
+fn what_changed_while_a_key_was_waited_for_is_seen() {
+    let schema = subject::schema();
+    let (told, tells) = std::sync::mpsc::channel();
+    let (goes, waits) = std::sync::mpsc::channel();
+    thread::scope(|threads| {
+        let worker = threads.spawn(|| {
+            let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
+            ready(engine.apply(NOW, list(1, 0..1))).unwrap();
+            let (attempt, row) = next(&mut engine).unwrap();
+            let pid = "SELECT pg_backend_pid()";
+            let pid = subject::wait(engine.store().client().query_one(pid, &[])).unwrap();
+            told.send(pid.get::<_, i32>(0)).unwrap();
+            waits.recv().unwrap();
+            let end = CompleteAttempt { attempt, exit_code: 0 };
+            ready(engine.apply(NOW, vec![end.into()])).unwrap();
+            assert_eq!(next(&mut engine).map(|job| job.1), Some(row), "its row was armed anew");
+        });
+        let pid = tells.recv().unwrap();
+        subject::wait(async {
+            let other = connect().await;
+            let begin = format!("SET search_path = {schema}; BEGIN; SELECT FROM keys FOR UPDATE");
+            other.batch_execute(&begin).await.unwrap();
+            goes.send(()).unwrap();
+            let lock = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)";
+            while !other.query_one(lock, &[&pid]).await.unwrap().get::<_, bool>(0) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let change = "UPDATE rows SET armed = 1000; UPDATE keys SET since = since; COMMIT";
+            other.batch_execute(change).await.unwrap();
+        });
+        worker.join().unwrap();
+    });
+}
