@@ -302,8 +302,9 @@ fn what_changed_while_a_key_was_waited_for_is_seen() {
     let (told, tells) = std::sync::mpsc::channel();
     let (goes, waits) = std::sync::mpsc::channel();
     thread::scope(|threads| {
-        let worker = threads.spawn(|| {
-            let mut engine = Engine::new(subject::store(&schema, 1), Settings::default());
+        let of = schema.clone();
+        let worker = threads.spawn(move || {
+            let mut engine = Engine::new(subject::store(&of, 1), Settings::default());
             ready(engine.apply(NOW, list(1, 0..1))).unwrap();
             let (attempt, row) = next(&mut engine).unwrap();
             let pid = "SELECT pg_backend_pid()";
