@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::code;
@@ -145,6 +146,11 @@ const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
 
+/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not. Without the
+/// right to know the server, databases of two may seem one.
+pub(crate) const PLACE: &str = "SELECT system_identifier || '/' || oid FROM pg_control_system(), pg_database WHERE datname = current_database()";
+pub(crate) const PLACE_OF_DATABASE: &str =
+    "SELECT '0/' || oid FROM pg_database WHERE datname = current_database()";
 const DOCUMENTS: &str =
     "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 
@@ -236,6 +242,13 @@ pub(crate) fn next(
         From::Dues => ask!(DUES[which], fetchers, count, id),
         From::All => ask!(ALL[which], fetchers, count, id),
     }
+}
+
+/// Asks for a single task of the key that waits with this payload.
+pub(crate) fn waiting(id: KeyId, payload: &[u8]) -> Ask {
+    let sql = "SELECT 1 FROM tasks
+        WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
+    ask!(sql, id.0, checksum(payload).cast_signed(), payload.to_vec())
 }
 
 /// Asks which keys in front go.

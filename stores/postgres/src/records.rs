@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
@@ -53,11 +52,6 @@ pub const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int
 /// The one who makes the tables has this lock, of all databases' first daemons.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
 
-/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not. Without the
-/// right to know the server, databases of two may seem one.
-const PLACE: &str = "SELECT system_identifier || '/' || oid FROM pg_control_system(), pg_database WHERE datname = current_database()";
-const PLACE_OF_DATABASE: &str =
-    "SELECT '0/' || oid FROM pg_database WHERE datname = current_database()";
 /// Attempts that ended are kept, if nobody says how many.
 const HISTORY: i64 = 100_000;
 
@@ -431,11 +425,7 @@ impl Records for PostgresRecords {
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        let sql = "SELECT 1 FROM tasks
-            WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
-        let bytes = payload.as_bytes();
-        let ask = ask!(sql, id.0, checksum(bytes).cast_signed(), bytes.to_vec());
-        Ok(!self.ask_one(ask).await?.is_empty())
+        Ok(!self.ask_one(load::waiting(id, payload.as_bytes())).await?.is_empty())
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -461,7 +451,8 @@ impl Records for PostgresRecords {
         let tells = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')";
         let rows = self.ask_one(ask!(tells)).await?;
         let tells = rows.first().is_some_and(|row| row.try_get(0).unwrap_or_default());
-        let rows = self.ask_one(ask!(if tells { PLACE } else { PLACE_OF_DATABASE })).await?;
+        let rows =
+            self.ask_one(ask!(if tells { load::PLACE } else { load::PLACE_OF_DATABASE })).await?;
         let text: Option<String> =
             rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)?;
         Ok(text.map(Into::into))
