@@ -42,9 +42,7 @@ pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '2s'";
-const BEGIN: &str = "BEGIN";
 const COMMIT: &str = "COMMIT";
-const ROLLBACK: &str = "ROLLBACK";
 /// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
 const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
 /// Whoever has it to itself waits for all batches, and none goes on beside it.
@@ -221,7 +219,7 @@ impl PostgresRecords {
         let front = self.front.begin();
         self.handed.clear();
         let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
-        let mut asks = vec![ask!(BEGIN), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
+        let mut asks = vec![ask!("BEGIN"), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.counts.then(|| ask!(header::COUNTS_OF_RUNS)));
         if !outset.names.is_empty() {
             asks.push(load::named(&outset.names));
@@ -339,7 +337,7 @@ impl PostgresRecords {
         self.front = Front::default();
         if is_open && self.is_usable() {
             // One that cannot be rolled back is by the end of the connection.
-            let _ = self.wire.send(vec![ask!(ROLLBACK)]).await;
+            let _ = self.wire.send(vec![ask!("ROLLBACK")]).await;
         }
     }
 }
