@@ -93,7 +93,7 @@ fn under_snapshot(stage: &Stage, queue: &Queue) -> io::Result<Figure> {
     let daemons = queue.daemons(stage, 1)?;
     let before = daemons.drive(WORKERS, time, usize::MAX)?;
     let reader = daemons.connect()?;
-    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM shiftboss.state")?;
+    reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM shiftboss.header")?;
     let jobs = stage.setting.list.saturating_sub(LEFT + before.requests());
     let done = daemons.run(HASTE, HASTE_MAX, jobs)?.requests();
     let after = daemons.run(WORKERS, time, usize::MAX)?;

@@ -12,9 +12,7 @@ use crate::servers::new_home;
 const DEATHS: usize = 3;
 /// Jobs that are out at the daemon that dies.
 const OUT: usize = 16;
-const LEFT_OUT: &str =
-    "SELECT count(*) FROM shiftboss.attempts JOIN shiftboss.daemons USING (daemon)
-    WHERE finished IS NULL AND name = 'one'";
+const LEFT_OUT: &str = "SELECT count(*) FROM shiftboss.keys WHERE owner = 'member/one'";
 const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOTICES: usize = 300;

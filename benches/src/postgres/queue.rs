@@ -98,10 +98,9 @@ impl Daemons {
         self.database.connect()
     }
 
-    /// Jobs that a call to the server handed out, on average.
+    /// Jobs that a call to the server ended, on average.
     pub fn batch(&self) -> io::Result<f64> {
-        let sql =
-            "SELECT count(*)::float8 / count(DISTINCT (daemon, call)) FROM shiftboss.attempts";
+        let sql = "SELECT count(*)::float8 / count(DISTINCT xmin::text) FROM shiftboss.attempts";
         self.connect()?.value(sql)
     }
 }

@@ -33,10 +33,13 @@ const RECOVERY_MAX: Duration = Duration::from_secs(20);
 
 /// What must be true of the database, and gives 0 then.
 const SOUND: [(&str, &str); 4] = [
-    ("rows are left undispatched", "SELECT count(*) FROM shiftboss.queue WHERE NOT dispatched"),
-    ("keys are left in the order", "SELECT count(*) FROM shiftboss.ready"),
-    ("attempts have no end", "SELECT count(*) FROM shiftboss.attempts WHERE finished IS NULL"),
-    ("daemons are lost", "SELECT count(*) FROM shiftboss.daemons WHERE lost"),
+    (
+        "rows are left undispatched",
+        "SELECT count(*) FROM shiftboss_public.queue WHERE is_dequeued = 0",
+    ),
+    ("keys are left in the order", "SELECT count(*) FROM shiftboss.places WHERE kind = 1"),
+    ("attempts have no end", "SELECT count(*) FROM shiftboss.keys WHERE attempt IS NOT NULL"),
+    ("daemons are lost", "SELECT count(*) FROM shiftboss.daemons WHERE gone = 'silent'"),
 ];
 
 /// A server with a database for a queue.
@@ -180,7 +183,7 @@ impl Hub for Postgres {
             OfServer::BackendsTerminated => self.terminate_backends()?,
             OfServer::Full => return self.fill_connections(seconds),
             OfServer::Locked => {
-                let lock = format!("BEGIN; LOCK TABLE shiftboss.queue; SELECT pg_sleep({seconds})");
+                let lock = format!("BEGIN; LOCK TABLE shiftboss.keys; SELECT pg_sleep({seconds})");
                 return Ok(Held(vec![self.server.psql(ROLE, DATABASE, &lock).spawn()?]));
             }
             OfServer::DiskFull => self.fill_disk()?,
@@ -203,7 +206,7 @@ impl Hub for Postgres {
     }
 
     fn logged(&self) -> io::Result<Vec<(String, Option<i64>)>> {
-        let sql = "SELECT convert_from(key, 'UTF8'), exit_code FROM shiftboss.keys LEFT JOIN shiftboss.log USING (key_id)";
+        let sql = "SELECT convert_from(key, 'UTF8'), exit_code FROM shiftboss.keys";
         let logged = self.server.query(DATABASE, sql)?;
         let lines = logged.lines().filter_map(|line| line.split_once('|'));
         Ok(lines.map(|(key, code)| (key.to_owned(), code.parse().ok())).collect())
