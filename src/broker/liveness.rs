@@ -56,6 +56,18 @@ impl Liveness {
         }
     }
 
+    /// Those that have joined a queue of several daemons, by how often any of those heard of them.
+    pub(super) fn heard_by_all(&mut self, relays: Vec<Relay>, now: Instant) {
+        self.relays.retain(|epoch, _| relays.iter().any(|relay| relay.epoch == *epoch));
+        for Relay { name, process, epoch, beat, .. } in relays {
+            let new = || Known::new(name, process, now);
+            let known = self.relays.entry(epoch).or_insert_with(new);
+            if known.words != beat {
+                (known.words, known.last_seen) = (beat, now);
+            }
+        }
+    }
+
     /// Those that have joined, by name, and for how long each has said nothing.
     pub(super) fn heard(&self, now: Instant) -> Vec<(Arc<str>, Duration)> {
         let heard = self.relays.values();

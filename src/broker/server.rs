@@ -292,11 +292,21 @@ impl Server {
             looks.tick().await;
             if link.alarm.is_raised() || self.is_deaf(link).await {
                 self.speak_for_relays().await;
-            } else if !self.is_shared && self.tasks.len() < usize::from(PREFETCH) {
+            } else if self.tasks.len() < usize::from(PREFETCH) && self.knows_words().await {
                 // Else there may be words that were not taken yet.
                 self.expire_silent().await;
             }
         }
+    }
+
+    /// Whether it is known who was heard of: of a shared queue others hear relays, too.
+    async fn knows_words(&self) -> bool {
+        if !self.is_shared {
+            return true;
+        }
+        let Ok(relays) = self.ask(KnownRelays).await else { return false };
+        self.liveness.borrow_mut().heard_by_all(relays, Instant::now());
+        true
     }
 
     /// Whether the broker takes no messages now, if somebody may not be able to speak. Of a shared queue others hear them, too.
