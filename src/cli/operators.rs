@@ -202,12 +202,16 @@ pub struct Add {
     after_help = "\
 Examples:
   shiftboss hold /run/shiftboss/worker.sock alpha
-  shiftboss hold --for 2days --reason 'upstream is down' /run/shiftboss/worker.sock alpha",
+  shiftboss hold --for 2days --reason 'upstream is down' /run/shiftboss/worker.sock alpha
+  shiftboss hold --prefix /run/shiftboss/worker.sock https://example.org/",
     override_usage = "shiftboss hold [OPTIONS] [SOCKET] <KEY>"
 )]
 pub struct Hold {
     #[command(flatten)]
     pub of: KeyArguments,
+    /// Hold all keys that begin with KEY, those that a list, a single task or the log has now
+    #[arg(long)]
+    pub prefix: bool,
     /// How long: a time such as 2h or 3days [default: until `unhold`]
     #[arg(long = "for", value_name = "TIME", value_parser = hold_time)]
     pub time: Option<Duration>,

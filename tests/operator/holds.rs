@@ -95,6 +95,26 @@ fn what_may_be_held() {
     wait_until("it is over at once", || said(&site, &["held", "socket"]).starts_with("No key"));
 }
 
+/// All keys that begin alike are held, if they are known; each is let go by itself.
+#[test]
+fn keys_that_begin_alike() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let lines: String = (0..600).map(|number| format!("host/{number} 1\n")).collect();
+    site.write("f.1.txt", lines + "hosts 1\n");
+    site.wait_count(601);
+    assert_eq!(
+        said(&site, &["hold", "--prefix", "--for", "2h", "socket", "host/"]),
+        "Held: 600 keys that begin with host/; `shiftboss held` lists them.\n"
+    );
+    assert_eq!(said(&site, &["unhold", "socket", "host/7"]).find("No longer held"), Some(0));
+    let mut given: Vec<_> = (0..3).map(|_| site.next_key("READY")).collect();
+    given.sort();
+    assert_eq!(given, [None, Some("host/7".to_owned()), Some("hosts".to_owned())]);
+    let none = said(&site, &["hold", "--prefix", "socket", "other"]);
+    assert!(none.starts_with("Held: 0 keys that begin with other;"), "{none}");
+}
+
 /// What would be handed out is told to be held, though its row is behind those that are shown.
 #[test]
 fn a_held_row_behind_long_payloads() {

@@ -95,6 +95,9 @@ impl Asker {
             SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
             SessionRequest::Requeue(key) => self.requeue(key).await,
             SessionRequest::Hold(key, seconds, reason) => self.hold(key, seconds, reason).await,
+            SessionRequest::HoldAll(prefix, seconds, reason) => {
+                self.hold_all(prefix, seconds, reason).await
+            }
             SessionRequest::Bump(key) => self.bump(key).await,
             SessionRequest::Unhold(key) => self.unhold(key).await,
             SessionRequest::Forget(key) => self.forget(key).await,

@@ -111,6 +111,8 @@ pub enum SessionRequest {
     Requeue(Key),
     /// For operators only: hand a key not out, so many seconds long or until the end of that; and why.
     Hold(Key, Option<u32>, String),
+    /// For operators only: the same of all keys that begin so.
+    HoldAll(Key, Option<u32>, String),
     /// For operators only: have a key run soon.
     Bump(Key),
     /// For operators only: the end of a key's hold.
@@ -156,6 +158,7 @@ impl SessionRequest {
             Ask::Retry(_, Some(_)) => ("RETRY-OF", 1, false),
             Ask::Requeue(_) => ("REQUEUE", 1, false),
             Ask::Hold(..) => ("HOLD", 1, false),
+            Ask::HoldAll(..) => ("HOLD-ALL", 1, false),
             Ask::Bump(_) => ("BUMP", 1, false),
             Ask::Unhold(_) => ("UNHOLD", 1, false),
             Ask::Forget(_) => ("FORGET", 1, false),
@@ -307,15 +310,17 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
         |rest| Some(Ask::Add(vec![single_task(rest?.as_bytes()).ok()?])),
     ),
     ("HOLD", "HOLD <key> <seconds, 0 to 315360000, or -> [reason, at most 1000 bytes]", |rest| {
-        let (key_word, rest) = rest?.split_once(' ')?;
-        let (time, reason) = rest.split_once(' ').unwrap_or((rest, ""));
-        let seconds = match time {
-            "-" => None,
-            time => Some(within(time, 0, HOLD_SECONDS_MAX)?),
-        };
-        let fits = reason.len() <= REASON_MAX_BYTES && !reason.contains(char::is_control);
-        fits.then_some(Ask::Hold(key(key_word)?, seconds, reason.to_owned()))
+        let (key, seconds, reason) = hold(rest)?;
+        Some(Ask::Hold(key, seconds, reason))
     }),
+    (
+        "HOLD-ALL",
+        "HOLD-ALL <how keys begin> <seconds, 0 to 315360000, or -> [reason, at most 1000 bytes]",
+        |rest| {
+            let (prefix, seconds, reason) = hold(rest)?;
+            Some(Ask::HoldAll(prefix, seconds, reason))
+        },
+    ),
     ("BUMP", "BUMP <key>", |rest| Some(Ask::Bump(key(rest?)?))),
     ("FORGET", "FORGET <key>", |rest| Some(Ask::Forget(key(rest?)?))),
     ("UNHOLD", "UNHOLD <key>", |rest| Some(Ask::Unhold(key(rest?)?))),
@@ -325,6 +330,18 @@ const ALONE: &str = "this request stands alone";
 
 fn alone(rest: Option<&str>, request: SessionRequest) -> Option<SessionRequest> {
     rest.is_none().then_some(request)
+}
+
+/// Of what, how long, and why.
+fn hold(rest: Option<&str>) -> Option<(Key, Option<u32>, String)> {
+    let (key_word, rest) = rest?.split_once(' ')?;
+    let (time, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+    let seconds = match time {
+        "-" => None,
+        time => Some(within(time, 0, HOLD_SECONDS_MAX)?),
+    };
+    let fits = reason.len() <= REASON_MAX_BYTES && !reason.contains(char::is_control);
+    fits.then_some((key(key_word)?, seconds, reason.to_owned()))
 }
 
 fn attempt(word: &str) -> Option<Attempt> {

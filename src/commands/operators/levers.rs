@@ -15,10 +15,15 @@ use crate::target::socket;
 use crate::text::{counted, shown};
 
 pub(super) fn hold(asked: Hold) -> Result<(), Failure> {
-    let Hold { of, time, reason, by } = asked;
+    let Hold { of, prefix, time, reason, by } = asked;
     let seconds = time.map_or("-".to_owned(), |time| whole_seconds(time).to_string());
     let behind = reason.map_or(String::new(), |reason| format!(" {reason}"));
-    tell(of, by, "HOLD", &format!(" {seconds}{behind}"), held)
+    let behind = format!(" {seconds}{behind}");
+    if prefix {
+        tell(of, by, "HOLD-ALL", &behind, all_held)
+    } else {
+        tell(of, by, "HOLD", &behind, held)
+    }
 }
 
 pub(super) fn unhold(of: KeyArguments, by: By) -> Result<(), Failure> {
@@ -60,6 +65,11 @@ fn held(key: &str, answer: &Value) -> String {
     };
     let replaced = replaced(&answer["replaced"]).unwrap_or_default();
     format!("Held {until}: {key}.{replaced}{doubt}")
+}
+
+fn all_held(prefix: &str, answer: &Value) -> String {
+    let held = counted(answer["held"].as_i64().unwrap_or(0), "key");
+    format!("Held: {held} that begin with {prefix}; `shiftboss held` lists them.")
 }
 
 /// An earlier hold, which is gone.

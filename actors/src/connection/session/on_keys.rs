@@ -5,17 +5,20 @@ use std::sync::Arc;
 use serde_json::json;
 use tracing::info;
 
-use super::{Answered, Asker};
+use super::{ANSWER_TIMEOUT, Answered, Asker, undone};
 use crate::connection::reply::Reply;
 use crate::storage::messages::Perform;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 use shiftboss_queue::operation::{
-    Bump, Bumped, CancelTasks, Cancelled, Forget, Forgotten, Held, Hold, Requeue, Requeued,
-    Retried, Retry, Unhold,
+    Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
+    Requeued, Retried, Retry, Unhold,
 };
 
 const HELD: &str = "that key is held: end that first, by `unhold`";
+const FULL: &str = "there are as many holds as may be (10000); end some of them first";
+/// A worker waits for so many keys that begin alike.
+const HELD_AT_ONCE: usize = 250;
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
 impl Asker {
@@ -37,11 +40,41 @@ impl Asker {
                     "key": key_text, "until": until, "known": is_known, "replaced": replaced
                 })))
             }
-            Held::Full => {
-                let text = "there are as many holds as may be (10000); end some of them first";
-                Err(Refused::new(ErrorCode::Full, text))
+            Held::Full => Err(Refused::new(ErrorCode::Full, FULL)),
+        }
+    }
+
+    /// Holds the keys that begin so and are known now, some at a time, so that no worker waits for all of them. What was held when it is
+    /// refused stays held.
+    pub(super) async fn hold_all(
+        &self,
+        prefix: Key,
+        seconds: Option<u32>,
+        reason: String,
+    ) -> Answered {
+        let (reader, begin) = (Arc::clone(&self.session.operators.reader), prefix.clone());
+        let search = move || reader.search(begin.as_str(), HOLDS_MAX);
+        let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
+        if found.truncated {
+            return Err(Refused::new(
+                ErrorCode::Full,
+                "more keys begin so than may be held (10000)",
+            ));
+        }
+        let by = &self.holder.worker;
+        let mut held = 0_usize;
+        for some in found.keys.chunks(HELD_AT_ONCE) {
+            let keys = some.iter().filter_map(|known| Key::new(&known.key).ok());
+            let hold = |key| Hold { key, seconds, reason: reason.clone(), by: Arc::clone(by) };
+            for answer in self.ask(Perform(Each(keys.map(hold).collect()))).await? {
+                match answer.map_err(undone)? {
+                    Held::Held { .. } => held += 1,
+                    Held::Full => return Err(Refused::new(ErrorCode::Full, FULL)),
+                }
             }
         }
+        info!(prefix = prefix.as_str(), held, by = &**by, "An operator holds keys.");
+        Ok(Reply::json(json!({"prefix": prefix.as_str(), "held": held})))
     }
 
     /// Whoever asks is named as his connection is.
