@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod clock;
+pub mod far;
 pub mod processes;
 pub mod proxy;
 pub mod server;

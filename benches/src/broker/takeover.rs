@@ -15,7 +15,7 @@ const LINES: usize = 5_000;
 const TARGET: Duration = Duration::from_secs(5);
 
 pub fn rows(stage: &Stage) -> io::Result<Vec<Figure>> {
-    let cluster = Cluster::new(&stage.setting.server)?;
+    let cluster = Cluster::new(&stage.setting.server, Duration::ZERO)?;
     let mut times = Vec::new();
     for _ in 0..DEATHS {
         times.push(death(stage, &cluster)?);

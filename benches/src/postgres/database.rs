@@ -3,7 +3,9 @@
 //! Called by the groups of rows. A database is dropped with its value.
 
 use std::io;
+use std::time::Duration;
 
+use shiftboss_testbed::far::Far;
 use tokio::runtime::Runtime;
 use tokio_postgres::{NoTls, Row};
 
@@ -14,14 +16,24 @@ const SETTINGS: &[&str] =
 /// A server on which databases may be made.
 pub struct Cluster {
     url: String,
+    /// The way of those that are measured.
+    way: String,
     admin: Client,
 }
 
 impl Cluster {
-    pub fn new(url: &str) -> io::Result<Self> {
+    /// With a round trip of its own for those that are measured, unless that is zero.
+    pub fn new(url: &str, round_trip: Duration) -> io::Result<Self> {
         let url = url.trim_end_matches('/').to_owned();
         let admin = Client::connect(&format!("{url}/postgres"))?;
-        Ok(Self { url, admin })
+        let way = if round_trip.is_zero() {
+            url.clone()
+        } else {
+            let far = Far::new(&format!("{url}/postgres"), round_trip)?;
+            let role: String = admin.value("SELECT current_user::text")?;
+            format!("postgres://{role}@{}", far.address)
+        };
+        Ok(Self { url, way, admin })
     }
 
     /// What is measured on, in one line.
@@ -41,22 +53,24 @@ impl Cluster {
         self.admin.run(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
         self.admin
             .run(&format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy"))?;
-        let url = format!("{}/{name}", self.url);
+        let (url, direct) = (format!("{}/{name}", self.way), format!("{}/{name}", self.url));
         let admin = Client::connect(&format!("{}/postgres", self.url))?;
-        Ok(Database { name: name.to_owned(), url, admin })
+        Ok(Database { name: name.to_owned(), url, direct, admin })
     }
 }
 
 /// Dropped with its value.
 pub struct Database {
     name: String,
+    /// As a daemon reaches it.
     pub url: String,
+    direct: String,
     admin: Client,
 }
 
 impl Database {
     pub fn connect(&self) -> io::Result<Client> {
-        Client::connect(&self.url)
+        Client::connect(&self.direct)
     }
 }
 

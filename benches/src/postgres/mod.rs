@@ -15,6 +15,7 @@ mod throughput;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::report::{self, Figure};
 use database::Cluster;
@@ -46,6 +47,9 @@ pub struct Setting {
     /// Rows of a queue that is larger still; 0: there is none
     #[arg(id = "postgres_largest", long = "largest", default_value_t = 0)]
     pub largest: usize,
+    /// Milliseconds that an answer of the server takes longer, as if it were farther away
+    #[arg(long, default_value_t = 0.0)]
+    pub round_trip: f64,
 }
 
 /// What every group needs to know.
@@ -72,7 +76,9 @@ const GROUPS: &[(&[u32], Group)] = &[
 /// # Errors
 /// When the server, a daemon or a worker fails.
 pub fn rows(program: &Path, setting: &Setting) -> io::Result<(String, Vec<Figure>)> {
-    let stage = Stage { setting, program, cluster: Cluster::new(&setting.server)? };
+    let round_trip = Duration::from_secs_f64(setting.round_trip.max(0.0) / 1e3);
+    let cluster = Cluster::new(&setting.server, round_trip)?;
+    let stage = Stage { setting, program, cluster };
     let theirs = graphile::version(&setting.graphile);
     let measured_on = format!("{}, {theirs}; {}", report::hardware(), stage.cluster.settings()?);
     println!("{measured_on}\n");
