@@ -198,8 +198,9 @@ operations! {
         pub limit: usize,
     } => bool,
 
-    /// Marks a run for its deletion: no row of it is handed out from now on. An unknown run is left alone.
-    BeginDeletion(Run) => (),
+    /// Marks a run for its deletion: no row of it is handed out from then on. An unknown run is left alone. False: it is not marked
+    /// yet, and this is to be asked again, as often as a million first keys have to be looked through in steps.
+    BeginDeletion(Run) => bool,
 
     /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
     /// first runs are gone; one that was not known counts.

@@ -198,12 +198,14 @@ pub trait Records {
     /// All that is out, by attempt.
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
-    /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted:
+    /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted,
+    /// or of `also`, which is to be:
     /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or the
     /// store remembers itself which one it is, and [`next`](Self::next) begins behind it.
     async fn leaving(
         &mut self,
         _behind: Option<&Stored>,
+        _also: Option<(FetcherId, i64)>,
         _count: usize,
     ) -> StoreResult<(Option<Stored>, bool)> {
         Ok((None, false))

@@ -123,11 +123,14 @@ impl FileWatcherActor {
         self.mark(run.clone(), ctx);
     }
 
-    /// From the answer on no row of the run is handed out.
+    /// From the answer on that it is marked no row of the run is handed out.
     fn mark(&mut self, run: Run, ctx: &mut Context<Self>) {
         let marked = ask(&self.storage, BeginDeletion(run.clone())).into_actor(self);
         ctx.spawn(marked.map(move |marked, watcher, ctx| match marked {
-            Ok(()) => watcher.marked(run, ctx),
+            Ok(true) => watcher.marked(run, ctx),
+            Ok(false) => {
+                ctx.run_later(STEP_PAUSE, |watcher, ctx| watcher.mark(run, ctx));
+            }
             Err(error) => {
                 debug!(%run, %error, "A run could not be deleted yet; trying again.");
                 ctx.run_later(STORE_RETRY, |watcher, ctx| watcher.mark(run, ctx));

@@ -14,8 +14,8 @@ use crate::records::{From, Outset, Payload, Records, StoreResult};
 use crate::rules::dispatch::{self, Scope};
 use crate::rules::leases;
 
-/// Keys that are stepped over in one batch at the most: a request waits for no more.
-const LEAVING_MAX: usize = 4_096;
+/// Keys that are stepped over in one batch at most: a request waits for no more.
+pub(super) const LEAVING_MAX: usize = 4_096;
 
 /// What there is for a worker.
 enum Choice {
@@ -151,8 +151,12 @@ impl<S: Records> Batch<'_, S> {
             self.memo.leaving = None;
             return Ok(());
         }
+        // What this batch made ready may stand among those that are stepped over.
+        if !self.only_reads {
+            self.flush().await?;
+        }
         let behind = self.memo.leaving.as_ref();
-        let (last, is_more) = self.store.leaving(behind, LEAVING_MAX).await?;
+        let (last, is_more) = self.store.leaving(behind, None, LEAVING_MAX).await?;
         self.memo.leaving = last.or(self.memo.leaving.take());
         if is_more {
             self.in_vain = STEP_KEYS;

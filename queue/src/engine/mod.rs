@@ -19,13 +19,14 @@ mod start;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_protocol::model::{Key, TASKS_FETCHER};
 
 use crate::attempt::EndedAttempt;
 use crate::context::{Context, Settings};
 use crate::error::Rejected;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
+use crate::place::Turn;
 use crate::record::{FetcherId, Millis};
 use crate::records::{
     Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
@@ -77,12 +78,30 @@ struct Memo {
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
     /// The last key of the order's front that has nothing but rows of runs that go, as all before it: none of them is looked at.
     leaving: Option<Stored>,
+    /// How far the order's front was gone over for a run that is to be deleted.
+    walk: Option<runs::Walk>,
     /// As the store has them, with what this batch changed. `None`: to be read.
     members: Option<Members>,
     /// What daemons that share the queue go by, read with those.
     settings: Option<Arc<Settings>>,
     /// A batch that only reads found something to be written.
     must_write: bool,
+}
+
+impl Memo {
+    /// A key has that turn now; if it comes before others, what was known of those is not so any more.
+    fn came_into_order(&mut self, turn: Turn, key: &Key) {
+        let is_behind = |front: &Stored| {
+            let place = front.place.order.map(|turn| (turn, front.record.key.jitter()));
+            place.is_some_and(|place| (turn, key.jitter()) <= place)
+        };
+        if self.leaving.as_ref().is_some_and(is_behind) {
+            self.leaving = None;
+        }
+        if let Some(walk) = &mut self.walk {
+            walk.is_lost |= walk.last.as_ref().is_some_and(is_behind);
+        }
+    }
 }
 
 impl<S: Records> Engine<S> {
@@ -342,10 +361,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::RegisterRun(it) => self.register(it.0).map(Out::RegisterRun),
             Op::AddRows(it) => self.add_rows(it.0).await?.map(Out::AddRows),
             Op::Prune(it) => Ok(Out::Prune(self.prune(it).await?)),
-            Op::BeginDeletion(it) => {
-                self.begin_deletion(&it.0);
-                Ok(Out::BeginDeletion(()))
-            }
+            Op::BeginDeletion(it) => Ok(Out::BeginDeletion(self.begin_deletion(&it.0).await?)),
             Op::DeleteRuns(it) => Ok(Out::DeleteRuns(self.delete_runs(it).await?)),
             Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
             Op::Drain(_) => Ok(Out::Drain(self.begin_drain().await?)),
@@ -431,12 +447,8 @@ impl<'a, S: Records> Batch<'a, S> {
         rules::clocks::look(record, &self.context);
         self.singles = None;
         let place = self.desk.changed(slot, &self.context);
-        let front = self.memo.leaving.as_ref();
-        let front = front.and_then(|it| Some((it.place.order?, it.record.key.jitter())));
-        if place.order.is_some_and(|turn| {
-            front.is_some_and(|front| (turn, self.desk.record(slot).key.jitter()) <= front)
-        }) {
-            self.memo.leaving = None;
+        if let Some(turn) = place.order {
+            self.memo.came_into_order(turn, &self.desk.record(slot).key);
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::{Row, Run, TASKS_FETCHER};
 
+use super::hand_out::LEAVING_MAX;
 use super::{Batch, Carried, used_up};
 use crate::error::Rejected;
 use crate::file_identity::Position;
@@ -15,6 +16,16 @@ use crate::rules::lists;
 /// Lines that are appended to a list wait since the begin of the ten minutes in which they come, so that those of one time are
 /// scrambled by jitter.
 const APPENDED_TOGETHER: i64 = 600_000_000;
+
+/// How far the front of the order was gone over for a run that is to be deleted.
+#[derive(Debug)]
+pub(super) struct Walk {
+    run: (FetcherId, i64),
+    /// The last key that has nothing but rows of this run, or of others that go, as all before it.
+    pub(super) last: Option<Stored>,
+    /// Another key came before that one. To begin anew each time might never end, so the requests go over what is left.
+    pub(super) is_lost: bool,
+}
 
 impl<S: Records> Batch<'_, S> {
     pub(super) fn register(&mut self, run: Run) -> Result<Registered, Rejected> {
@@ -143,24 +154,53 @@ impl<S: Records> Batch<'_, S> {
         Ok(!is_last)
     }
 
-    pub(super) fn begin_deletion(&mut self, run: &Run) {
-        if let Some(run) = self.known(run) {
-            // Nobody else has the set then, so it need not be copied.
-            self.context.going = Arc::default();
-            self.header.runs.begin_deletion(run);
-            self.context.going = self.header.runs.going();
+    /// Whether a run is marked; else that is to be asked again. Before, its rows are handed out until it is known where the order
+    /// begins without them: so no request waits while a million of them are gone over.
+    pub(super) async fn begin_deletion(&mut self, run: &Run) -> StoreResult<bool> {
+        let Some(run) = self.known(run) else { return Ok(true) };
+        let is_known = self.context.going.contains(&run) || !self.walk(run).await?;
+        if is_known {
+            self.mark(run);
         }
+        Ok(is_known)
+    }
+
+    fn mark(&mut self, run: (FetcherId, i64)) {
+        // Nobody else has the set then, so it need not be copied.
+        self.context.going = Arc::default();
+        self.header.runs.begin_deletion(run);
+        self.context.going = self.header.runs.going();
+    }
+
+    /// Goes on over the keys in front that have nothing but rows of this run, or of others that go; whether there may be more.
+    async fn walk(&mut self, run: (FetcherId, i64)) -> StoreResult<bool> {
+        self.flush().await?;
+        let known = self.memo.walk.take().filter(|it| it.run == run);
+        let mut walk =
+            known.unwrap_or_else(|| Walk { run, last: self.memo.leaving.clone(), is_lost: false });
+        if walk.is_lost {
+            return Ok(false);
+        }
+        let (last, is_more) =
+            self.store.leaving(walk.last.as_ref(), Some(run), LEAVING_MAX).await?;
+        walk.last = last.or(walk.last);
+        if is_more {
+            self.memo.walk = Some(walk);
+        } else {
+            self.memo.leaving = walk.last;
+        }
+        Ok(is_more)
     }
 
     pub(super) async fn delete_runs(&mut self, it: DeleteRuns) -> StoreResult<usize> {
         self.flush().await?;
         let (mut left, mut gone) = (it.limit, 0);
         for run in &it.runs {
-            self.begin_deletion(run);
             let Some(run) = self.known(run) else {
                 gone += 1;
                 continue;
             };
+            self.mark(run);
             let deleted = self.delete_rows(run, left).await?;
             left = left.saturating_sub(deleted.saturating_add(1));
             if left == 0 {

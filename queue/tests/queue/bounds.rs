@@ -29,67 +29,118 @@ fn count_rows(engine: &Engine<Store>) -> i64 {
     subject::counts(engine.store()).values().map(|it| it[0]).sum()
 }
 
-/// Keys of a run that goes are before all others: some at a time are set aside, and each batch is answered.
+/// A list of many keys, and a later one of a few; the first one is to go.
+fn many_in_front() -> Engine<Store> {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..10_000, Reading::Onward)]);
+    let behind = vec![RegisterRun(run("g")).into(), rows("g", 0..3, Reading::Onward)];
+    ready(engine.apply((NOW + 1) * 1_000, behind)).unwrap();
+    engine
+}
+
+fn go() -> Operation {
+    BeginDeletion(run("f")).into()
+}
+
+/// Keys of a run that goes are before all others, and each batch is answered. A store that steps over them hands them out until it
+/// knows what comes behind; another one sets some aside at a time.
 #[test]
 fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
-    const KEYS: usize = 10_000;
-    let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..KEYS, Reading::Onward)]);
-    ready(engine.apply(
-        (NOW + 1) * 1_000,
-        vec![RegisterRun(run("g")).into(), rows("g", 0..2, Reading::Onward)],
-    ))
-    .unwrap();
-    ask(&mut engine, vec![BeginDeletion(run("f")).into()]);
-    let mut batches = 0;
-    loop {
-        let before = subject::ready(engine.store());
-        let answers = ask(&mut engine, vec![dispatch(None), HasWork.into(), dispatch(None)]);
-        batches += 1;
-        let [Outcome::Dispatch(one), Outcome::HasWork(true), Outcome::Dispatch(other)] =
-            &answers[..]
-        else {
-            panic!("{answers:?}");
-        };
-        if let [Dispatched::Job(_, one), Dispatched::Job(_, other)] = [one, other] {
-            assert_ne!(one.key, other.key);
-            break;
+    let mut engine = many_in_front();
+    let mut steps = 0;
+    let key = loop {
+        let answers = ask(&mut engine, vec![go(), dispatch(None)]);
+        match &answers[..] {
+            [Outcome::BeginDeletion(false), Outcome::Dispatch(Dispatched::Job(_, row))] => {
+                assert!(row.key.as_str().starts_with('f'), "{row:?}");
+                steps += 1;
+            }
+            [Outcome::BeginDeletion(true), Outcome::Dispatch(Dispatched::Job(_, row))] => {
+                break row.key.clone();
+            }
+            [Outcome::BeginDeletion(true), Outcome::Dispatch(Dispatched::Later)] => {
+                assert_eq!(steps, 0);
+                break set_aside(&mut engine);
+            }
+            other => panic!("{other:?}"),
         }
-        assert_eq!([one, other], [&Dispatched::Later; 2]);
-        // Some stores step over them.
-        assert!([0, STEP_KEYS].contains(&(before - subject::ready(engine.store()))));
-    }
-    assert!(batches <= KEYS / STEP_KEYS + 1, "{batches}");
-    while count_rows(&engine) > 2 {
+    };
+    assert!(key.as_str().starts_with('g'), "{key}");
+    assert!(steps < 4, "{steps}");
+    while count_rows(&engine) > 3 {
         let before = count_rows(&engine);
         ask(&mut engine, vec![DeleteRuns { runs: vec![run("f")], limit: STEP_KEYS }.into()]);
         assert!(before - count_rows(&engine) <= STEP_KEYS as i64);
     }
 }
 
-/// One of those that were passed is listed anew: it comes before all behind it.
+/// The first key behind those, of which a bounded number is set aside in each batch.
+fn set_aside(engine: &mut Engine<Store>) -> Key {
+    let most = subject::ready(engine.store()) / STEP_KEYS + 1;
+    for _ in 0..most {
+        let before = subject::ready(engine.store());
+        let answers = ask(engine, vec![dispatch(None), HasWork.into()]);
+        match &answers[..] {
+            [Outcome::Dispatch(Dispatched::Job(_, row)), _] => return row.key.clone(),
+            later => {
+                assert_eq!(later, [Outcome::Dispatch(Dispatched::Later), Outcome::HasWork(true)])
+            }
+        }
+        // Some stores step over them.
+        assert!([0, STEP_KEYS].contains(&(before - subject::ready(engine.store()))));
+    }
+    panic!("more than {most} batches");
+}
+
+/// One of those that were passed is listed anew, while the others are gone over or later: it comes before all behind it.
 #[test]
 fn what_was_passed_may_come_back() {
-    let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..5_000, Reading::Onward)]);
-    ready(engine.apply(
-        (NOW + 1) * 1_000,
-        vec![RegisterRun(run("g")).into(), rows("g", 0..2, Reading::Onward)],
-    ))
-    .unwrap();
-    ask(&mut engine, vec![BeginDeletion(run("f")).into(), dispatch(None)]);
-    let row = Row { key: Key::new("f7").unwrap(), payload: String::new() };
-    let again = AddRows(RowBatch::of(run("h"), vec![row]));
-    ask(&mut engine, vec![RegisterRun(run("h")).into(), again.into()]);
-    for key in ["f7", "g"] {
-        let given = loop {
-            match ask(&mut engine, vec![dispatch(None)]).remove(0) {
-                Outcome::Dispatch(Dispatched::Job(_, row)) => break row.key,
-                other => assert_eq!(other, Outcome::Dispatch(Dispatched::Later)),
-            }
+    for is_early in [true, false] {
+        let mut engine = many_in_front();
+        let mut listed = || {
+            let row = Row { key: Key::new("f7").unwrap(), payload: String::new() };
+            let again = AddRows(RowBatch::of(run("h"), vec![row]));
+            vec![RegisterRun(run("h")).into(), again.into()]
         };
-        assert!(given.as_str().starts_with(key), "{given}");
+        ask(&mut engine, vec![go()]);
+        if is_early {
+            ask(&mut engine, listed());
+        }
+        while ask(&mut engine, vec![go()]) == [Outcome::BeginDeletion(false)] {}
+        if !is_early {
+            ask(&mut engine, listed());
+        }
+        for key in ["f7", "g"] {
+            let given = loop {
+                match ask(&mut engine, vec![dispatch(None)]).remove(0) {
+                    Outcome::Dispatch(Dispatched::Job(_, row)) => break row.key,
+                    other => assert_eq!(other, Outcome::Dispatch(Dispatched::Later)),
+                }
+            };
+            assert!(given.as_str().starts_with(key), "{given}");
+        }
     }
+}
+
+/// Keys that come back in the batch that looks what goes are found by the next one.
+#[test]
+fn what_comes_back_while_others_go_is_found() {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..2, Reading::Onward)]);
+    let mut given = || match ask(&mut engine, vec![dispatch(None)]).remove(0) {
+        Outcome::Dispatch(Dispatched::Job(_, row)) => row.key,
+        other => panic!("{other:?}"),
+    };
+    let out = [given(), given()];
+    let behind = vec![RegisterRun(run("g")).into(), rows("g", 0..5, Reading::Onward)];
+    ready(engine.apply((NOW + 1) * 1_000, behind)).unwrap();
+    ask(&mut engine, vec![BeginDeletion(run("g")).into()]);
+    let mut batch: Vec<Operation> = out.iter().map(|key| Requeue(key.clone()).into()).collect();
+    batch.push(dispatch(None));
+    let mut again = vec![ask(&mut engine, batch).remove(2)];
+    again.push(ask(&mut engine, vec![dispatch(None)]).remove(0));
+    let is_of_f = |it: &Outcome| matches!(it, Outcome::Dispatch(Dispatched::Job(_, row)) if out.contains(&row.key));
+    assert!(again.iter().all(is_of_f), "{again:?}");
 }
 
 /// A prune goes on where it was, looks at as many rows as it may, and begins anew with a newer listing.

@@ -46,7 +46,8 @@ macro_rules! leaving {
         concat!(
             "SELECT * FROM (SELECT id, waiting = 0 AND NOT EXISTS (
                 SELECT 1 FROM rows WHERE rows.key = id AND (rows.fetcher, rows.run) NOT IN (
-                    SELECT fetcher, run FROM runs WHERE deleting = 1))
+                    SELECT fetcher, run FROM runs WHERE deleting = 1)
+                    AND (rows.fetcher, rows.run) IS NOT (?4, ?5))
              FROM keys INDEXED BY in_order WHERE held = 0 AND ",
             $behind,
             " LIMIT ?3)"
@@ -216,13 +217,20 @@ impl<'c> Loader<'c> {
     pub(crate) fn leaving(
         &mut self,
         behind: Option<&Stored>,
+        also: Option<(FetcherId, i64)>,
         count: usize,
     ) -> Result<(Option<Stored>, bool)> {
         let id = behind.map_or(i64::MIN, |it| it.id.0);
         let turn = behind.and_then(|it| it.place.order).map_or(i64::MIN, code::turn);
         let (mut last, mut left) = (None, count);
         let mut query = self.connection.prepare_cached(LEAVING)?;
-        let mut found = query.query((turn, id, limit(count).0))?;
+        let mut found = query.query((
+            turn,
+            id,
+            limit(count).0,
+            also.map(|(fetcher, _)| fetcher.0),
+            also.map(|(_, run)| run),
+        ))?;
         while let Some(row) = found.next()? {
             if !row.get::<_, bool>(1)? {
                 break;

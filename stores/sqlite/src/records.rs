@@ -275,9 +275,10 @@ impl Records for SqliteRecords {
     async fn leaving(
         &mut self,
         behind: Option<&Stored>,
+        also: Option<(FetcherId, i64)>,
         count: usize,
     ) -> StoreResult<(Option<Stored>, bool)> {
-        Loader::new(&self.connection).leaving(behind, count).map_err(classify)
+        Loader::new(&self.connection).leaving(behind, also, count).map_err(classify)
     }
 
     async fn of_run(

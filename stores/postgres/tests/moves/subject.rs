@@ -181,9 +181,10 @@ impl Records for Store {
     async fn leaving(
         &mut self,
         behind: Option<&Stored>,
+        also: Option<(FetcherId, i64)>,
         count: usize,
     ) -> StoreResult<(Option<Stored>, bool)> {
-        said!(self, it => it.leaving(behind, count).await)
+        said!(self, it => it.leaving(behind, also, count).await)
     }
 
     async fn of_run(
