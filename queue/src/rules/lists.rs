@@ -1,7 +1,8 @@
 //! Lines of lists: a run names a key, or names it no longer (spec 2, 4).
 
+use super::forget_task;
 use crate::operation::Forgotten;
-use crate::record::{FetcherId, ListRow, Record};
+use crate::record::{FetcherId, ListRow, Record, Task};
 
 /// A line of a run, which waits since then if the key is new. One that is there keeps its state, and takes the new payload; a run that is new to the key arms it.
 pub fn add_row(
@@ -19,6 +20,8 @@ pub fn add_row(
             (row.reading, row.payload) = (reading, Some(payload));
         }
         Err(at) => {
+            // The same run may have named it before, and a job of that line may still be out.
+            forget_task(record, Task::Row { fetcher, run });
             let armed = record.highest();
             let row = ListRow { fetcher, run, armed, reading, payload: Some(payload) };
             record.rows.insert(at, row);
