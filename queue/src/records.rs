@@ -183,6 +183,11 @@ pub trait Records {
         Ok(Vec::new())
     }
 
+    /// Likewise, what they wrote about these keys.
+    async fn edits_of(&mut self, _keys: &[Key]) -> StoreResult<Vec<Edit>> {
+        Ok(Vec::new())
+    }
+
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
 

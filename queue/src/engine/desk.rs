@@ -66,6 +66,11 @@ impl Desk {
         self.by_key.get(key).copied()
     }
 
+    /// Those of all records before it.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.by_key.keys().cloned().collect()
+    }
+
     pub(super) fn slot_of_attempt(&self, attempt: Attempt) -> Option<usize> {
         self.by_attempt.get(&attempt).copied()
     }

@@ -124,7 +124,7 @@ impl<S: Records> Batch<'_, S> {
 
     async fn choose(&mut self, scope: &Scope) -> StoreResult<Choice> {
         self.step_over_leaving().await?;
-        if self.in_vain >= STEP_KEYS {
+        if self.in_vain >= STEP_KEYS || self.is_edited {
             return Ok(Choice::Later);
         }
         let credit = Credit::new(self.context.settings.bump_share, self.header.credit);

@@ -39,7 +39,8 @@ pub use members::{Forgetting, Joined, News, Own};
 
 /// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
-/// Such steps of edits before a batch goes on without the rest of them: whoever asks waits no longer.
+/// Such steps of edits before a batch goes on without the rest of them: whoever asks waits no longer. Those of the keys that it names
+/// come first all the same, and nothing is handed out, so that no edit comes after what happened since.
 const EDIT_STEPS_MAX: usize = 8;
 
 /// What an operation comes to that may be rejected; the store's own errors end the batch.
@@ -265,6 +266,8 @@ struct Batch<'a, S> {
     news: News,
     /// Nothing is written.
     only_reads: bool,
+    /// There is more that others edited, and that was not carried out yet.
+    is_edited: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
@@ -279,7 +282,7 @@ struct Batch<'a, S> {
 
 impl<'a, S: Records> Batch<'a, S> {
     fn new(engine: &'a mut Engine<S>, now: Millis) -> Self {
-        let Engine { store, settings, own, header, memo, .. } = engine;
+        let Engine { store, settings, own, header, memo, is_edited, .. } = engine;
         let context = header.context(memo.settings.as_ref().unwrap_or(settings), now);
         if memo.names.is_empty() {
             let names = context.fetchers.iter().map(|(id, name)| (name.clone(), *id));
@@ -295,6 +298,7 @@ impl<'a, S: Records> Batch<'a, S> {
             asker: own.as_ref().map(|own| own.name.clone()),
             news: News::default(),
             only_reads: false,
+            is_edited: *is_edited,
             ahead: Ahead::default(),
             ended: Vec::new(),
             ends: Vec::new(),
@@ -325,6 +329,10 @@ impl<'a, S: Records> Batch<'a, S> {
         self.ahead = Ahead::of(outset);
         self.desk.reserve(outset.names.len() + self.ahead.count);
         self.bring(&outset.names).await?;
+        if self.is_edited {
+            let edits = self.store.edits_of(&self.desk.keys()).await?;
+            self.edit(edits).await?;
+        }
         let mut outcomes = Vec::with_capacity(batch.len());
         for operation in batch {
             outcomes.push(self.one(operation).await?);

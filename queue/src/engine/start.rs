@@ -19,8 +19,11 @@ impl<S: Records> Engine<S> {
     /// # Errors
     /// What was noted before still is.
     pub async fn start(&mut self, now: Millis, daemon: &Daemon) -> StoreResult<()> {
-        // Carries out what others edited.
-        self.apply(now, Vec::new()).await?;
+        // Carries out what others edited, all of it.
+        while {
+            self.apply(now, Vec::new()).await?;
+            self.take_edited()
+        } {}
         self.alone(now, async |it| it.raise_numbers().await).await?;
         if self.places().await? != Some(daemon.policy) {
             self.write(vec![(PLACES.of(""), None)]).await?;

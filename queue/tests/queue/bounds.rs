@@ -97,7 +97,7 @@ fn set_aside(engine: &mut Engine<Store>) -> Key {
 fn what_was_passed_may_come_back() {
     for is_early in [true, false] {
         let mut engine = many_in_front();
-        let mut listed = || {
+        let listed = || {
             let row = Row { key: Key::new("f7").unwrap(), payload: String::new() };
             let again = AddRows(RowBatch::of(run("h"), vec![row]));
             vec![RegisterRun(run("h")).into(), again.into()]

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Result};
 use shiftboss_protocol::fetcher_file::checksum;
-use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::{
@@ -252,6 +252,10 @@ impl Records for SqliteRecords {
         let edits = edits::take(&self.connection, count).map_err(classify)?;
         self.is_edited = !edits.is_empty();
         Ok(edits)
+    }
+
+    async fn edits_of(&mut self, keys: &[Key]) -> StoreResult<Vec<Edit>> {
+        edits::take_of(&self.connection, keys).map_err(classify)
     }
 
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {

@@ -149,19 +149,3 @@ fn a_single_task_that_is_lost_stops_nothing() {
     sql(&script, "DELETE FROM tasks");
     script.run("restart\nready -> job 1 b p\nready -> nothing\nadd a=2\nready -> job 2 a 2");
 }
-
-/// Very much that somebody edited at once keeps nobody waiting until all of it is carried out.
-#[test]
-fn many_edits_keep_nobody_waiting() {
-    let mut script = Script::new(Settings::default());
-    let keys: Vec<String> = (0..5_000).map(|at| format!("k{at}")).collect();
-    script.run(&format!("list f.1 {}", keys.join(" ")));
-    sql(&script, "UPDATE queue SET is_dequeued = 1");
-    let waiting = |script: &mut Script| {
-        script.run("ready");
-        let counts = crate::subject::counts(script.store());
-        counts.values().map(|it| it[1]).sum::<i64>()
-    };
-    let left = [waiting(&mut script), waiting(&mut script), waiting(&mut script)];
-    assert!(left[0] > left[1] && left[1] > left[2] && left[0] > 2_000, "{left:?}");
-}

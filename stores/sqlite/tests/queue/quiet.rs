@@ -88,3 +88,35 @@ fn a_batch_that_changes_nothing_writes_nothing() {
     script.run("done 1 0 -> recorded");
     assert_ne!(version(), before);
 }
+
+/// Very much that somebody edited at once keeps nobody waiting until all of it is carried out, and comes after nothing that
+/// happened since: nothing is handed out meanwhile, and what is asked about a key sees what was written of it.
+#[test]
+fn many_edits_keep_nobody_waiting() {
+    let (mut script, other, _directory) = queue();
+    let keys: Vec<String> = (0..5_000).map(|at| format!("k{at}")).collect();
+    script.run(&format!("list f.1 {}", keys.join(" ")));
+    let jobs: Vec<String> = (0..2).map(|_| script.say("lease")).collect();
+    let edits = "INSERT OR REPLACE INTO log SELECT attr_path, 1, NULL, NULL FROM queue;
+        UPDATE queue SET is_dequeued = 1";
+    other.execute_batch(edits).unwrap();
+    let ended = jobs[0].split(' ').nth(2).unwrap();
+    script.run("done 1 7 -> recorded");
+    let log = || -> (Option<i64>, Option<i64>) {
+        let sql = "SELECT finished, exit_code FROM log WHERE attr_path = ?1";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        other.query_row(sql, [ended], read).unwrap()
+    };
+    assert_eq!(log().1, Some(7));
+    let left = || -> i64 {
+        let sql = "SELECT (SELECT count(*) FROM log_edits) + (SELECT count(*) FROM row_edits)";
+        other.query_row(sql, (), |row| row.get(0)).unwrap()
+    };
+    let mut batches = 0;
+    while left() > 0 {
+        assert_eq!(script.say("ready"), "nothing");
+        batches += 1;
+    }
+    assert!(batches >= 3, "{batches}");
+    assert_eq!((script.say("ready"), log().1), ("nothing".to_owned(), Some(7)));
+}
