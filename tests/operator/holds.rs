@@ -100,12 +100,12 @@ fn what_may_be_held() {
 fn keys_that_begin_alike() {
     let site = Site::new();
     let _daemon = site.start();
-    let lines: String = (0..600).map(|number| format!("host/{number} 1\n")).collect();
+    let lines: String = (0..1_001).map(|number| format!("host/{number} 1\n")).collect();
     site.write("f.1.txt", lines + "hosts 1\n");
     site.wait_count(601);
     assert_eq!(
         said(&site, &["hold", "--prefix", "--for", "2h", "socket", "host/"]),
-        "Held: 600 keys that begin with host/; `shiftboss held` lists them.\n"
+        "Held: 1001 keys that begin with host/; `shiftboss held` lists them.\n"
     );
     assert_eq!(said(&site, &["unhold", "socket", "host/7"]).find("No longer held"), Some(0));
     let mut given: Vec<_> = (0..3).map(|_| site.next_key("READY")).collect();

@@ -10,8 +10,6 @@ use crate::reader::SAMPLE_MAX;
 use crate::record::{FetcherId, Record};
 use crate::records::KeyId;
 
-/// Keys that can be searched for at once.
-const SEARCH_MAX: usize = 1_000;
 /// Held keys that can be asked for at once.
 const HELD_MAX: usize = 10_000;
 
@@ -20,7 +18,6 @@ type Holds = fn(&Record, &Context) -> Option<Hold>;
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn search(&mut self, prefix: &str, count: usize) -> Result<Found, S::Error> {
-        let count = count.min(SEARCH_MAX);
         let before = behind(prefix);
         let mut keys = self.store.known(prefix, before.as_deref(), count + 1).await?;
         let truncated = keys.len() > count;
