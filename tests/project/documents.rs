@@ -63,7 +63,10 @@ fn documents() -> Vec<PathBuf> {
         let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
     };
-    [".", "docs", "docs/spec", "docs/decisions"].iter().flat_map(|name| in_directory(root.join(name))).collect()
+    [".", "docs", "docs/spec", "docs/decisions"]
+        .iter()
+        .flat_map(|name| in_directory(root.join(name)))
+        .collect()
 }
 
 /// Lines outside of code blocks.
