@@ -63,7 +63,10 @@ fn documents() -> Vec<PathBuf> {
         let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"))
     };
-    [".", "docs", "docs/spec"].iter().flat_map(|name| in_directory(root.join(name))).collect()
+    [".", "docs", "docs/spec", "docs/decisions"]
+        .iter()
+        .flat_map(|name| in_directory(root.join(name)))
+        .collect()
 }
 
 /// Lines outside of code blocks.
@@ -106,6 +109,18 @@ fn links_between_documents_hold() {
         }
     }
     assert!(count > 100, "{count} links were found");
+}
+
+/// What is to be read before the first change can be read: the architecture, and a page for each decision.
+#[test]
+fn what_explains_the_code_is_short() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let decisions = fs::read_dir(docs.join("decisions")).unwrap();
+    let decisions = decisions.map(|entry| (entry.unwrap().path(), 200));
+    for (document, most) in decisions.chain([(docs.join("architecture.md"), 3_000)]) {
+        let words = fs::read_to_string(&document).unwrap().split_whitespace().count();
+        assert!(words <= most, "{}: {words} words, and {most} may be", document.display());
+    }
 }
 
 /// The commands of the part of a text that begins with `heading`.

@@ -1,5 +1,5 @@
 //! The state machine of a fetcher run: where it stands between its file and the store. Plain state; the
-//! watcher's actor acts on it. The table is drawn in docs/architecture.md.
+//! watcher's actor acts on it. The table is drawn in phases.md.
 
 use tokio::task::AbortHandle;
 
@@ -102,9 +102,7 @@ mod tests {
             let _ = writeln!(drawn, "    {from} --> {to}: {why}");
         }
         drawn += "    Deleting --> [*]\n";
-        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/architecture.md");
-        let document = std::fs::read_to_string(document).unwrap();
-        assert!(document.contains(&drawn), "docs/architecture.md has not:\n{drawn}");
+        assert!(include_str!("phases.md").contains(&drawn), "phases.md has not:\n{drawn}");
     }
 
     /// A run is registered before it is read, and nothing follows a deletion but a new run.
