@@ -102,7 +102,7 @@ fn keys_that_begin_alike() {
     let _daemon = site.start();
     let lines: String = (0..1_001).map(|number| format!("host/{number} 1\n")).collect();
     site.write("f.1.txt", lines + "hosts 1\n");
-    site.wait_count(601);
+    site.wait_count(1_002);
     assert_eq!(
         said(&site, &["hold", "--prefix", "--for", "2h", "socket", "host/"]),
         "Held: 1001 keys that begin with host/; `shiftboss held` lists them.\n"
