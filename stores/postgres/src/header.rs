@@ -46,7 +46,12 @@ const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, w
         redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
         dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
         backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
-const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
+/// Of all runs that are gone, and of which nothing is out.
+const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
+        HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
+            sum(held), sum(backed_off), sum(bumped)) = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) AS nothing
+    WHERE c.fetcher = nothing.fetcher AND c.run = nothing.run
+        AND NOT EXISTS (SELECT FROM runs r WHERE r.fetcher = c.fetcher AND r.run = c.run)";
 
 /// What the database has, as far as it must be known to tell what a batch changed.
 #[derive(Debug, Clone, Default)]
@@ -179,11 +184,9 @@ impl Kept {
         }
         self.credit = header.credit;
         asks.extend(self.add_counts(it));
-        // Of a run that is gone, and of which nothing is out.
-        let is_gone =
-            |run: &&Run| !header.runs.contains_key(*run) && !header.counts.0.contains_key(*run);
-        let gone = runs.iter().filter(is_gone);
-        asks.extend(gone.map(|(fetcher, run)| ask!(DELETE_COUNTS, fetcher.0, *run)));
+        // This batch is alone, so nobody adds to what is nothing. Of runs that went while jobs were out it is nothing since.
+        let has_gone = runs.iter().any(|run| !header.runs.contains_key(run));
+        asks.extend(has_gone.then(|| ask!(DELETE_COUNTS)));
         Ok(asks)
     }
 
