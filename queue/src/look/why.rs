@@ -244,7 +244,8 @@ fn bump(record: &Record) -> Option<Bump> {
 /// How a job of the key ended last: what its record says, or, while a job is out, said before it.
 fn last_result(record: &Record) -> Option<LastResult> {
     let before = record.flight.as_ref().and_then(|it| it.before.last);
-    let last = if record.flight.is_some() { before } else { record.last }?;
+    let last = if record.flight.is_some() { before } else { record.last };
+    let last = last.filter(|last| !last.is_over_by())?;
     let LastRun { started, finished, exit_code } = last;
     Some(LastResult { started, finished: finished?, exit_code })
 }
