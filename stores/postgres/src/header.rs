@@ -22,9 +22,39 @@ pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last
     (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
-pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
-    sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
-    sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
+/// A sum of integers as one: as large as that can be, for somebody may have edited what is summed up.
+macro_rules! whole {
+    ($sum:literal) => {
+        concat!("greatest(least(", $sum, ", 9223372036854775807), -9223372036854775808)::int8")
+    };
+}
+pub(crate) use whole;
+
+pub(crate) const COUNTS_OF_RUNS: &str = concat!(
+    "SELECT fetcher, run, ",
+    whole!("sum(rows)"),
+    ", ",
+    whole!("sum(waiting)"),
+    ", ",
+    whole!("sum(in_flight)"),
+    ", ",
+    whole!("sum(leased)"),
+    ", ",
+    whole!("sum(redelivered)"),
+    ", ",
+    whole!("sum(delayed)"),
+    ", ",
+    whole!("sum(dead)"),
+    ", ",
+    whole!("sum(failed)"),
+    ", ",
+    whole!("sum(held)"),
+    ", ",
+    whole!("sum(backed_off)"),
+    ", ",
+    whole!("sum(bumped)"),
+    " FROM counts GROUP BY fetcher, run"
+);
 
 const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
     clock = $5, ids = $6";
