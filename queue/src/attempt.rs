@@ -98,6 +98,7 @@ impl Flight {
         now: Millis,
     ) -> EndedAttempt {
         let started = self.started.div_euclid(1_000);
+        let before = self.before.last.filter(|last| !last.is_over_by());
         EndedAttempt {
             attempt: self.attempt,
             key: record.key.clone(),
@@ -108,7 +109,7 @@ impl Flight {
             outcome,
             exit_code,
             previous: record.last_attempt,
-            revisit: self.before.last.map(|last| started.saturating_sub(last.started).max(0)),
+            revisit: before.map(|last| started.saturating_sub(last.started).max(0)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the page, whatever the store. Pure.
 
 use crate::answers::{MinuteJobs, Place};
+use crate::sums::total;
 use shiftboss_protocol::model::UnixSeconds;
 
 /// Ends within less are not said to be faster than that.
@@ -58,7 +59,7 @@ pub fn young_since(minutes: &[MinuteJobs], now: UnixSeconds) -> Option<UnixSecon
 
 /// The first minute begins with the first end, if so many ends are known that it must be among them.
 pub fn begin_with(minutes: &mut [MinuteJobs], first_end: Option<UnixSeconds>, ends: i64) {
-    let jobs: i64 = minutes.iter().map(|minute| minute.jobs).sum();
+    let jobs = total(minutes.iter().map(|minute| minute.jobs));
     if let (Some(first), Some(end)) = (minutes.first_mut(), first_end.filter(|_| ends >= jobs)) {
         first.since = end.clamp(first.since, first.since.saturating_add(MINUTE_SECONDS - 1));
     }
@@ -69,7 +70,7 @@ pub fn begin_with(minutes: &mut [MinuteJobs], first_end: Option<UnixSeconds>, en
 ///
 /// minutes: those in which jobs ended, in order; took: seconds that a job took.
 pub fn busy_seconds(minutes: &[MinuteJobs], took: i64, now: UnixSeconds) -> Option<i64> {
-    let jobs: i64 = minutes.iter().map(|minute| minute.jobs).sum();
+    let jobs = total(minutes.iter().map(|minute| minute.jobs));
     let all = now.saturating_sub(minutes.first()?.since);
     let pause = PAUSE_SECONDS_MIN
         .max((all / jobs.max(1)).saturating_mul(PAUSE_GAPS))
@@ -82,9 +83,8 @@ pub fn busy_seconds(minutes: &[MinuteJobs], took: i64, now: UnixSeconds) -> Opti
         .map(|(minute, next)| {
             next.min(now).saturating_sub(minute.since.saturating_add(MINUTE_SECONDS))
         })
-        .filter(|quiet| *quiet >= pause)
-        .sum();
-    Some(all.saturating_sub(quiet).clamp(SECONDS_MIN, HOUR_SECONDS))
+        .filter(|quiet| *quiet >= pause);
+    Some(all.saturating_sub(total(quiet)).clamp(SECONDS_MIN, HOUR_SECONDS))
 }
 
 #[cfg(test)]
@@ -135,6 +135,15 @@ mod tests {
         assert_eq!(minutes[0].since, NOW - 60, "one is not known");
         begin_with(&mut minutes, Some(NOW - 4), 10);
         assert_eq!(busy_seconds(&minutes, 1, NOW + 8), Some(12));
+    }
+
+    /// What somebody wrote into the sums is as large as it can be.
+    #[test]
+    fn no_number_of_jobs_is_too_large() {
+        assert_eq!(busy(&[(3, i64::MAX), (2, i64::MAX)]), Some(180));
+        assert_eq!(busy(&[(3, i64::MIN), (2, i64::MIN)]), Some(180));
+        let mut minutes = [MinuteJobs { since: NOW, jobs: i64::MAX }; 2];
+        begin_with(&mut minutes, Some(NOW), 9);
     }
 
     /// Lists of sixty keys each quarter of an hour, worked off in a minute.

@@ -44,6 +44,19 @@ pub struct LastRun {
     pub exit_code: Option<i64>,
 }
 
+impl LastRun {
+    /// All that is known of a key before a job that was out when its database was taken over: it was started then, and what ran
+    /// before was over.
+    pub fn over_by(started: UnixSeconds) -> Self {
+        Self { started, finished: Some(started), exit_code: None }
+    }
+
+    /// Nothing is known of how it ended, nor that it ran at all.
+    pub fn is_over_by(&self) -> bool {
+        *self == Self::over_by(self.started)
+    }
+}
+
 /// An attempt that is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flight {

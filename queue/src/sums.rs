@@ -108,6 +108,11 @@ impl Sums {
     }
 }
 
+/// The sum of numbers, which somebody may have edited: as large as it can be.
+pub fn total(numbers: impl Iterator<Item = i64>) -> i64 {
+    numbers.fold(0, i64::saturating_add)
+}
+
 /// The first hour and minute that are kept: sums of earlier ones go. And the first single task that is kept for its ID when it is
 /// done or cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -189,8 +189,8 @@ impl Scrape {
         out.gauge("input_directory_lost", "Whether the input directory is gone.", None, is_lost)?;
         let rejected = queue.rejected_files.len() as u64;
         out.gauge("rejected_files", "Input files that are left out.", None, unsigned(rejected))?;
-        let protocols =
-            [("classic", queue.rows.in_flight - queue.rows.leased), ("2", queue.rows.leased)];
+        let classic = queue.rows.in_flight.saturating_sub(queue.rows.leased);
+        let protocols = [("classic", classic), ("2", queue.rows.leased)];
         let in_flight = protocols.into_iter().map(|(protocol, jobs)| {
             (vec![("protocol", Cow::Borrowed(protocol))], value(jobs.max(0)))
         });
@@ -371,7 +371,7 @@ impl Scrape {
         )?;
         let ended = each(|run| value(run.ended));
         out.gauges(("fetcher_last_run_timestamp", "When the last run ended.", SECONDS), ended)?;
-        let took = each(|run| value((run.ended - run.started).max(0)));
+        let took = each(|run| value(run.ended.saturating_sub(run.started).max(0)));
         out.gauges(("fetcher_last_run_duration", "How long the last run took.", SECONDS), took)
     }
 }

@@ -1,6 +1,7 @@
 //! When the turns of those that wait are expected: what `shiftboss queue`, `top` and the page say beside each of them. Pure.
 
 use shiftboss_queue::answers::QueueStatus;
+use shiftboss_queue::sums::total;
 
 use crate::stores::Pace;
 use crate::text::span;
@@ -14,7 +15,7 @@ pub struct Turns {
 impl Turns {
     /// `is_down`: no daemon runs.
     pub fn of(queue: &QueueStatus, is_down: bool) -> Self {
-        let jobs = queue.done_last_hour.iter().map(|done| done.jobs).sum();
+        let jobs = total(queue.done_last_hour.iter().map(|done| done.jobs));
         let goes_on = !queue.paused && !is_down;
         Self { pace: goes_on.then(|| Pace::new(jobs, queue.busy_seconds)) }
     }

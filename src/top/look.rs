@@ -160,7 +160,8 @@ fn ask(
             }
         }
     }
-    if queue.held + queue.backed_off > 0 && view.tabs.iter().any(|tab| *tab != Tab::Fetchers) {
+    if (queue.held > 0 || queue.backed_off > 0) && view.tabs.iter().any(|tab| *tab != Tab::Fetchers)
+    {
         lists.held = Some(reader.held(ROWS_MAX)?);
     }
     Ok((queue, minutes, lists))

@@ -7,8 +7,9 @@ use crate::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
 use crate::listings::{Along, Listings, behind};
 use crate::reader::SAMPLE_MAX;
-use crate::record::{FetcherId, Record};
+use crate::record::{FetcherId, Record, Singles};
 use crate::records::KeyId;
+use crate::sums::total;
 
 /// Held keys that can be asked for at once.
 const HELD_MAX: usize = 10_000;
@@ -46,7 +47,7 @@ impl<S: Listings> Look<'_, S> {
     pub(super) async fn last_starts(&mut self) -> Result<LastStarts, S::Error> {
         let runs = self.head.header.counts.0.iter();
         let runs = runs.filter(|(run, _)| !self.context.going.contains(run));
-        let rows: i64 = runs.map(|(_, counts)| counts.rows).sum();
+        let rows = total(runs.map(|(_, counts)| counts.rows));
         let is_all = rows <= count_of(SAMPLE_MAX);
         let ids = match is_all {
             true => self.store.listed().await?,
@@ -69,7 +70,8 @@ impl<S: Listings> Look<'_, S> {
         };
         let lists = record.newest_rows().filter(|row| is_newest(row.fetcher, row.run)).count();
         let out = record.flight.as_ref().map(|flight| flight.task.fetcher());
-        let singles = record.singles.waiting + record.singles.failed + record.singles.dead;
-        lists + usize::from(singles > 0 || out == Some(FetcherId::TASKS))
+        let Singles { waiting, failed, dead, .. } = record.singles;
+        let has_singles = waiting > 0 || failed > 0 || dead > 0;
+        lists + usize::from(has_singles || out == Some(FetcherId::TASKS))
     }
 }

@@ -16,6 +16,7 @@ use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
+use crate::sums::total;
 
 /// Of the keys before it so many are named.
 const FIRST_MAX: usize = 5;
@@ -55,7 +56,7 @@ impl<S: Listings> Look<'_, S> {
         let is_ready = is_free && hold.is_none();
         let place = if is_ready { self.place(id, count_max).await? } else { None };
         let pace = self.pace().await?;
-        let jobs_last_hour = pace.minutes.iter().map(|minute| minute.jobs).sum();
+        let jobs_last_hour = total(pace.minutes.iter().map(|minute| minute.jobs));
         let paused = self.head.header.paused;
         let (rows, truncated) = self.rows_of(id, &record, is_in_flight).await?;
         let expected = Pace::new(jobs_last_hour, pace.busy_seconds);
@@ -244,7 +245,8 @@ fn bump(record: &Record) -> Option<Bump> {
 /// How a job of the key ended last: what its record says, or, while a job is out, said before it.
 fn last_result(record: &Record) -> Option<LastResult> {
     let before = record.flight.as_ref().and_then(|it| it.before.last);
-    let last = if record.flight.is_some() { before } else { record.last }?;
+    let last = if record.flight.is_some() { before } else { record.last };
+    let last = last.filter(|last| !last.is_over_by())?;
     let LastRun { started, finished, exit_code } = last;
     Some(LastResult { started, finished: finished?, exit_code })
 }

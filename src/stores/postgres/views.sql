@@ -19,11 +19,11 @@ CREATE VIEW shiftboss_public.fetchers AS
     UNION ALL SELECT 0, '@tasks' WHERE EXISTS (SELECT FROM tasks WHERE status NOT IN ('done', 'cancelled'));
 COMMENT ON VIEW shiftboss_public.fetchers IS 'the fetchers that have a list; @tasks has the single tasks';
 
--- A row waits if it was armed no earlier than its fetcher was served, as keys.served says.
+-- A row waits if it was armed no earlier than its fetcher was served, as keys.served says; 0: never (a file's reference.sql).
 CREATE VIEW shiftboss_public.queue AS
     SELECT r.fetcher AS fetcher_id, r.run AS fetcher_run_started, k.key AS attr_path,
         CASE position('\x00'::bytea IN r.payload) WHEN 0 THEN convert_from(r.payload, 'UTF8') ELSE encode(r.payload, 'escape') END AS payload,
-        (r.armed < coalesce(substring(' ' || k.served FROM ' ' || r.fetcher || ':(\d+)')::int8, r.armed))::int4 AS is_dequeued,
+        (r.armed < coalesce(substring(' ' || k.served FROM ' ' || r.fetcher || ':(\d+)')::int8, 0))::int4 AS is_dequeued,
         k.started AS last_started
     FROM rows r JOIN texts k ON k.id = r.key
     UNION ALL

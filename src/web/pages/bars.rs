@@ -2,6 +2,7 @@
 //! draws them; the same numbers are its table. Pure.
 
 use shiftboss_queue::answers::{LastStarts, Stats, StatsGroup};
+use shiftboss_queue::sums::total;
 
 use crate::text::time;
 
@@ -84,7 +85,7 @@ impl Ended {
         let first = now.div_euclid(unit.seconds()) - count + 1;
         let jobs = stats.groups.iter().map(|group| group.jobs);
         let most = jobs.clone().max().unwrap_or(0);
-        let failed: i64 = stats.groups.iter().map(|group| group.failure + group.timeout).sum();
+        let failed = total(stats.groups.iter().flat_map(|it| [it.failure, it.timeout]));
         let time = match unit {
             Unit::Hour => "24 hours",
             Unit::Day => "14 days",
@@ -93,7 +94,7 @@ impl Ended {
             unit: if unit == Unit::Hour { "hour" } else { "day" },
             bars: (0..count).map(|at| Bar::of(stats, unit, first + at, at, most)).collect(),
             most,
-            summary: match jobs.sum() {
+            summary: match total(jobs) {
                 0 => format!("No job was done in the last {time}"),
                 1 => format!("1 job was done in the last {time}, {failed} of which failed"),
                 jobs => {
@@ -234,6 +235,25 @@ mod tests {
         assert!(last.x + last.width <= WIDTH && last.x > WIDTH * 23 / 24);
         let days = Ended::of(&stats, Unit::Day, 20 * DAY_SECONDS);
         assert_eq!((days.bars.len(), &*days.bars[13].time), (14, "01-21"));
+    }
+
+    /// Whatever somebody wrote into the sums.
+    #[test]
+    fn no_sum_is_too_large() {
+        let most = i64::MAX;
+        let (jobs, success, failure, timeout) = (most, most, most, most);
+        let group = |hour: i64| StatsGroup {
+            since: Some(hour * 3_600),
+            jobs,
+            success,
+            failure,
+            timeout,
+            ..StatsGroup::default()
+        };
+        let groups = vec![group(100), group(99)];
+        let stats = Stats { since: 0, by: Grouping::Hour, groups, truncated: false };
+        let picture = Ended::of(&stats, Unit::Hour, 100 * 3_600);
+        assert!(picture.summary.starts_with(&most.to_string()), "{}", picture.summary);
     }
 
     /// Each key is in one group, and shares are of all.

@@ -60,7 +60,7 @@ impl Queue {
             jobs: jobs.collect(),
             truncated: found.truncated,
             is_all: found.keys.len() < count,
-            held: status.held + status.backed_off,
+            held: status.held.saturating_add(status.backed_off),
             delayed: status.delayed,
         })
     }

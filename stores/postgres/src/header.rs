@@ -22,9 +22,39 @@ pub(crate) const LOOK: &str = "SELECT version, ids, last_bump, last_single, last
     (SELECT max(credit) FROM credits), (SELECT last_value FROM numbers), (extract(epoch FROM clock_timestamp()) * 1000)::int8 FROM header";
 pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
-pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, sum(rows)::int8, sum(waiting)::int8, sum(in_flight)::int8,
-    sum(leased)::int8, sum(redelivered)::int8, sum(delayed)::int8, sum(dead)::int8, sum(failed)::int8, sum(held)::int8,
-    sum(backed_off)::int8, sum(bumped)::int8 FROM counts GROUP BY fetcher, run";
+/// A sum of integers as one: as large as that can be, for somebody may have edited what is summed up.
+macro_rules! whole {
+    ($sum:literal) => {
+        concat!("greatest(least(", $sum, ", 9223372036854775807), -9223372036854775808)::int8")
+    };
+}
+pub(crate) use whole;
+
+pub(crate) const COUNTS_OF_RUNS: &str = concat!(
+    "SELECT fetcher, run, ",
+    whole!("sum(rows)"),
+    ", ",
+    whole!("sum(waiting)"),
+    ", ",
+    whole!("sum(in_flight)"),
+    ", ",
+    whole!("sum(leased)"),
+    ", ",
+    whole!("sum(redelivered)"),
+    ", ",
+    whole!("sum(delayed)"),
+    ", ",
+    whole!("sum(dead)"),
+    ", ",
+    whole!("sum(failed)"),
+    ", ",
+    whole!("sum(held)"),
+    ", ",
+    whole!("sum(backed_off)"),
+    ", ",
+    whole!("sum(bumped)"),
+    " FROM counts GROUP BY fetcher, run"
+);
 
 const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
     clock = $5, ids = $6";
@@ -46,7 +76,12 @@ const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, w
         redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
         dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
         backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
-const DELETE_COUNTS: &str = "DELETE FROM counts WHERE fetcher = $1 AND run = $2";
+/// Of all runs that are gone, and of which nothing is out.
+const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
+        HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
+            sum(held), sum(backed_off), sum(bumped)) = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)) AS nothing
+    WHERE c.fetcher = nothing.fetcher AND c.run = nothing.run
+        AND NOT EXISTS (SELECT FROM runs r WHERE r.fetcher = c.fetcher AND r.run = c.run)";
 
 /// What the database has, as far as it must be known to tell what a batch changed.
 #[derive(Debug, Clone, Default)]
@@ -179,11 +214,9 @@ impl Kept {
         }
         self.credit = header.credit;
         asks.extend(self.add_counts(it));
-        // Of a run that is gone, and of which nothing is out.
-        let is_gone =
-            |run: &&Run| !header.runs.contains_key(*run) && !header.counts.0.contains_key(*run);
-        let gone = runs.iter().filter(is_gone);
-        asks.extend(gone.map(|(fetcher, run)| ask!(DELETE_COUNTS, fetcher.0, *run)));
+        // This batch is alone, so nobody adds to what is nothing. Of runs that went while jobs were out it is nothing since.
+        let has_gone = runs.iter().any(|run| !header.runs.contains_key(run));
+        asks.extend(has_gone.then(|| ask!(DELETE_COUNTS)));
         Ok(asks)
     }
 

@@ -82,9 +82,17 @@ pub(crate) const LOOK_AT_KEYS: &str = select!(
     "keys k",
     "WHERE k.id = ANY (ARRAY(SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)))"
 );
+/// The words for how attempts end. A row that has another one was damaged, and is none.
+macro_rules! outcomes {
+    () => {
+        "('success', 'timeout', 'failure', 'released', 'undone', 'expired', 'cancelled')"
+    };
+}
+pub(crate) use outcomes;
+
 /// Attempts that ended, as [`end`] reads them.
 macro_rules! ends {
-    ($from:literal, $rest:literal) => {
+    ($from:expr, $rest:expr) => {
         concat!(
             "SELECT a.ended, a.key, a.attempt, k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code,
                 a.previous, a.revisit
@@ -93,7 +101,8 @@ macro_rules! ends {
     };
 }
 pub(crate) use ends;
-pub(crate) const END: &str = ends!("attempts", "WHERE a.attempt = $1");
+pub(crate) const END: &str =
+    ends!("attempts", concat!("WHERE a.attempt = $1 AND a.outcome IN ", outcomes!()));
 /// $1: attempts. $2: tasks' IDs. The keys of those.
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])

@@ -16,8 +16,10 @@ use tokio_postgres::types::FromSql;
 use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
-use crate::header;
-use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
+use crate::header::{self, whole};
+use crate::load::{
+    self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends, outcomes,
+};
 use crate::wire::{Ask, Wire, ask};
 
 /// An administrator who locks a table, or a migration, is not waited for.
@@ -84,20 +86,32 @@ const SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = $1 AND status IN ('failed', 'dead_letter') AND number > $2 ORDER BY number LIMIT $3::int8";
 
 const BACK: &str = ends!(
-    "(SELECT * FROM attempts WHERE ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3))
-        AND ($4::int8 IS NULL OR fetcher = $4) AND ended_ms >= $5 ORDER BY ended DESC LIMIT $6::int8)",
+    concat!(
+        "(SELECT * FROM attempts WHERE outcome IN ",
+        outcomes!(),
+        " AND ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3))
+        AND ($4::int8 IS NULL OR fetcher = $4) AND ended_ms >= $5 ORDER BY ended DESC LIMIT $6::int8)"
+    ),
     "ORDER BY ended DESC"
 );
 const ONWARD: &str = ends!(
-    "(SELECT * FROM attempts WHERE ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8)",
+    concat!(
+        "(SELECT * FROM attempts WHERE outcome IN ",
+        outcomes!(),
+        " AND ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8)"
+    ),
     "ORDER BY ended"
 );
 const FAILED: &str = ends!(
-    "(SELECT * FROM attempts f WHERE ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
+    concat!(
+        "(SELECT * FROM attempts f WHERE outcome IN ",
+        outcomes!(),
+        " AND ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
         WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = f.run AND status = 'failed')
         ELSE EXISTS (SELECT FROM rows WHERE rows.key = f.key AND rows.fetcher = f.fetcher AND rows.run = f.run
             AND rows.armed < f.attempt) END
-        ORDER BY ended DESC LIMIT $3::int8)",
+        ORDER BY ended DESC LIMIT $3::int8)"
+    ),
     "ORDER BY ended DESC"
 );
 const CHAIN: &str = ends!(
@@ -107,7 +121,7 @@ const CHAIN: &str = ends!(
             CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = chain.previous OFFSET 0) AS before
             WHERE chain.n < $2::int8 AND before.attempt < chain.attempt)
     SELECT * FROM chain)",
-    "ORDER BY n"
+    concat!("WHERE a.outcome IN ", outcomes!(), " ORDER BY n")
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < $1 ORDER BY ended DESC LIMIT 1 OFFSET $2::int8 - 1";
@@ -123,13 +137,26 @@ const BATCHES: &str = "SELECT virtualtransaction FROM pg_locks WHERE locktype = 
     AND classid = 0 AND objid = 'keys'::regclass::oid";
 
 /// Since the hour $1, by fetcher if $2, and by so many hours $3, if that is not 0; of the fetchers $5.
-const HOURS: &str =
-    "SELECT CASE WHEN $2::bool THEN fetcher END, hour / nullif($3::int8, 0) * $3 * 3600, outcome,
-        sum(jobs)::int8, sum(took_ms)::int8, sum(revisits)::int8, sum(revisit_seconds)::int8
-    FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5))
-    GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8";
-const MINUTES: &str = "SELECT minute, exit_code, sum(jobs)::int8 FROM minutes WHERE minute > $1
-    GROUP BY minute, exit_code HAVING sum(jobs) > 0";
+const HOURS: &str = concat!(
+    "SELECT CASE WHEN $2::bool THEN fetcher END, CASE WHEN $3::int8 > 0 THEN ",
+    whole!("(hour / $3 * $3)::numeric * 3600"),
+    " END, outcome, ",
+    whole!("sum(jobs)"),
+    ", ",
+    whole!("sum(took_ms)"),
+    ", ",
+    whole!("sum(revisits)"),
+    ", ",
+    whole!("sum(revisit_seconds)"),
+    " FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5)) AND outcome IN ",
+    outcomes!(),
+    " GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8"
+);
+const MINUTES: &str = concat!(
+    "SELECT minute, exit_code, ",
+    whole!("sum(jobs)"),
+    " FROM minutes WHERE minute > $1 GROUP BY minute, exit_code HAVING sum(jobs) > 0"
+);
 
 const OWNERS: &str = "SELECT k.owner, count(*) FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 AND k.owner IS NOT NULL GROUP BY k.owner";

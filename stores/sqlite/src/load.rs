@@ -77,13 +77,23 @@ pub(crate) const TURNS: &str = turns!(0);
 pub(crate) const TURNS_HELD: &str = turns!(1);
 const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 
+/// The words for how attempts end. A row that has another one was damaged, and is none.
+macro_rules! outcomes {
+    () => {
+        "('success', 'timeout', 'failure', 'released', 'undone', 'expired', 'cancelled')"
+    };
+}
+pub(crate) use outcomes;
+
 /// Attempts that ended, as [`end`] reads them.
 macro_rules! ends {
     ($rest:literal) => {
         concat!(
             "SELECT ended, attempts.key, attempts.attempt, keys.key, attempts.fetcher, attempts.run, attempts.worker,
                 attempts.started_ms, ended_ms, outcome, attempts.exit_code, previous, revisit
-             FROM attempts CROSS JOIN keys ON keys.id = attempts.key ",
+             FROM attempts CROSS JOIN keys ON keys.id = attempts.key AND outcome IN ",
+            outcomes!(),
+            " ",
             $rest
         )
     };
@@ -385,12 +395,12 @@ impl Parts<'_> {
 
 /// An attempt that ended.
 pub(crate) fn end(row: &Row<'_>) -> Result<End> {
-    let worker: Option<String> = row.get(6)?;
+    let worker = row.get_ref(6)?.as_bytes_or_null()?.map(String::from_utf8_lossy);
     let attempt = EndedAttempt {
         attempt: Attempt(row.get(2)?),
         key: Key::stored(row.get_ref(3)?.as_str()?),
         task: code::task_of((row.get(4)?, row.get(5)?)),
-        worker: worker.map(Into::into),
+        worker: worker.map(|it| it.as_ref().into()),
         started: row.get(7)?,
         ended: row.get(8)?,
         outcome: outcome(row, 9)?,

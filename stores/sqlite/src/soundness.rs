@@ -18,7 +18,7 @@ use shiftboss_queue::records::{From, Header, StoreError, StoreResult, Stored};
 use crate::ask::Ask;
 use crate::documents::document;
 use crate::error::classify;
-use crate::load::Loader;
+use crate::load::{Loader, outcomes};
 use crate::{header, schema, set_aside};
 
 /// Records that are in memory at once.
@@ -56,11 +56,41 @@ const INVARIANTS: [&str; 4] = [
         FROM tasks WHERE key = id)
      HAVING count(*) > 0",
 ];
-/// Payloads, and what they are of.
-const PAYLOADS: [&str; 2] = [
-    "SELECT 'a row of ' || coalesce((SELECT name FROM names WHERE names.fetcher = rows.fetcher), '?') || '.' || run,
-        key, payload FROM rows",
-    "SELECT 'the single task ' || number, key, payload FROM tasks",
+/// Texts that must be UTF-8, what they are of, and what comes of it if they are not.
+const TEXTS: [(&str, &str, &str); 3] = [
+    (
+        "payload",
+        ": it is a dead letter when its turn comes",
+        "SELECT 'a row of ' || coalesce((SELECT name FROM names WHERE names.fetcher = rows.fetcher), '?') || '.' || run,
+            key, payload FROM rows",
+    ),
+    (
+        "payload",
+        ": it is a dead letter when its turn comes",
+        "SELECT 'the single task ' || number, key, payload FROM tasks",
+    ),
+    (
+        "worker",
+        "",
+        "SELECT 'attempt ' || attempt, key, worker FROM attempts WHERE worker IS NOT NULL",
+    ),
+];
+/// Ends, and sums of them, of which nobody can tell how they ended.
+const ENDS: [&str; 2] = [
+    concat!(
+        "SELECT 'how attempt ' || attempt || ' of ' || coalesce((SELECT key FROM keys WHERE id = attempts.key), '?')
+            || ' ended cannot be read: nobody is told of it'
+         FROM attempts WHERE outcome NOT IN ",
+        outcomes!(),
+        " LIMIT ?1"
+    ),
+    concat!(
+        "SELECT 'what ended of ' || coalesce((SELECT name FROM names WHERE names.fetcher = hours.fetcher), '@tasks')
+            || ' in the hour ' || coalesce(datetime(hour * 3600, 'unixepoch'), hour) || ' UTC cannot all be read: nobody is told of it'
+         FROM hours WHERE outcome NOT IN ",
+        outcomes!(),
+        " LIMIT ?1"
+    ),
 ];
 
 /// Nothing is wrong with these keys.
@@ -72,7 +102,7 @@ const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a 
 pub struct Findings {
     /// It is damaged, and may not be used.
     pub damage: Vec<String>,
-    /// Payloads that cannot be read any more: they become dead letters when their turns come.
+    /// What cannot be read any more: payloads become dead letters when their turns come, ends are passed over.
     pub unreadable: Vec<String>,
     /// Rows that were set aside, as far as they are named; and starts in the future.
     pub set_aside: Vec<String>,
@@ -120,8 +150,13 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
         found.damage.extend(connection.values::<String>(sql, []).map_err(classify)?);
     }
     found.damage.extend(wrong_records(connection)?);
-    for sql in PAYLOADS {
-        unreadable(connection, sql, &mut found.unreadable).map_err(classify)?;
+    for sql in ENDS {
+        found.unreadable.extend(connection.values::<String>(sql, [NAMED_MAX]).map_err(classify)?);
+    }
+    for (which, then, sql) in TEXTS {
+        let more = unreadable(connection, sql).map_err(classify)?.into_iter();
+        let named = |what| format!("the {which} of {what}, is no UTF-8{then}");
+        found.unreadable.extend(more.map(named));
     }
     let rows = set_aside(connection, NAMED_MAX)?;
     found.set_aside.extend(rows.iter().map(ToString::to_string));
@@ -174,7 +209,9 @@ fn is_lost(stored: &Stored, context: &Context) -> bool {
     noted.due.is_none() && (place.due.is_some() || place.order.is_some() && noted.order.is_none())
 }
 
-fn unreadable(connection: &Connection, sql: &str, found: &mut Vec<String>) -> Result<()> {
+/// The keys of texts that are none, and what they are of.
+fn unreadable(connection: &Connection, sql: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
     let mut query = connection.prepared(sql)?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
@@ -184,7 +221,7 @@ fn unreadable(connection: &Connection, sql: &str, found: &mut Vec<String>) -> Re
             found.push(name(connection, row)?);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn name(connection: &Connection, row: &Row<'_>) -> Result<String> {
@@ -195,7 +232,5 @@ fn name(connection: &Connection, row: &Row<'_>) -> Result<String> {
         Some(key) => key,
         None => &id,
     };
-    Ok(format!(
-        "the payload of {key}, {what}, is no UTF-8: it is a dead letter when its turn comes"
-    ))
+    Ok(format!("{key}, {what}"))
 }

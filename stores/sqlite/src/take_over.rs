@@ -335,13 +335,14 @@ impl Writer<'_> {
 
 /// The supervisor handed the key out, and it did not end: its job has the lease of a classic one, from its start. The log does not
 /// say whose row it was; the supervisor takes the fetcher with the smallest id first, so the last one is taken for it. Of a key
-/// without such a row it stays known that somebody has it.
+/// without such a row it stays known that somebody has it. What was before the start is not known, so a take-back leaves the start.
 fn go_out(record: &mut Record, attempt: Attempt) {
     let Some(last) = record.last else { return };
     let out = record.newest_rows().filter(|row| !record.is_armed(row)).last();
     let Some(task) = out.map(ListRow::task) else { return };
     record.served.insert(task.fetcher(), attempt);
-    let before = Before { last: None, ahead: None, served: None, bump: None };
+    let before_it = Some(LastRun::over_by(last.started));
+    let before = Before { last: before_it, ahead: None, served: None, bump: None };
     let started = last.started.saturating_mul(1_000);
     record.flight = Some(Flight { attempt, task, holder: None, started, owner: None, before });
     record.is_claimed = false;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_queue::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
+use shiftboss_queue::sums::total;
 
 use super::trouble::{self, PAUSED};
 use super::{daemons, managed_fetchers, relays};
@@ -185,7 +186,8 @@ fn rows(queue: &QueueStatus) -> String {
         dead => format!(", {dead} dead-lettered"),
     };
     // Every row that was handed out is counted as dispatched.
-    let ended = (rows.dispatched - rows.in_flight - queue.dead_letters).max(0);
+    let ended =
+        rows.dispatched.saturating_sub(rows.in_flight).saturating_sub(queue.dead_letters).max(0);
     format!(
         "{} waiting, {} running{again}, {ended} ended{dead_letters}",
         rows.pending, rows.in_flight
@@ -214,7 +216,7 @@ fn last_hour(queue: &QueueStatus) -> String {
         return "no job ended".to_owned();
     }
     let done = queue.done_last_hour.iter();
-    let total: i64 = done.clone().map(|done| done.jobs).sum();
+    let total = total(done.clone().map(|done| done.jobs));
     let codes = done.map(|done| format!("{} with exit code {}", done.jobs, done.exit_code));
     format!("{} ended: {}", counted(total, "job"), codes.collect::<Vec<_>>().join(", "))
 }
@@ -390,6 +392,18 @@ mod tests {
             spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
             broker: None,
             dropped_log_lines: 17,
+        }
+    }
+
+    /// Whatever somebody wrote into the counts.
+    #[test]
+    fn no_count_is_too_large() {
+        for (one, other) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN)] {
+            let mut queue = queue();
+            queue.rows.dispatched = one;
+            (queue.rows.in_flight, queue.dead_letters) = (other, other);
+            queue.done_last_hour.iter_mut().for_each(|done| done.jobs = one);
+            assert!(rows(&queue).contains(" ended") && last_hour(&queue).contains(" ended"));
         }
     }
 

@@ -7,6 +7,7 @@ use rusqlite::types::Value;
 use shiftboss_postgres::{PostgresRecords, tables as on_server};
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
+use shiftboss_queue::context::Settings;
 use shiftboss_queue::counts::COUNTS;
 use shiftboss_queue::record::{FetcherId, SingleStatus, Task};
 use shiftboss_queue::records::*;
@@ -15,6 +16,7 @@ use shiftboss_queue::tables::{TABLES, listed};
 use shiftboss_sqlite::{SqliteRecords, tables as in_file};
 
 pub use crate::server::wait;
+use crate::words::Script;
 use crate::{file, server};
 
 /// A number that a daemon drew and had no use for is lost when the queue moves.
@@ -39,6 +41,7 @@ impl Store {
             Self::File(file) => {
                 let server = to_server(file.connection());
                 assert_eq!(dump(to_file(&server).connection()), dump(file.connection()));
+                assert_eq!(public_on_server(&server), public_in_file(file.connection()));
                 Self::Server(Box::new(server))
             }
             Self::Server(server) => Self::File(Box::new(to_file(&server))),
@@ -100,6 +103,46 @@ fn dump(file: &Connection) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+/// What anybody may read of a queue on a server, as the program makes it.
+const VIEWS: &str = include_str!("../../../../src/stores/postgres/views.sql");
+/// All that is there, and in a file, as text.
+const PUBLIC: &str = "SELECT 'queue ' || fetcher_id || '.' || fetcher_run_started || ' ' || attr_path || ' ' || payload
+        || ' ' || is_dequeued || ' ' || coalesce(last_started, -1) FROM queue
+    UNION ALL SELECT 'log ' || attr_path || ' ' || started || ' ' || coalesce(finished, -1) || ' ' || coalesce(exit_code, -1) FROM log
+    UNION ALL SELECT 'run ' || fetcher_id || '.' || run_started || ' ' || is_complete FROM fetcher_runs
+    UNION ALL SELECT 'fetcher ' || fetcher_id || ' ' || name FROM fetchers";
+
+fn public_in_file(file: &Connection) -> Vec<String> {
+    let mut query = file.prepare(PUBLIC).unwrap();
+    let mut all: Vec<_> =
+        query.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    all.sort();
+    all
+}
+
+/// Its views are there only as long as they are looked at, so that no test is in another one's way.
+fn public_on_server(server: &PostgresRecords) -> Vec<String> {
+    let views = VIEWS.replace("shiftboss_public", "views_of_moves");
+    let first = "SELECT set_config('search_path', 'views_of_moves, ' || current_schema(), true)";
+    let client = server.client();
+    let mut all: Vec<_> = wait(async {
+        client.batch_execute(&format!("BEGIN; {views} {first}")).await.unwrap();
+        let rows = client.query(PUBLIC, &[]).await.unwrap();
+        client.batch_execute("ROLLBACK").await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    });
+    all.sort();
+    all
+}
+
+/// The row of a fetcher that was never served waits as little in the one view as in the other.
+#[test]
+fn a_dead_letter_waits_in_no_view() {
+    let settings = Settings { max_expired_leases: 1, ..Settings::default() };
+    let script = "list f.1 a b\nlease -> job 1 a p\nexpire 1 -> expired a true\nlease\nrestart";
+    Script::new(settings).run(script);
 }
 
 /// What the one that has the queue now says.

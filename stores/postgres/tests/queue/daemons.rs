@@ -180,6 +180,25 @@ fn a_record_that_changes_while_its_lock_is_waited_for() {
     assert_eq!(again.len(), 1, "the row of the second run waits");
 }
 
+/// Sums of lists that went while jobs of theirs were out do not stay: the next list that goes takes them along.
+#[test]
+fn sums_of_lists_that_are_gone_go() {
+    let schema = subject::schema();
+    let engine = |daemon| Engine::new(subject::store(&schema, daemon), Settings::default());
+    let mut daemons = [1, 2].map(engine);
+    for run in 1..=10 {
+        let mut ask = |at: usize, batch| ready(daemons[at].apply(NOW, batch)).unwrap();
+        ask(0, list(run, 0..1));
+        let (attempt, _) = jobs(ask(1, vec![dispatch()])).remove(0);
+        let runs = vec![Run { fetcher: "f".into(), started: run }];
+        ask(0, vec![DeleteRuns { runs, limit: 10 }.into()]);
+        ask(1, vec![CompleteAttempt { attempt, exit_code: 0 }.into()]);
+    }
+    let sql = "SELECT DISTINCT run FROM counts WHERE fetcher <> 0";
+    let left = ready(daemons[0].store().client().query(sql, &[])).unwrap();
+    assert!(left.len() <= 1, "{left:?}");
+}
+
 /// A batch asks the server twice: for what it needs, and to keep what came of it.
 #[test]
 fn a_batch_is_two_round_trips() {

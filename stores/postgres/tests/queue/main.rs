@@ -10,6 +10,7 @@ mod bounds;
 #[path = "../../../../queue/tests/queue/classic.rs"]
 mod classic;
 mod daemons;
+mod damage;
 #[path = "../../../../queue/tests/queue/extremes.rs"]
 mod extremes;
 #[path = "../../../../queue/tests/queue/histories.rs"]

@@ -16,7 +16,7 @@ use shiftboss_queue::sums::Hour;
 
 use crate::ask::Ask;
 use crate::header::{self, Kept};
-use crate::load::{self, Loader, ends};
+use crate::load::{self, Loader, ends, outcomes};
 use crate::snapshot::{Moment, beside};
 use crate::{code, documents};
 
@@ -97,23 +97,27 @@ const FLOOR: &str =
 const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
     WHERE ended > coalesce((SELECT ends FROM header), 0) - ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1";
 
-/// Since the hour ?1, by fetcher if ?2, and by so many hours ?3, if that is not 0.
+/// Since the hour ?1, by fetcher if ?2, and by so many hours ?3, if that is not 0. What somebody wrote there may be too large: a fraction
+/// that is no integer becomes the largest one.
 macro_rules! hours {
     ($from:literal) => {
         concat!(
-            "SELECT iif(?2, fetcher, NULL), iif(?3 > 0, hour / ?3 * ?3 * 3600, NULL), outcome,
-                sum(jobs), sum(took_ms), sum(revisits), sum(revisit_seconds) FROM ",
+            "SELECT iif(?2, fetcher, NULL), iif(?3 > 0, CAST(hour / ?3 * ?3 * 3600 AS INTEGER), NULL), outcome,
+                CAST(total(jobs) AS INTEGER), CAST(total(took_ms) AS INTEGER), CAST(total(revisits) AS INTEGER),
+                CAST(total(revisit_seconds) AS INTEGER) FROM ",
             $from,
-            " GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
+            " WHERE hour >= ?1 AND outcome IN ",
+            outcomes!(),
+            " GROUP BY 1, 2, 3 HAVING total(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
         )
     };
 }
-const OF_ALL: &str = hours!("hours WHERE hour >= ?1");
+const OF_ALL: &str = hours!("hours");
 /// Of the fetchers ?5: hour by hour, however many others there are.
 const OF_FETCHERS: &str = hours!(
     "(WITH RECURSIVE asked (hour) AS (
-        SELECT max(?1, (SELECT min(hour) FROM hours))
-        UNION ALL SELECT hour + 1 FROM asked WHERE hour < (SELECT max(hour) FROM hours))
+        SELECT min(hour) FROM hours WHERE hour >= ?1
+        UNION ALL SELECT (SELECT min(hour) FROM hours WHERE hour > asked.hour) FROM asked WHERE hour IS NOT NULL)
     SELECT kept.* FROM asked CROSS JOIN json_each(?5) AS wanted
     CROSS JOIN hours AS kept ON kept.hour = asked.hour AND kept.fetcher = wanted.value)"
 );

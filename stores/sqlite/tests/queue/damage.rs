@@ -2,9 +2,11 @@
 
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::Daemon;
+use shiftboss_queue::reader::{EndedAttempts, Reader};
 use shiftboss_sqlite::look_through;
 
 use crate::words::{NOW, Script, ready};
+use crate::{alike, subject};
 
 fn sql(script: &Script, sql: &str) {
     script.store().connection().execute_batch(sql).unwrap();
@@ -122,6 +124,62 @@ fn what_is_wrong_is_named() {
         unreadable[0].starts_with("the payload of a, a row of f.1, is no UTF-8"),
         "{unreadable:?}"
     );
+}
+
+/// Ends, and sums of them, that cannot be read are none for whoever looks; and they are named.
+#[test]
+fn ends_that_cannot_be_read_are_passed_over() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a b c\nready -> job 1 a p\nfinish a 0\nready -> job 2 c p\nfinish c 1");
+    script.run("ready -> job 3 b p\nfinish b 0");
+    sql(
+        &script,
+        "UPDATE attempts SET outcome = 'failurf' WHERE attempt = 2;
+        UPDATE attempts SET worker = CAST(x'ff' AS TEXT) WHERE attempt = 1;
+        UPDATE hours SET outcome = 'failurf' WHERE outcome = 'failure'",
+    );
+    let (damage, unreadable) = found(&script);
+    assert!(damage.is_empty(), "{damage:?}");
+    let named = [
+        "how attempt 2 of c ended cannot be read: nobody is told of it",
+        "what ended of f in the hour 2023-11-14 22:00:00 UTC cannot all be read: nobody is told of it",
+        "the worker of a, attempt 1, is no UTF-8",
+    ];
+    assert_eq!(unreadable, named);
+    let reader = subject::reader(script.store());
+    alike::told(&reader, NOW);
+    let all = EndedAttempts { count: 9, ..EndedAttempts::default() };
+    let ends = reader.ended_attempts(&all).unwrap().attempts;
+    let ends: Vec<_> = ends.iter().map(|it| (&*it.key, it.worker.as_deref())).collect();
+    assert_eq!(ends, [("b", None), ("a", Some("\u{fffd}"))]);
+    script.run("done 2 0 -> unknown");
+}
+
+/// Whatever numbers somebody wrote, sums of them are as large as they can be.
+#[test]
+fn sums_are_as_large_as_they_can_be() {
+    for extreme in [i64::MIN, i64::MAX] {
+        let mut script = Script::new(Settings::default());
+        script.run("list f.1 a c d\nlist g.1 b\nadd e=1\nlease\nlease\nlease\nlease");
+        script.run("done 1 0\ndone 2 0\ndone 3 0\ndone 4 1");
+        let all = |columns: &[&str]| {
+            let set = columns.iter().map(|it| format!("{it} = {extreme}"));
+            set.collect::<Vec<_>>().join(", ")
+        };
+        let sums = all(&["jobs", "took_ms", "revisits", "revisit_seconds"]);
+        let [counts, few] = [
+            &["rows", "waiting", "in_flight", "leased", "redelivered", "delayed", "dead"][..],
+            &["failed", "held", "backed_off", "bumped"],
+        ]
+        .map(all);
+        let keys = all(&["waiting", "failed", "dead"]);
+        sql(&script, &format!("UPDATE hours SET {sums}; UPDATE minutes SET jobs = {extreme}"));
+        sql(&script, &format!("UPDATE counts SET {counts}, {few}; UPDATE keys SET {keys}"));
+        alike::told(&subject::reader(script.store()), NOW);
+        sql(&script, &format!("UPDATE hours SET hour = {extreme}"));
+        sql(&script, &format!("UPDATE OR REPLACE minutes SET minute = {extreme}"));
+        alike::told(&subject::reader(script.store()), NOW);
+    }
 }
 
 /// What no index leads to any more would wait for ever.

@@ -176,6 +176,21 @@ fn a_job_in_flight_has_a_lease() {
     );
 }
 
+/// What was before a job that was out is not known. That it was started is, and stays known when it is taken back.
+#[test]
+fn a_job_in_flight_that_is_taken_back_keeps_its_start() {
+    let (_directory, path, _) = site();
+    drop(in_use(&path));
+    taken(&path, false, words::NOW);
+    script(&path, "requeue bravo -> requeued 2");
+    let seen = Connection::open(&path).unwrap();
+    let started = rows(&seen, "SELECT started FROM log WHERE attr_path = 'bravo'");
+    assert_eq!(started, ["[Integer(200)]"]);
+    assert_eq!(rows(&seen, "SELECT revisit FROM attempts"), ["[Null]"]);
+    let again = "ready -> job + charlie old\nready -> job + alpha new\nready -> job + bravo old";
+    script(&path, again);
+}
+
 /// A job whose row is in the queue no more, or armed by a newer list, keeps its key for as long.
 #[test]
 fn a_job_without_its_row_keeps_its_key() {
