@@ -378,11 +378,7 @@ impl Records for PostgresRecords {
         also: Option<(FetcherId, i64)>,
         count: usize,
     ) -> StoreResult<(Option<Stored>, bool)> {
-        // Each daemon goes over the front by itself, and none knows how far the others are.
-        if also.is_some() {
-            return Ok((None, false));
-        }
-        self.leaving_now(count).await.map(|is_more| (None, is_more))
+        Ok((None, also.is_none() && self.leaving_now(count).await?))
     }
 
     async fn of_run(

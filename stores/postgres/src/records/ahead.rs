@@ -136,7 +136,8 @@ impl PostgresRecords {
         usable
     }
 
-    /// Goes over keys in front that have nothing but rows of lists that go; whether there may be more of them.
+    /// Goes over keys in front that have nothing but rows of lists that go; whether there may be more of them. Each daemon does so by
+    /// itself, and none knows how far the others are: so not before a list goes.
     pub(super) async fn leaving_now(&mut self, count: usize) -> StoreResult<bool> {
         let count = i64::try_from(count.saturating_mul(STEPS)).unwrap_or(i64::MAX);
         let rows = self.ask_one(load::leaving(self.front.first(), count)).await?;
