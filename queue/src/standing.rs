@@ -25,13 +25,13 @@ impl Record {
 
     /// Until when the key is somebody's who has no lease of his own: a classic worker's, or whoever's who started it (spec 2).
     pub fn classic_until(&self, context: &Context) -> Option<UnixSeconds> {
-        let last = self.last.filter(|last| last.finished.is_none())?;
+        self.last.filter(|last| last.finished.is_none())?;
         let is_classic = match &self.flight {
             _ if !context.settings.is_fair => true,
             Some(flight) => flight.holder.is_none(),
             None => self.is_claimed,
         };
-        let started = last.started.min(context.seconds());
+        let started = self.stands_at()?.min(context.seconds());
         let until = started.saturating_add(context.settings.lease_seconds).saturating_add(1);
         is_classic.then_some(until)
     }

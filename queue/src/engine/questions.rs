@@ -7,8 +7,8 @@ use super::clock::seconds_left;
 use crate::counts::{Counts, OF_KEYS, Tally};
 use crate::file_identity::Position;
 use crate::operation::StoredRun;
-use crate::record::{FetcherId, Record};
-use crate::records::{Records, RunState, Stale, StoreResult};
+use crate::record::{FetcherId, Millis, Record};
+use crate::records::{InFlight, Records, RunState, Stale, StoreResult};
 
 impl<S: Records> Batch<'_, S> {
     /// By run, with all that is not saved yet.
@@ -72,20 +72,38 @@ impl<S: Records> Batch<'_, S> {
     }
 
     /// What is out that the asker sees to, and how many seconds each has: a leased one from its last sign of life, a classic one from
-    /// now on, also where a clock that was ahead handed it out. Under `--classic` classic jobs have no lease.
+    /// its start. Under `--classic` classic jobs have no lease.
     pub(super) async fn leases(&mut self) -> StoreResult<Vec<(Attempt, u32)>> {
         self.flush().await?;
-        let (is_fair, now) = (self.context.settings.is_fair, self.context.now);
         let length = self.context.settings.lease_seconds.saturating_mul(1_000);
-        let left = |started: i64| seconds_left(started.min(now).saturating_add(length), now);
-        let flights = self.store.flights().await?.into_iter();
-        let flights =
-            flights.filter(|it| self.has_job(it.owner.as_ref(), it.lease_seconds.is_none()));
-        let leases = flights.filter(|it| is_fair || it.lease_seconds.is_some()).map(|it| {
-            let classic = || u32::try_from(left(it.started)).unwrap_or(u32::MAX);
-            (it.attempt, it.lease_seconds.unwrap_or_else(classic))
-        });
-        Ok(leases.collect())
+        let mut leases = Vec::new();
+        for it in self.store.flights().await? {
+            let is_classic = it.lease_seconds.is_none();
+            if !self.has_job(it.owner.as_ref(), is_classic) {
+                continue;
+            }
+            let seconds = match it.lease_seconds {
+                Some(seconds) => seconds,
+                None if !self.context.settings.is_fair => continue,
+                None => {
+                    let end = self.classic_start(&it).await?.saturating_add(length);
+                    u32::try_from(seconds_left(end, self.context.now)).unwrap_or(u32::MAX)
+                }
+            };
+            leases.push((it.attempt, seconds));
+        }
+        Ok(leases)
+    }
+
+    /// From when on the lease of a classic job counts: its start, or, if a clock that was ahead handed it out, when that is seen first.
+    async fn classic_start(&mut self, it: &InFlight) -> StoreResult<Millis> {
+        if it.started <= self.context.now {
+            return Ok(it.started);
+        }
+        let Some(slot) = self.slot_of_flight(it.attempt).await? else { return Ok(it.started) };
+        self.changed(slot);
+        let seen = self.desk.record(slot).stands_at().map(|at| at.saturating_mul(1_000));
+        Ok(seen.unwrap_or(it.started))
     }
 
     pub(super) fn why_idle(&self) -> Idle {

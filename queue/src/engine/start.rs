@@ -83,11 +83,11 @@ impl<S: Records> Engine<S> {
 }
 
 impl<S: Records> Batch<'_, S> {
-    /// An older state of the queue may have come back, a backup, say, and numbers behind its last one may be out: none of them is
-    /// handed out again, for from each start on they are above the clock's microseconds. The first daemon of a queue begins with 1.
+    /// An older state of the queue may have come back, a backup, say, or it was begun anew, and numbers behind its last one may be
+    /// out: none of them is handed out again, for from each start on they are above the clock's microseconds.
     async fn raise_numbers(&mut self) -> StoreResult<()> {
         // Daemons that share a queue have the store see to that.
-        if self.own.is_none() && self.store.document(&DAEMON.of("")).await?.is_some() {
+        if self.own.is_none() {
             let micros = self.context.now.saturating_mul(1_000);
             self.context.last_attempt = self.context.last_attempt.max(Attempt(micros));
         }

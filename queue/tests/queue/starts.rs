@@ -32,7 +32,7 @@ fn places_follow_the_rules() {
     let mut script = Script::new(Settings::default());
     script.run("list f.1 a c\nready -> job 1 a p\nadd d=1\npause");
     start(&mut script, classic());
-    script.run("ready -> job 2 c p\nready -> nothing\nat 43201\nlist g.1 a\nready -> job + a p");
+    script.run("ready -> job + c p\nready -> nothing\nat 43201\nlist g.1 a\nready -> job + a p");
     start(&mut script, Settings::default());
     script.run("at 43202\nready -> job + d 1\nfinish d 0");
     start(&mut script, Settings::default());
@@ -51,7 +51,7 @@ fn a_hold_without_its_rule_ends() {
     script.run(twice);
     script.run("finish a 1\nlist f.3 a\nready -> nothing");
     start(&mut script, Settings::default());
-    script.run("follow\nready -> job 3 a p\nfinish a 1");
+    script.run("follow\nready -> job + a p\nfinish a 1");
     start(&mut script, rule());
     script.run("list f.4 a\nready -> job + a p\nfinish a 1\nlist f.5 a\nready -> job + a p");
     script.run("finish a 1\nlist f.6 a\nready -> nothing");
@@ -150,11 +150,11 @@ fn what_waits_elsewhere_waits() {
 #[test]
 fn numbers_of_attempts_are_not_used_again() {
     let mut script = Script::new(Settings::default());
-    script.run("list f.1 a b\nready -> job 1 a p");
     start(&mut script, Settings::default());
-    script.run("ready -> job 2 b p\nfinish a 0\nfinish b 0\nlist f.2 a");
+    let [first, second] = [1, 2].map(|it| NOW * 1_000_000 + it);
+    script.run(&format!("list f.1 a b\nready -> job {first} a p"));
     start(&mut script, Settings::default());
-    let above = (NOW * 1_000_000 + 1).to_string();
-    script
-        .run(&format!("ready -> job {above} a p\ndone 3 7 -> unknown\ndone {above} 0 -> recorded"));
+    script.run(&format!(
+        "ready -> job {second} b p\ndone 1 7 -> unknown\ndone {first} 0 -> recorded"
+    ));
 }

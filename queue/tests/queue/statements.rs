@@ -745,7 +745,9 @@ fn clocks() {
             list f.1 a
             ready -> job 1 a p
             at 0
-            leases -> 1+43200",
+            leases -> 1+43200
+            at 100
+            leases -> 1+43100",
             ),
             (
                 "a hold keeps its length when the clock is set forward",

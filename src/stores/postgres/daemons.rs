@@ -36,10 +36,9 @@ const JOIN: &str = "INSERT INTO daemons AS d (name, process, pid, version, conne
         connections = excluded.connections, epoch = excluded.epoch, beat = d.beat + 1, beat_at = excluded.beat_at,
         started = CASE WHEN $5 THEN d.started ELSE excluded.started END, gone = NULL, gone_at = NULL, adopted = false
     RETURNING daemon, epoch";
-/// Numbers of attempts are above all that were handed out, though the server fell back to an older state: no queue hands out a million a second.
-/// The first daemon of a queue begins with 1.
-const RAISE_NUMBERS: &str = "SELECT setval('numbers', greatest(last_value, (extract(epoch FROM clock_timestamp()) * 1000000)::int8))
-    FROM numbers WHERE last_value > 0";
+/// Numbers of attempts are above all that were handed out, though the server fell back to an older state or the queue was begun anew: no queue
+/// hands out a million a second.
+const RAISE_NUMBERS: &str = "SELECT setval('numbers', greatest(last_value, (extract(epoch FROM clock_timestamp()) * 1000000)::int8)) FROM numbers";
 /// A daemon lives; those are answered whose jobs nobody has adopted, with the time, and what the schema is called. It asks for no
 /// table but its own, for whoever locks another one makes nobody dead.
 const BEAT: &str =
