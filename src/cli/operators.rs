@@ -86,13 +86,17 @@ Examples:
     /// End the hold of a key: it waits again, at its old place
     #[command(
         after_help = "\
-Example:
-  shiftboss unhold /run/shiftboss/worker.sock alpha",
+Examples:
+  shiftboss unhold /run/shiftboss/worker.sock alpha
+  shiftboss unhold --prefix /run/shiftboss/worker.sock https://example.org/",
         override_usage = "shiftboss unhold [OPTIONS] [SOCKET] <KEY>"
     )]
     Unhold {
         #[command(flatten)]
         of: KeyArguments,
+        /// End operators' holds of all keys that begin with KEY
+        #[arg(long)]
+        prefix: bool,
         #[command(flatten)]
         by: By,
     },

@@ -44,7 +44,7 @@ pub fn run(operate: Operate) -> Result<(), Failure> {
         Operate::Add(add) => tasks::add(add),
         Operate::Cancel(of) => tasks::cancel(of),
         Operate::Hold(asked) => levers::hold(asked),
-        Operate::Unhold { of, by } => levers::unhold(of, by),
+        Operate::Unhold { of, prefix, by } => levers::unhold(of, prefix, by),
         Operate::Bump { of, by } => levers::bump(of, by),
         Operate::Forget(of) => tell_of(of, "FORGET", |key, _| format!("Forgotten: {key}.")),
         Operate::Drain(daemon) => drain::run(daemon),

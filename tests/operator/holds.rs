@@ -111,6 +111,15 @@ fn keys_that_begin_alike() {
     let mut given: Vec<_> = (0..3).map(|_| site.next_key("READY")).collect();
     given.sort();
     assert_eq!(given, [None, Some("host/7".to_owned()), Some("hosts".to_owned())]);
+    assert_eq!(
+        said(&site, &["hold", "--prefix", "socket", "host/1000"]),
+        "Held: 1 key that begins with host/1000; `shiftboss held` lists them. It takes the place of 1 earlier hold.\n"
+    );
+    assert_eq!(
+        said(&site, &["unhold", "--prefix", "socket", "host/1"]),
+        "No longer held: 112 keys that begin with host/1. What waits of them is at its old place.\n"
+    );
+    assert!(site.next_key("READY").is_some_and(|key| key.starts_with("host/1")));
     let none = said(&site, &["hold", "--prefix", "socket", "other"]);
     assert!(none.starts_with("Held: 0 keys that begin with other;"), "{none}");
 }

@@ -100,6 +100,7 @@ impl Asker {
             }
             SessionRequest::Bump(key) => self.bump(key).await,
             SessionRequest::Unhold(key) => self.unhold(key).await,
+            SessionRequest::UnholdAll(prefix) => self.unhold_all(prefix).await,
             SessionRequest::Forget(key) => self.forget(key).await,
             SessionRequest::Cancel(key) => self.cancel(key).await,
             SessionRequest::Pause { paused, drains } => self.pause(paused, drains).await,

@@ -117,6 +117,8 @@ pub enum SessionRequest {
     Bump(Key),
     /// For operators only: the end of a key's hold.
     Unhold(Key),
+    /// For operators only: the end of operators' holds of all keys that begin so.
+    UnholdAll(Key),
     /// For operators only: forget all of a key that nothing lists.
     Forget(Key),
     /// For operators only: delete a key's single tasks.
@@ -161,6 +163,7 @@ impl SessionRequest {
             Ask::HoldAll(..) => ("HOLD-ALL", 1, false),
             Ask::Bump(_) => ("BUMP", 1, false),
             Ask::Unhold(_) => ("UNHOLD", 1, false),
+            Ask::UnholdAll(_) => ("UNHOLD-ALL", 1, false),
             Ask::Forget(_) => ("FORGET", 1, false),
             Ask::Cancel(_) => ("CANCEL", 1, false),
             Ask::Pause { drains: true, .. } => ("DRAIN", 1, false),
@@ -324,6 +327,7 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
     ("BUMP", "BUMP <key>", |rest| Some(Ask::Bump(key(rest?)?))),
     ("FORGET", "FORGET <key>", |rest| Some(Ask::Forget(key(rest?)?))),
     ("UNHOLD", "UNHOLD <key>", |rest| Some(Ask::Unhold(key(rest?)?))),
+    ("UNHOLD-ALL", "UNHOLD-ALL <how keys begin>", |rest| Some(Ask::UnholdAll(key(rest?)?))),
     ("CANCEL", "CANCEL <key>", |rest| Some(Ask::Cancel(key(rest?)?))),
 ];
 const ALONE: &str = "this request stands alone";

@@ -26,8 +26,11 @@ pub(super) fn hold(asked: Hold) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn unhold(of: KeyArguments, by: By) -> Result<(), Failure> {
-    tell(of, by, "UNHOLD", "", unheld)
+pub(super) fn unhold(of: KeyArguments, prefix: bool, by: By) -> Result<(), Failure> {
+    match prefix {
+        true => tell(of, by, "UNHOLD-ALL", "", all_unheld),
+        false => tell(of, by, "UNHOLD", "", unheld),
+    }
 }
 
 pub(super) fn bump(of: KeyArguments, by: By) -> Result<(), Failure> {
@@ -68,8 +71,25 @@ fn held(key: &str, answer: &Value) -> String {
 }
 
 fn all_held(prefix: &str, answer: &Value) -> String {
-    let held = counted(answer["held"].as_i64().unwrap_or(0), "key");
-    format!("Held: {held} that begin with {prefix}; `shiftboss held` lists them.")
+    let count = |name: &str| answer[name].as_i64().unwrap_or(0);
+    let replaced = match count("replaced") {
+        0 => String::new(),
+        some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
+    };
+    format!("{}; `shiftboss held` lists them.{replaced}", begin_so("Held", count("held"), prefix))
+}
+
+fn all_unheld(prefix: &str, answer: &Value) -> String {
+    let ended = answer["ended"].as_i64().unwrap_or(0);
+    format!(
+        "{}. What waits of them is at its old place.",
+        begin_so("No longer held", ended, prefix)
+    )
+}
+
+fn begin_so(how: &str, count: i64, prefix: &str) -> String {
+    let begins = if count == 1 { "begins" } else { "begin" };
+    format!("{how}: {} that {begins} with {prefix}", counted(count, "key"))
 }
 
 /// An earlier hold, which is gone.

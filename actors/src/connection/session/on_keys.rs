@@ -10,6 +10,7 @@ use crate::connection::reply::Reply;
 use crate::storage::messages::Perform;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
+use shiftboss_queue::answers::{HeldKey, HoldKind};
 use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
     Requeued, Retried, Retry, Unhold,
@@ -18,7 +19,7 @@ use shiftboss_queue::operation::{
 const HELD: &str = "that key is held: end that first, by `unhold`";
 const FULL: &str = "there are as many holds as may be (10000); end some of them first";
 /// A worker waits for so many keys that begin alike.
-const HELD_AT_ONCE: usize = 250;
+const AT_ONCE: usize = 250;
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
 impl Asker {
@@ -56,25 +57,53 @@ impl Asker {
         let search = move || reader.search(begin.as_str(), HOLDS_MAX);
         let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
         if found.truncated {
-            return Err(Refused::new(
-                ErrorCode::Full,
-                "more keys begin so than may be held (10000)",
-            ));
+            let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
+            return Err(Refused::new(ErrorCode::Full, text));
         }
         let by = &self.holder.worker;
-        let mut held = 0_usize;
-        for some in found.keys.chunks(HELD_AT_ONCE) {
+        let (mut held, mut replaced) = (0_usize, 0_usize);
+        for some in found.keys.chunks(AT_ONCE) {
             let keys = some.iter().filter_map(|known| Key::new(&known.key).ok());
             let hold = |key| Hold { key, seconds, reason: reason.clone(), by: Arc::clone(by) };
             for answer in self.ask(Perform(Each(keys.map(hold).collect()))).await? {
                 match answer.map_err(undone)? {
-                    Held::Held { .. } => held += 1,
-                    Held::Full => return Err(Refused::new(ErrorCode::Full, FULL)),
+                    Held::Held { replaced: before, .. } => {
+                        held += 1;
+                        replaced += usize::from(before.is_some());
+                    }
+                    Held::Full => {
+                        let text = format!("{FULL}; {held} of these keys are held now");
+                        return Err(Refused::new(ErrorCode::Full, text));
+                    }
                 }
             }
         }
         info!(prefix = prefix.as_str(), held, by = &**by, "An operator holds keys.");
-        Ok(Reply::json(json!({"prefix": prefix.as_str(), "held": held})))
+        Ok(Reply::json(json!({"prefix": prefix.as_str(), "held": held, "replaced": replaced})))
+    }
+
+    /// Ends operators' holds of all keys that begin so, some at a time.
+    pub(super) async fn unhold_all(&self, prefix: Key) -> Answered {
+        let reader = Arc::clone(&self.session.operators.reader);
+        let search = move || reader.held(HOLDS_MAX);
+        let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
+        let is_meant =
+            |it: &&HeldKey| it.hold.kind == HoldKind::Hold && it.key.starts_with(prefix.as_str());
+        let held: Vec<_> = found.keys.iter().filter(is_meant).collect();
+        let mut ended = 0_usize;
+        for some in held.chunks(AT_ONCE) {
+            let keys = some.iter().filter_map(|held| Key::new(&held.key).ok());
+            for answer in self.ask(Perform(Each(keys.map(Unhold).collect()))).await? {
+                ended += usize::from(answer.map_err(undone)?);
+            }
+        }
+        info!(
+            prefix = prefix.as_str(),
+            ended,
+            by = &*self.holder.worker,
+            "An operator ended holds."
+        );
+        Ok(Reply::json(json!({"prefix": prefix.as_str(), "ended": ended})))
     }
 
     /// Whoever asks is named as his connection is.
