@@ -27,6 +27,8 @@ fn note(operation: &Operation, outset: &mut Outset) {
         | Op::Heartbeat(Heartbeat(attempt))
         | Op::Expire(Expire(attempt))
         | Op::Undo(Undo { attempt, .. }) => outset.names.push(Name::Attempt(*attempt)),
+        // A key that nobody knows is not made known by it.
+        Op::Complete(Complete { key, .. }) => of_key(key),
         Op::Relayed(it) => {
             // No other daemon may carry the same number out beside it.
             outset.is_alone |= !operation.only_reads();
@@ -40,12 +42,10 @@ fn note(operation: &Operation, outset: &mut Outset) {
                     | Op::AddRows(_)
                     | Op::AddRelayedRows(_)
                     | Op::BeginDeletion(_)
-                    | Op::Complete(_)
                     | Op::HasWork(_)
             );
             match on_key {
-                Op::Complete(Complete { key, .. })
-                | Op::Requeue(Requeue(key))
+                Op::Requeue(Requeue(key))
                 | Op::Retry(Retry { key, .. })
                 | Op::Hold(Hold { key, .. })
                 | Op::Unhold(Unhold(key))

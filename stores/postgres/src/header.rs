@@ -213,14 +213,14 @@ impl Kept {
             (self.shared, self.fetchers) = (shared(header), header.fetchers.clone());
         }
         self.credit = header.credit;
-        asks.extend(self.add_counts(it));
         // This batch is alone, so nobody adds to what is nothing. Of runs that went while jobs were out it is nothing since.
         let has_gone = runs.iter().any(|run| !header.runs.contains_key(run));
         asks.extend(has_gone.then(|| ask!(DELETE_COUNTS)));
         Ok(asks)
     }
 
-    fn add_counts(&mut self, it: &Left<'_>) -> Option<Ask> {
+    /// Sums of what a batch changed.
+    pub(crate) fn add_counts(&mut self, it: &Left<'_>) -> Option<Ask> {
         let mut columns: [Vec<i64>; 3 + COUNTS] = Default::default();
         for run in it.counts {
             let now = it.header.counts.0.get(run).copied().unwrap_or_default();
@@ -238,7 +238,7 @@ impl Kept {
         }
         let is_any = !columns[0].is_empty();
         is_any.then(|| Ask {
-            sql: ADD_COUNTS,
+            sql: ADD_COUNTS.into(),
             params: columns.map(|it| Box::new(it) as Param).into(),
         })
     }

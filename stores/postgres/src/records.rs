@@ -29,9 +29,9 @@ use crate::front::Front;
 use crate::header::{self, Kept, Left};
 use crate::load;
 use crate::numbers::Numbers;
-use crate::save::Saver;
+use crate::save::{self, Saver};
 use crate::sums;
-use crate::wire::{Ask, Fault, Wire, ask};
+use crate::wire::{Ask, Fault, Wire, as_one, ask};
 
 /// The tables of a queue, in the schema that is the first one where names are looked for.
 pub const SCHEMA: &str = include_str!("schema.sql");
@@ -218,27 +218,18 @@ impl PostgresRecords {
         (self.has_next, self.raise) = (false, None);
         let front = self.front.begin();
         self.handed.clear();
-        let looks = if outset.next > 0 { &[From::Order, From::Lane][..] } else { &[] };
         let mut asks = vec![ask!("BEGIN"), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.counts.then(|| ask!(header::COUNTS_OF_RUNS)));
-        if !outset.names.is_empty() {
-            asks.push(load::named(&outset.names));
-        }
-        let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
-        let look = |from: &From| load::next(*from, None, front, &Scope::All, count, false);
-        asks.extend(looks.iter().map(look));
+        let records = Ahead::ask(outset, front);
+        let has_asked = records.is_some();
+        asks.extend(records);
         self.wanted = outset.next.max(1);
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
         let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
         let mut next = || answers.next().unwrap_or_default();
         let counts = outset.counts.then(&mut next);
-        self.ahead = Ahead { count: outset.next, ..Ahead::default() };
-        if !outset.names.is_empty() {
-            self.ahead.names = Some((outset.names.clone(), load::found(&next())?));
-        }
-        for from in looks {
-            self.ahead.next.push((*from, load::found(&next())?));
-        }
+        let found = if has_asked { next() } else { Vec::new() };
+        self.ahead = Ahead::of(outset, found)?;
         let numbers = next();
         let numbers = numbers.first().ok_or_else(|| odd("there is no header"))?;
         if self.epoch.is_some() && self.epoch != header::epoch(numbers)? {
@@ -316,14 +307,18 @@ impl PostgresRecords {
         saver.ended(ended);
         self.raise = self.front.saved(saver.left(), saver.ready());
         let new = saver.ends();
-        self.writes.extend(saver.asks(self.ends, self.history));
-        self.ends += new;
-        self.writes.extend(sums::add(&sums, self.daemon));
+        let (before, mut together) = saver.asks();
+        self.writes.extend(before);
+        together.extend(sums::add(&sums, self.daemon));
         self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
         let has_noted = std::mem::take(&mut self.has_noted);
         let (daemon, is_alone) = (self.daemon, self.is_alone);
         let (runs, counts) = (&runs, &counts);
         let left = Left { header, runs, counts, ids, daemon, is_alone, has_noted };
+        together.extend(kept.add_counts(&left));
+        self.writes.extend(as_one(together));
+        self.writes.extend(save::beyond(self.history, self.ends, new));
+        self.ends += new;
         self.writes.extend(kept.save(&left)?);
         Ok(())
     }

@@ -246,17 +246,16 @@ impl Saver {
         i64::try_from(self.attempts.attempt.len()).unwrap_or(i64::MAX)
     }
 
-    /// `ends`: so many attempts were written here before. `history`: so many are kept.
-    pub(crate) fn asks(self, ends: i64, history: i64) -> Vec<Ask> {
-        let new = self.ends();
+    /// What is written before all else; and what touches no rows of each other, and of nothing else that the batch writes.
+    pub(crate) fn asks(self) -> (Vec<Ask>, Vec<Ask>) {
         let mut asks = Vec::new();
         if !self.forgotten.is_empty() {
             asks.extend(FORGET.map(|sql| ask!(sql, self.forgotten.clone())));
         }
         asks.extend(self.inserted.ask(INSERT_KEYS));
-        asks.extend(self.updated.ask(UPDATE_KEYS));
-        asks.extend(self.left.ask(DELETE_PLACES));
-        asks.extend(self.entered.ask(INSERT_PLACES));
+        let mut together: Vec<Ask> = self.updated.ask(UPDATE_KEYS).into_iter().collect();
+        together.extend(self.left.ask(DELETE_PLACES));
+        together.extend(self.entered.ask(INSERT_PLACES));
         asks.extend(self.gone.ask(DELETE_ROWS));
         asks.extend(self.rows.ask(PUT_ROWS));
         asks.extend(self.marks.ask(UPDATE_ROWS));
@@ -265,12 +264,15 @@ impl Saver {
             asks.push(ask!(DELETE_EXTRAS, self.without_extras));
         }
         asks.extend(self.edits);
-        asks.extend(self.attempts.ask(PUT_ATTEMPTS));
-        if (ends + new) / ATTEMPTS_STEP > ends / ATTEMPTS_STEP {
-            asks.push(ask!(DELETE_ATTEMPTS, history));
-        }
-        asks
+        together.extend(self.attempts.ask(PUT_ATTEMPTS));
+        (asks, together)
     }
+}
+
+/// Attempts beyond those that are kept go, in steps: so many were written here before, and so many are now.
+pub(crate) fn beyond(history: i64, before: i64, new: i64) -> Option<Ask> {
+    let is_due = (before + new) / ATTEMPTS_STEP > before / ATTEMPTS_STEP;
+    is_due.then(|| ask!(DELETE_ATTEMPTS, history))
 }
 
 impl Keys {

@@ -1,5 +1,6 @@
 //! The connection, on which statements travel together: what is asked at once is sent before the first answer is waited for.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use crate::error::classify;
+use crate::error::{classify, odd};
 
 /// The longest time for what is asked at once: a frozen server accepts connections and never answers.
 const CALL_MAX: Duration = Duration::from_secs(5);
@@ -22,14 +23,63 @@ pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
 /// A statement, and what it is about.
 pub(crate) struct Ask {
-    pub(crate) sql: &'static str,
+    pub(crate) sql: Cow<'static, str>,
     pub(crate) params: Vec<Param>,
+}
+
+/// Writes that touch no rows of each other, as one statement: each statement wakes the server and the daemon once, which takes longer
+/// than most of them do. `None`: there is none.
+pub(crate) fn as_one(mut asks: Vec<Ask>) -> Option<Ask> {
+    if asks.len() < 2 {
+        return asks.pop();
+    }
+    let (parts, params) = renumbered(asks);
+    let parts = parts.iter().enumerate().map(|(at, sql)| format!("w{at} AS ({sql})"));
+    let sql = format!("WITH {} SELECT", parts.collect::<Vec<_>>().join(", "));
+    Some(Ask { sql: sql.into(), params })
+}
+
+/// Reads of the same columns, as one statement. Rows have one more column: which of them found it.
+pub(crate) fn union(asks: Vec<Ask>) -> Ask {
+    let (parts, params) = renumbered(asks);
+    let parts = parts.iter().enumerate();
+    let parts = parts.map(|(at, sql)| format!("SELECT p{at}.*, {at} FROM ({sql}) AS p{at}"));
+    Ask { sql: parts.collect::<Vec<_>>().join(" UNION ALL ").into(), params }
+}
+
+/// The rows of each of so many parts of a [`union`].
+pub(crate) fn parts(rows: Vec<Row>, count: usize) -> StoreResult<Vec<Vec<Row>>> {
+    let mut parts: Vec<Vec<Row>> = std::iter::repeat_with(Vec::new).take(count).collect();
+    for row in rows {
+        let part: i32 = row.try_get(row.len() - 1).map_err(classify)?;
+        let part = usize::try_from(part).ok().and_then(|part| parts.get_mut(part));
+        part.ok_or_else(|| odd("a row of no part"))?.push(row);
+    }
+    Ok(parts)
+}
+
+/// The text of each, with numbers of parameters that stand for all of them, and these.
+fn renumbered(asks: Vec<Ask>) -> (Vec<String>, Vec<Param>) {
+    let (mut parts, mut params) = (Vec::new(), Vec::new());
+    for ask in asks {
+        let mut pieces = ask.sql.split('$');
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let digits =
+                piece.len() - piece.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+            let number: usize = piece[..digits].parse().unwrap_or_default();
+            text.push_str(&format!("${}{}", number + params.len(), &piece[digits..]));
+        }
+        parts.push(text);
+        params.extend(ask.params);
+    }
+    (parts, params)
 }
 
 /// `ask!(SQL, parameter, parameter)`
 macro_rules! ask {
     ($sql:expr $(, $param:expr)* $(,)?) => {
-        $crate::wire::Ask { sql: $sql, params: vec![$(Box::new($param) as $crate::wire::Param),*] }
+        $crate::wire::Ask { sql: std::borrow::Cow::Borrowed($sql), params: vec![$(Box::new($param) as $crate::wire::Param),*] }
     };
 }
 pub(crate) use ask;
@@ -71,7 +121,7 @@ fn fault(error: &Error) -> Fault {
 pub(crate) struct Wire {
     pub(crate) client: Client,
     /// Prepared when they are asked for the first time.
-    statements: HashMap<&'static str, Statement>,
+    statements: HashMap<Cow<'static, str>, Statement>,
     /// Times that it was waited for answers.
     pub(crate) trips: u64,
     /// What the last call failed of; `None`: it did not.
@@ -113,10 +163,14 @@ impl Wire {
     }
 
     async fn send_all(&mut self, asks: Vec<Ask>) -> Result<Vec<Vec<Row>>, Error> {
-        let new: BTreeSet<&'static str> = asks.iter().map(|ask| ask.sql).collect();
-        let new = new.into_iter().filter(|sql| !self.statements.contains_key(sql));
-        let prepare = async |sql| Ok((sql, self.client.prepare(sql).await?));
-        let prepared: Vec<Result<_, Error>> = join_all(new.map(prepare)).await;
+        let new = asks.iter().map(|ask| &ask.sql);
+        let new = new.filter(|sql| !self.statements.contains_key(*sql));
+        let new: BTreeSet<Cow<'static, str>> = new.cloned().collect();
+        let prepare = async |sql: Cow<'static, str>| {
+            let statement = self.client.prepare(&sql).await?;
+            Ok((sql, statement))
+        };
+        let prepared: Vec<Result<_, Error>> = join_all(new.into_iter().map(prepare)).await;
         for prepared in prepared {
             let (sql, statement) = prepared?;
             self.statements.insert(sql, statement);
@@ -134,6 +188,6 @@ impl Wire {
     }
 
     async fn one(&self, ask: Ask) -> Result<Vec<Row>, Error> {
-        self.client.query_raw(&self.statements[ask.sql], ask.params).await?.try_collect().await
+        self.client.query_raw(&self.statements[&ask.sql], ask.params).await?.try_collect().await
     }
 }

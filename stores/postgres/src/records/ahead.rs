@@ -5,14 +5,17 @@
 use std::collections::HashMap;
 
 use shiftboss_queue::record::{Record, Task};
-use shiftboss_queue::records::{From, KeyId, Name, Payload, StoreResult, Stored};
+use shiftboss_queue::records::{From, KeyId, Name, Outset, Payload, StoreResult, Stored};
 use shiftboss_queue::rules::dispatch::Scope;
 
 use super::PostgresRecords;
+use tokio_postgres::Row;
+
 use crate::error::classify;
+use crate::front::At;
 use crate::known::{Known, is_other};
 use crate::load::{self, Found};
-use crate::wire::ask;
+use crate::wire::{Ask, ask, parts, union};
 
 /// What was read with the begin of a batch, until something is written.
 #[derive(Default)]
@@ -23,6 +26,36 @@ pub(super) struct Ahead {
     /// As many as these were asked for.
     pub(super) count: usize,
     pub(super) payloads: HashMap<(KeyId, Task), Payload>,
+}
+
+impl Ahead {
+    /// All that a batch says it is going to ask for.
+    pub(super) fn ask(outset: &Outset, front: At) -> Option<Ask> {
+        let count = i64::try_from(outset.next).unwrap_or(i64::MAX);
+        let look = |from: &From| load::next(*from, None, front, &Scope::All, count, false);
+        let named = (!outset.names.is_empty()).then(|| load::named(&outset.names));
+        let asks: Vec<Ask> = named.into_iter().chain(looks(outset).iter().map(look)).collect();
+        (!asks.is_empty()).then(|| union(asks))
+    }
+
+    /// What was found for it.
+    pub(super) fn of(outset: &Outset, rows: Vec<Row>) -> StoreResult<Self> {
+        let names = outset.names.clone();
+        let mut it = Self { count: outset.next, ..Self::default() };
+        let mut parts = parts(rows, usize::from(!names.is_empty()) + looks(outset).len())?;
+        for (from, rows) in
+            looks(outset).iter().zip(parts.split_off(usize::from(!names.is_empty())))
+        {
+            it.next.push((*from, load::found(&rows)?));
+        }
+        it.names =
+            parts.first().map(|rows| load::found(rows)).transpose()?.map(|found| (names, found));
+        Ok(it)
+    }
+}
+
+fn looks(outset: &Outset) -> &'static [From] {
+    if outset.next > 0 { &[From::Order, From::Lane] } else { &[] }
 }
 
 /// A batch steps over so many times the keys that one of a file does: its round trips and its commit cost as much as thousands of them.
