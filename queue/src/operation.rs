@@ -327,6 +327,7 @@ impl Operation {
             Self::Relayed(it) => it.operations.iter().all(Self::only_reads),
             Self::Heartbeat(_)
             | Self::Runs(_)
+            | Self::Leases(_)
             | Self::HasWork(_)
             | Self::NextHoldEnd(_)
             | Self::CountInFlight(_)

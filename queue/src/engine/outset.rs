@@ -9,11 +9,20 @@ use crate::records::{Name, Outset};
 pub(super) fn of(batch: &[Operation]) -> Outset {
     let mut outset = Outset {
         names: Vec::with_capacity(batch.len()),
-        only_reads: !batch.is_empty() && batch.iter().all(Operation::only_reads),
+        only_reads: !batch.is_empty() && batch.iter().all(saves_nothing),
         ..Outset::default()
     };
     batch.iter().for_each(|operation| note(operation, &mut outset));
     outset
+}
+
+/// It only reads, and what it finds is not noted either, as of [jobs that a clock that was ahead handed out](crate::rules::leases).
+fn saves_nothing(operation: &Operation) -> bool {
+    match operation {
+        Operation::Relayed(it) => it.operations.iter().all(saves_nothing),
+        Operation::Leases(_) => false,
+        operation => operation.only_reads(),
+    }
 }
 
 fn note(operation: &Operation, outset: &mut Outset) {

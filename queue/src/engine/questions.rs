@@ -9,6 +9,7 @@ use crate::file_identity::Position;
 use crate::operation::StoredRun;
 use crate::record::{FetcherId, Millis, Record};
 use crate::records::{InFlight, Records, RunState, Stale, StoreResult};
+use crate::rules;
 
 impl<S: Records> Batch<'_, S> {
     /// By run, with all that is not saved yet.
@@ -101,9 +102,9 @@ impl<S: Records> Batch<'_, S> {
             return Ok(it.started);
         }
         let Some(slot) = self.slot_of_flight(it.attempt).await? else { return Ok(it.started) };
+        let seen = rules::leases::counts_from(self.desk.record_mut(slot), &self.context);
         self.changed(slot);
-        let seen = self.desk.record(slot).stands_at().map(|at| at.saturating_mul(1_000));
-        Ok(seen.unwrap_or(it.started))
+        Ok(seen.map_or(it.started, |at| at.saturating_mul(1_000)))
     }
 
     pub(super) fn why_idle(&self) -> Idle {

@@ -16,7 +16,7 @@ pub fn follow(record: &mut Record, context: &Context) {
     }
 }
 
-/// A key that has its turn, or that is out, or that somebody else started, and whose start, or since when it waits for its first one, is that of a
+/// A key that has its turn, or that somebody else started, and whose start, or since when it waits for its first one, is that of a
 /// clock that was ahead, stands where it is seen first; so it takes its turns, however often it is looked at. Under `--classic` it
 /// stands at its start.
 pub fn look(record: &mut Record, context: &Context) {
@@ -28,8 +28,7 @@ pub fn look(record: &mut Record, context: &Context) {
     if !context.settings.is_fair || !is_ahead {
         return;
     }
-    let is_out = record.is_claimed || record.flight.is_some();
-    if is_out || record.place(context).order.is_some() {
+    if record.is_claimed || record.place(context).order.is_some() {
         match record.last {
             Some(_) => record.extras.ahead = Some(now),
             None => record.since = Some(context.next_since(0)),

@@ -1,5 +1,7 @@
 //! The lease of a job expires: its task waits again, or is a dead letter after too many.
 
+use shiftboss_protocol::model::UnixSeconds;
+
 use super::{completion, dispatch, singles};
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::context::Context;
@@ -17,6 +19,16 @@ pub struct Expired {
 pub fn may_expire(record: &Record, context: &Context) -> bool {
     let is_classic = record.flight.as_ref().is_some_and(|it| it.holder.is_none());
     context.settings.is_fair || !is_classic
+}
+
+/// From when on the lease of a classic job counts, in seconds since 1970: its start, or, if a clock that was ahead handed it out, when
+/// that was seen first. There the key stands in the order from then on, too.
+pub fn counts_from(record: &mut Record, context: &Context) -> Option<UnixSeconds> {
+    let now = context.seconds();
+    if record.stands_at()? > now {
+        record.extras.ahead = Some(now);
+    }
+    record.stands_at()
 }
 
 /// Somebody wrote into the log that a classic job was started so long ago that its lease is over.

@@ -29,7 +29,7 @@ pub fn started<S: Records>(engine: &mut Engine<S>, settings: &Settings) {
         max_single_tasks: settings.max_single_tasks.cast_signed(),
         running: None,
     };
-    ready(engine.start(NOW * 1_000, &daemon)).unwrap();
+    ready(engine.start(0, &daemon)).unwrap();
 }
 
 /// Writes into a script's store, as no operation does.

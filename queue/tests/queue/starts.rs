@@ -141,7 +141,7 @@ fn what_waits_elsewhere_waits() {
     start(&mut script, Settings::default());
     script.run("ready -> job + a 1");
     let mut script = handed_out("add a=1");
-    script.run("at 50000\nlist f.1 a\nready -> job 2 a p\nfinish a 5");
+    script.run("at 50000\nlist f.1 a\nready -> job + a p\nfinish a 5");
     start(&mut script, Settings::default());
     script.run("at 50001\nready -> job + a 1");
 }

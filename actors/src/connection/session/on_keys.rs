@@ -58,7 +58,7 @@ impl Asker {
         let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
         if found.truncated {
             let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
-            return Err(Refused::new(ErrorCode::Full, text));
+            return Err(Refused { code: ErrorCode::Full, text: text.into() });
         }
         let by = &self.holder.worker;
         let (mut held, mut replaced) = (0_usize, 0_usize);
@@ -73,7 +73,7 @@ impl Asker {
                     }
                     Held::Full => {
                         let text = format!("{FULL}; {held} of these keys are held now");
-                        return Err(Refused::new(ErrorCode::Full, text));
+                        return Err(Refused { code: ErrorCode::Full, text: text.into() });
                     }
                 }
             }

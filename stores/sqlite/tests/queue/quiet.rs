@@ -35,7 +35,6 @@ fn a_batch_that_only_reads_needs_no_lock() {
         script.run(
             "work -> true
             beat 1 -> recorded
-            leases -> 1+60
             runs -> f.1 0 2
             due -> due in 60
             idle -> busy 1
