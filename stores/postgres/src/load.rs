@@ -44,19 +44,23 @@ macro_rules! select {
     };
 }
 /// Likewise, of those that have a task of the fetchers $1, or of all; tasks are fetcher 0's. Those that somebody has locked are passed by; and,
-/// second, waited for.
+/// second, waited for. Where $lock begins with the row that leads to the key, a key that has left it meanwhile is passed by unlocked: it is
+/// another daemon's job by now, and the end of that would wait.
 macro_rules! next {
-    ($from:literal, $of:literal, $order:literal) => {
-        [next!($from, $of, $order, " SKIP LOCKED"), next!($from, $of, $order, "")]
+    ($from:literal, $of:literal, $order:literal, $lock:literal) => {
+        [
+            next!(@ $from, $of, $order, concat!(" FOR UPDATE OF ", $lock, " SKIP LOCKED")),
+            next!(@ $from, $of, $order, concat!(" FOR UPDATE OF ", $lock)),
+        ]
     };
-    ($from:literal, $of:literal, $order:literal, $locked:literal) => {
+    (@ $from:literal, $of:literal, $order:literal, $locked:expr) => {
         select!(
             "payload",
             $from,
             concat!(
                 "WHERE ", $of, " AND ($1::int8[] IS NULL OR k.waiting > 0 AND 0 = ANY ($1)
                     OR EXISTS (SELECT FROM rows WHERE rows.key = k.id AND rows.fetcher = ANY ($1)))
-                 ORDER BY ", $order, " LIMIT $2::int8 FOR UPDATE OF k", $locked
+                 ORDER BY ", $order, " LIMIT $2::int8", $locked
             )
         )
     };
@@ -117,7 +121,8 @@ const OF_RUN: &str = select!(
 const IN_ORDER: [&str; 2] = next!(
     "places p JOIN keys k ON k.id = p.key",
     "p.kind = $3::int2 AND (p.at, p.key) > ($4::int8, $5::int8)",
-    "p.at, p.key"
+    "p.at, p.key",
+    "p, k"
 );
 const ANY: &str =
     "SELECT FROM places WHERE kind = $1::int2 AND (at, key) > ($2::int8, $3::int8) LIMIT 1";
@@ -135,22 +140,25 @@ const LEAVING: &str = "
 const IN_LANE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.lane IS NOT NULL AND (x.lane, x.key) > ($3::int8, $4::int8)",
-    "x.lane, x.key"
+    "x.lane, x.key",
+    "k"
 );
 /// $3: until when.
 const DUE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
-    "x.due, x.key"
+    "x.due, x.key",
+    "k"
 );
 /// Whatever has something due, by their ids.
 const DUES: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due IS NOT NULL AND x.key > $3::int8",
-    "x.key"
+    "x.key",
+    "k"
 );
 /// All, by their ids.
-const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id");
+const ALL: [&str; 2] = next!("keys k", "k.id > $3::int8", "k.id", "k");
 const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
