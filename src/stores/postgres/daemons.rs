@@ -74,7 +74,7 @@ pub(super) async fn join(client: &Client, it: Joining<'_>) -> StoreResult<Asked<
     if let Some(taken) = taken(client, &it).await? {
         return Ok(taken);
     }
-    limited(client.batch_execute(&format!("BEGIN; {ALONE}"))).await?;
+    limited(client.batch_execute(ALONE)).await?;
     let joined = join_alone(client, &it).await;
     let end = if matches!(joined, Ok(Asked::Had(_))) { "COMMIT" } else { "ROLLBACK" };
     limited(client.batch_execute(end)).await?;
@@ -182,7 +182,7 @@ pub(super) async fn retire(client: &Client, mut peer: Peer) -> StoreResult<Optio
     let Some(row) = limited(client.query_opt(name, &values)).await? else { return Ok(None) };
     // Not one with which it joins anew at this moment.
     end_connections(client, row.get(0), Some(peer.seen.saturating_add(1))).await?;
-    limited(client.batch_execute(&format!("BEGIN; {ALONE}"))).await?;
+    limited(client.batch_execute(ALONE)).await?;
     let retired = limited(client.query_opt(RETIRE, &values)).await;
     limited(client.batch_execute("COMMIT")).await?;
     Ok(retired?.map(|row| {

@@ -31,7 +31,7 @@ macro_rules! select {
                 e.extras, e.lane, e.due, r.fetchers, r.runs, r.armed, r.readings, r.payloads, t.number, t.payload,
                 k.ctid = (SELECT v.ctid FROM keys v WHERE v.id = k.id), k.owner
              FROM ", $from, "
-             LEFT JOIN extras e ON e.key = k.id
+             LEFT JOIN extras e ON k.extra AND e.key = k.id
              LEFT JOIN LATERAL (
                 SELECT array_agg(fetcher) AS fetchers, array_agg(run) AS runs, array_agg(armed) AS armed,
                     array_agg(reading) AS readings, array_agg(", $payload, ") AS payloads

@@ -43,10 +43,10 @@ pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '2s'";
 const COMMIT: &str = "COMMIT";
-/// The lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
-const TOGETHER: &str = "SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
+/// A transaction with the lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
+const TOGETHER: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
 /// Whoever has it to itself waits for all batches, and none goes on beside it.
-pub const ALONE: &str = "SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
+pub const ALONE: &str = "BEGIN; SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
 /// The one who makes the tables has this lock, of all databases' first daemons.
 const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
 
@@ -218,14 +218,14 @@ impl PostgresRecords {
         (self.has_next, self.raise) = (false, None);
         let front = self.front.begin();
         self.handed.clear();
-        let mut asks = vec![ask!("BEGIN"), ask!(if outset.is_alone { ALONE } else { TOGETHER })];
+        let mut asks = vec![ask!(if outset.is_alone { ALONE } else { TOGETHER })];
         asks.extend(outset.counts.then(|| ask!(header::COUNTS_OF_RUNS)));
         let records = Ahead::ask(outset, front);
         let has_asked = records.is_some();
         asks.extend(records);
         self.wanted = outset.next.max(1);
         asks.push(header::numbers(self.daemon, self.numbers.draw(outset.next)));
-        let mut answers = self.wire.send(asks).await?.into_iter().skip(2);
+        let mut answers = self.wire.send(asks).await?.into_iter().skip(1);
         let mut next = || answers.next().unwrap_or_default();
         let counts = outset.counts.then(&mut next);
         let found = if has_asked { next() } else { Vec::new() };

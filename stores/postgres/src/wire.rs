@@ -164,7 +164,7 @@ impl Wire {
 
     async fn send_all(&mut self, asks: Vec<Ask>) -> Result<Vec<Vec<Row>>, Error> {
         let new = asks.iter().map(|ask| &ask.sql);
-        let new = new.filter(|sql| !self.statements.contains_key(*sql));
+        let new = new.filter(|sql| !is_script(sql) && !self.statements.contains_key(*sql));
         let new: BTreeSet<Cow<'static, str>> = new.cloned().collect();
         let prepare = async |sql: Cow<'static, str>| {
             let statement = self.client.prepare(&sql).await?;
@@ -188,6 +188,14 @@ impl Wire {
     }
 
     async fn one(&self, ask: Ask) -> Result<Vec<Row>, Error> {
+        if is_script(&ask.sql) {
+            return self.client.batch_execute(&ask.sql).await.map(|()| Vec::new());
+        }
         self.client.query_raw(&self.statements[&ask.sql], ask.params).await?.try_collect().await
     }
+}
+
+/// Several statements, which have no parameters and find nothing: they travel as one.
+fn is_script(sql: &str) -> bool {
+    sql.contains(';')
 }
