@@ -84,6 +84,7 @@ fn the_json_object() {
     assert!(found["not_stopped"]["started"].take().is_i64());
     assert!(found["not_stopped"]["last_write"].take().is_i64());
     assert!(found["rejected_files"][0]["since"].take().is_i64());
+    assert!(found["holders"][0]["attempt"].take().is_i64());
     assert!(found["holders"][0]["since"].take().is_i64());
     assert!(found["done_since"].take().is_i64());
     assert!(found["busy_seconds"].take().is_i64());
@@ -113,7 +114,7 @@ fn the_json_object() {
         "delayed": 0,
         "bumped": 0,
         "holders": [{
-            "worker": null, "key": "bravo", "attempt": 2, "since": null, "lease_seconds": null,
+            "worker": null, "key": "bravo", "attempt": null, "since": null, "lease_seconds": null,
             "daemon": null,
         }],
         "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "leased": 0, "redelivered": 0},

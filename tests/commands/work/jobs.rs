@@ -18,7 +18,8 @@ fn commands_are_told_their_job() {
     let Output { status, stdout, .. } = work.unwrap();
     assert_eq!(status.code(), Some(0));
     let payload = " $(id) {key} \"x\"";
-    let told = format!("alpha: alpha|a{payload}b|{{other}}|alpha|{payload}|1|me-1|\n");
+    let attempt = &site.sql("SELECT attempt FROM ended")[0];
+    let told = format!("alpha: alpha|a{payload}b|{{other}}|alpha|{payload}|{attempt}|me-1|\n");
     let expected = format!("{told}alpha: problem\nalpha: end\n");
     assert_eq!(String::from_utf8(stdout).unwrap(), expected);
     assert_eq!(site.sql(ATTEMPTS), ["alpha|0"]);
