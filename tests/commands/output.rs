@@ -204,7 +204,7 @@ fn several_attempts() {
         assert!(shown.contains(end) && shown.matches("attempt").count() == 1, "{shown}");
     };
     let numbers = site.sql("SELECT attempt FROM ended ORDER BY attempt");
-    let [first, second] = &numbers[..] else { panic!("{numbers:?}") };
+    let [first, second, ..] = &numbers[..] else { panic!("{numbers:?}") };
     let [of_first, of_second] = [first, second].map(|number| format!("attempt {number} of a"));
     is_shown(&[], "attempt ", "\n3\n3");
     is_shown(&["--attempt", second], &of_second, "\n2\n2\n===");
