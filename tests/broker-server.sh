@@ -104,14 +104,22 @@ export ERL_EPMD_PORT=$names ERL_EPMD_ADDRESS=127.0.0.1
 END
 }
 
+listens() {
+    perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new("127.0.0.1:$ARGV[0]")' "$(cat "$place/$1/port")"
+}
+
+# One that ends instead of starting is started again: its name may be that of the killed one for a moment yet.
 start_node() {
-    setsid sh -c '. "$1" && exec "$2"' sh "$place/$1/environment" "$bin/rabbitmq-server" </dev/null >>"$place/output" 2>&1 &
-    server=$!
-    echo "$server" >"$place/$1/pid"
-    tries=0
-    until perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new("127.0.0.1:$ARGV[0]")' "$(cat "$place/$1/port")"; do
+    tries=0 starts=0 server=
+    until listens "$1"; do
+        if [ -z "$server" ] || ! kill -0 "$server" 2>/dev/null; then
+            starts=$((starts + 1))
+            setsid sh -c '. "$1" && exec "$2"' sh "$place/$1/environment" "$bin/rabbitmq-server" </dev/null >>"$place/output" 2>&1 &
+            server=$!
+            echo "$server" >"$place/$1/pid"
+        fi
         tries=$((tries + 1))
-        { [ $tries -lt 300 ] && kill -0 $server 2>/dev/null; } || { cat "$place/output" >&2 && fail "the broker does not start"; }
+        [ $tries -lt 600 ] && [ $starts -lt 5 ] || { cat "$place/output" >&2 && fail "node $1 does not start"; }
         sleep 0.2
     done
 }
@@ -124,9 +132,10 @@ kill_node() {
     wait "$server" 2>/dev/null || :
 }
 
+# Whoever does not listen here is dead, or hangs: a node is waited for until it does.
 start_killed() {
     for number in $(seq "${SHIFTBOSS_TEST_NODES:-1}"); do
-        kill -0 "$(cat "$place/$number/pid" 2>/dev/null || echo none)" 2>/dev/null || start_node "$number"
+        listens "$number" || { kill_node "$number" && start_node "$number"; }
     done
 }
 

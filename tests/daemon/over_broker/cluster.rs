@@ -44,7 +44,7 @@ fn kill(node: u8) {
 
 fn start_again(node: u8) {
     let starter = pid(variable("SHIFTBOSS_TEST_BROKER_PID").parse().unwrap());
-    kill_process(starter, Signal::USR2).unwrap();
+    kill_process(starter, Signal::USR2).expect("who starts nodes is there: its errors say why not");
     wait_within(PATIENCE, &format!("node {node} is back"), || listens(node));
 }
 
@@ -65,6 +65,10 @@ fn each_node_is_lost_with_classic_queues() {
 /// Kills each node once, so that of the daemon, that of the relay, and that of any queue are among them, and does something then:
 /// afterwards all is done, and nobody blames another daemon, or the room in a queue.
 fn lose_each_node(queues: &str, then: impl Fn(u8)) {
+    // A try before this one may have failed while one was down.
+    for node in (1..=3).filter(|node| !listens(*node)) {
+        start_again(node);
+    }
     let url = |hosts: &[String]| format!("amqp://guest:guest@{}/%2f", hosts.join(","));
     let (site, prefix) = (Site::bare(), prefix());
     let start = |hosts: &[String]| {

@@ -3,6 +3,7 @@
 
 mod recorder;
 
+use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::store::Store;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::operation::{
@@ -50,7 +51,7 @@ const TOLD: [&str; 8] = [
     "SELECT key, attempt, last_attempt FROM keys ORDER BY key",
     "SELECT number, key, status FROM tasks",
     "SELECT attempt, key, outcome, exit_code FROM attempts ORDER BY ended",
-    "SELECT * FROM minutes WHERE jobs > 0",
+    "SELECT hour, fetcher, outcome, jobs FROM hours WHERE jobs > 0",
 ];
 
 fn state(site: &Site) -> Vec<String> {
@@ -80,7 +81,9 @@ impl Recorded {
         let site = Site::opened(directory, &durable(durability));
         recorder::start(site.directory.path());
         let acknowledged = vec![(0, state(&site))];
-        Self { site, dice: Dice(seed), now: 1_000_000, leased: Vec::new(), acknowledged }
+        // So long ago that nothing of it is in the future when a copy is opened, and so lately that no hour is too old.
+        let now = SystemClock.now() - (STEPS as i64 + 1) * HALF_DAY;
+        Self { site, dice: Dice(seed), now, leased: Vec::new(), acknowledged }
     }
 
     /// Does one thing, in one transaction.
