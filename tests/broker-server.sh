@@ -139,15 +139,24 @@ start_killed() {
     done
 }
 
-# The nodes' parent, a process of its own: a signal for the broker interrupts nobody who waits for the command.
+# The nodes' parent, a process of its own: a signal for the broker interrupts nobody who waits for the command. What a signal asks
+# for is done here and not by its trap, which another signal would interrupt.
 keep() {
-    trap 'kill_node 1 && start_node 1' USR1
-    trap start_killed USR2
+    killed='' dead=''
+    trap killed=yes USR1
+    trap dead=yes USR2
     start_killed
     : >"$place/started"
     while :; do
-        wait || :
         sleep 0.1
+        if [ "$killed" ]; then
+            killed=''
+            kill_node 1 && start_node 1
+        fi
+        if [ "$dead" ]; then
+            dead=''
+            start_killed
+        fi
     done
 }
 
