@@ -67,7 +67,7 @@ impl<S: Listings> Look<'_, S> {
             let record = stored.as_ref().map(|it| &it.record);
             let out = record.and_then(|it| it.flight.as_ref());
             let is_out = out.is_some_and(|flight| flight.task.fetcher() == FetcherId::TASKS);
-            let tasks = record.map_or(0, |it| it.singles.waiting) + u64::from(is_out);
+            let tasks = record.map_or(0, |it| it.singles.waiting).saturating_add(u64::from(is_out));
             let before = stored.as_ref().and_then(|it| places.get(&it.id).copied());
             let is_behind = !is_all && stored.is_some();
             Turn {

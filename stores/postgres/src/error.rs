@@ -5,6 +5,7 @@ use std::error::Error as _;
 use shiftboss_queue::records::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{WasNull, WrongType};
 
 /// Where the password comes from.
 pub const PASSWORD: &str = "it is taken from the URL, else from PGPASSWORD, else from the file that PGPASSFILE names (~/.pgpass), which nobody else may read";
@@ -12,6 +13,9 @@ pub const PASSWORD: &str = "it is taken from the URL, else from PGPASSWORD, else
 /// Classifies an error: one batch's, or the end of the store.
 pub fn classify(error: Error) -> StoreError {
     let text = in_words(&error);
+    if error.source().is_some_and(|it| it.is::<WasNull>() || it.is::<WrongType>()) {
+        return odd(text);
+    }
     // Without a code it is the connection's, not the server's answer.
     match error.code() {
         None => StoreError::Busy(format!("the connection to the server failed: {text}")),
@@ -21,7 +25,10 @@ pub fn classify(error: Error) -> StoreError {
 
 /// A value that no build of this version wrote.
 pub(crate) fn odd(text: impl Into<String>) -> StoreError {
-    StoreError::Corrupt(text.into())
+    let text = text.into();
+    StoreError::Corrupt(format!(
+        "the schema shiftboss has a value that no daemon wrote ({text}): put it right, or restore a backup"
+    ))
 }
 
 /// What an answer with a code comes to.

@@ -24,40 +24,55 @@ pub(crate) const NAMES: &str = "SELECT fetcher, name FROM names";
 pub(crate) const RUNS: &str = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
 /// A sum of integers as one: as large as that can be, for somebody may have edited what is summed up.
 macro_rules! whole {
-    ($sum:literal) => {
-        concat!("greatest(least(", $sum, ", 9223372036854775807), -9223372036854775808)::int8")
+    ($($sum:expr),+) => {
+        concat!("greatest(least(", $($sum),+, ", 9223372036854775807), -9223372036854775808)::int8")
     };
 }
 pub(crate) use whole;
 
-pub(crate) const COUNTS_OF_RUNS: &str = concat!(
-    "SELECT fetcher, run, ",
-    whole!("sum(rows)"),
-    ", ",
-    whole!("sum(waiting)"),
-    ", ",
-    whole!("sum(in_flight)"),
-    ", ",
-    whole!("sum(leased)"),
-    ", ",
-    whole!("sum(redelivered)"),
-    ", ",
-    whole!("sum(delayed)"),
-    ", ",
-    whole!("sum(dead)"),
-    ", ",
-    whole!("sum(failed)"),
-    ", ",
-    whole!("sum(held)"),
-    ", ",
-    whole!("sum(backed_off)"),
-    ", ",
-    whole!("sum(bumped)"),
-    " FROM counts GROUP BY fetcher, run"
-);
+/// What is said of each column of counts.
+macro_rules! counts {
+    ($of:ident) => {
+        concat!(
+            $of!("rows"),
+            ", ",
+            $of!("waiting"),
+            ", ",
+            $of!("in_flight"),
+            ", ",
+            $of!("leased"),
+            ", ",
+            $of!("redelivered"),
+            ", ",
+            $of!("delayed"),
+            ", ",
+            $of!("dead"),
+            ", ",
+            $of!("failed"),
+            ", ",
+            $of!("held"),
+            ", ",
+            $of!("backed_off"),
+            ", ",
+            $of!("bumped")
+        )
+    };
+}
+macro_rules! sum {
+    ($column:literal) => {
+        whole!("sum(", $column, ")")
+    };
+}
+macro_rules! more {
+    ($column:literal) => {
+        concat!($column, " = ", whole!("c.", $column, "::numeric + excluded.", $column))
+    };
+}
+pub(crate) const COUNTS_OF_RUNS: &str =
+    concat!("SELECT fetcher, run, ", counts!(sum), " FROM counts GROUP BY fetcher, run");
 
-const SAVE_NUMBERS: &str = "UPDATE header SET version = version + 1, last_bump = $1, last_single = $2, last_since = $3, paused = $4,
-    clock = $5, ids = $6";
+const SAVE_NUMBERS: &str = "UPDATE header SET last_bump = $1, last_single = $2, last_since = $3, paused = $4, clock = $5, ids = $6,
+    version = CASE version WHEN 9223372036854775807 THEN 0 ELSE version + 1 END";
 const SAVE_CREDIT: &str = "INSERT INTO credits (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
@@ -67,15 +82,13 @@ const SAVE_RUN: &str =
     complete = excluded.complete, deleting = excluded.deleting, listing = excluded.listing, reading = excluded.reading,
     position = excluded.position, skipped = excluded.skipped, stale = excluded.stale";
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
-const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
+const ADD_COUNTS: &str = concat!("INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
         failed, held, backed_off, bumped)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[])
-    ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
-        in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
-        redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed,
-        dead = c.dead + excluded.dead, failed = c.failed + excluded.failed, held = c.held + excluded.held,
-        backed_off = c.backed_off + excluded.backed_off, bumped = c.bumped + excluded.bumped";
+    ON CONFLICT (fetcher, run, daemon) DO UPDATE SET ",
+    counts!(more)
+);
 /// Of all runs that are gone, and of which nothing is out.
 const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
         HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
@@ -206,7 +219,7 @@ impl Kept {
             }
             let (bump, single, since, paused, clock) = shared(header);
             asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, clock, ids));
-            (self.version, self.ids) = (self.version + 1, ids);
+            (self.version, self.ids) = (self.version.checked_add(1).unwrap_or(0), ids);
             let new = header.fetchers.iter().filter(|(id, _)| !self.fetchers.contains_key(id));
             asks.extend(new.map(|(id, name)| ask!(SAVE_NAME, id.0, name.to_string())));
             asks.extend(runs.iter().map(|run| save_run(*run, header.runs.get(run))));

@@ -338,7 +338,7 @@ pub(crate) fn found(rows: &[Row]) -> StoreResult<Vec<Found>> {
 }
 
 fn one(row: &Row) -> StoreResult<Found> {
-    let number = |at: usize| get::<i64>(row, at).map(i64::cast_unsigned);
+    let number = |at: usize| get::<i64>(row, at).map(i64::unsigned_abs);
     let last = match get(row, 3)? {
         None => None,
         Some(started) => Some(LastRun { started, finished: get(row, 4)?, exit_code: get(row, 5)? }),

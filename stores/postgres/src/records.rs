@@ -300,7 +300,7 @@ impl PostgresRecords {
             let now = change.now.as_ref().and_then(|it| attempt(&it.0));
             self.handed.extend(now.filter(|_| now != before));
             saver.change(change, |key| {
-                ids += 1;
+                ids = ids.wrapping_add(1);
                 code::id(key, ids)
             });
         }

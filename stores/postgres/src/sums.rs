@@ -2,19 +2,30 @@
 
 use shiftboss_queue::sums::{Oldest, Sums};
 
+use crate::header::whole;
 use crate::wire::{Ask, ask, columns};
 
-const ADD_HOURS: &str = "INSERT INTO hours AS h (hour, fetcher, outcome, daemon, jobs, took_ms, revisits, revisit_seconds)
+const ADD_HOURS: &str = concat!(
+    "INSERT INTO hours AS h (hour, fetcher, outcome, daemon, jobs, took_ms, revisits, revisit_seconds)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[])
-    ON CONFLICT (hour, fetcher, outcome, daemon) DO UPDATE SET jobs = h.jobs + excluded.jobs,
-        took_ms = h.took_ms + excluded.took_ms, revisits = h.revisits + excluded.revisits,
-        revisit_seconds = h.revisit_seconds + excluded.revisit_seconds";
+    ON CONFLICT (hour, fetcher, outcome, daemon) DO UPDATE SET jobs = ",
+    whole!("h.jobs::numeric + excluded.jobs"),
+    ", took_ms = ",
+    whole!("h.took_ms::numeric + excluded.took_ms"),
+    ", revisits = ",
+    whole!("h.revisits::numeric + excluded.revisits"),
+    ", revisit_seconds = ",
+    whole!("h.revisit_seconds::numeric + excluded.revisit_seconds")
+);
 columns! { Hours {
     hour: i64, fetcher: i64, outcome: String, daemon: i64, jobs: i64, took_ms: i64, revisits: i64, revisit_seconds: i64,
 }}
-const ADD_MINUTES: &str = "INSERT INTO minutes AS m (minute, exit_code, daemon, jobs)
+const ADD_MINUTES: &str = concat!(
+    "INSERT INTO minutes AS m (minute, exit_code, daemon, jobs)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])
-    ON CONFLICT (minute, exit_code, daemon) DO UPDATE SET jobs = m.jobs + excluded.jobs";
+    ON CONFLICT (minute, exit_code, daemon) DO UPDATE SET jobs = ",
+    whole!("m.jobs::numeric + excluded.jobs")
+);
 columns! { Minutes { minute: i64, exit_code: i64, daemon: i64, jobs: i64 }}
 
 pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {

@@ -42,7 +42,33 @@ fn sums_are_as_large_as_they_can_be() {
             ),
         );
         alike::told(&subject::reader(script.store()), NOW);
+        script.run("list h.1 c\nlease\ndone 3 0\nready -> nothing");
         sql(&script, &format!("UPDATE hours SET hour = {extreme}"));
         alike::told(&subject::reader(script.store()), NOW);
     }
+}
+
+#[test]
+fn numbers_are_as_large_as_they_can_be() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a\nlease");
+    sql(
+        &script,
+        &format!(
+            "UPDATE header SET version = {0}, floor = {0}, ids = {0}; UPDATE keys SET waiting = -1",
+            i64::MAX
+        ),
+    );
+    script.run("add b p\nlease\ndone 2 0\ndone 1 0");
+    alike::told(&subject::reader(script.store()), NOW);
+}
+
+/// A value of another kind is no lost connection, which would be waited for.
+#[test]
+#[should_panic(expected = "put it right, or restore a backup")]
+fn a_value_that_is_missing_is_damage() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a\nlease");
+    sql(&script, "UPDATE keys SET fetcher = NULL");
+    let _ = subject::reader(script.store()).why(NOW, "a", 9);
 }
