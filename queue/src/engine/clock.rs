@@ -84,9 +84,9 @@ impl<S: Records> Batch<'_, S> {
         Ok(ahead)
     }
 
-    /// In how many seconds there is something to [wake](Self::wake).
+    /// In how many seconds there is something to [wake](Self::wake). It is asked again and again beside workers' requests, which would
+    /// have to be looked up anew if this batch were written first: what it changes is seen by the next look.
     pub(super) async fn next_hold_end(&mut self) -> StoreResult<Option<u64>> {
-        self.flush().await?;
         if !self.ahead_of_now(1).await?.is_empty() {
             return Ok(Some(0));
         }

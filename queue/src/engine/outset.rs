@@ -31,6 +31,8 @@ fn note(operation: &Operation, outset: &mut Outset) {
         |key: &shiftboss_protocol::model::Key| outset.names.push(Name::Key(key.clone()));
     match operation {
         Op::Dispatch(_) => outset.next += 1,
+        // Looks that each daemon has again and again are in no other one's way.
+        Op::HasWork(_) | Op::NextHoldEnd(_) => {}
         Op::CompleteAttempt(CompleteAttempt { attempt, .. })
         | Op::Release(Release(attempt))
         | Op::Heartbeat(Heartbeat(attempt))
@@ -47,11 +49,7 @@ fn note(operation: &Operation, outset: &mut Outset) {
             outset.is_alone = true;
             outset.counts |= !matches!(
                 on_key,
-                Op::RegisterRun(_)
-                    | Op::AddRows(_)
-                    | Op::AddRelayedRows(_)
-                    | Op::BeginDeletion(_)
-                    | Op::HasWork(_)
+                Op::RegisterRun(_) | Op::AddRows(_) | Op::AddRelayedRows(_) | Op::BeginDeletion(_)
             );
             match on_key {
                 Op::Requeue(Requeue(key))
