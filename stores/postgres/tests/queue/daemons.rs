@@ -216,6 +216,11 @@ fn a_batch_is_two_round_trips() {
     let ends = out.iter().map(|it| CompleteAttempt { attempt: it.0, exit_code: 0 }.into());
     let (count, out) = trips(ends.chain((0..16).map(|_| dispatch())).collect());
     assert_eq!((count, out.len()), (2, 16));
+    // A look at what is due costs its own questions beside the others' work, and makes none of that be looked up anew.
+    let ends = out.iter().map(|it| CompleteAttempt { attempt: it.0, exit_code: 0 }.into());
+    let looks = ends.chain([NextHoldEnd.into()]).chain((0..16).map(|_| dispatch())).collect();
+    let (count, out) = trips(looks);
+    assert!(count <= 6 && out.len() == 16, "{count} round trips, {} jobs", out.len());
 }
 
 /// Nor does a step of a deletion ask for each key.
