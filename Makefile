@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo run-postgres run-relay test test-postgres test-broker test-prometheus test-browser test-packages test-release test-sqlite lint lines fuzz man docs deb dist install uninstall bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
+.PHONY: help setup run demo run-postgres run-relay test test-postgres test-broker test-prometheus test-browser test-packages test-release lint lines fuzz man docs deb dist install uninstall bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -56,14 +56,10 @@ test-packages: ## Install, upgrade and remove the Debian package, in a Debian of
 test-release: ## The same with what is released: the packages of `make deb` and `make dist`, and the image
 	tests/packages.sh --release
 
-test-sqlite: ## Run the daemon's tests on the program without PostgreSQL and RabbitMQ
-	cargo nextest run --locked -p shiftboss --no-default-features --test daemon
-
 # The documentation is for those who work on the source, so it may link to what is private.
 lint: ## Check format, lints and documentation; a warning is an error
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked -p shiftboss --no-default-features --all-targets -- -D warnings
 	cargo clippy --locked -p shiftboss-postgres --features server --all-targets -- -D warnings
 	cargo fmt --manifest-path browser/Cargo.toml --check
 	cargo clippy --locked --manifest-path browser/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/browser \

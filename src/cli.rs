@@ -9,10 +9,8 @@ mod output;
 mod relay;
 mod serve;
 mod spool;
-#[cfg(feature = "top")]
 mod top;
 mod views;
-#[cfg(feature = "web")]
 mod web;
 mod work;
 
@@ -43,10 +41,8 @@ pub use spool::{
     InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
     SpoolVerb, TakeArguments,
 };
-#[cfg(feature = "top")]
 pub use top::TopArguments;
 pub use views::{View, ViewArguments};
-#[cfg(feature = "web")]
 pub use web::WebArguments;
 pub use work::WorkArguments;
 
@@ -91,9 +87,7 @@ pub enum Command {
     /// A process of its own, which reads the database as `status` does, and asks the daemon on its socket. It works while the
     /// daemon is stopped. Nothing can be changed there without --token-file. /metrics is for Prometheus, /healthz says whether the
     /// daemon can reach its database (docs/web.md).
-    #[cfg(feature = "web")]
     Web(WebArguments),
-    #[cfg(feature = "top")]
     Top(TopArguments),
     /// Look at a message broker: its queues, and the messages that were refused
     Broker(BrokerArguments),

@@ -13,11 +13,6 @@
 //!
 //! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
 
-#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
-#[cfg(feature = "rabbitmq")]
-mod broker;
-#[cfg(not(feature = "rabbitmq"))]
-#[path = "no_broker.rs"]
 mod broker;
 pub mod child;
 pub mod cli;
@@ -38,7 +33,6 @@ mod metrics;
 mod near;
 mod outputs;
 mod process_usage;
-#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 mod reconnect;
 mod runner;
 mod safe_file;
@@ -51,10 +45,8 @@ pub mod stores;
 mod target;
 mod terminal;
 mod text;
-#[cfg(feature = "top")]
 mod top;
 pub mod up;
 pub mod url;
-#[cfg(feature = "web")]
 mod web;
 mod worker;

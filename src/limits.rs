@@ -1,25 +1,24 @@
-//! Whether the system lets this process have what a command needs: open files, threads and processes. Tried
-//! out before anything is begun, because runtimes panic where they can have neither.
+//! Whether the system lets this process have what a command needs: open files, threads and processes. Limits are read
+//! before anything is begun, because runtimes panic where they can have neither.
 //!
-//! [`crate::commands`] asks for every command. What is used up later is an error of whatever meets it.
+//! [`crate::commands`] asks for every command. What is used up later, or by others at the same time, is an error of
+//! whatever meets it.
 
+use std::fs;
 use std::io;
-use std::sync::{OnceLock, mpsc};
-use std::thread;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use tracing::warn;
 
 use crate::exit::{ExitCode, Failure};
 
-/// A thread that is tried out does nothing.
-const STACK_BYTES: usize = 64 * 1024;
-
-/// Threads of runtimes have stacks of that size, and overflow them where it is smaller than this.
+/// Threads of runtimes have stacks of that size: they overflow smaller ones, and cannot be had with much larger ones.
 const STACK_VARIABLE: &str = "RUST_MIN_STACK";
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
+const STACK_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// The limit on open files that we were started with, if we raised it.
 static INHERITED: OnceLock<Rlimit> = OnceLock::new();
@@ -34,76 +33,73 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Looks whether all of it can be had now.
+    /// Looks whether the limits leave room for all of it.
     pub fn require(self) -> Result<(), Failure> {
-        let stack = std::env::var(STACK_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
-        if let Some(bytes) = stack.filter(|bytes: &usize| *bytes < STACK_BYTES_MIN) {
+        let stack =
+            std::env::var(STACK_VARIABLE).ok().and_then(|bytes| bytes.parse::<usize>().ok());
+        if let Some(bytes) =
+            stack.filter(|bytes| !(STACK_BYTES_MIN..=STACK_BYTES_MAX).contains(bytes))
+        {
             let text = format!(
-                "{STACK_VARIABLE}={bytes} is less than threads need: unset it, or give {STACK_BYTES_MIN} at the least"
+                "{STACK_VARIABLE}={bytes} is no size for a thread's stack: unset it, or give {STACK_BYTES_MIN} to {STACK_BYTES_MAX}"
             );
             return Err(Failure::new(ExitCode::Configuration, text));
         }
-        self.try_descriptors().map_err(|(free, error)| {
-            let needed = self.descriptors;
-            refused(match error {
-                Errno::MFILE => format!(
-                    "the limit on open files (RLIMIT_NOFILE, `ulimit -n`) is {}, which leaves {free}, and \
-                     {needed} are needed: raise it (LimitNOFILE= in a unit)",
-                    shown(Resource::Nofile)
-                ),
-                Errno::NFILE => format!(
-                    "the whole system's limit on open files (fs.file-max) is reached; {needed} are needed"
-                ),
-                error => format!("{needed} open files are needed, and cannot be had: {error}"),
-            })
-        })?;
-        self.try_threads().map_err(|(free, error)| {
+        let Self { descriptors, threads } = self;
+        room(Resource::Nofile, open_files, descriptors).map_err(|left| {
             refused(format!(
-                "the limit on threads and processes (RLIMIT_NPROC, `ulimit -u`; TasksMax= in a unit) is {}, \
-                 which leaves {free}, and {} are needed: raise it, or end others ({error})",
-                shown(Resource::Nproc),
-                self.threads
+                "the limit on open files (RLIMIT_NOFILE, `ulimit -n`) is {left}, and {descriptors} are needed: raise it \
+                 (LimitNOFILE= in a unit)"
+            ))
+        })?;
+        // The limit does not hold for root.
+        if threads == 0 || getuid().is_root() {
+            return Ok(());
+        }
+        room(Resource::Nproc, threads_of_user, threads).map_err(|left| {
+            refused(format!(
+                "the limit on threads and processes (RLIMIT_NPROC, `ulimit -u`) is {left}, and {threads} are needed: raise \
+                 it, or end others"
             ))
         })
     }
+}
 
-    /// How many could be had, if those are too few.
-    fn try_descriptors(self) -> Result<(), (usize, Errno)> {
-        let mut had = Vec::with_capacity(self.descriptors);
-        while had.len() < self.descriptors {
-            had.push(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| (had.len(), error))?);
-        }
-        Ok(())
-    }
+/// Whether a limit leaves as much as is needed; else how high it is, and what it leaves. What cannot be counted is let pass.
+fn room(
+    resource: Resource,
+    used: impl FnOnce() -> io::Result<usize>,
+    needed: usize,
+) -> Result<(), String> {
+    let Some(limit) = getrlimit(resource).current else { return Ok(()) };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let left = match used() {
+        Ok(used) => limit.saturating_sub(used),
+        Err(error) if error.raw_os_error() == Some(Errno::MFILE.raw_os_error()) => 0,
+        Err(_) => return Ok(()),
+    };
+    if left < needed { Err(format!("{limit}, which leaves {left}")) } else { Ok(()) }
+}
 
-    /// How many could be had, if those are too few.
-    fn try_threads(self) -> Result<(), (usize, io::Error)> {
-        thread::scope(|scope| {
-            // When they go, the threads end.
-            let mut held = Vec::with_capacity(self.threads);
-            while held.len() < self.threads {
-                let (hold, wait) = mpsc::channel::<()>();
-                // The first one is as large as those that will be, whatever RUST_MIN_STACK says.
-                let mut new = thread::Builder::new();
-                if !held.is_empty() {
-                    new = new.stack_size(STACK_BYTES);
-                }
-                new.spawn_scoped(scope, move || wait.recv())
-                    .map_err(|error| (held.len(), error))?;
-                held.push(hold);
-            }
-            Ok(())
-        })
-    }
+/// Those of this process, without the one that is read for it.
+fn open_files() -> io::Result<usize> {
+    Ok(fs::read_dir("/proc/self/fd")?.count().saturating_sub(1))
+}
+
+/// Of all processes of this user, as far as they are seen here.
+fn threads_of_user() -> io::Result<usize> {
+    let user = getuid().as_raw();
+    let threads = |process: fs::DirEntry| {
+        let is_ours = process.metadata().is_ok_and(|found| found.uid() == user);
+        let tasks = is_ours.then(|| fs::read_dir(process.path().join("task")).ok()).flatten();
+        tasks.map_or(0, Iterator::count)
+    };
+    Ok(fs::read_dir("/proc")?.flatten().map(threads).sum())
 }
 
 /// It may be otherwise in a while, so a restart may help.
 fn refused(text: String) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
-}
-
-fn shown(resource: Resource) -> String {
-    getrlimit(resource).current.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
 /// Raises the limit on open files to the highest that the system allows us.
@@ -127,7 +123,7 @@ pub fn lower_descriptors() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// What can be had is no error, and what cannot be had is an error with the limit.
+    /// What the limits leave is no error, and what they do not is an error with the limit.
     #[test]
     fn what_cannot_be_had_is_told() {
         Needs { descriptors: 8, threads: 4 }.require().unwrap();
@@ -135,9 +131,8 @@ mod tests {
         let needs = Needs { descriptors: usize::try_from(limit).unwrap(), threads: 0 };
         let error = needs.require().unwrap_err();
         assert_eq!(error.code(), ExitCode::Unavailable);
-        let text = error.to_string();
         let limit = format!("(RLIMIT_NOFILE, `ulimit -n`) is {limit}, which leaves ");
-        assert!(text.contains(&limit), "{text}");
-        Needs { descriptors: 8, threads: 4 }.require().unwrap();
+        assert!(error.to_string().contains(&limit), "{error}");
+        assert!(threads_of_user().unwrap() > 0);
     }
 }

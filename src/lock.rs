@@ -2,8 +2,8 @@
 //!
 //! `serve` takes them for its life, `fetch` too; `status` looks who holds one. The lock is the kernel's (flock),
 //! so it goes with its holder however that ends; the file stays. Whoever can open it can lock it, so only its owner
-//! can; who holds it is said in a note beside it, which others may read. Only a start that is refused removes what
-//! it made. The database file itself is never opened here: closing it would drop SQLite's own locks.
+//! can; who holds it is said in a note beside it, which others may read: they take the lock for held as long as the
+//! process of the note lives. Only a start that is refused removes what it made. The database file itself is never opened here: closing it would drop SQLite's own locks.
 
 mod note;
 
@@ -13,8 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock};
+use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use shiftboss_actors::directory::Directory;
 use shiftboss_actors::live::Daemon;
 use thiserror::Error;
@@ -29,8 +30,6 @@ pub use note::this_process;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Whoever can open a lock file can lock it, and keep all others out.
 const MODE: u32 = 0o600;
-/// The name space of the processes that the kernel started with.
-const FIRST_PIDS: &str = "pid:[4026531836]";
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Error)]
@@ -38,9 +37,8 @@ pub enum LockError {
     /// Another daemon works on it; the text says which.
     #[error("another daemon{0}")]
     Held(String),
-    /// `by`: in brackets the other's process id, where the kernel tells.
-    #[error("another process{by} has it locked")]
-    Taken { by: String },
+    #[error("another process has it locked")]
+    Taken,
     /// The lock file cannot be used.
     #[error("cannot {doing} {path}: {source}")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
@@ -109,11 +107,6 @@ pub fn hidden(path: &Path, purpose: &str) -> PathBuf {
     path.with_file_name(name).with_added_extension(purpose)
 }
 
-/// The lock file of daemons up to 0.1. One may still run when this one is started.
-fn old_file_of(path: &Path) -> PathBuf {
-    resolved(path).with_added_extension("lock")
-}
-
 /// The path without links; where nothing is yet, that of its directory and its name.
 fn resolved(path: &Path) -> PathBuf {
     let in_directory = || {
@@ -125,10 +118,6 @@ fn resolved(path: &Path) -> PathBuf {
 
 /// Takes the lock of the database or socket at `path`.
 pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
-    let old = old_file_of(path);
-    if let LockState::By(holder) = state_in(&old, &old, Duration::ZERO) {
-        return Err(held(path, Some(holder)));
-    }
     let lock = file_of(path);
     let Opened { file, is_made, is_ours } = open_locked(&lock)?;
     if !is_ours {
@@ -158,7 +147,7 @@ fn held(path: &Path, holder: Option<Daemon>) -> LockError {
 pub fn take_file(lock: &Path) -> Result<File, LockError> {
     match open_locked(lock)? {
         Opened { file, is_ours: true, .. } => Ok(file),
-        Opened { file, .. } => Err(LockError::Taken { by: by(&file) }),
+        Opened { .. } => Err(LockError::Taken),
     }
 }
 
@@ -184,8 +173,6 @@ fn open_locked(lock: &Path) -> Result<Opened, LockError> {
     loop {
         let opened = safe_file::open_own(&directory, name, OFlags::empty(), MODE);
         let (file, is_made) = opened.map_err(&unopened)?;
-        // An earlier build let others open it. What is not ours stays as it is.
-        let _ = rustix::fs::fchmod(&file, Mode::from_raw_mode(MODE));
         let is_ours = wait_for(&file).map_err(LockError::io("lock", lock))?;
         // A start that was refused may have removed it meanwhile: then somebody else has made another.
         let there = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -204,60 +191,10 @@ pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
     if wait_for(&opened).map_err(LockError::io("lock the input directory", path))? {
         return Ok(opened);
     }
-    let (by, path) = (by(&opened), path.display());
+    let path = path.display();
     Err(LockError::Held(format!(
-        "{by} is watching {path}: stop it first, or give each a directory of its own"
+        " is watching {path}: stop it first, or give each a directory of its own"
     )))
-}
-
-/// Who holds an exclusive lock on a file, as the kernel lists it.
-#[derive(Debug, PartialEq, Eq)]
-enum Listed {
-    Nobody,
-    By(u32),
-    /// The list is not to be had, or may leave it out.
-    Hidden,
-}
-
-/// Looks for a file in the kernel's list of locks.
-fn listed(locks: &str, device: u64, inode: u64) -> Listed {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let (device, inode) = (format!("{major:02x}:{minor:02x}"), format!(":{inode}"));
-    let mut found = Listed::Nobody;
-    // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131075 0 EOF
-    for line in locks.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let &[_, "FLOCK", _, "WRITE", pid, file, ..] = &words[..] else { continue };
-        match file.strip_suffix(&inode) {
-            Some(on) if on == device => return pid.parse().map_or(Listed::Hidden, Listed::By),
-            // A file of btrfs or overlayfs is listed with another device than it tells.
-            Some(_) if major == 0 => found = Listed::Hidden,
-            _ => {}
-        }
-    }
-    found
-}
-
-/// The process that has a file locked, as the kernel lists it now.
-fn locking(found: &Stat) -> Listed {
-    // A kernel or a container may show processes alone.
-    let Ok(locks) = std::fs::read_to_string("/proc/locks") else {
-        return Listed::Hidden;
-    };
-    // Only the first pid name space is shown the locks of all.
-    let sees_all = || std::fs::read_link("/proc/self/ns/pid").is_ok_and(|of| of == *FIRST_PIDS);
-    match listed(&locks, found.st_dev, found.st_ino) {
-        Listed::Nobody if !sees_all() => Listed::Hidden,
-        listed => listed,
-    }
-}
-
-/// Who has an open file locked, where the kernel tells: a lock that is one file alone has no note.
-fn by(file: &impl std::os::fd::AsFd) -> String {
-    match rustix::fs::fstat(file).map(|found| locking(&found)) {
-        Ok(Listed::By(pid)) => format!(" (pid {pid})"),
-        _ => String::new(),
-    }
 }
 
 /// What is known of who holds a lock.
@@ -269,9 +206,16 @@ pub enum LockState {
     Unknown(&'static str),
 }
 
-/// Who holds the lock of the database or socket at `path` now. Changes nothing.
+/// Who holds the lock of the database or socket at `path` now; a holder may take a while to write its note. Changes
+/// nothing.
 pub fn state_of(path: &Path) -> LockState {
-    state_in(&file_of(path), &note_of(path), PATIENCE)
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match state_now(&file_of(path), &note_of(path)) {
+            LockState::Unknown(_) if Instant::now() < deadline => pause(),
+            state => return state,
+        }
+    }
 }
 
 /// As [`state_of`], for those who need to know only who is known.
@@ -282,39 +226,25 @@ pub fn holder_of(path: &Path) -> Option<Daemon> {
     }
 }
 
-/// Who holds a lock file's lock, by its note, which it may take `patience` to write.
-fn state_in(lock: &Path, note: &Path, patience: Duration) -> LockState {
-    let deadline = Instant::now() + patience;
-    loop {
-        match state_now(lock, note) {
-            LockState::Unknown(_) if Instant::now() < deadline => pause(),
-            state => return state,
-        }
-    }
-}
-
 fn state_now(lock: &Path, note: &Path) -> LockState {
     match safe_file::open_to_read(lock) {
         Ok(file) if is_locked(&file) => {
             note::read(note).map_or(LockState::Unknown("its note does not say who"), LockState::By)
         }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => rustix::fs::lstat(lock)
-            .map_or(LockState::Free, |file| state_for_others(&locking(&file), note)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => state_for_others(note),
         _ => LockState::Free,
     }
 }
 
-/// Who holds the lock of a file that this user may not open: the kernel and the note agree.
-fn state_for_others(listed: &Listed, note: &Path) -> LockState {
-    match (listed, note::read(note)) {
-        // A clean stop leaves no note.
-        (Listed::Nobody, _) | (Listed::Hidden, None) => LockState::Free,
-        (Listed::By(pid), Some(noted)) if *pid == noted.pid => LockState::By(noted),
-        (Listed::By(_), _) => LockState::Unknown("a process has it that its note does not name"),
-        (Listed::Hidden, Some(_)) => LockState::Unknown(
-            "this user may not look at its lock, and the kernel does not show it here (/proc/locks)",
-        ),
-    }
+/// Who holds the lock of a file that this user may not open: whoever wrote the note, as long as it lives. A clean stop
+/// leaves no note.
+fn state_for_others(note: &Path) -> LockState {
+    note::read(note).filter(|noted| lives(noted.pid)).map_or(LockState::Free, LockState::By)
+}
+
+fn lives(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// Who wrote the note of the database or socket at `path` last: the holder, or one that was
@@ -409,8 +339,7 @@ mod tests {
         assert_eq!(std::fs::read(note_of(&path)).unwrap(), b"");
     }
 
-    /// Nobody else can open a lock file, also one that an earlier build made; who holds it may be read, and is
-    /// said where it cannot be opened.
+    /// Nobody else can open a lock file; who holds it may be read.
     #[test]
     fn a_lock_is_its_owner_s_alone() {
         use std::os::unix::fs::PermissionsExt;
@@ -418,48 +347,27 @@ mod tests {
         let path = directory.path().join("state.db");
         let holder = this_process(&path, directory.path(), Path::new("/s"));
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        std::fs::write(file_of(&path), "").unwrap();
-        std::fs::set_permissions(file_of(&path), PermissionsExt::from_mode(0o644)).unwrap();
-        let held = take(&path, &holder).unwrap();
+        let _held = take(&path, &holder).unwrap();
         assert_eq!((mode(&file_of(&path)), mode(&note_of(&path))), (0o600, 0o644));
-        let lock = File::open(file_of(&path)).unwrap();
-        assert_eq!(by(&lock), format!(" (pid {})", std::process::id()));
-        drop(held);
-        assert_eq!(by(&lock), "");
         drop(take_file(&directory.path().join("fetch.lock")).unwrap());
         assert_eq!(mode(&directory.path().join("fetch.lock")), 0o600);
     }
 
-    /// Another user learns that a daemon runs only where the kernel lists an exclusive lock of just this file, by
-    /// the process that the note names; and that none runs only where the list would show it.
+    /// Who may not open a lock file goes by the note: its process lives, or there is none.
     #[test]
-    fn the_kernel_s_list_is_read_with_care() {
-        let device = rustix::fs::makedev(0xfe, 1);
-        let line = |kind, file| format!("1: FLOCK  ADVISORY  {kind} 4711 {file} 0 EOF\n");
-        for (lock, expected) in [
-            (line("WRITE", "fe:01:131075"), Listed::By(4711)),
-            (line("READ", "fe:01:131075"), Listed::Nobody),
-            (line("WRITE", "fe:02:131075"), Listed::Nobody),
-            (line("WRITE", "fe:01:1131075"), Listed::Nobody),
-            ("1: POSIX  ADVISORY  WRITE 4711 fe:01:131075 0 EOF\n".to_owned(), Listed::Nobody),
-        ] {
-            assert_eq!(listed(&lock, device, 131_075), expected, "{lock}");
-        }
-        let btrfs = rustix::fs::makedev(0, 0x2d);
-        assert_eq!(listed(&line("WRITE", "00:2a:256"), btrfs, 256), Listed::Hidden);
+    fn others_go_by_the_note() {
         let directory = tempfile::tempdir().unwrap();
         let note = directory.path().join("note");
-        assert_eq!(state_for_others(&Listed::Hidden, &note), LockState::Free, "stopped cleanly");
+        assert_eq!(state_for_others(&note), LockState::Free, "stopped cleanly");
         let holder = this_process(&note, &note, &note);
-        std::fs::write(&note, serde_json::to_vec(&holder).unwrap()).unwrap();
-        let pid = holder.pid;
-        assert_eq!(state_for_others(&Listed::By(pid), &note), LockState::By(holder));
-        assert_eq!(state_for_others(&Listed::Nobody, &note), LockState::Free);
-        for listed in [Listed::By(pid + 1), Listed::Hidden] {
-            assert!(
-                matches!(state_for_others(&listed, &note), LockState::Unknown(_)),
-                "{listed:?}"
-            );
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let killed = Daemon { pid: ended.id(), ..holder.clone() };
+        for (noted, expected) in
+            [(&holder, LockState::By(holder.clone())), (&killed, LockState::Free)]
+        {
+            std::fs::write(&note, serde_json::to_vec(noted).unwrap()).unwrap();
+            assert_eq!(state_for_others(&note), expected);
         }
     }
 
@@ -484,30 +392,13 @@ mod tests {
         assert!(!file_of(&path).exists());
     }
 
-    /// A daemon of the version before, which locks another file, is not started beside.
-    #[test]
-    fn an_older_daemon_is_seen() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.db");
-        let holder = this_process(&path, directory.path(), Path::new("/s"));
-        let mut old = File::create(directory.path().join("state.db.lock")).unwrap();
-        flock(&old, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert!(take(&path, &holder).is_ok(), "somebody else's lock");
-        io::Write::write_all(&mut old, &serde_json::to_vec(&holder).unwrap()).unwrap();
-        let refused = take(&path, &holder).unwrap_err();
-        let said = refused.to_string();
-        assert!(said.contains(&format!("another daemon (pid {}, database ", holder.pid)), "{said}");
-        drop(old);
-        assert!(take(&path, &holder).is_ok(), "it has ended");
-    }
-
     /// A directory is locked by its own descriptor.
     #[test]
     fn a_directory_has_one_daemon() {
         let directory = tempfile::tempdir().unwrap();
         let held = take_directory(directory.path()).unwrap();
         let refused = take_directory(directory.path()).unwrap_err();
-        assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
+        assert!(refused.to_string().contains("another daemon is watching "), "{refused}");
         drop(held);
         assert!(take_directory(directory.path()).is_ok());
     }

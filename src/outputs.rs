@@ -5,7 +5,6 @@
 //! come from others and files may be replaced, so a file is opened beneath the directory alone, and through no link.
 
 pub mod attempts;
-#[cfg(any(feature = "top", feature = "web"))]
 pub mod ends;
 pub mod screen;
 

@@ -1,18 +1,15 @@
 //! What this process uses, for the daemon's answer to `METRICS`.
 
 use std::fs;
+use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
+use rustix::time::{ClockId, clock_gettime};
 use shiftboss_actors::live::ProcessUsage;
 
 /// `None`: the system does not tell.
 pub fn own() -> Option<ProcessUsage> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-    let cpu = usage.user_time() + usage.system_time();
-    // Exact up to 2^53 microseconds, 285 years.
-    #[allow(clippy::cast_precision_loss)]
-    let cpu_seconds = cpu.num_microseconds() as f64 / 1e6;
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu_seconds = Duration::try_from(cpu).ok()?.as_secs_f64();
     Some(ProcessUsage { resident_bytes: resident(&status()?)?, cpu_seconds })
 }
 

@@ -189,7 +189,6 @@ pub fn require_listening(socket: &impl AsFd) -> io::Result<()> {
 }
 
 /// A new socket, in the place of one on which nobody answers. It stays when its process ends.
-#[cfg(feature = "web")]
 pub fn listen_at(path: &Path, mode: u32) -> Result<StdListener, Failure> {
     check_free(path)?;
     if path.symlink_metadata().is_ok() {

@@ -38,7 +38,6 @@ pub fn progress_line() -> ProgressBar {
 }
 
 /// Columns and rows of the terminal at standard output, if it is one and tells.
-#[cfg(feature = "top")]
 pub fn size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))

@@ -10,7 +10,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub use crate::escape::shown;
 
 /// Columns of a text from outside that are shown where there is room.
-#[cfg(any(feature = "top", feature = "web"))]
 pub const TEXT_WIDTH: usize = 200;
 /// Columns of a cell at the most; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
@@ -24,7 +23,6 @@ pub fn cut(text: &str, width: usize) -> String {
 }
 
 /// As [`cut`], but `...` stands for the middle: keys that begin alike often differ at their end.
-#[cfg(feature = "top")]
 pub fn cut_middle(text: &str, width: usize) -> String {
     let whole = shown(text);
     if begin(&whole, width).len() == whole.len() {
@@ -155,7 +153,6 @@ mod tests {
     }
 
     /// What differs at its end is told apart.
-    #[cfg(feature = "top")]
     #[test]
     fn texts_are_cut_in_the_middle() {
         assert_eq!(cut_middle("payload", 7), "payload");

@@ -25,14 +25,12 @@ impl Url {
     }
 
     /// Whether a password stands before the host.
-    #[cfg(feature = "rabbitmq")]
     pub(crate) fn has_password(&self) -> bool {
         let (_, rest) = self.split_scheme();
         rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
     }
 
     /// What stands before the hosts, these, and what stands behind them.
-    #[cfg(feature = "rabbitmq")]
     pub(crate) fn parts(&self) -> (&str, &str, &str) {
         let after =
             |text: &str, at: Option<usize>, length| at.map_or(0, |at| at + length).min(text.len());

@@ -42,7 +42,7 @@ use due_times::ClockSteps;
 use gathered::{Gathered, Replies};
 use housekeeping::Housekeeping;
 use leases::LeaseClock;
-use outages::{Outages, Words};
+use outages::Outages;
 use reply::{Deferred, Reply, deferred};
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{Dispatched, Outcome, Request};
@@ -102,9 +102,8 @@ impl StorageActor {
         metrics: Arc<Metrics>,
         end: oneshot::Sender<StoreResult<()>>,
     ) -> Self {
-        let (is_remote, words) = (store.is_remote(), Words::of(&*store));
         Self {
-            is_remote,
+            is_remote: store.is_remote(),
             clock,
             clock_steps: ClockSteps::default(),
             gathered: Gathered::default(),
@@ -113,7 +112,7 @@ impl StorageActor {
             flushing: false,
             lingering: false,
             housekeeping: Housekeeping::new(),
-            outages: Outages::new(words),
+            outages: Outages::new(),
             leases: LeaseClock::default(),
             classic_lease: store.classic_lease(),
             waiting: WaitQueue::default(),

@@ -49,11 +49,6 @@ pub trait Store {
         false
     }
 
-    /// Whether daemons are asked, over a broker: the text of an error says which of the two does not answer.
-    fn is_relayed(&self) -> bool {
-        false
-    }
-
     /// How long workers may wait without a look whether there is work, when there was none: it is [told](Self::poll_changed)
     /// of all else. Zero, or less than the actor's tick: it looks at each.
     fn look_every(&self) -> Duration {

@@ -1,10 +1,15 @@
 //! How attempts ended, in the words of the life of a task. For stores, and the commands that show it.
 
-use nix::sys::signal::Signal;
-
 const TIMEOUT: i64 = 124;
 /// A shell's code of a command that a signal ended is so much more than the signal's number.
 const SIGNALS: i64 = 128;
+
+/// The names of Linux's signals, from 1 on.
+const SIGNAL_NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
 
 /// The outcome of an attempt that ended with an exit code.
 pub fn of_code(exit_code: i64) -> &'static str {
@@ -25,8 +30,8 @@ pub fn known(word: &str) -> Option<&'static str> {
 
 /// The signal that an exit code tells, without `SIG`.
 fn signal(exit_code: i64) -> Option<&'static str> {
-    let number = i32::try_from(exit_code.checked_sub(SIGNALS)?).ok()?;
-    Signal::try_from(number).ok().map(|signal| signal.as_str().trim_start_matches("SIG"))
+    let number = exit_code.checked_sub(SIGNALS + 1)?;
+    SIGNAL_NAMES.get(usize::try_from(number).ok()?).copied()
 }
 
 /// An end in words: `success`, `timeout`, `failure 1`, `failure SEGV`.

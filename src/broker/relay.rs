@@ -193,10 +193,6 @@ impl Store for RelayStore {
         true
     }
 
-    fn is_relayed(&self) -> bool {
-        true
-    }
-
     fn look_every(&self) -> Duration {
         self.membership.signals.jobs.look_every()
     }

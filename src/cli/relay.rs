@@ -246,7 +246,6 @@ fn missing(what: &str) -> Failure {
     ))
 }
 
-#[cfg(feature = "rabbitmq")]
 #[cfg(test)]
 mod tests {
     use clap::Parser;

@@ -15,7 +15,6 @@ mod printing;
 pub mod relay;
 pub mod serve;
 pub mod spool;
-#[cfg(feature = "top")]
 mod top;
 mod views;
 pub mod work;
@@ -36,16 +35,11 @@ use crate::signals;
 use crate::stores::{self, Database};
 use crate::target::{Target, move_up, socket};
 use crate::text;
-#[cfg(feature = "web")]
 use crate::web;
 
 pub fn run(command: Command) -> Result<(), Failure> {
-    let has_connections = match command {
-        Command::Serve(_) | Command::Relay(_) => true,
-        #[cfg(feature = "web")]
-        Command::Web(_) => true,
-        _ => false,
-    };
+    let has_connections =
+        matches!(command, Command::Serve(_) | Command::Relay(_) | Command::Web(_));
     if has_connections {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
         limits::raise_descriptors();
@@ -56,12 +50,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(typed) => serve::run(*typed),
         Command::Relay(typed) => relay::run((*typed).try_into()?),
-        #[cfg(feature = "web")]
         Command::Web(typed) => {
             logging::start(LogFormat::Auto, &typed.log_level)?;
             web::run(typed.try_into()?)
         }
-        #[cfg(feature = "top")]
         Command::Top(typed) => top::run(typed.into()),
         Command::Broker(typed) => broker::run(typed.verb),
         Command::Check { config: Some(file), .. } => check::config::run(&file),
@@ -115,7 +107,6 @@ fn needs(command: &Command) -> Needs {
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
         Command::Spool(_) => (24, 6),
-        #[cfg(feature = "top")]
         Command::Top(_) => (24, 4),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),

@@ -34,11 +34,13 @@ impl Claim {
         let path = input.join(name.lock_file());
         let source = match lock::take_file(&path) {
             Ok(lock) => return Ok(Self { directory, name: name.clone(), _lock: lock }),
-            Err(LockError::Taken { by, .. }) => {
+            Err(LockError::Taken) => {
                 let text = format!(
-                    "another fetch{by} of {:?} into {} is running: stop it first, or give each a name of its own",
+                    "another fetch of {:?} into {} is running (`fuser {}` names it): stop it first, or give each a name \
+                     of its own",
                     name.as_str(),
-                    input.display()
+                    input.display(),
+                    path.display()
                 );
                 return Err(FetchError::new(ExitCode::AlreadyRunning, text));
             }

@@ -51,7 +51,6 @@ pub struct End {
 }
 
 /// A file, at the place from which on it has so many bytes at the most.
-#[cfg(feature = "web")]
 pub fn start_of_end(mut file: File, bytes_max: u64) -> io::Result<File> {
     seek_end(&mut file, bytes_max).map(|_| file)
 }

@@ -95,7 +95,9 @@ impl StatusFiles {
 
     fn lock(&self, name: &str) -> Result<File, Failure> {
         lock::take_file(&self.file(name, ".lock")).map_err(|error| match error {
-            LockError::Taken { by, .. } => {
+            LockError::Taken => {
+                let pid = self.report(name).and_then(|report| report.pid);
+                let by = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
                 let text = format!(
                     "another on-change{by} runs under the name {name:?}: stop it first, or give this one another --name"
                 );

@@ -18,7 +18,6 @@ pub(super) fn new(identity: &str, place: String) -> Mark {
 
 /// Whether the queue of this [identity](super::transfer::Source::identity) was moved from this place. A copy of it elsewhere is
 /// another one.
-#[cfg(feature = "postgres")]
 pub(super) fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
     let moved = mark.number.rsplit_once('@').map(|(_, moved)| moved);
     mark.place == place && moved == Some(identity)

@@ -6,15 +6,9 @@
 mod database;
 mod mark;
 mod options;
-#[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "postgres")]
-mod server;
-#[cfg(not(feature = "postgres"))]
-#[path = "no_server.rs"]
 mod server;
 mod sqlite;
-#[cfg(feature = "postgres")]
 mod transfer;
 
 use std::fmt::Display;
@@ -24,7 +18,6 @@ use std::time::Duration;
 
 use shiftboss_actors::store::Store;
 pub use shiftboss_queue::answers::TaskStatus;
-#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 use shiftboss_queue::error::StoreError;
 use shiftboss_queue::file_identity::DirectoryIdentity;
 pub use shiftboss_queue::reader::Grouping;
@@ -131,7 +124,6 @@ pub fn read_failure(error: ReadError) -> Failure {
 }
 
 /// Why a queue cannot be used from the start: what a restart may help with, and what needs somebody.
-#[cfg(any(feature = "postgres", feature = "rabbitmq"))]
 pub(crate) fn start_failure(error: StoreError) -> Failure {
     match error {
         StoreError::Busy(text) => Failure::new(ExitCode::Unavailable, text),

@@ -1,27 +1,19 @@
 //! The worker's side of the protocol: protocol 2 where the daemon speaks it, else the classic one. Each
 //! request is tried once; whether to try again, and when, is for [`super::source`] to decide.
 //!
-//! A daemon that closes a `HELLO` without a byte is a classic one, or is being restarted. Only two such
-//! closes in a row, a second apart, say which. Protocol 2 goes over one connection that is kept; the
-//! classic one takes a connection for each request, as its stock worker does.
+//! Protocol 2 goes over one connection that is kept; what else a classic daemon needs is in [`super::classic`].
 
 use std::future::pending;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use shiftboss_protocol::client::{ClientError, ready};
 use shiftboss_protocol::model::{Attempt, Idle};
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::VERSION;
-use tokio::time::sleep;
 
+use super::classic::Classic;
 use super::connection::Connection;
-
-/// Between two `HELLO`s that are closed.
-const HELLO_PAUSE: Duration = Duration::from_secs(1);
-/// After so long one more `HELLO` tells whether the daemon is a classic one: two that were restarted
-/// may have looked so.
-const DOUBT_AFTER: Duration = Duration::from_secs(600);
 
 /// A job, or why there is none.
 pub type Given = Result<Job, Idle>;
@@ -36,50 +28,31 @@ pub struct Client {
     pub lease: Duration,
     /// The connection on which `HELLO` was answered.
     connection: Option<Connection>,
-    /// The daemon spoke the classic protocol alone; when it is asked again.
-    classic_until: Option<Instant>,
-    /// The classic answer to an end: the next job, or that there is none.
-    given: Option<Given>,
+    classic: Classic,
 }
 
 impl Client {
     /// A client of the daemon on `socket`. Connects when it has to.
     pub fn new(socket: PathBuf, name: String, lease: Duration) -> Self {
-        Self { socket, name, lease, connection: None, classic_until: None, given: None }
+        Self { socket, name, lease, connection: None, classic: Classic::default() }
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
     pub fn is_classic(&self) -> bool {
-        self.classic_until.is_some()
+        self.classic.is_spoken()
     }
 
     /// Has a connection on which `HELLO` was answered, or knows that the daemon is a classic one. True: it was
     /// answered now.
     pub async fn greet(&mut self) -> Result<bool, ClientError> {
-        let is_classic = self.classic_until.is_some_and(|until| Instant::now() < until);
-        if is_classic || self.connection.as_ref().is_some_and(|connection| connection.is_usable) {
+        let is_usable = self.connection.as_ref().is_some_and(|connection| connection.is_usable);
+        if is_usable || self.classic.is_sure() {
             return Ok(false);
         }
         self.connection = None;
-        let mut greeted = self.hello().await;
-        // One that was a classic one is so if it closes once more.
-        if self.classic_until.take().is_none() && matches!(greeted, Err(ClientError::Closed)) {
-            sleep(HELLO_PAUSE).await;
-            greeted = self.hello().await;
-        }
-        if matches!(greeted, Err(ClientError::Closed)) {
-            self.classic_until = Instant::now().checked_add(DOUBT_AFTER);
-            return Ok(false);
-        }
-        self.connection = Some(greeted?);
-        Ok(true)
-    }
-
-    async fn hello(&self) -> Result<Connection, ClientError> {
-        let mut connection = Connection::connect(&self.socket).await?;
-        connection.send(&format!("HELLO {VERSION} {} {}", self.name, self.lease.as_secs())).await?;
-        let is_hello = |answer| if answer == Answer::Hello { Ok(()) } else { Err(answer) };
-        connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
+        let (socket, name, lease) = (&self.socket, &self.name, self.lease);
+        self.connection = self.classic.greet(async || hello(socket, name, lease).await).await?;
+        Ok(self.connection.is_some())
     }
 
     fn connection(&mut self) -> Result<&mut Connection, ClientError> {
@@ -94,8 +67,7 @@ impl Client {
         wait: Option<Duration>,
     ) -> Result<(), ClientError> {
         let Some(attempt) = job.attempt.filter(|_| !self.is_classic()) else {
-            self.given = Some(self.classic(&format!("DONE {} {code}", job.shown_key())).await?);
-            return Ok(());
+            return self.classic.report(&self.socket, job, *code).await;
         };
         let ask = wait.map(|wait| format!("\n{}", ready(wait))).unwrap_or_default();
         self.is_ours(&format!("DONE {} {code}{ask}", attempt.0)).await.map(drop)
@@ -114,8 +86,10 @@ impl Client {
         wait: Option<Duration>,
         enough: impl Future<Output = ()>,
     ) -> Result<Option<Given>, ClientError> {
-        match (self.given.take(), wait) {
-            (None, Some(_)) if self.is_classic() => self.classic("READY").await.map(Some),
+        match (self.classic.given.take(), wait) {
+            (None, Some(_)) if self.is_classic() => {
+                self.classic.ask(&self.socket, "READY").await.map(Some)
+            }
             (None, Some(wait)) => self.connection()?.answer(wait, enough, given).await.map(Some),
             (given, _) => Ok(given),
         }
@@ -153,19 +127,16 @@ impl Client {
         };
         connection.answer(Duration::ZERO, pending(), is_ours).await
     }
-
-    /// One classic request. Without an answer the daemon may have been replaced by one that speaks protocol 2.
-    async fn classic(&mut self, request: &str) -> Result<Given, ClientError> {
-        let ask = async { Connection::connect(&self.socket).await?.ask_classic(request).await };
-        let asked = ask.await.and_then(|answer| given(answer).map_err(ClientError::from));
-        if asked.is_err() {
-            self.classic_until = Some(Instant::now());
-        }
-        asked
-    }
 }
 
-fn given(answer: Answer) -> Result<Given, Answer> {
+async fn hello(socket: &Path, name: &str, lease: Duration) -> Result<Connection, ClientError> {
+    let mut connection = Connection::connect(socket).await?;
+    connection.send(&format!("HELLO {VERSION} {name} {}", lease.as_secs())).await?;
+    let is_hello = |answer| if answer == Answer::Hello { Ok(()) } else { Err(answer) };
+    connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
+}
+
+pub(super) fn given(answer: Answer) -> Result<Given, Answer> {
     match answer {
         Answer::Job(job) => Ok(Ok(job)),
         Answer::NoJobs(idle) => Ok(Err(idle)),

@@ -63,12 +63,16 @@ impl Connection {
         taken
     }
 
-    /// Asks the one request that a connection of the classic protocol carries.
-    pub async fn ask_classic(mut self, request: &str) -> Result<Answer, ClientError> {
+    /// The answer to the only request on this connection, as `reading` reads it.
+    pub async fn only(
+        mut self,
+        request: &str,
+        reading: impl FnOnce(&[u8]) -> Option<Answer>,
+    ) -> Result<Answer, ClientError> {
         self.send(request).await?;
         // Fails only when the daemon has closed, which the next read tells.
         let _ = self.requests.shutdown().await;
-        read(self.line(Duration::ZERO).await?, Answer::read_classic)
+        read(self.line(Duration::ZERO).await?, reading)
     }
 
     /// The next line, whatever it says, without its end; `None`: the daemon has closed.

@@ -1,8 +1,9 @@
 //! The source of `shiftboss work`: takes jobs from the daemon and reports how they ended.
 //!
 //! [`source`] asks for jobs and reports them, one at a time; [`pool`] is what the slots decide together. [`client`]
-//! speaks to the daemon over a [`connection`]. [`crate::runner`] runs the commands.
+//! speaks to the daemon over a [`connection`], and to the Python supervisor as [`classic`] says. [`crate::runner`] runs the commands.
 
+mod classic;
 mod client;
 mod connection;
 mod pool;

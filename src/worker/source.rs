@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout, timeout_at};
 use tracing::{debug, warn};
 
+use super::classic;
 use super::client::Client;
 use super::pool::{LONG_WAIT, Permit, Pool};
 use crate::child::{StartError, Template};
@@ -23,8 +24,6 @@ use crate::runner::{Source, Stop};
 pub use exchange::PAUSED;
 use exchange::{BEATS_PER_LEASE, Trouble};
 
-/// After a classic `NOJOBS`: it does not wait for work.
-const CLASSIC_IDLE: Duration = Duration::from_secs(60);
 /// After a `NOJOBS` that came at once.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -67,7 +66,7 @@ impl Slot {
     /// Lets time pass after an answer that there is nothing to do.
     async fn idle(&mut self, asked: Instant, wait: Duration) {
         if self.client.is_classic() {
-            self.idle_for(CLASSIC_IDLE).await;
+            self.idle_for(classic::IDLE).await;
         } else if asked.elapsed() < IDLE && !wait.is_zero() {
             self.idle_for(IDLE).await;
         }

@@ -65,7 +65,7 @@ fn numbers_of_the_environment() {
         ("LISTEN_FDS", "2147483647", 73),
         ("LISTEN_FDS_FIRST_FD", "2147483647", 73),
         ("RUST_MIN_STACK", "0", 78),
-        ("RUST_MIN_STACK", "9223372036854775807", 69),
+        ("RUST_MIN_STACK", "9223372036854775807", 78),
     ] {
         let site = Site::new();
         let mut command = site.serve(&[]);

@@ -12,16 +12,11 @@ mod kills;
 mod lifecycle;
 mod logging;
 mod observed;
-#[cfg(feature = "postgres")]
 mod on_server;
-#[cfg(feature = "rabbitmq")]
 mod over_broker;
 mod safety;
 mod serving;
-#[cfg(feature = "postgres")]
 mod unserved;
-#[cfg(not(feature = "postgres"))]
-mod without_servers;
 
 /// How a command ended, and what it said of that.
 fn code_and_error(output: &std::process::Output) -> (i32, String) {

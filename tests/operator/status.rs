@@ -337,30 +337,6 @@ fn a_list_of_the_future() {
     }
 }
 
-/// Where the kernel shows other users no locks, they are told that nothing is known, not that the daemon died.
-#[test]
-fn locks_that_are_hidden() {
-    const HIDE: &str = r#"mount -t proc -o subset=pid proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@""#;
-    let site = Site::new();
-    let daemon = site.start();
-    let status = |how: &str| {
-        let somebody = site.as_somebody_else(&["status", how, "state.db"]);
-        let mut hidden = Command::new("unshare");
-        hidden.args(["-m", "sh", "-c", HIDE, "sh"]).current_dir(site.path("."));
-        hidden.arg(somebody.get_program()).args(somebody.get_args()).output().unwrap()
-    };
-    let checked = status("--check");
-    let why = String::from_utf8(checked.stderr).unwrap();
-    let is_told = why.contains("whether a daemon runs is not known: ");
-    assert!(checked.status.code() == Some(77) && is_told, "{why}");
-    let found: Value = serde_json::from_str(&text(&status("--json"))).unwrap();
-    assert!(found["daemon"].is_null() && found["daemon_unknown"].is_string(), "{found}");
-    daemon.stop();
-    assert_eq!(status("--check").status.code(), Some(69));
-    let found: Value = serde_json::from_str(&text(&status("--json"))).unwrap();
-    assert!(found["daemon"].is_null() && found["daemon_unknown"].is_null(), "{found}");
-}
-
 /// A database of the reference is shown, said to be not yet taken over, and left as it is.
 #[test]
 fn a_database_of_the_reference() {

@@ -9,7 +9,6 @@ use tracing::{error, info, warn};
 
 use super::StorageActor;
 use crate::live::Outage;
-use crate::store::Store;
 use crate::throttle::Throttle;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::error::StoreError;
@@ -25,51 +24,17 @@ const FRESH: Duration = Duration::from_secs(1);
 const REFUSALS_BURST: u32 = 10;
 const REFUSALS_PERIOD_SECONDS: u32 = 60;
 
-/// What is said of outages, and when one is over: when nothing has failed for so long, and something succeeded meanwhile.
-/// What fails in a bad time is tried again sooner.
-pub(super) struct Words {
-    began: &'static str,
-    lasts: &'static str,
-    over: &'static str,
-    rest: Duration,
-}
+/// One is over when nothing has failed for so long, and something succeeded meanwhile. What fails in a bad time is tried
+/// again sooner, and a call of a server's fails within five seconds.
+const REST: Duration = Duration::from_secs(10);
 
-const IN_A_FILE: Words = Words {
-    began: "Not everything can be written: requests fail and lists wait until it can.",
-    lasts: "There is still something that cannot be written.",
-    over: "Everything can be written again.",
-    rest: Duration::from_secs(10),
-};
-/// A call of a server's fails within five seconds.
-const ON_A_SERVER: Words = Words {
-    began: "The server does not do all it is asked: requests fail and lists wait until it does.",
-    lasts: "The server still does not do all it is asked.",
-    over: "The server does all it is asked again.",
-    rest: Duration::from_secs(6),
-};
-
-/// What fails says whether the broker or the daemon does not answer.
-const OVER_A_BROKER: Words = Words {
-    began: "Requests fail and lists wait until they can be done.",
-    lasts: "Requests still fail, and lists wait.",
-    over: "Requests are done again.",
-    rest: Duration::from_secs(6),
-};
-
-impl Words {
-    pub(super) fn of(store: &dyn Store) -> Self {
-        match (store.is_remote(), store.is_relayed()) {
-            (_, true) => OVER_A_BROKER,
-            (true, _) => ON_A_SERVER,
-            _ => IN_A_FILE,
-        }
-    }
-}
+const BEGAN: &str = "Requests fail and lists wait until the queue can be written again.";
+const LASTS: &str = "Requests still fail, and lists wait.";
+const OVER: &str = "All requests are carried out again.";
 
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
     current: Option<Current>,
-    words: Words,
     beginnings: Throttle,
     refusals: Throttle,
 }
@@ -125,7 +90,7 @@ impl StorageActor {
             }
             error => {
                 if let Some(word) = self.outages.failed(error, Instant::now()) {
-                    self.outages.say(error, word);
+                    Outages::say(error, word);
                 }
             }
         }
@@ -133,21 +98,21 @@ impl StorageActor {
 }
 
 impl Outages {
-    pub(super) fn new(words: Words) -> Self {
+    pub(super) fn new() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
         let beginnings = Throttle::new(OUTAGES_BURST, OUTAGES_PERIOD_SECONDS);
-        Self { current: None, words, beginnings, refusals }
+        Self { current: None, beginnings, refusals }
     }
 
-    fn say(&self, error: &StoreError, word: Word) {
+    fn say(error: &StoreError, word: Word) {
         match word {
-            Word::Began { left_out: 0 } => warn!(%error, "{}", self.words.began),
+            Word::Began { left_out: 0 } => warn!(%error, "{BEGAN}"),
             Word::Began { left_out } => {
-                warn!(%error, left_out, "{} Others were left out.", self.words.began);
+                warn!(%error, left_out, "{BEGAN} Others were left out.");
             }
             Word::Lasts(Extent { failed, lasted }) => {
                 let seconds = lasted.as_secs();
-                warn!(%error, failed, seconds, "{}", self.words.lasts);
+                warn!(%error, failed, seconds, "{LASTS}");
             }
         }
     }
@@ -218,14 +183,14 @@ impl Outages {
     pub(super) fn look(&mut self) {
         if let Some(Extent { failed, lasted }) = self.poll(Instant::now()) {
             let seconds = lasted.as_secs();
-            info!(failed, seconds, "{}", self.words.over);
+            info!(failed, seconds, "{OVER}");
         }
     }
 
     /// The one that is over by now, if something was said of it.
     fn poll(&mut self, at: Instant) -> Option<Extent> {
         let rests = |current: &mut Current| {
-            current.succeeded && at.saturating_duration_since(current.last) >= self.words.rest
+            current.succeeded && at.saturating_duration_since(current.last) >= REST
         };
         let over = self.current.take_if(rests)?;
         over.reported.then(|| over.extent())
@@ -237,7 +202,7 @@ mod tests {
     use super::*;
 
     const BUSY: StoreError = StoreError::Busy(String::new());
-    const BEGAN: Word = Word::Began { left_out: 0 };
+    const FIRST: Word = Word::Began { left_out: 0 };
 
     fn extent(failed: u64, seconds: u64) -> Extent {
         Extent { failed, lasted: Duration::from_secs(seconds) }
@@ -246,13 +211,13 @@ mod tests {
     /// Ten failures a second for three minutes: four words in all.
     #[test]
     fn a_long_outage_is_told_sparsely() {
-        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
+        let (mut outages, start) = (Outages::new(), Instant::now());
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
         let reported: Vec<_> =
             (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
         assert_eq!(
             reported,
-            [BEGAN, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
+            [FIRST, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
         );
         assert_eq!(outages.poll(at(3_000)), None, "nobody has tried since");
         outages.succeeded();
@@ -264,9 +229,9 @@ mod tests {
     /// What succeeds among failures ends nothing.
     #[test]
     fn it_is_over_after_a_rest() {
-        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
+        let (mut outages, start) = (Outages::new(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(outages.failed(&BUSY, at(0)), Some(BEGAN));
+        assert_eq!(outages.failed(&BUSY, at(0)), Some(FIRST));
         assert!(outages.lasting().is_some_and(|outage| outage.began == start));
         outages.succeeded();
         assert!(outages.lasting().is_none());
@@ -282,7 +247,7 @@ mod tests {
     /// and the next one that is told says how many were not.
     #[test]
     fn each_outage_is_told_but_for_a_flood() {
-        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
+        let (mut outages, start) = (Outages::new(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut told = Vec::new();
         for round in 0..16 {
@@ -292,7 +257,7 @@ mod tests {
             assert_eq!(over, failed.map(|_| extent(1, 0)), "an end is told of what was told");
             told.push(failed);
         }
-        assert_eq!(told[..5], [Some(BEGAN); 5]);
+        assert_eq!(told[..5], [Some(FIRST); 5]);
         assert_eq!(told[5..15], [None; 10]);
         assert_eq!(told[15], Some(Word::Began { left_out: 10 }));
     }
@@ -300,7 +265,7 @@ mod tests {
     /// One that was left out at its beginning is told if it lasts.
     #[test]
     fn what_lasts_is_told_in_a_flood_too() {
-        let (mut outages, start) = (Outages::new(IN_A_FILE), Instant::now());
+        let (mut outages, start) = (Outages::new(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for round in 0..u64::from(OUTAGES_BURST) {
             outages.failed(&BUSY, at(11 * round));

@@ -249,10 +249,6 @@ impl Store for ListStore {
         true
     }
 
-    fn is_relayed(&self) -> bool {
-        true
-    }
-
     fn step_rows(&self) -> usize {
         STEP_ROWS
     }

@@ -1,8 +1,10 @@
 //! Tells systemd how the daemon is. `serve` hands it to the supervision tree.
 
+use std::env;
+use std::os::unix::net::UnixDatagram;
+use std::process;
 use std::time::Duration;
 
-use sd_notify::NotifyState;
 use shiftboss_actors::tree::Lifecycle;
 use tracing::{info, warn};
 
@@ -15,35 +17,43 @@ pub(in crate::commands) struct InitSystem<F> {
     pub(in crate::commands) at_ready: F,
 }
 
-fn tell(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
+fn tell(state: &str) {
+    let Some(socket) = env::var_os("NOTIFY_SOCKET") else { return };
+    let told = UnixDatagram::unbound().and_then(|own| own.send_to(state.as_bytes(), socket));
+    if let Err(error) = told {
         warn!(%error, "The init system could not be notified.");
     }
 }
 
+/// How long the init system waits for a word of this process; `None`: for ever.
+fn patience() -> Option<Duration> {
+    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap_or(0));
+    let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));
+    number("WATCHDOG_USEC").filter(|patience| is_ours && *patience > 0).map(Duration::from_micros)
+}
+
 /// Has the init system wait for so long for what starts.
 pub(in crate::commands) fn starting(patience: Duration) {
-    tell(NotifyState::ExtendTimeoutUsec(patience.as_micros().try_into().unwrap_or(u32::MAX)));
+    tell(&format!("EXTEND_TIMEOUT_USEC={}", patience.as_micros()));
 }
 
 impl<F: FnMut()> Lifecycle for InitSystem<F> {
     fn ready(&mut self) {
         (self.at_ready)();
         info!("Ready: workers can connect.");
-        tell(NotifyState::Ready);
+        tell("READY=1");
     }
 
     fn stopping(&mut self) {
-        tell(NotifyState::Stopping);
+        tell("STOPPING=1");
     }
 
     fn alive(&mut self) {
-        tell(NotifyState::Watchdog);
+        tell("WATCHDOG=1");
     }
 
     fn alive_every(&self) -> Option<Duration> {
         // Half the time after which the init system would lose patience; none, if it has none.
-        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
-        patience.map(|patience| (patience / 2).max(ALIVE_EVERY_MIN))
+        patience().map(|patience| (patience / 2).max(ALIVE_EVERY_MIN))
     }
 }

@@ -1,9 +1,7 @@
 //! A queue in a file that is moved: out of it, to a server (`leaving`) or [back to the Python supervisor](supervisor); or into a new
 //! one, from a server (`arriving`) or from a [damaged file](salvage()). And the marks with which no daemon uses one.
 
-#[cfg(feature = "postgres")]
 pub(in crate::stores) mod arriving;
-#[cfg(feature = "postgres")]
 pub(in crate::stores) mod leaving;
 mod salvage;
 mod supervisor;

@@ -49,9 +49,9 @@ fn a_full_disk_is_outlived() {
     let finished: HashSet<String> = finished.into_iter().collect();
     assert!(acknowledged.iter().all(|key| finished.contains(key)));
     assert!(site.ask("READY").starts_with("JOB "));
-    wait_until("it is told that it is over", || daemon.log().contains("can be written again"));
+    wait_until("it is told that it is over", || daemon.log().contains("carried out again"));
     let log = daemon.stop();
-    assert_eq!(log.matches("Not everything can be written").count(), 1, "{log}");
+    assert_eq!(log.matches("Requests fail and lists wait").count(), 1, "{log}");
     assert_eq!(log.matches("A storage request failed").count(), 0, "{log}");
 }
 

@@ -72,7 +72,6 @@ fn nothing_hangs() {
 
 /// A page that looks while a pipe stands there answers again once the database is back.
 #[test]
-#[cfg_attr(not(feature = "web"), ignore = "the program is built without the page")]
 fn a_page_survives_it() {
     let site = Site::new();
     let daemon = site.start();

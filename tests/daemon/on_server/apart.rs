@@ -249,17 +249,17 @@ fn an_outage_is_told_once() {
     assert!(code == 69 && error.contains(") has been without it for "), "{code} {error}");
     assert!(asked.elapsed() < STATUS_MAX, "{:?}", asked.elapsed());
     proxy.release();
-    wait_until("it is over", || daemon.log().contains("The server does all it is asked again."));
+    wait_until("it is over", || daemon.log().contains("All requests are carried out again."));
     wait_until("the worker knows", || worker.log().contains("The daemon answers again."));
     assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
     assert_eq!(worker.log().matches("WARN").count(), 1, "{}", worker.log());
     assert_eq!(worker.log().matches("answers again").count(), 1, "{}", worker.log());
     // The next one is told as the first was, however soon it comes.
     proxy.refuse();
-    let told = || daemon.log().matches("The server does not do all it is asked:").count() == 2;
+    let told = || daemon.log().matches("Requests fail and lists wait").count() == 2;
     wait_until("it is told, too", told);
     proxy.release();
-    let over = || daemon.log().matches("The server does all it is asked again.").count() == 2;
+    let over = || daemon.log().matches("All requests are carried out again.").count() == 2;
     wait_until("that is over, too", over);
     worker.stop();
     daemon.stop();

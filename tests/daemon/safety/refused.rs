@@ -170,7 +170,7 @@ fn another_daemon_runs() {
     let mut first = site.start();
     let pid = first.pid().as_raw_nonzero().to_string();
     let paths = [other.database(), site.input(), other.socket()];
-    refused(&other, serve(&other, paths), 75, &pid);
+    refused(&other, serve(&other, paths), 75, &format!("is watching {}", site.input().display()));
     let paths = [other.database(), other.input(), site.socket()];
     refused(&other, serve(&other, paths), 75, &pid);
     let paths = [site.database(), other.input(), other.socket()];
