@@ -62,15 +62,6 @@ pub struct Hold {
     pub by: String,
 }
 
-impl Hold {
-    /// What an operator's order comes to.
-    pub fn of_operator(seconds: Option<u32>, reason: &str, by: &str, now: UnixSeconds) -> Self {
-        let until = seconds.map(|seconds| now.saturating_add(seconds.into()));
-        let (reason, by) = (reason.to_owned(), by.to_owned());
-        Self { kind: HoldKind::Hold, since: now, until, reason, by }
-    }
-}
-
 /// Who bumped a key that waits for its turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bump {

@@ -8,8 +8,6 @@ use crate::answers::Hold;
 
 /// Keys that may be held at a time.
 pub const HOLDS_MAX: usize = 10_000;
-/// Holds that one operation ends: a request waits for no more.
-pub const HOLDS_ENDED_AT_ONCE: usize = 250;
 
 /// What came of a key that was to be held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
