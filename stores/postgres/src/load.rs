@@ -449,3 +449,15 @@ pub(crate) fn documents(prefix: &str) -> Ask {
 pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
     row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
 }
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_queue::attempt::OUTCOMES;
+
+    /// Attempts that end in a way that the statements do not know would be passed over.
+    #[test]
+    fn statements_know_all_outcomes() {
+        let words = OUTCOMES.map(|(_, word)| format!("'{word}'")).join(", ");
+        assert_eq!(outcomes!(), format!("({words})"));
+    }
+}

@@ -436,3 +436,15 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         before: code::json_of(row.get_ref(19)?)?,
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_queue::attempt::OUTCOMES;
+
+    /// Attempts that end in a way that the statements do not know would be passed over.
+    #[test]
+    fn statements_know_all_outcomes() {
+        let words = OUTCOMES.map(|(_, word)| format!("'{word}'")).join(", ");
+        assert_eq!(outcomes!(), format!("({words})"));
+    }
+}
