@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::code;
-pub(crate) use shiftboss_queue::code::{id, served, task, task_of, turn, turn_of};
+pub(crate) use shiftboss_queue::code::{id, lease, served, task, task_of, turn, turn_of};
 use shiftboss_queue::record::FetcherId;
 
 pub(crate) fn served_of(text: &str) -> FromSqlResult<BTreeMap<FetcherId, Attempt>> {

@@ -420,7 +420,7 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         return Ok(None);
     };
     let worker: Option<String> = row.get(15)?;
-    let lease: Option<u32> = row.get(16)?;
+    let lease = row.get::<_, Option<i64>>(16)?.map(code::lease);
     let holder = match (worker, lease) {
         (Some(worker), Some(lease_seconds)) => {
             Some(LeaseHolder { worker: worker.into(), lease_seconds })

@@ -207,3 +207,15 @@ fn a_single_task_that_is_lost_stops_nothing() {
     sql(&script, "DELETE FROM tasks");
     script.run("restart\nready -> job 1 b p\nready -> nothing\nadd a=2\nready -> job 2 a 2");
 }
+
+/// A lease that no worker asked for is as long as one can be.
+#[test]
+fn a_lease_is_as_long_as_one_can_be() {
+    for lease in [-1, 5_000_000_000_i64] {
+        let mut script = Script::new(Settings::default());
+        script.run("list f.1 a\nlease -> job 1 a p");
+        sql(&script, &format!("UPDATE keys SET lease = {lease}"));
+        alike::told(&subject::reader(script.store()), NOW);
+        script.run("restart\nleases -> 1+4294967295\ndone 1 0 -> recorded");
+    }
+}
