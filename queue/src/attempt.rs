@@ -25,7 +25,7 @@ pub enum Outcome {
 }
 
 /// Each outcome, and what it is called by users and in stores.
-const WORDS: [(Outcome, &str); 7] = [
+pub const OUTCOMES: [(Outcome, &str); 7] = [
     (Outcome::Success, "success"),
     (Outcome::Timeout, "timeout"),
     (Outcome::Failure, "failure"),
@@ -50,11 +50,11 @@ impl Outcome {
     }
 
     pub fn word(self) -> &'static str {
-        WORDS.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, word)| word)
+        OUTCOMES.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, word)| word)
     }
 
     pub fn of_word(word: &str) -> Option<Self> {
-        WORDS.iter().find(|(_, known)| *known == word).map(|(outcome, _)| *outcome)
+        OUTCOMES.iter().find(|(_, known)| *known == word).map(|(outcome, _)| *outcome)
     }
 }
 

@@ -25,6 +25,11 @@ pub fn turn_of(number: i64) -> Turn {
     if number <= NEVER / 2 { Turn::Never(number - NEVER) } else { Turn::Started(number) }
 }
 
+/// A lease's seconds: as many as there can be, if that is no number of them.
+pub fn lease(seconds: i64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}
+
 /// A task as fetcher, and run or number.
 pub fn task(task: Task) -> (i64, i64) {
     match task {

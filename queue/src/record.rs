@@ -165,7 +165,7 @@ pub enum SingleStatus {
 }
 
 /// Each status, and what it is called in stores.
-const WORDS: [(SingleStatus, &str); 6] = [
+pub const STATUSES: [(SingleStatus, &str); 6] = [
     (SingleStatus::Waiting, "waiting"),
     (SingleStatus::InFlight, "in_flight"),
     (SingleStatus::Done, "done"),
@@ -181,11 +181,11 @@ impl SingleStatus {
     }
 
     pub fn word(self) -> &'static str {
-        WORDS.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
+        STATUSES.iter().find(|(status, _)| *status == self).map_or("", |(_, word)| word)
     }
 
     pub fn of_word(word: &str) -> Option<Self> {
-        WORDS.iter().find(|(_, known)| *known == word).map(|(status, _)| *status)
+        STATUSES.iter().find(|(_, known)| *known == word).map(|(status, _)| *status)
     }
 }
 

@@ -298,16 +298,12 @@ pub(crate) fn flights() -> Ask {
 /// What [`flights`] is answered.
 pub(crate) fn in_flight(row: &Row) -> StoreResult<InFlight> {
     let (attempt, started) = (Attempt(get(row, 0)?), get(row, 1)?);
-    let lease_seconds = get::<Option<i64>>(row, 2)?.map(seconds);
+    let lease_seconds = get::<Option<i64>>(row, 2)?.map(code::lease);
     Ok(InFlight { attempt, started, lease_seconds, owner: owner(row, 3)? })
 }
 
 fn owner(row: &Row, at: usize) -> StoreResult<Option<Arc<str>>> {
     Ok(get::<Option<&str>>(row, at)?.map(Arc::from))
-}
-
-fn seconds(lease: i64) -> u32 {
-    u32::try_from(lease).unwrap_or(u32::MAX)
 }
 
 /// Kinds of places.
@@ -385,7 +381,7 @@ fn flight(row: &Row) -> StoreResult<Option<Flight>> {
     let (worker, lease): (Option<String>, Option<i64>) = (get(row, 15)?, get(row, 16)?);
     let holder = worker.zip(lease).map(|(worker, lease)| LeaseHolder {
         worker: worker.into(),
-        lease_seconds: seconds(lease),
+        lease_seconds: code::lease(lease),
     });
     Ok(Some(Flight {
         attempt: Attempt(attempt),
@@ -448,4 +444,16 @@ pub(crate) fn documents(prefix: &str) -> Ask {
 /// A document's name and its text.
 pub(crate) fn both(row: &Row) -> StoreResult<(String, String)> {
     row.try_get(0).and_then(|name| Ok((name, row.try_get(1)?))).map_err(classify)
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_queue::attempt::OUTCOMES;
+
+    /// Attempts that end in a way that the statements do not know would be passed over.
+    #[test]
+    fn statements_know_all_outcomes() {
+        let words = OUTCOMES.map(|(_, word)| format!("'{word}'")).join(", ");
+        assert_eq!(outcomes!(), format!("({words})"));
+    }
 }

@@ -420,7 +420,7 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         return Ok(None);
     };
     let worker: Option<String> = row.get(15)?;
-    let lease: Option<u32> = row.get(16)?;
+    let lease = row.get::<_, Option<i64>>(16)?.map(code::lease);
     let holder = match (worker, lease) {
         (Some(worker), Some(lease_seconds)) => {
             Some(LeaseHolder { worker: worker.into(), lease_seconds })
@@ -435,4 +435,16 @@ fn flight(row: &Row<'_>) -> Result<Option<Flight>> {
         owner: row.get::<_, Option<String>>(18)?.map(Into::into),
         before: code::json_of(row.get_ref(19)?)?,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use shiftboss_queue::attempt::OUTCOMES;
+
+    /// Attempts that end in a way that the statements do not know would be passed over.
+    #[test]
+    fn statements_know_all_outcomes() {
+        let words = OUTCOMES.map(|(_, word)| format!("'{word}'")).join(", ");
+        assert_eq!(outcomes!(), format!("({words})"));
+    }
 }

@@ -23,7 +23,7 @@ use crate::flights::Flights;
 use crate::header::{self, Kept, Numbers};
 use crate::load::{self, Loader};
 use crate::save::Saver;
-use crate::{documents, edits, schema, sums};
+use crate::{code, documents, edits, schema, sums};
 
 /// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
@@ -164,7 +164,8 @@ impl SqliteRecords {
         let flights = query.query_map([], |row| {
             let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
             let owner = row.get::<_, Option<String>>(3)?.map(Into::into);
-            Ok(InFlight { attempt, started, lease_seconds: row.get(2)?, owner })
+            let lease_seconds = row.get::<_, Option<i64>>(2)?.map(code::lease);
+            Ok(InFlight { attempt, started, lease_seconds, owner })
         });
         flights?.collect()
     }

@@ -39,6 +39,9 @@ WHERE started IS NOT NULL AND NOT EXISTS (SELECT 1 FROM log_edits WHERE log_edit
 -- A row that is known gets into the way of the new one, as in a table; what the statement says of conflicts (OR IGNORE, OR REPLACE)
 -- holds in here.
 CREATE TRIGGER log_insert INSTEAD OF INSERT ON log BEGIN
+    SELECT RAISE(ABORT, 'a key has 1 to 4096 bytes, and no space or line end: insert one that has')
+    WHERE length(CAST(NEW.attr_path AS BLOB)) NOT BETWEEN 1 AND 4096
+        OR instr(NEW.attr_path, ' ') OR instr(NEW.attr_path, char(10)) OR instr(NEW.attr_path, char(13));
     INSERT INTO log_edits SELECT * FROM log WHERE attr_path = NEW.attr_path
         AND NOT EXISTS (SELECT 1 FROM log_edits WHERE key = NEW.attr_path);
     INSERT INTO log_edits VALUES (NEW.attr_path, NEW.started, NEW.finished, NEW.exit_code);

@@ -11,11 +11,12 @@ mod whole;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Result};
+use rusqlite::{Connection, OpenFlags, Result, Row};
 use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::{StoreError, StoreResult};
 
 use crate::ask::Ask;
+use crate::code;
 use crate::error::classify;
 use crate::schema::{self, Whose};
 use copy::Copy;
@@ -70,6 +71,8 @@ pub struct Salvage {
     /// Keys of which little more than their names is known: their attempts, rows and single tasks. The first ones, and how many.
     pub anew: Vec<String>,
     pub anew_count: u64,
+    /// Single tasks whose status was no word: they wait again, but for those that are out.
+    pub statuses: u64,
 }
 
 /// Opens a damaged database, to be [saved](salvage()).
@@ -118,6 +121,12 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     }
     let mut salvage = Salvage::default();
     begin_anew(source, target, now, &mut salvage)?;
+    // One that is not out waits then.
+    let statuses = format!(
+        "UPDATE tasks SET status = 'in_flight' WHERE key IN (SELECT id FROM keys) AND status NOT IN ({})",
+        code::statuses()
+    );
+    salvage.statuses = target.execute(&statuses, [])? as u64;
     whole::make_whole(target, now)?;
     for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
         let sql = match table {
@@ -138,13 +147,19 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     Ok(salvage)
 }
 
-/// Names of keys and fetchers that their indexes have yet. When these keys ran is not known, so they wait since now.
+/// Names of keys and fetchers that their indexes have yet, or have in place of what is no UTF-8. When these keys ran is not known, so they wait since now.
 fn begin_anew(
     source: &Connection,
     target: &Connection,
     now: Millis,
     salvage: &mut Salvage,
 ) -> Result<()> {
+    let is_read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1).is_ok()));
+    for (fetcher, is_read) in target.rows("SELECT fetcher, name FROM names", [], is_read)? {
+        if !is_read {
+            target.execute("DELETE FROM names WHERE fetcher = ?1", [fetcher])?;
+        }
+    }
     let names = "SELECT fetcher, name FROM names INDEXED BY names_by_name ORDER BY name";
     by_index(source, names, |id, name| {
         let sql = "INSERT OR IGNORE INTO names (fetcher, name) VALUES (?1, ?2)";

@@ -19,7 +19,7 @@ use crate::ask::Ask;
 use crate::documents::document;
 use crate::error::classify;
 use crate::load::{Loader, outcomes};
-use crate::{header, schema, set_aside};
+use crate::{code, header, schema, set_aside};
 
 /// Records that are in memory at once.
 const STEP_KEYS: usize = 1_000;
@@ -40,7 +40,7 @@ const NEEDED: [&str; 4] = [
      WHERE EXISTS (SELECT 1 FROM rows) OR EXISTS (SELECT 1 FROM tasks WHERE status NOT IN ('done', 'cancelled'))",
 ];
 /// What must hold between the tables, beside the counts.
-const INVARIANTS: [&str; 4] = [
+const INVARIANTS: [&str; 5] = [
     "SELECT count(*) || ' rows of lists without their keys' FROM rows
      WHERE key NOT IN (SELECT id FROM keys) HAVING count(*) > 0",
     "SELECT count(*) || ' single tasks without their keys' FROM tasks
@@ -55,6 +55,20 @@ const INVARIANTS: [&str; 4] = [
             count(*) FILTER (WHERE status = 'dead_letter')
         FROM tasks WHERE key = id)
      HAVING count(*) > 0",
+    "SELECT count(*) || ' rows of lists that would be handed out for ever' FROM rows
+     WHERE armed > (SELECT last_attempt FROM header) HAVING count(*) > 0",
+];
+/// The header's numbers that others go on behind, and what there is of each: of attempts, of single tasks, of ends; and the ids that
+/// keys were given, which wrap around.
+pub(crate) const NUMBERS: [(&str, &str); 4] = [
+    (
+        "last_attempt",
+        "SELECT max(coalesce((SELECT max(last_attempt) FROM keys), 0), coalesce((SELECT max(attempt) FROM keys), 0),
+            coalesce((SELECT max(attempt) FROM attempts), 0))",
+    ),
+    ("last_single", "SELECT coalesce(max(number), 0) FROM tasks"),
+    ("ends", "SELECT coalesce(max(ended), 0) FROM attempts"),
+    ("ids", "SELECT count(*) FROM keys"),
 ];
 /// Texts that must be UTF-8, what they are of, and what comes of it if they are not.
 const TEXTS: [(&str, &str, &str); 3] = [
@@ -149,6 +163,7 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     for sql in INVARIANTS {
         found.damage.extend(connection.values::<String>(sql, []).map_err(classify)?);
     }
+    found.damage.extend(wrong_values(connection).map_err(classify)?);
     found.damage.extend(wrong_records(connection)?);
     for sql in ENDS {
         found.unreadable.extend(connection.values::<String>(sql, [NAMED_MAX]).map_err(classify)?);
@@ -162,6 +177,24 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     found.set_aside.extend(rows.iter().map(ToString::to_string));
     found.set_aside.extend(connection.values::<String>(AHEAD, []).map_err(classify)?);
     Ok(())
+}
+
+/// Single tasks whose status is no word, so that nobody is handed them; and numbers that would be given again.
+fn wrong_values(connection: &Connection) -> Result<Vec<String>> {
+    let statuses = format!(
+        "SELECT 'the status of the single task ' || number || ' of ' || coalesce((SELECT key FROM keys WHERE id = tasks.key), '?')
+            || ' is none' FROM tasks WHERE status NOT IN ({}) LIMIT ?1",
+        code::statuses()
+    );
+    let mut found: Vec<String> = connection.values(&statuses, [NAMED_MAX])?;
+    for (number, sql) in &NUMBERS[..3] {
+        let sql = format!(
+            "SELECT 'the header''s {number} is ' || {number} || ', and there is ' || highest
+             FROM header, (SELECT ({sql}) AS highest) WHERE {number} < highest"
+        );
+        found.extend(connection.values::<String>(&sql, [])?);
+    }
+    Ok(found)
 }
 
 /// Counts are those of all records; and a key that may be handed out, or becomes so with time, stands where it is found.

@@ -14,6 +14,7 @@ use shiftboss_queue::rules::clocks;
 use crate::ask::Ask;
 use crate::load::Loader;
 use crate::save::Saver;
+use crate::soundness::NUMBERS;
 use crate::{documents, header};
 
 const WHOLE: &str = include_str!("whole.sql");
@@ -21,14 +22,6 @@ const WHOLE: &str = include_str!("whole.sql");
 const STEP: i64 = 1_000;
 /// If the header is lost, numbers go on so far behind the highest ones that were found: others may have been lost, too.
 const NUMBERS_LEFT_OUT: i64 = 1_000_000;
-/// What there is of each number: of attempts, of single tasks, of ends, and the ids that keys were given.
-const NUMBERS: [&str; 4] = [
-    "SELECT max(coalesce((SELECT max(last_attempt) FROM keys), 0), coalesce((SELECT max(attempt) FROM keys), 0),
-        coalesce((SELECT max(attempt) FROM attempts), 0))",
-    "SELECT coalesce(max(number), 0) FROM tasks",
-    "SELECT coalesce(max(ended), 0) FROM attempts",
-    "SELECT count(*) FROM keys",
-];
 
 /// See the module.
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
@@ -58,13 +51,15 @@ pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
         &mut kept.ends,
         &mut kept.ids,
     ];
-    for (number, sql) in numbers.into_iter().zip(NUMBERS) {
+    for (number, (_, sql)) in numbers.into_iter().zip(NUMBERS) {
         *number = (*number).max(connection.value::<i64>(sql, [])?.saturating_add(further));
     }
     kept.header.last_bump = kept.header.last_bump.max(last_bump);
     // What was copied of it is written anew, whole.
     connection.execute_batch("DELETE FROM names; DELETE FROM runs; DELETE FROM counts")?;
-    header::save_all(connection, &kept)
+    header::save_all(connection, &kept)?;
+    let armed = "UPDATE rows SET armed = last_attempt FROM header WHERE armed > last_attempt";
+    connection.execute(armed, []).map(drop)
 }
 
 struct Deriving<'a> {

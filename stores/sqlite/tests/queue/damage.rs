@@ -100,6 +100,11 @@ fn what_is_wrong_is_named() {
         ("UPDATE counts SET waiting = 7 WHERE fetcher <> 0", "1 runs whose counts are not"),
         ("DELETE FROM rows WHERE key = (SELECT id FROM keys WHERE key = 'a')", "1 runs whose"),
         ("UPDATE tasks SET status = 'failed'", "1 keys whose counts are not"),
+        ("UPDATE tasks SET status = 'waitinf'", "the status of the single task 1 of c is none"),
+        ("UPDATE header SET last_single = 0", "the header's last_single is 0, and there is 1"),
+        ("UPDATE header SET ends = 0", "the header's ends is 0, and there is 1"),
+        ("UPDATE header SET last_attempt = 0", "the header's last_attempt is 0, and there is 1"),
+        ("UPDATE rows SET armed = 2", "2 rows of lists that would be handed out for ever"),
         ("DELETE FROM extras", "1 keys whose extras are missing"),
         ("DELETE FROM header", "the table header lacks its row"),
         ("DELETE FROM names", "the table names lacks 1"),
@@ -206,4 +211,16 @@ fn a_single_task_that_is_lost_stops_nothing() {
     script.run("add a=1\nlist f.1 b");
     sql(&script, "DELETE FROM tasks");
     script.run("restart\nready -> job 1 b p\nready -> nothing\nadd a=2\nready -> job 2 a 2");
+}
+
+/// A lease that no worker asked for is as long as one can be.
+#[test]
+fn a_lease_is_as_long_as_one_can_be() {
+    for lease in [-1, 5_000_000_000_i64] {
+        let mut script = Script::new(Settings::default());
+        script.run("list f.1 a\nlease -> job 1 a p");
+        sql(&script, &format!("UPDATE keys SET lease = {lease}"));
+        alike::told(&subject::reader(script.store()), NOW);
+        script.run("restart\nleases -> 1+4294967295\ndone 1 0 -> recorded");
+    }
 }

@@ -8,9 +8,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::records::StoreError;
-use shiftboss_sqlite::{Salvage, SqliteRecords, look_through, open_damaged, salvage};
+use shiftboss_sqlite::{Salvage, Salvaged, SqliteRecords, look_through, open_damaged, salvage};
 use tempfile::TempDir;
 
+use crate::subject;
 use crate::words::{NOW, Script};
 
 const KEYS: usize = 800;
@@ -270,4 +271,55 @@ fn a_mark_of_a_move_is_not_saved() {
     assert!(salvage.tables.iter().all(|it| it.lost == Some(0)), "{salvage:?}");
     let sql = "SELECT count(*) FROM documents WHERE name IN ('moved', 'arriving')";
     assert_eq!(new.query_row(sql, [], |row| row.get::<_, i64>(0)), Ok(0));
+}
+
+/// Single tasks whose status is no word wait again, or are out as their keys say; and so many are told.
+#[test]
+fn a_status_that_is_none_is_found_anew() {
+    let mut script = Script::new(Settings::default());
+    script.run("add a=1\nadd a=2\nadd b=3\nready -> job 1 a 1");
+    let connection = script.store().connection();
+    connection
+        .execute_batch("UPDATE tasks SET status = 'waitinf'; UPDATE keys SET waiting = 0")
+        .unwrap();
+    let damaged = subject::reader(script.store());
+    let (salvage, new) = saved(&damaged.directory.path().join("state.db"));
+    assert_eq!(salvage.statuses, 3);
+    let sql = "SELECT group_concat(status) FROM (SELECT status FROM tasks ORDER BY number)";
+    let statuses: String = new.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(statuses, "in_flight,waiting,waiting");
+    goes_on(new, false);
+}
+
+/// A fetcher whose name is no UTF-8 is left out with its rows, which the lists bring back; unless the names' index has it yet.
+#[test]
+fn a_name_that_cannot_be_read_is_left_out() {
+    let (_directory, path) = filled();
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("UPDATE names SET name = CAST(x'fe' AS TEXT) WHERE name = 'f'", []).unwrap();
+    let start = u64::from((root(&path, "names") - 1) * PAGE);
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut page = vec![0; PAGE as usize];
+    file.read_exact_at(&mut page, start).unwrap();
+    let name = page.iter().rposition(|byte| *byte == b'g').unwrap();
+    file.write_all_at(&[0xfe], start + name as u64).unwrap();
+    let (salvage, new) = saved(&path);
+    let lost = |table| salvage.tables.iter().find(|it| it.table == table).unwrap().lost;
+    assert_eq!(["names", "runs", "rows", "keys"].map(lost), [1, 1, 800, 0].map(Some));
+    assert!(!salvage.tables.iter().any(Salvaged::is_lost_for_good), "{salvage:?}");
+    goes_on(new, false);
+}
+
+/// Numbers of the header are raised to what there is, and no row waits for an attempt that will not come.
+#[test]
+fn numbers_are_those_of_what_there_is() {
+    let (_directory, path) = filled();
+    let damage = "UPDATE header SET last_attempt = 0, last_single = 0, ends = 0;
+        UPDATE rows SET armed = 9223372036854775807 WHERE fetcher = 2";
+    Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+    let (_, new) = saved(&path);
+    let sql = "SELECT last_attempt, last_single, (SELECT max(armed) FROM rows) FROM header";
+    let numbers: (i64, i64, i64) = new.query_row(sql, [], |row| row.try_into()).unwrap();
+    assert_eq!(numbers, (400, 300, 400));
+    goes_on(new, true);
 }
