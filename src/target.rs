@@ -134,7 +134,7 @@ fn database_of(target: &Database) -> Result<Database, Failure> {
         Ok(found) if found.file_type().is_socket() => format!("no daemon listens on {shown}"),
         // A clean stop removes the socket, and leaves its lock file.
         Err(error) if error.kind() == ErrorKind::NotFound && lock::file_of(target).exists() => {
-            format!("there is nothing at {shown} any more, as after a clean stop of its daemon")
+            format!("there is nothing at {shown} any more")
         }
         _ => {
             return std::path::absolute(target)
@@ -143,7 +143,9 @@ fn database_of(target: &Database) -> Result<Database, Failure> {
         }
     };
     let Some(left) = lock::noted(target) else {
-        let text = format!("{why}: start one, or give the database instead of the socket");
+        let text = format!(
+            "{why}: a daemon that stopped leaves no socket (start it, or give its database); a database that is not there was moved or deleted (look for it: a daemon that starts would begin an empty one)"
+        );
         return Err(Failure::new(ExitCode::Unavailable, text));
     };
     queue_of(left, target)

@@ -67,6 +67,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         locks.undo.add(move || _ = Spool::remove_unused(&spool, is_directory_made));
     }
     let opened = stores::open(&settings.database, &settings.store, &settings.joining)?;
+    let is_new = opened.input_directory.is_none();
     let input = Input {
         path: settings.input.clone(),
         known: opened.input_directory,
@@ -93,6 +94,9 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         pid = std::process::id(),
         "Starting."
     );
+    if is_new {
+        info!("The queue is new: no daemon has used this database before.");
+    }
     needs::warn_without_network(&settings.fetchers);
     if opened.is_paused {
         warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");

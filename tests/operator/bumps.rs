@@ -41,7 +41,8 @@ fn handed_out(site: &Site) -> Vec<String> {
 fn a_bumped_key_goes_first() {
     let (site, daemon) = started(5);
     let last = foretold(&site).pop().unwrap();
-    let first = format!("Bumped: {last} goes first, as soon as there is room for it.\n");
+    let first =
+        format!("Bumped: {last} is the next of the bumped keys; `shiftboss why` tells its turn.\n");
     assert_eq!(said(&site, &["bump", "--by", "eve", "socket", &last]), first);
     assert_eq!(said(&site, &["bump", "socket", &last]), first);
     daemon.kill();

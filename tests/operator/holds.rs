@@ -105,7 +105,7 @@ fn keys_that_begin_alike() {
     site.wait_count(1_002);
     assert_eq!(
         said(&site, &["hold", "--prefix", "--for", "2h", "socket", "host/"]),
-        "Held: 1001 keys that begin with host/; `shiftboss held` lists them.\n"
+        "Held: 1001 keys that begin with host/; `shiftboss held` lists them. Keys that come later are not held.\n"
     );
     assert_eq!(said(&site, &["unhold", "socket", "host/7"]).find("No longer held"), Some(0));
     let mut given: Vec<_> = (0..3).map(|_| site.next_key("READY")).collect();
@@ -113,7 +113,7 @@ fn keys_that_begin_alike() {
     assert_eq!(given, [None, Some("host/7".to_owned()), Some("hosts".to_owned())]);
     assert_eq!(
         said(&site, &["hold", "--prefix", "socket", "host/1000"]),
-        "Held: 1 key that begins with host/1000; `shiftboss held` lists them. It takes the place of 1 earlier hold.\n"
+        "Held: 1 key that begins with host/1000; `shiftboss held` lists them. Keys that come later are not held. It takes the place of 1 earlier hold.\n"
     );
     assert_eq!(
         said(&site, &["unhold", "--prefix", "socket", "host/1"]),

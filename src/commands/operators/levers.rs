@@ -76,7 +76,10 @@ fn all_held(prefix: &str, answer: &Value) -> String {
         0 => String::new(),
         some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
     };
-    format!("{}; `shiftboss held` lists them.{replaced}", begin_so("Held", count("held"), prefix))
+    format!(
+        "{}; `shiftboss held` lists them. Keys that come later are not held.{replaced}",
+        begin_so("Held", count("held"), prefix)
+    )
 }
 
 fn all_unheld(prefix: &str, answer: &Value) -> String {
@@ -116,7 +119,9 @@ fn unheld(key: &str, answer: &Value) -> String {
 
 fn bumped(key: &str, answer: &Value) -> String {
     match answer["bumped_before"].as_u64() {
-        None | Some(0) => format!("Bumped: {key} goes first, as soon as there is room for it."),
+        None | Some(0) => {
+            format!("Bumped: {key} is the next of the bumped keys; `shiftboss why` tells its turn.")
+        }
         Some(before) => {
             format!("Bumped: {key}, behind {}.", counted(before.cast_signed(), "bumped key"))
         }
@@ -148,7 +153,10 @@ mod tests {
         );
         assert_eq!(unheld("alpha", &json!({"was_held": false})), "alpha was not held.");
         let behind = |before| bumped("alpha", &json!({"bumped_before": before}));
-        assert_eq!(behind(0), "Bumped: alpha goes first, as soon as there is room for it.");
+        assert_eq!(
+            behind(0),
+            "Bumped: alpha is the next of the bumped keys; `shiftboss why` tells its turn."
+        );
         assert_eq!(behind(2), "Bumped: alpha, behind 2 bumped keys.");
         assert_eq!(whole_seconds(Duration::from_millis(1_500)), 2);
     }
