@@ -95,7 +95,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         "Starting."
     );
     if is_new {
-        info!("The queue is new: no daemon has used this database before.");
+        info!("This is a new queue: no daemon has used the database before.");
     }
     needs::warn_without_network(&settings.fetchers);
     if opened.is_paused {

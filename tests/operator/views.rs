@@ -282,7 +282,7 @@ fn the_socket_of_a_daemon_that_has_stopped() {
     for verb in ["status", "queue", "log"] {
         let (code, told) = refused(&site, &[verb, socket]);
         assert_eq!(code, Some(69), "{told}");
-        assert!(told.contains("clean stop") && told.contains("give the database"), "{told}");
+        assert!(told.contains("leaves no socket") && told.contains("give its database"), "{told}");
     }
     let (code, told) = refused(&site, &["status", other]);
     assert_eq!(code, Some(69), "{told}");

@@ -45,9 +45,11 @@ impl<S: Records> Batch<'_, S> {
         self.context.clock = self.header.clock;
         // Those that have followed are left as they are, so it may begin anew.
         let behind = self.memo.followed.take().filter(|_| by == 0);
-        let next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
+        let mut next = self.store.next(From::Dues, behind.as_ref(), &Scope::All, STEP_KEYS).await?;
         let is_more = next.len() == STEP_KEYS;
         self.memo.followed = next.last().filter(|_| is_more).cloned();
+        // What came due while no daemon ran comes in the order in which it would have.
+        next.sort_by_key(|stored| stored.place.due);
         self.wake_each(next);
         Ok(is_more)
     }
