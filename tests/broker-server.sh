@@ -111,7 +111,7 @@ listens() {
 # One that ends instead of starting is started again: its name may be that of the killed one for a moment yet.
 start_node() {
     tries=0 starts=0 server=
-    until listens "$1"; do
+    while [ -z "$server" ] || ! listens "$1"; do
         if [ -z "$server" ] || ! kill -0 "$server" 2>/dev/null; then
             starts=$((starts + 1))
             setsid sh -c '. "$1" && exec "$2"' sh "$place/$1/environment" "$bin/rabbitmq-server" </dev/null >>"$place/output" 2>&1 &
@@ -124,12 +124,17 @@ start_node() {
     done
 }
 
-# Its process group is its own: the node and its helpers.
+# Its process group is its own: the node and its helpers. None of them listens any more.
 kill_node() {
     [ -f "$place/$1/pid" ] || return 0
     server=$(cat "$place/$1/pid")
     kill -KILL "-$server" 2>/dev/null || :
     wait "$server" 2>/dev/null || :
+    tries=0
+    while listens "$1" && [ $tries -lt 50 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
 }
 
 # Whoever does not listen here is dead, or hangs: a node is waited for until it does.
