@@ -17,7 +17,7 @@ pub struct Counts {
     pub in_flight: i64,
     /// Of those, the ones that are leased: protocol 2.
     pub leased: i64,
-    /// Of those in flight, the ones whose lease expired before.
+    /// Of those in flight, the ones whose lease expired before, as far as their lines stayed.
     pub redelivered: i64,
     /// Those that failed, and are due again by themselves.
     pub delayed: i64,

@@ -626,6 +626,9 @@ impl Model {
             return;
         }
         self.since.entry(key.to_owned()).or_insert(since);
+        // Of a line that went and comes again nothing is known, though a job of it is out.
+        let is_of_it = |it: &&mut Out| (it.fetcher, it.run, &*it.key) == (fetcher, run, key);
+        self.out.iter_mut().filter(is_of_it).for_each(|it| it.again = false);
         let (key, payload) = (key.to_owned(), payload.to_owned());
         let (waits, expired, retried, due, lane, dead) = (true, 0, 0, None, None, false);
         self.tasks.push(Task {
