@@ -11,8 +11,7 @@ use shiftboss_protocol::client::ClientError;
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use tokio::time::sleep;
 
-use super::client::{Given, given};
-use super::connection::Connection;
+use super::connection::{Connection, Given, given};
 
 /// After a `NOJOBS`: the daemon does not wait for work.
 pub const IDLE: Duration = Duration::from_secs(60);

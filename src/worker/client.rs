@@ -8,15 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shiftboss_protocol::client::{ClientError, ready};
-use shiftboss_protocol::model::{Attempt, Idle};
+use shiftboss_protocol::model::Attempt;
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::VERSION;
 
 use super::classic::Classic;
-use super::connection::Connection;
-
-/// A job, or why there is none.
-pub type Given = Result<Job, Idle>;
+use super::connection::{Connection, Given, given};
 
 /// A client of a daemon. All its calls but [`Client::job`] may be dropped: where an answer is missing then, the next
 /// request goes over another connection.
@@ -134,14 +131,6 @@ async fn hello(socket: &Path, name: &str, lease: Duration) -> Result<Connection,
     connection.send(&format!("HELLO {VERSION} {name} {}", lease.as_secs())).await?;
     let is_hello = |answer| if answer == Answer::Hello { Ok(()) } else { Err(answer) };
     connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
-}
-
-pub(super) fn given(answer: Answer) -> Result<Given, Answer> {
-    match answer {
-        Answer::Job(job) => Ok(Ok(job)),
-        Answer::NoJobs(idle) => Ok(Err(idle)),
-        other => Err(other),
-    }
 }
 
 /// Whether an attempt was refused because it is somebody else's by now, or forgotten.

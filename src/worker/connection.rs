@@ -7,11 +7,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use shiftboss_protocol::client::{ANSWER_TIMEOUT, ClientError, is_close};
-use shiftboss_protocol::wire::answers::Answer;
+use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::wire::answers::{Answer, Job};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
+
+/// A job, or why there is none.
+pub type Given = Result<Job, Idle>;
 
 /// Longest line that is read: far longer than any job's.
 const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -107,4 +111,13 @@ fn read(
 ) -> Result<Answer, ClientError> {
     let line = line.ok_or(ClientError::Closed)?;
     read(&line).ok_or_else(|| ClientError::garbled(&line))
+}
+
+/// What a request for a job is answered.
+pub fn given(answer: Answer) -> Result<Given, Answer> {
+    match answer {
+        Answer::Job(job) => Ok(Ok(job)),
+        Answer::NoJobs(idle) => Ok(Err(idle)),
+        other => Err(other),
+    }
 }

@@ -11,7 +11,8 @@ use tracing::{debug, info, warn};
 
 use super::Slot;
 use crate::runner::Stop;
-use crate::worker::client::{Given, is_not_ours};
+use crate::worker::client::is_not_ours;
+use crate::worker::connection::Given;
 use crate::worker::pool::{Pool, State};
 
 /// The first delay of a new try.
