@@ -80,7 +80,9 @@ pub fn run(soak: &Soak) -> io::Result<()> {
 
 /// `moved`: the jobs of all fetchers when lines were handed out last, and how many were left then.
 fn look_at_waiting(soak: &Soak, fetcher: &Fetcher, moved: &mut (u64, usize)) {
-    let (jobs, left) = (soak.ledger().all_jobs(), soak.ledger().left(fetcher.id));
+    let ledger = soak.ledger();
+    let (jobs, left) = (ledger.all_jobs(), ledger.left(fetcher.id));
+    drop(ledger);
     if left == 0 || left != moved.1 {
         *moved = (jobs, left);
     } else if jobs - moved.0 > PATIENCE_JOBS {
