@@ -8,7 +8,7 @@ help: ## Show this list
 
 setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
-	cargo fetch --locked --manifest-path browser/Cargo.toml
+	cargo fetch --locked --manifest-path tests/browser/Cargo.toml
 	cargo build --locked --release
 
 run: ## Run the example: checksums of all programs, two at a time
@@ -61,8 +61,8 @@ lint: ## Check format, lints and documentation; a warning is an error
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked -p shiftboss-postgres --features server --all-targets -- -D warnings
-	cargo fmt --manifest-path browser/Cargo.toml --check
-	cargo clippy --locked --manifest-path browser/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/browser \
+	cargo fmt --manifest-path tests/browser/Cargo.toml --check
+	cargo clippy --locked --manifest-path tests/browser/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/browser \
 		--all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
 		cargo doc --locked --workspace --no-deps --document-private-items
@@ -72,8 +72,8 @@ fuzz: ## Feed the protocol's codec with mutated input for a minute
 	@if cargo +nightly --version >/dev/null 2>&1; then \
 		set -ex; \
 		cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz; \
-		mkdir -p fuzz/corpus/lines; \
-		cargo +nightly fuzz run lines fuzz/corpus/lines fuzz/seeds/lines -- -max_total_time=60 -max_len=140000; \
+		mkdir -p tests/fuzz/corpus/lines; \
+		cargo +nightly fuzz run --fuzz-dir tests/fuzz lines tests/fuzz/corpus/lines tests/fuzz/seeds/lines -- -max_total_time=60 -max_len=140000; \
 	else \
 		set -x; PROPTEST_CASES=300000 timeout 300 cargo test --release -p shiftboss-protocol --test corpus; \
 	fi

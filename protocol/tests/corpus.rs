@@ -6,12 +6,12 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-#[path = "../../fuzz/check.rs"]
+#[path = "../../tests/fuzz/check.rs"]
 mod check;
 
 /// All seeds.
 fn corpus() -> Vec<Vec<u8>> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/lines");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds/lines");
     let mut paths: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -340,7 +340,7 @@ fn one_plain_frame() {
     );
     let missing = command(&site, &["missing.db"]).output().unwrap();
     let error = String::from_utf8_lossy(&missing.stderr);
-    assert!(missing.status.code() != Some(0) && error.contains("missing.db"), "{error}");
+    assert!(missing.status.code() == Some(69) && error.contains("missing.db"), "{error}");
     for wrong in ["99ms", "2h", "often"] {
         let output = command(&site, &["--interval", wrong, "socket"]).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{wrong}");

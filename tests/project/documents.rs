@@ -42,9 +42,7 @@ fn the_tests_that_are_named_exist() {
         "spool/src",
         "tests",
         "benches/src",
-        "soak/src",
-        "testbed/src",
-        "manual",
+        "docs/manual",
     ] {
         collect(&root.join(directory), &mut functions);
     }

@@ -78,12 +78,12 @@ fn what_is_no_socket_is_not_replaced() {
     let site = Site::new();
     fs::write(site.socket(), "precious").unwrap();
     let (code, log) = site.refused(site.serve(&[]));
-    assert!(code > 0 && log.contains("socket"), "{code}: {log}");
+    assert!(code == 73 && log.contains("socket"), "{code}: {log}");
     assert_eq!(fs::read_to_string(site.socket()).unwrap(), "precious");
     fs::remove_file(site.socket()).unwrap();
     fs::create_dir(site.socket()).unwrap();
     let (code, log) = site.refused(site.serve(&[]));
-    assert!(code > 0, "{code}: {log}");
+    assert_eq!(code, 73, "{log}");
     assert!(site.socket().is_dir());
 }
 
@@ -95,7 +95,7 @@ fn a_socket_path_that_is_too_long() {
     let mut command = site.program();
     command.arg("serve").args([site.database(), site.input(), long]);
     let (code, log) = site.refused(command);
-    assert!(code > 0 && log.contains("107"), "{code}: {log}");
+    assert!(code == 78 && log.contains("107"), "{code}: {log}");
 }
 
 /// A socket in a directory that does not exist.
@@ -106,7 +106,7 @@ fn a_socket_that_cannot_be_made() {
     let socket = site.path("missing/socket");
     command.arg("serve").args([site.database(), site.input(), socket]);
     let (code, log) = site.refused(command);
-    assert!(code > 0 && log.contains("missing"), "{code}: {log}");
+    assert!(code == 73 && log.contains("missing"), "{code}: {log}");
 }
 
 /// Of several that start at the same moment, with nothing there yet, exactly one serves.

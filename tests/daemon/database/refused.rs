@@ -8,15 +8,15 @@ use rusqlite::Connection;
 use crate::common::Site;
 use crate::common::reference::version_2;
 
-/// A daemon started on the database file `content` refuses it, naming it and one of `words`,
+/// A daemon started on the database file `content` refuses it with `expected`, naming it and one of `words`,
 /// and leaves it as it was.
-fn refuses(content: &[u8], words: &[&str]) {
+fn refuses(content: &[u8], expected: i32, words: &[&str]) {
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\n");
     fs::write(site.database(), content).unwrap();
     for _ in 0..2 {
         let (code, log) = site.refused(site.serve(&[]));
-        assert!(code > 0, "code {code}: {log}");
+        assert_eq!(code, expected, "{log}");
         assert!(log.contains("state.db"), "{log}");
         let lower = log.to_lowercase();
         assert!(words.iter().any(|word| lower.contains(word)), "{words:?}: {log}");
@@ -43,7 +43,7 @@ fn a_newer_version() {
     let connection = version_2(&site.database());
     connection.execute_batch("PRAGMA user_version = 99").unwrap();
     drop(connection);
-    refuses(&fs::read(site.database()).unwrap(), &["99", "newer"]);
+    refuses(&fs::read(site.database()).unwrap(), 78, &["99", "newer"]);
 }
 
 /// Another program's database is refused, whatever version number it has.
@@ -56,15 +56,15 @@ fn another_program_s_database() {
         connection.execute_batch(&script).unwrap();
         drop(connection);
         let words = ["not a", "another", "foreign", "unknown", "missing", "no table", "lacks"];
-        refuses(&fs::read(site.database()).unwrap(), &words);
+        refuses(&fs::read(site.database()).unwrap(), 78, &words);
     }
 }
 
 /// A file that is no database at all.
 #[test]
 fn no_database_at_all() {
-    refuses(b"alpha 0 1\nThis is a list, not a database.\n", &["not a database", "database"]);
-    refuses(&[0; 8_192], &["not a database", "database"]);
+    refuses(b"alpha 0 1\nThis is a list, not a database.\n", 78, &["not a database", "database"]);
+    refuses(&[0; 8_192], 78, &["not a database", "database"]);
 }
 
 /// A database with an overwritten header, and one cut in half.
@@ -73,30 +73,35 @@ fn a_damaged_database() {
     let sound = sound();
     let mut header = sound.clone();
     header[..100].fill(0xa5);
-    refuses(&header, &["not an sqlite database", "damaged", "corrupt"]);
+    refuses(&header, 78, &["not an sqlite database", "damaged", "corrupt"]);
     refuses(
         &sound[..sound.len() / 2],
+        65,
         &["truncated", "damaged", "corrupt", "malformed", "shorter"],
     );
-    refuses(&sound[..4_096], &["truncated", "damaged", "corrupt", "malformed", "shorter"]);
+    refuses(&sound[..4_096], 65, &["truncated", "damaged", "corrupt", "malformed", "shorter"]);
 }
 
 /// An emptied file is refused: it was a database once, and a new one would hide the loss.
 #[test]
 fn an_emptied_database() {
-    refuses(b"", &["empty", "emptied"]);
+    refuses(b"", 65, &["empty", "emptied"]);
 }
 
 /// A missing directory, a directory for a database, and a place where nothing can be made.
 #[test]
 fn a_database_that_cannot_be_made() {
     let site = Site::new();
-    let places = [("missing/state.db", "missing"), ("input", "input"), ("/proc/state.db", "/proc")];
-    for (database, named) in places {
+    let places = [
+        ("missing/state.db", 73, "missing"),
+        ("input", 78, "input"),
+        ("/proc/state.db", 73, "/proc"),
+    ];
+    for (database, expected, named) in places {
         let mut command = site.program();
         command.args(["serve", database]).args([site.input(), site.socket()]);
         let (code, log) = site.refused(command);
-        assert!(code > 0, "{database}: {code}: {log}");
+        assert_eq!(code, expected, "{database}: {log}");
         assert!(log.contains(named), "{log}");
         assert!(!site.path("missing").exists() && !site.socket().exists());
     }
@@ -111,7 +116,7 @@ fn a_read_only_database() {
     let read_only = fs::Permissions::from_mode(0o444);
     fs::set_permissions(site.database(), read_only).unwrap();
     let (code, log) = site.refused(command);
-    assert!(code > 0 && log.contains("state.db"), "{code}: {log}");
+    assert!(code == 73 && log.contains("state.db"), "{code}: {log}");
     assert!(!site.socket().exists());
 }
 

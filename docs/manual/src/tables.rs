@@ -2,8 +2,8 @@
 //! neither can say what the other does not.
 
 /// The documents whose tables are read, and the headings that these stand under.
-const EXIT_CODES: (&str, &str) = (include_str!("../../docs/exit-codes.md"), "# Exit codes");
-const FILES: (&str, &str) = (include_str!("../../docs/operating.md"), "## Files");
+const EXIT_CODES: (&str, &str) = (include_str!("../../exit-codes.md"), "# Exit codes");
+const FILES: (&str, &str) = (include_str!("../../operating.md"), "## Files");
 
 /// A term and what it means.
 pub type Entry = (String, String);

@@ -144,7 +144,7 @@ fn the_reference_is_up_to_date() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
     assert!(command.arg("--reference").arg(&file).status().unwrap().success());
     let made = fs::read_to_string(&file).unwrap();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../commands.md");
     assert!(
         made == fs::read_to_string(kept).unwrap(),
         "docs/commands.md is out of date: run `make docs`"
