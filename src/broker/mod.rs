@@ -3,8 +3,7 @@
 //!
 //! [`relay`] is the relay's side: a `Store`, so the tree is the daemon's own. [`server`] is the daemon's: a service of the
 //! tree that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters).
-//! [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. [`reader`] stands where a database would be
-//! looked at. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named and declared by [`topology`]; what a
+//! [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. Both speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named and declared by [`topology`]; what a
 //! broker refuses is read by [`refusal`]. What a relay has is told apart by the store ([`shiftboss_queue::operation::Relayed`]).
 //! Nothing here knows SQL, files or the socket.
 
@@ -16,7 +15,6 @@ mod liveness;
 mod message;
 mod queue_kind;
 mod range;
-mod reader;
 mod refusal;
 mod relay;
 mod report;
@@ -25,12 +23,10 @@ mod server;
 mod topology;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use shiftboss_actors::service::Service;
 use shiftboss_actors::store::Store;
 use shiftboss_queue::operation::JoinedRelay;
-use shiftboss_queue::reader::Reader;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::exit::{ExitCode, Failure};
@@ -54,8 +50,6 @@ pub(crate) struct Opened {
     /// For files.
     pub(crate) list_store: Box<dyn Store + Send>,
     pub(crate) found: JoinedRelay,
-    /// What answers operators who ask about the queue.
-    pub(crate) reader: Arc<dyn Reader>,
 }
 
 /// What has a daemon serve relays; operators' orders are taken from those that are named.
@@ -92,7 +86,7 @@ pub(crate) fn dead_letters(
 pub(crate) async fn open(settings: RelayLink, waits: impl Fn()) -> Result<Opened, Failure> {
     let (store, lists, found) = relay::open(settings, waits).await.map_err(start_failure)?;
     let (store, list_store) = (Box::new(store), Box::new(lists));
-    Ok(Opened { store, list_store, found, reader: Arc::new(reader::RelayReader) })
+    Ok(Opened { store, list_store, found })
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -54,7 +54,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
             () = &mut stop => Ok(None),
         }
     });
-    let Some(broker::Opened { store, list_store, found, reader }) = opened? else {
+    let Some(broker::Opened { store, list_store, found }) = opened? else {
         info!("Stopped.");
         return Ok(());
     };
@@ -76,7 +76,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         binder: Box::new(binder),
         connections_max: needs::connections_max(settings.connections_max, 0),
         operators: Some(Operators {
-            reader,
+            reader: None,
             daemon: Arc::new(locks.daemon.clone()),
             group: settings.operator_group,
             usage: process_usage::own,

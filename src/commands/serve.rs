@@ -120,7 +120,7 @@ fn operators(settings: &ServeSettings, daemon: &Daemon) -> Result<Option<Operato
     if settings.store.policy == Policy::Classic {
         return Ok(None);
     }
-    let reader = stores::reader(&settings.database)?;
+    let reader = Some(stores::reader(&settings.database)?);
     let (daemon, group) = (Arc::new(daemon.clone()), settings.operator_group);
     let (usage, dropped_log_lines) = (process_usage::own, standard_error::dropped_lines);
     Ok(Some(Operators { reader, daemon, group, usage, dropped_log_lines }))

@@ -34,8 +34,8 @@ pub struct WorkLinks {
 /// Who operators are, and what they are told. Without it nobody may opt in to protocol 2.
 #[derive(Clone)]
 pub struct Operators {
-    /// Who answers their questions.
-    pub reader: Arc<dyn Reader>,
+    /// Who answers their questions about the queue; `None`: this is a relay, which has none to look at.
+    pub reader: Option<Arc<dyn Reader>>,
     /// This daemon: every answer begins with it.
     pub daemon: Arc<Daemon>,
     /// The group whose members are operators, as the daemon's user and root are.

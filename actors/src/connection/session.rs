@@ -42,6 +42,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same of the turns of tasks that were added: they are answered without them otherwise.
 const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What a relay says of the queue.
+const NO_QUEUE: &str = "a relay has no queue to look at: ask where the daemon runs that serves it";
+
 /// A reply, or the error that it is.
 type Answered = Result<Reply, Refused>;
 
@@ -225,10 +228,11 @@ impl Asker {
                 return together(keys.iter().map(|_| Reply::refused(refused.clone())));
             }
         };
-        let (reader, asked) = (Arc::clone(&self.session.operators.reader), keys.clone());
-        let turns = move || reader.turns(SystemClock.now(), &asked);
-        let turns = self.on_a_thread(TURNS_TIMEOUT, turns).await;
-        let turns = turns.ok().and_then(|(turns, _)| turns.ok()).unwrap_or_default();
+        let asked = keys.clone();
+        let turns = self.read(TURNS_TIMEOUT, move |reader| {
+            reader.turns(SystemClock.now(), &asked).map_err(Refused::busy)
+        });
+        let (turns, _) = turns.await.unwrap_or_default();
         let answers = keys.iter().zip(added).enumerate();
         together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
     }
@@ -263,15 +267,28 @@ impl Asker {
         &self,
         question: impl FnOnce(&dyn Reader, UnixSeconds) -> Result<T, Refused> + Send + 'static,
     ) -> Answered {
-        let Operators { reader, daemon, .. } = self.session.operators.clone();
-        let line = move || {
-            let found = &question(&*reader, SystemClock.now())?;
+        let daemon = Arc::clone(&self.session.operators.daemon);
+        let line = self.read(ANSWER_TIMEOUT, move |reader| {
+            let found = &question(reader, SystemClock.now())?;
             let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
             let report = Report { database, daemon, daemon_unknown: None, found };
             serde_json::to_string(&report).map_err(Refused::busy)
+        });
+        let (line, place) = line.await?;
+        Ok(Reply { _place: place, ..Reply::json(line) })
+    }
+
+    /// Asks the reader.
+    async fn read<T: Send + 'static>(
+        &self,
+        most: Duration,
+        question: impl FnOnce(&dyn Reader) -> Result<T, Refused> + Send + 'static,
+    ) -> Result<(T, Option<OwnedSemaphorePermit>), Refused> {
+        let Some(reader) = self.session.operators.reader.clone() else {
+            return Err(Refused::busy(NO_QUEUE));
         };
-        let (line, place) = self.on_a_thread(ANSWER_TIMEOUT, line).await?;
-        Ok(Reply { _place: place, ..Reply::json(line?) })
+        let (found, place) = self.on_a_thread(most, move || question(&*reader)).await?;
+        Ok((found?, place))
     }
 
     /// Does what may take long on a thread for it, in one of few places: a disk that hangs holds so many

@@ -113,7 +113,7 @@ fn operators() -> Operators {
     let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
     let daemon = Arc::new(Daemon { pid: 1, database, input_dir, socket, started: 2 });
     Operators {
-        reader: Arc::new(OneKey),
+        reader: Some(Arc::new(OneKey)),
         daemon,
         group: None,
         usage: || None,

@@ -15,6 +15,7 @@ use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
     Requeued, Retried, Retry, Unhold,
 };
+use shiftboss_queue::reader::Reader;
 
 const HELD: &str = "that key is held: end that first, by `unhold`";
 const FULL: &str = "there are as many holds as may be (10000); end some of them first";
@@ -53,9 +54,11 @@ impl Asker {
         seconds: Option<u32>,
         reason: String,
     ) -> Answered {
-        let (reader, begin) = (Arc::clone(&self.session.operators.reader), prefix.clone());
-        let search = move || reader.search(begin.as_str(), HOLDS_MAX);
-        let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
+        let begin = prefix.clone();
+        let found = self.read(ANSWER_TIMEOUT, move |reader| {
+            reader.search(begin.as_str(), HOLDS_MAX).map_err(Refused::busy)
+        });
+        let (found, _) = found.await?;
         if found.truncated {
             let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
             return Err(Refused { code: ErrorCode::Full, text: text.into() });
@@ -84,9 +87,8 @@ impl Asker {
 
     /// Ends operators' holds of all keys that begin so, some at a time.
     pub(super) async fn unhold_all(&self, prefix: Key) -> Answered {
-        let reader = Arc::clone(&self.session.operators.reader);
-        let search = move || reader.held(HOLDS_MAX);
-        let found = self.on_a_thread(ANSWER_TIMEOUT, search).await?.0.map_err(Refused::busy)?;
+        let held = |reader: &dyn Reader| reader.held(HOLDS_MAX).map_err(Refused::busy);
+        let (found, _) = self.read(ANSWER_TIMEOUT, held).await?;
         let is_meant =
             |it: &&HeldKey| it.hold.kind == HoldKind::Hold && it.key.starts_with(prefix.as_str());
         let held: Vec<_> = found.keys.iter().filter(is_meant).collect();
