@@ -22,13 +22,13 @@ use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, Typ
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::within;
+use shiftboss_protocol::url::Url;
 
 use crate::broker::{BROKER_PREFIX, Broker, QueueKind};
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
 use crate::stores::{Database, Destination};
-use crate::url::Url;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};

@@ -5,7 +5,7 @@
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`safe_file`], [`signals`], [`standard_error`] and [`exit`] are what they stand on.
 //!
-//! [`broker`] has relays use a queue over a message broker, and a daemon serve them; [`reconnect`] says when a server is tried again. [`url`] is a URL that may have a password in it.
+//! [`broker`] has relays use a queue over a message broker, and a daemon serve them.
 //!
 //! [`first_process`] reaps orphans where we are a container's first process.
 //!
@@ -33,7 +33,6 @@ mod metrics;
 mod near;
 mod outputs;
 mod process_usage;
-mod reconnect;
 mod runner;
 mod safe_file;
 mod schedule;
@@ -47,6 +46,5 @@ mod terminal;
 mod text;
 mod top;
 pub mod up;
-pub mod url;
 mod web;
 mod worker;

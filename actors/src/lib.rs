@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Plain helpers under them: [`directory`] and [`run_reader`] (files), [`peer`] (sockets), [`fs_events`] (inotify), [`throttle`]
-//! (warnings), [`clock`], [`exit_notifier`].
+//! (warnings), [`reconnect`] (for stores that are elsewhere), [`clock`], [`exit_notifier`].
 //!
 //! Invariants: nothing here knows SQL or parses a command line; nothing but [`fs_events`] and [`peer`] knows a file
 //! outside the input directory; `store` knows no actor.
@@ -30,6 +30,7 @@ pub mod listener;
 pub mod live;
 pub mod metrics;
 pub mod peer;
+pub mod reconnect;
 pub mod run_reader;
 pub mod service;
 pub mod storage;

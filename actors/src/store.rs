@@ -113,6 +113,21 @@ pub enum Changed {
     Runs,
 }
 
+/// How often a store that others change, too, is [asked for work](Store::look_every) while workers wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polls {
+    /// While no notices of work arrive.
+    pub alone: Duration,
+    /// While they do.
+    pub notified: Duration,
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self { alone: Duration::from_secs(1), notified: Duration::from_secs(30) }
+    }
+}
+
 /// Whether the main database file holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoint {

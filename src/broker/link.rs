@@ -12,6 +12,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 use shiftboss_protocol::backoff::random;
+use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -23,7 +24,6 @@ use super::queue_kind::QueueKind;
 use super::refusal::{self, NOT_FOUND};
 use super::topology::Topology;
 use crate::exit::{ExitCode, Failure};
-use crate::url::Url;
 
 /// The longest time for a connection, or for an answer of the broker itself.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);

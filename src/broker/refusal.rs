@@ -1,8 +1,7 @@
 //! Why a broker refuses: the codes of AMQP 0-9-1, and what somebody can do about it.
 
 use lapin::ErrorKind;
-
-use crate::url::Url;
+use shiftboss_protocol::url::Url;
 
 /// Wrong user, password or rights.
 const ACCESS_REFUSED: u16 = 403;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
+use shiftboss_actors::store::{Changed, Checkpoint, Polls, Store, StoreFuture};
 use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{
     CountInFlight, Dispatched, JoinedRelay, Lane, Operation, Outcome, SetPaused, Undo,
@@ -23,7 +23,6 @@ use tokio::time::timeout;
 
 use super::link::{Broker, CALL_MAX};
 use super::message::{ESCAPED_BYTES_MAX, HAND_OUTS_MAX};
-use crate::stores::Polls;
 use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
 use membership::{Membership, misunderstood};

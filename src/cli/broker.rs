@@ -1,11 +1,11 @@
 //! The commands for operators of a message broker: `broker check`, `broker dead-letters`.
 
 use clap::{Args, Subcommand};
+use shiftboss_protocol::url::Url;
 
 use super::{broker, url};
 use crate::broker::{Broker, Disposal, QueueKind};
 use crate::exit::Failure;
-use crate::url::Url;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

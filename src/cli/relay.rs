@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Deserializer};
+use shiftboss_protocol::url::Url;
 
 use super::serve::{
     ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, daemon_name_of_file, host_name, mode_of_file,
@@ -19,7 +20,6 @@ use crate::exit::Failure;
 use crate::logging::LogFormat;
 use crate::socket::{SocketSettings, group_id};
 use crate::stores::Polls;
-use crate::url::Url;
 
 /// Where nothing is said.
 const POLL: Duration = Duration::from_secs(2);

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Deserialize;
+use shiftboss_protocol::url::Url;
 use toml::Spanned;
 
 use super::{database, one_of};
@@ -27,7 +28,6 @@ use crate::exit::{ExitCode, Failure};
 use crate::logging::LogFormat;
 use crate::socket::group_id;
 use crate::stores::{self, Database, Durability};
-use crate::url::Url;
 pub use settings::ServeSettings;
 pub use values::host_name;
 use values::{

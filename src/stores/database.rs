@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
+use shiftboss_protocol::url::Url;
 
 use crate::exit::Failure;
-use crate::url::Url;
 
 /// What a URL of a server begins with.
 pub(super) const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];

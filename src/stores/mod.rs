@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use shiftboss_actors::store::Polls;
 use shiftboss_actors::store::Store;
 pub use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::error::StoreError;
@@ -24,10 +25,9 @@ pub use shiftboss_queue::reader::Grouping;
 use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};
-pub use crate::url::Url;
 pub use database::{Database, Destination, without_passwords};
 pub(crate) use mark::Moved;
-pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, Polls, RetryRules};
+pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, RetryRules};
 pub(crate) use server::{check, migrate, move_in, move_out};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};

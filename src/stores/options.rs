@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use shiftboss_actors::store::Polls;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::context::Settings;
 pub use shiftboss_queue::credit::BUMP_SHARE_MAX;
@@ -81,21 +82,6 @@ pub struct Joining {
     /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
     pub takeover: Duration,
     pub polls: Polls,
-}
-
-/// How often a daemon of several looks for work, while workers of its own wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Polls {
-    /// While no notices of work arrive.
-    pub alone: Duration,
-    /// While they do; up to half of it less.
-    pub notified: Duration,
-}
-
-impl Default for Polls {
-    fn default() -> Self {
-        Self { alone: Duration::from_secs(1), notified: Duration::from_secs(30) }
-    }
 }
 
 /// How to open a store.

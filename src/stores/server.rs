@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use shiftboss_actors::directory::Directory;
 use shiftboss_protocol::backoff::random;
+use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
@@ -18,7 +19,7 @@ use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
 use super::sqlite::transfer as file;
 use super::transfer;
-use super::{Joining, Left, Opened, Options, Url, start_failure, unknown};
+use super::{Joining, Left, Opened, Options, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 

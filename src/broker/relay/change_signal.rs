@@ -6,11 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shiftboss_actors::store::Changed;
+use shiftboss_actors::store::{Changed, Polls};
 use shiftboss_protocol::backoff::random;
 use tokio::time::Instant;
-
-use crate::stores::Polls;
 
 /// Hints that come closer together are taken for one.
 const HINTS_APART: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use shiftboss_actors::reconnect::Reconnect;
 use shiftboss_actors::store::Changed;
 use shiftboss_actors::throttle::Throttle;
 use shiftboss_protocol::backoff::{Backoff, random, shortened};
@@ -22,7 +23,6 @@ use super::{MessageSize, Settings};
 use crate::broker::link::CALL_MAX;
 use crate::broker::message::{Reply, Request};
 use crate::broker::rpc_client::RpcClient;
-use crate::reconnect::Reconnect;
 
 /// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);

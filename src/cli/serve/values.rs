@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use shiftboss_protocol::url::Url;
 
 use crate::cli::absolute;
 use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
 use crate::exit::Failure;
 use crate::stores::{BUMP_SHARE_MAX, Database, Polls};
-use crate::url::Url;
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use shiftboss_postgres::SETTINGS;
 use shiftboss_protocol::model::jitter;
+use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -22,7 +23,6 @@ use super::password::port;
 use super::{password, tls};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::database::SCHEMES;
-use crate::url::Url;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shiftboss_actors::store::Changed;
+use shiftboss_actors::store::{Changed, Polls};
 use shiftboss_protocol::backoff::shortened;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::sync::Notify;
@@ -16,7 +16,6 @@ use tracing::{info, warn};
 use super::daemons::Place;
 use super::notices::{Notices, Step, TEST};
 use super::peers::Peer;
-use crate::stores::options::Polls;
 
 /// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
 const WARN_AT: u32 = 3;

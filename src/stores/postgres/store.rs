@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock, boot_time};
+use shiftboss_actors::reconnect::Reconnect;
 use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_postgres::PostgresRecords;
 use shiftboss_protocol::model::Attempt;
@@ -30,7 +31,6 @@ use super::peers::Peer;
 use super::pooler;
 use super::schema;
 use super::standstill::{Asked, wait_out};
-use crate::reconnect::Reconnect;
 use crate::stores::options::Options;
 
 /// A batch meets those of others so often at most.

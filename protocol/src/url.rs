@@ -1,6 +1,6 @@
 //! URLs of servers, which may have a password in them: as they were typed, and as they are shown.
 //!
-//! For databases ([`crate::stores`]) and brokers. What is wrong with one is said by whoever uses it.
+//! For databases and brokers. What is wrong with one is said by whoever uses it.
 
 use std::fmt;
 
@@ -13,25 +13,25 @@ impl Url {
         Self(typed.into())
     }
 
-    pub(crate) fn begins_with(&self, schemes: &[&str]) -> bool {
+    pub fn begins_with(&self, schemes: &[&str]) -> bool {
         schemes.iter().any(|scheme| self.0.starts_with(scheme))
     }
 
     /// `word:/`, whatever the word.
-    pub(crate) fn has_scheme(&self) -> bool {
+    pub fn has_scheme(&self) -> bool {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
         let scheme = self.0.split_once(":/").map_or("", |(scheme, _)| scheme);
         !scheme.is_empty() && scheme.chars().all(is_part)
     }
 
     /// Whether a password stands before the host.
-    pub(crate) fn has_password(&self) -> bool {
+    pub fn has_password(&self) -> bool {
         let (_, rest) = self.split_scheme();
         rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
     }
 
     /// What stands before the hosts, these, and what stands behind them.
-    pub(crate) fn parts(&self) -> (&str, &str, &str) {
+    pub fn parts(&self) -> (&str, &str, &str) {
         let after =
             |text: &str, at: Option<usize>, length| at.map_or(0, |at| at + length).min(text.len());
         let start = after(&self.0, self.0.find("://"), 3);
@@ -46,7 +46,7 @@ impl Url {
     }
 
     /// With its password.
-    pub(crate) fn as_typed(&self) -> &str {
+    pub fn as_typed(&self) -> &str {
         &self.0
     }
 }

@@ -1,4 +1,4 @@
-//! When a server that could not be reached is tried again. Used by the stores that are on one.
+//! When a server that could not be reached is tried again. Used by the stores that are on one or behind a broker.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use shiftboss_queue::error::StoreError;
 use tokio::time::Instant;
 
 /// What is asked before it is time is refused at once.
-pub(crate) struct Reconnect {
+pub struct Reconnect {
     backoff: Backoff,
     refused: Option<(Instant, StoreError)>,
 }
@@ -15,25 +15,25 @@ pub(crate) struct Reconnect {
 impl Reconnect {
     /// Delays begin with `first` and double up to `longest`, at random by half: those who failed together do not try again
     /// together.
-    pub(crate) fn new((first, longest): (Duration, Duration)) -> Self {
+    pub fn new((first, longest): (Duration, Duration)) -> Self {
         Self { backoff: Backoff::new(first, longest), refused: None }
     }
 
     /// # Errors
     /// As the last try failed, while it is too early for another one.
-    pub(crate) fn allowed(&self) -> Result<(), StoreError> {
+    pub fn allowed(&self) -> Result<(), StoreError> {
         match &self.refused {
             Some((until, error)) if Instant::now() < *until => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn failed(&mut self, error: StoreError) -> StoreError {
+    pub fn failed(&mut self, error: StoreError) -> StoreError {
         self.refused = Some((Instant::now() + shortened(self.backoff.next_delay()), error.clone()));
         error
     }
 
-    pub(crate) fn succeeded(&mut self) {
+    pub fn succeeded(&mut self) {
         self.backoff.reset();
         self.refused = None;
     }
