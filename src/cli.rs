@@ -23,8 +23,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
+use shiftboss_relay::{Broker, QueueKind};
 
-use crate::broker::{BROKER_PREFIX, Broker, QueueKind};
 use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::RunnerSettings;
@@ -346,13 +346,20 @@ fn url() -> impl TypedValueParser<Value = Url> {
     clap::builder::StringValueParser::new().map(Url::new)
 }
 
+/// How a broker keeps queues.
+const BROKER_QUEUES: &[(&str, &str, QueueKind)] = &[
+    ("classic", "On one node", QueueKind::Classic),
+    ("quorum", "On most nodes of a cluster", QueueKind::Quorum),
+];
+
 fn broker(
     url: Option<Url>,
     prefix: Option<String>,
     queues: Option<QueueKind>,
 ) -> Result<Option<Broker>, Failure> {
-    let prefix = prefix.unwrap_or_else(|| BROKER_PREFIX.to_owned());
-    url.map(|url| Broker::new(url, &prefix, queues.unwrap_or_default())).transpose()
+    let prefix = prefix.as_deref().unwrap_or(shiftboss_relay::PREFIX);
+    let broker = url.map(|url| Broker::new(url, prefix, queues.unwrap_or_default()));
+    broker.transpose().map_err(Failure::of(ExitCode::Configuration))
 }
 
 /// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.

@@ -5,15 +5,13 @@
 //! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
 //! [`safe_file`], [`signals`], [`standard_error`] and [`exit`] are what they stand on.
 //!
-//! [`broker`] has relays use a queue over a message broker, and a daemon serve them.
-//!
 //! [`first_process`] reaps orphans where we are a container's first process.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
-//! The filesystem queue is a crate of its own, [`shiftboss_spool`]; [`intake`] brings its tasks into the daemon's queue.
+//! Crates of their own are the filesystem queue, [`shiftboss_spool`], whose tasks [`intake`] brings into the daemon's queue, and
+//! relays, [`shiftboss_relay`].
 
-mod broker;
 pub mod child;
 pub mod cli;
 mod client;

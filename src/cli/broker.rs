@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 use shiftboss_protocol::url::Url;
+use shiftboss_relay::{Broker, Disposal, QueueKind};
 
-use super::{broker, url};
-use crate::broker::{Broker, Disposal, QueueKind};
+use super::{BROKER_QUEUES, broker, one_of, url};
 use crate::exit::Failure;
 
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub struct BrokerPlace {
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     broker_prefix: Option<String>,
     /// How the daemon has the broker keep them [default: classic]
-    #[arg(long, value_enum, env = "SHIFTBOSS_BROKER_QUEUES")]
+    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES")]
     broker_queues: Option<QueueKind>,
     /// Print one JSON object
     #[arg(long)]

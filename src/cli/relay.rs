@@ -2,19 +2,21 @@
 //! once. As `serve`'s.
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use serde::{Deserialize, Deserializer};
 use shiftboss_protocol::url::Url;
+use shiftboss_relay::{MessageSize, Settings};
 
 use super::serve::{
     ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, daemon_name_of_file, host_name, mode_of_file,
     parse_daemon_name, parse_mode, url_of_file,
 };
 use super::{absolute, broker, url};
-use crate::broker::{MessageSize, RelayLink};
 use crate::config::{self, Checked, values};
 use crate::exit::Failure;
 use crate::logging::LogFormat;
@@ -23,12 +25,6 @@ use crate::stores::Polls;
 
 /// Where nothing is said.
 const POLL: Duration = Duration::from_secs(2);
-const MESSAGE_ROWS: u32 = 100;
-const MESSAGE_BYTES: u32 = 256 * 1024;
-/// The most that may be said.
-const MESSAGE_ROWS_MAX: u32 = 1_000;
-const MESSAGE_BYTES_MIN: u32 = 1024;
-const MESSAGE_BYTES_MAX: u32 = 1024 * 1024;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -73,7 +69,7 @@ pub struct RelayOptions {
         long,
         value_name = "N",
         env = "SHIFTBOSS_MESSAGE_ROWS",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MESSAGE_ROWS_MAX))
+        value_parser = within(MessageSize::ROWS)
     )]
     #[serde(default, deserialize_with = "message_rows_of_file")]
     message_rows: Option<u32>,
@@ -82,8 +78,7 @@ pub struct RelayOptions {
         long,
         value_name = "N",
         env = "SHIFTBOSS_MESSAGE_BYTES",
-        value_parser =
-            clap::value_parser!(u32).range(i64::from(MESSAGE_BYTES_MIN)..=i64::from(MESSAGE_BYTES_MAX))
+        value_parser = within(MessageSize::BYTES)
     )]
     #[serde(default, deserialize_with = "message_bytes_of_file")]
     message_bytes: Option<u32>,
@@ -159,29 +154,35 @@ impl RelayOptions {
 
 impl Checked for RelayOptions {}
 
-/// A whole number between two others.
-fn between<'de, D: Deserializer<'de>>(
+/// A whole number of some, as it is typed.
+fn within(some: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(i64::from(*some.start())..=i64::from(*some.end()))
+}
+
+/// The same in a file.
+fn within_of_file<'de, D: Deserializer<'de>>(
     typed: D,
-    (least, most): (u32, u32),
+    some: RangeInclusive<u32>,
 ) -> Result<Option<u32>, D::Error> {
-    let wrong = format!("give a whole number from {least} to {most}, without quotes");
+    let wrong =
+        format!("give a whole number from {} to {}, without quotes", some.start(), some.end());
     values::checked(typed, &wrong, |count| {
-        if (least..=most).contains(&count) { Ok(Some(count)) } else { Err(wrong.clone()) }
+        if some.contains(&count) { Ok(Some(count)) } else { Err(wrong.clone()) }
     })
 }
 
 fn message_rows_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    between(typed, (1, MESSAGE_ROWS_MAX))
+    within_of_file(typed, MessageSize::ROWS)
 }
 
 fn message_bytes_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    between(typed, (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX))
+    within_of_file(typed, MessageSize::BYTES)
 }
 
 /// What was said, checked.
 #[derive(Debug)]
 pub struct RelaySettings {
-    pub link: RelayLink,
+    pub link: Settings,
     pub input: PathBuf,
     pub accept_input: bool,
     pub accept_input_after: Duration,
@@ -208,13 +209,14 @@ impl RelaySettings {
     fn new(said: RelayOptions) -> Result<Self, Failure> {
         let operators = said.operator_group.as_deref();
         let broker = broker(said.broker, said.broker_prefix, None)?;
+        let message = MessageSize::default();
         Ok(Self {
-            link: RelayLink {
+            link: Settings {
                 broker: broker.ok_or_else(|| missing("BROKER"))?,
                 name: said.name.unwrap_or_else(host_name),
                 message: MessageSize {
-                    rows: said.message_rows.unwrap_or(MESSAGE_ROWS) as usize,
-                    bytes: said.message_bytes.unwrap_or(MESSAGE_BYTES) as usize,
+                    rows: said.message_rows.map_or(message.rows, |rows| rows as usize),
+                    bytes: said.message_bytes.map_or(message.bytes, |bytes| bytes as usize),
                 },
                 polls: Polls {
                     alone: said.poll.unwrap_or(POLL),

@@ -16,10 +16,10 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 use shiftboss_protocol::url::Url;
+use shiftboss_relay::QueueKind;
 use toml::Spanned;
 
-use super::{database, one_of};
-use crate::broker::QueueKind;
+use super::{BROKER_QUEUES, database, one_of};
 use crate::config::values as values_of_file;
 use crate::config::{
     BackoffRule, Checked, DaemonFiles, Fault, FetcherTable, RetryRule, check_fetchers,
@@ -162,7 +162,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
     pub broker_prefix: Option<String>,
     /// How the broker keeps its queues: `quorum` where it is a cluster [default: classic]
-    #[arg(long, value_enum, env = "SHIFTBOSS_BROKER_QUEUES")]
+    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES")]
     pub broker_queues: Option<QueueKind>,
     /// Relays at which operators may do what they may here; may be given several times
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_OPERATORS", value_delimiter = ',')]

@@ -1,13 +1,15 @@
 //! `shiftboss broker check` and `broker dead-letters`: what an operator sees of a message broker, without a daemon.
 
 use serde::Serialize;
+use shiftboss_relay::{
+    Broker, BrokerCheck, DeadLetter, DeadLetters, Disposal, Look, Part, PartKind, PartState,
+};
+use tokio::runtime::Builder;
 
 use super::printing::{json, offer};
-use crate::broker::{
-    self, Broker, BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState,
-};
 use crate::cli::BrokerVerb;
 use crate::exit::{ExitCode, Failure};
+use crate::stores::start_failure;
 use crate::text::{columns, counted, line, shown};
 
 /// The JSON object: the broker, and what was found there.
@@ -19,16 +21,19 @@ struct Report<'a, T> {
 }
 
 pub fn run(asked: BrokerVerb) -> Result<(), Failure> {
-    match asked {
-        BrokerVerb::Check { place } => {
-            let json = place.json;
-            check(&place.broker()?, json)
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::of(ExitCode::Internal))?.block_on(async {
+        match asked {
+            BrokerVerb::Check { place } => {
+                let json = place.json;
+                check(&place.broker()?, json).await
+            }
+            BrokerVerb::DeadLetters { place, disposal, number } => {
+                let json = place.json;
+                dead_letters(&place.broker()?, number, disposal.into(), json).await
+            }
         }
-        BrokerVerb::DeadLetters { place, disposal, number } => {
-            let json = place.json;
-            dead_letters(&place.broker()?, number, disposal.into(), json)
-        }
-    }
+    })
 }
 
 fn show<T: Serialize>(
@@ -41,8 +46,8 @@ fn show<T: Serialize>(
     offer(if as_json { json(&Report { broker, found })? } else { render(found) })
 }
 
-fn check(broker: &Broker, as_json: bool) -> Result<(), Failure> {
-    let found = broker::check(broker)?;
+async fn check(broker: &Broker, as_json: bool) -> Result<(), Failure> {
+    let found = shiftboss_relay::check(broker).await.map_err(start_failure)?;
     show(broker, &found, as_json, |found| rendered(broker, found))?;
     verdict(broker, &found)
 }
@@ -113,17 +118,17 @@ fn verdict(broker: &Broker, found: &BrokerCheck) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::Unavailable, text))
 }
 
-fn dead_letters(
+/// Those of which nobody was told that they are deleted stay.
+async fn dead_letters(
     broker: &Broker,
     number: u16,
     disposal: Disposal,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let mut left = 0;
-    broker::dead_letters(broker, number, disposal, |found| {
-        left = found.letters.iter().filter(|letter| letter.problem.is_some()).count();
-        show(broker, found, as_json, |found| listed(found, disposal))
-    })?;
+    let look = Look::take(broker, number, disposal).await.map_err(start_failure)?;
+    let left = look.found.letters.iter().filter(|letter| letter.problem.is_some()).count();
+    let is_told = show(broker, &look.found, as_json, |found| listed(found, disposal))?;
+    look.settle(is_told && disposal == Disposal::Drop).await.map_err(start_failure)?;
     if left == 0 {
         return Ok(());
     }

@@ -10,12 +10,12 @@ use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::connection::Operators;
 use shiftboss_actors::file_watcher::Input;
 use shiftboss_actors::tree::{self, Parts};
+use shiftboss_relay::{Opened, open};
 use tracing::{info, warn};
 
 use super::serve::init_system::{InitSystem, starting};
 use super::serve::locks::Locks;
 use super::serve::{needs, signals, tree_failure};
-use crate::broker;
 use crate::cli::RelaySettings;
 use crate::config::DaemonFiles;
 use crate::exit::{ExitCode, Failure};
@@ -25,6 +25,7 @@ use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
+use crate::stores::start_failure;
 
 /// How often a fetcher that somebody else has is asked for again.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(60);
@@ -50,11 +51,11 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     let mut stop = pin!(signals::first(signals.map_err(Failure::of(ExitCode::Internal))?, None));
     let opened = system.block_on(async {
         tokio::select! {
-            opened = broker::open(settings.link.clone(), || starting(START_PATIENCE)) => opened.map(Some),
+            opened = open(settings.link.clone(), || starting(START_PATIENCE)) => opened.map(Some),
             () = &mut stop => Ok(None),
         }
     });
-    let Some(broker::Opened { store, list_store, found }) = opened? else {
+    let Some(Opened { store, list_store, found }) = opened.map_err(start_failure)? else {
         info!("Stopped.");
         return Ok(());
     };

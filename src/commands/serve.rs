@@ -21,10 +21,10 @@ use shiftboss_actors::live::Daemon;
 use shiftboss_actors::service::Service;
 use shiftboss_actors::tree::{self, Parts, TreeError};
 use shiftboss_queue::error::StoreError;
+use shiftboss_relay::Relays;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use crate::broker;
 use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
@@ -182,7 +182,7 @@ fn services(
     }
     if let Some(broker) = &settings.broker {
         let (file, operators) = (settings.database.file(), settings.relay_operators.clone());
-        services.push(broker::service(broker.clone(), operators, file.map(Path::to_owned))?);
+        services.push(Box::new(Relays::new(broker.clone(), operators, file.map(Path::to_owned))));
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     // What they get is beside the daemon's own files.

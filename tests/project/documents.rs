@@ -38,6 +38,7 @@ fn the_tests_that_are_named_exist() {
         "actors",
         "protocol",
         "queue",
+        "relay/src",
         "stores",
         "spool/src",
         "tests",

@@ -11,11 +11,12 @@ const FILE_LINES: usize = 800;
 /// A file says what it is within so many lines.
 const DOC_LINES: usize = 5;
 /// Where product code is.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 8] = [
     "src",
     "actors/src",
     "protocol/src",
     "queue/src",
+    "relay/src",
     "spool/src",
     "stores/postgres/src",
     "stores/sqlite/src",
@@ -39,6 +40,13 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("stores/", &["actix", "clap", "shiftboss_actors", "shiftboss::"]),
+    (
+        "relay/src",
+        &["clap", "rusqlite", "postgres", "shiftboss::", "shiftboss_sqlite", "shiftboss_spool"],
+    ),
+    ("relay/src/store", &["actix", "crate::server", "crate::dead_letters"]),
+    ("relay/src/server", &["crate::store"]),
+    ("relay/src/message", &["lapin", "tokio", "crate::link"]),
     (
         "queue/src/rules",
         &["crate::engine", "crate::records", "crate::memory", "operation::Operation"],

@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use shiftboss_relay::Broker;
 use toml::Spanned;
 
 use super::values::{absolute_database, host_name, named, polls};
 use super::{ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, ServeOptions};
-use crate::broker::Broker;
 use crate::cli::{absolute, broker};
 use crate::config::{Checked, DaemonFiles, FetcherTable, RetryRule};
 use crate::exit::Failure;

@@ -1,6 +1,6 @@
 //! The dead letters of a broker, for `shiftboss broker dead-letters`: shows them, and puts them back or deletes them.
 //!
-//! The daemon's [`server`](super::server) makes them, by [`write`](write()). They are looked at without being acknowledged, so
+//! The daemon's [`server`](crate::server) makes them, by [`write`](write()). They are looked at without being acknowledged, so
 //! none is lost by a look that breaks off.
 
 use std::time::Duration;
@@ -12,9 +12,9 @@ use lapin::{BasicProperties, Channel};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
-use super::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
-use super::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
-use super::topology::look_up;
+use crate::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
+use crate::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
+use crate::topology::look_up;
 
 /// The longest time for one of them, which may be large.
 const STEP_MAX: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const NAME_BYTES_MAX: usize = 255;
 ///
 /// # Errors
 /// As [`publish`]'s.
-pub(super) async fn write(
+pub(crate) async fn write(
     channel: &Channel,
     broker: &Broker,
     refused: &Delivery,
@@ -59,22 +59,18 @@ fn kept(of: &BasicProperties, headers: FieldTable) -> BasicProperties {
 }
 
 /// Dead letters that somebody looks at. They are in the queue again when this is dropped.
-pub(super) struct Look<'a> {
+pub struct Look<'a> {
     broker: &'a Broker,
     link: Link,
-    pub(super) found: DeadLetters,
+    pub found: DeadLetters,
 }
 
 impl<'a> Look<'a> {
     /// Takes the oldest, at most `count`, and puts them back where they came from, if that is asked.
     ///
     /// # Errors
-    /// As [`Broker::connect`]; and when there is no such queue.
-    pub(super) async fn take(
-        broker: &'a Broker,
-        count: u16,
-        disposal: Disposal,
-    ) -> StoreResult<Look<'a>> {
+    /// As the connection's; and when there is no such queue.
+    pub async fn take(broker: &'a Broker, count: u16, disposal: Disposal) -> StoreResult<Look<'a>> {
         let link = broker.connect("shiftboss broker dead-letters").await?;
         let all = in_time(broker, depth(broker, &link)).await?;
         let count = all.min(count.into());
@@ -94,7 +90,7 @@ impl<'a> Look<'a> {
     ///
     /// # Errors
     /// When it is not known whether they are deleted.
-    pub(super) async fn settle(self, delete: bool) -> StoreResult<()> {
+    pub async fn settle(self, delete: bool) -> StoreResult<()> {
         let Self { broker, link, .. } = self;
         let settled = in_time(broker, async {
             // Tag 0: all that are not settled yet.

@@ -8,6 +8,7 @@ mod backlog;
 mod hints;
 mod installation;
 mod lease;
+mod liveness;
 mod refused;
 mod requests;
 mod rows;
@@ -43,9 +44,9 @@ use tracing::{info, warn};
 
 use self::backlog::Backlog;
 use self::lease::{Holder, Lease};
-use super::link::{Broker, Link, properties};
-use super::liveness::Liveness;
-use super::message::{BODY_BYTES_MAX, Reply, encode};
+use self::liveness::Liveness;
+use crate::link::{Broker, Link, RECONNECT, properties};
+use crate::message::{BODY_BYTES_MAX, Reply, encode};
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
@@ -55,11 +56,9 @@ const STORE_PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Delays before a connection that failed is made again.
-const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The service that serves relays.
-pub(crate) struct Relays {
+pub struct Relays {
     broker: Broker,
     /// Relays whose workers may be operators.
     operators: Vec<String>,
@@ -70,7 +69,7 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    pub(crate) fn new(broker: Broker, operators: Vec<String>, file: Option<PathBuf>) -> Self {
+    pub fn new(broker: Broker, operators: Vec<String>, file: Option<PathBuf>) -> Self {
         Self { broker, operators, file, running: None, server: Weak::new() }
     }
 }

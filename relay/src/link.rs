@@ -18,15 +18,13 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::alarm::Alarm;
-use super::message::{Unfit, VERSION};
-use super::queue_kind::QueueKind;
-use super::refusal::{self, NOT_FOUND};
-use super::topology::Topology;
-use crate::exit::{ExitCode, Failure};
+use crate::alarm::Alarm;
+use crate::message::{Unfit, VERSION};
+use crate::refusal::{self, NOT_FOUND};
+use crate::topology::{QueueKind, Topology};
 
 /// The longest time for a connection, or for an answer of the broker itself.
-pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CALL_MAX: Duration = Duration::from_secs(5);
 /// What a broker's URL begins with.
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// What may be wrong with a URL that cannot be read.
@@ -38,16 +36,25 @@ const FRAME_BYTES: u32 = 64 * 1024;
 /// A broker that has not taken a message after so long holds it back.
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
-pub(super) const PERSISTENT: u8 = 2;
+pub(crate) const PERSISTENT: u8 = 2;
 const SMALL_MESSAGES: &str = "The broker's max_message_size is less than 16 MiB: messages are made smaller, and what does not fit into one is not sent.";
 /// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
+
+/// Delays before a connection that failed is made again, by either side.
+pub(crate) const RECONNECT: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Why a URL is none of a broker. It is shown without its password.
+#[derive(Debug, thiserror::Error)]
+#[error("the broker's URL {0}. Give one as amqp://user:password@host:5672/vhost")]
+pub struct BadUrl(String);
 
 /// A broker, and what is an installation's on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broker {
     url: Url,
-    pub(super) topology: Topology,
+    pub(crate) topology: Topology,
     size_max: SizeMax,
 }
 
@@ -55,26 +62,22 @@ pub struct Broker {
 type SizeMax = Arc<OnceLock<Option<usize>>>;
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
-pub(super) struct Link {
+pub(crate) struct Link {
     connection: Arc<Connection>,
-    pub(super) alarm: Alarm,
-    pub(super) channel: Channel,
+    pub(crate) alarm: Alarm,
+    pub(crate) channel: Channel,
     /// For what is asked again if it is lost.
-    pub(super) unconfirmed: Channel,
+    pub(crate) unconfirmed: Channel,
     size_max: SizeMax,
 }
 
 impl Broker {
     /// # Errors
-    /// When the URL is none of a broker. It is shown without its password.
-    pub(crate) fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, Failure> {
+    /// When the URL is none of a broker.
+    pub fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, BadUrl> {
         let (topology, size_max) = (Topology::new(prefix, queues), Arc::default());
         let broker = Self { url, topology, size_max };
-        broker.check().map_err(|why| {
-            let text =
-                format!("the broker's URL {why}. Give one as amqp://user:password@host:5672/vhost");
-            Failure::new(ExitCode::Configuration, text)
-        })?;
+        broker.check().map_err(BadUrl)?;
         Ok(broker)
     }
 
@@ -120,7 +123,7 @@ impl Broker {
     ///
     /// # Errors
     /// `Fatal` when the broker refuses, which a later try does not change; else `Busy`. Of several hosts that of the last one.
-    pub(super) async fn connect(&self, name: &str) -> StoreResult<Link> {
+    pub(crate) async fn connect(&self, name: &str) -> StoreResult<Link> {
         let mut addresses = self.addresses().map_err(StoreError::Fatal)?;
         let first = random() % addresses.len() as u64;
         addresses.rotate_left(first as usize);
@@ -153,7 +156,7 @@ impl Broker {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub(super) async fn answer<T>(
+    pub(crate) async fn answer<T>(
         &self,
         asked: impl Future<Output = lapin::Result<T>>,
     ) -> StoreResult<T> {
@@ -161,13 +164,13 @@ impl Broker {
         answered.map_err(|error| self.classify(&error))
     }
 
-    pub(super) fn late(&self) -> StoreError {
+    pub(crate) fn late(&self) -> StoreError {
         let seconds = CALL_MAX.as_secs();
         StoreError::Busy(format!("the broker {self} did not answer within {seconds} s"))
     }
 
     /// As [`classify`](Self::classify), where queues are used that a daemon declares.
-    pub(super) fn not_declared(&self, error: &lapin::Error) -> StoreError {
+    pub(crate) fn not_declared(&self, error: &lapin::Error) -> StoreError {
         match refusal::code(error) {
             Some(NOT_FOUND) if !refusal::is_node_down(error) => StoreError::Busy(format!(
                 "no daemon has used the broker {self} yet: start one with --broker"
@@ -176,7 +179,7 @@ impl Broker {
         }
     }
 
-    pub(super) fn classify(&self, error: &lapin::Error) -> StoreError {
+    pub(crate) fn classify(&self, error: &lapin::Error) -> StoreError {
         let why = error.to_string();
         let remedy = refusal::remedy(&why, &self.url);
         let text = format!("the connection to the broker {self} failed: {why}{remedy}");
@@ -196,12 +199,12 @@ impl fmt::Display for Broker {
 
 impl Link {
     /// Another channel on the same connection, on which nothing is confirmed.
-    pub(super) async fn channel(&self) -> lapin::Result<Channel> {
+    pub(crate) async fn channel(&self) -> lapin::Result<Channel> {
         self.connection.create_channel().await
     }
 
     /// Another channel on which what is published is confirmed.
-    pub(super) async fn confirming_channel(&self) -> lapin::Result<Channel> {
+    pub(crate) async fn confirming_channel(&self) -> lapin::Result<Channel> {
         let channel = self.channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         Ok(channel)
@@ -212,7 +215,7 @@ impl Link {
     ///
     /// # Errors
     /// When the connection has ended.
-    pub(super) async fn takes_messages(&self, topology: &Topology) -> lapin::Result<bool> {
+    pub(crate) async fn takes_messages(&self, topology: &Topology) -> lapin::Result<bool> {
         let nowhere = topology.nowhere();
         for _ in 0..2 {
             let published = publish(&self.channel, ("", &nowhere), b"", properties());
@@ -227,7 +230,7 @@ impl Link {
 
     /// Learns whether the broker takes messages of so many bytes, which it does not say before somebody sends one. Its answer holds for
     /// the life of the process. Whoever gets none in time takes it that it does.
-    pub(super) async fn learn_size_max(&self, topology: &Topology, bytes: usize) {
+    pub(crate) async fn learn_size_max(&self, topology: &Topology, bytes: usize) {
         if self.size_max.get().is_some() {
             return;
         }
@@ -254,12 +257,12 @@ impl Link {
     }
 
     /// The broker's `max_message_size`, where it is known to be less than ours.
-    pub(super) fn size_max(&self) -> Option<usize> {
+    pub(crate) fn size_max(&self) -> Option<usize> {
         self.size_max.get().copied().flatten()
     }
 
     /// Why a message of so many bytes cannot be sent.
-    pub(super) fn too_large(&self, bytes: usize) -> Option<String> {
+    pub(crate) fn too_large(&self, bytes: usize) -> Option<String> {
         let most = self.size_max()?;
         (bytes > most).then(|| {
             format!(
@@ -269,7 +272,7 @@ impl Link {
     }
 
     /// Ends the connection; the broker may be away.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         close(&self.connection).await;
     }
 }
@@ -293,7 +296,7 @@ async fn close(connection: &Connection) {
 ///
 /// # Errors
 /// The broker's; and that there is no such queue, or no room in it.
-pub(super) async fn publish(
+pub(crate) async fn publish(
     channel: &Channel,
     (exchange, key): (&str, &str),
     body: &[u8],
@@ -303,7 +306,7 @@ pub(super) async fn publish(
 }
 
 /// The same in two steps: what is published first is there first, and the broker's word on it is awaited by what this returns.
-pub(super) async fn begin_publish(
+pub(crate) async fn begin_publish(
     channel: &Channel,
     (exchange, key): (&str, &str),
     body: &[u8],
@@ -323,7 +326,7 @@ pub(super) async fn begin_publish(
 
 /// Why the broker does not have a message.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PublishError {
+pub(crate) enum PublishError {
     #[error("the broker has no such queue")]
     Unroutable,
     #[error("the broker did not take it: the nodes that have its queue are down, or that is full")]
@@ -337,18 +340,18 @@ pub(super) enum PublishError {
 }
 
 /// The properties that every message has.
-pub(super) fn properties() -> BasicProperties {
+pub(crate) fn properties() -> BasicProperties {
     properties_of(VERSION, FieldTable::default())
 }
 
 /// The same for a message of another version, and with further headers.
-pub(super) fn properties_of(version: i64, mut headers: FieldTable) -> BasicProperties {
+pub(crate) fn properties_of(version: i64, mut headers: FieldTable) -> BasicProperties {
     headers.insert(ShortString::from(VERSION_HEADER), AMQPValue::LongLongInt(version));
     BasicProperties::default().with_headers(headers).with_content_type("application/json".into())
 }
 
 /// The version that a message has in its headers; 0: none.
-pub(super) fn version(properties: &BasicProperties) -> i64 {
+pub(crate) fn version(properties: &BasicProperties) -> i64 {
     let header =
         properties.headers().as_ref().and_then(|headers| headers.inner().get(VERSION_HEADER));
     match header {
@@ -362,7 +365,7 @@ pub(super) fn version(properties: &BasicProperties) -> i64 {
 mod tests {
     use super::*;
 
-    fn broker(url: &str) -> Result<Broker, Failure> {
+    fn broker(url: &str) -> Result<Broker, BadUrl> {
         Broker::new(Url::new(url), "p.", QueueKind::default())
     }
 
@@ -386,9 +389,7 @@ mod tests {
             ("127.0.0.1:5672", "URL 127.0.0.1:5672 cannot"),
             ("", "URL is empty"),
         ] {
-            let failure = broker(wrong).unwrap_err();
-            assert_eq!(failure.code(), ExitCode::Configuration);
-            let text = failure.to_string();
+            let text = broker(wrong).unwrap_err().to_string();
             assert!(text.contains(why) && !text.contains("secret"), "{wrong}: {text}");
         }
     }

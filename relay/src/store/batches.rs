@@ -9,8 +9,8 @@ use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{Lane, Operation, Outcome, RelayAnswer};
 
 use super::membership::{Membership, misunderstood, put_off};
-use crate::broker::message::{Reply, Request};
-use crate::broker::rpc_client::RpcClient;
+use super::rpc_client::RpcClient;
+use crate::message::{Reply, Request};
 
 pub(super) type Outcomes = Vec<Result<Outcome, Rejected>>;
 

@@ -6,16 +6,16 @@ use shiftboss_protocol::url::Url;
 /// Wrong user, password or rights.
 const ACCESS_REFUSED: u16 = 403;
 /// There is no such queue or exchange.
-pub(super) const NOT_FOUND: u16 = 404;
+pub(crate) const NOT_FOUND: u16 = 404;
 /// It is another connection's alone.
-pub(super) const RESOURCE_LOCKED: u16 = 405;
+pub(crate) const RESOURCE_LOCKED: u16 = 405;
 /// It was declared otherwise.
-pub(super) const PRECONDITION_FAILED: u16 = 406;
+pub(crate) const PRECONDITION_FAILED: u16 = 406;
 /// No such virtual host, or one that is not this user's.
 const NOT_ALLOWED: u16 = 530;
 
 /// The code of an error that is the broker's word.
-pub(super) fn code(error: &lapin::Error) -> Option<u16> {
+pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
         ErrorKind::ProtocolError(refused) => Some(refused.get_id()),
         _ => None,
@@ -23,17 +23,17 @@ pub(super) fn code(error: &lapin::Error) -> Option<u16> {
 }
 
 /// Whether a queue is not found for the time in which the node that has it is down.
-pub(super) fn is_node_down(error: &lapin::Error) -> bool {
+pub(crate) fn is_node_down(error: &lapin::Error) -> bool {
     error.to_string().contains("down or inaccessible")
 }
 
 /// Whether a later try is refused, too, until somebody mends it.
-pub(super) fn is_lasting(error: &lapin::Error) -> bool {
+pub(crate) fn is_lasting(error: &lapin::Error) -> bool {
     matches!(code(error), Some(ACCESS_REFUSED | PRECONDITION_FAILED | NOT_ALLOWED))
 }
 
 /// The most bytes that a message may have, if an error with this text is that one has more.
-pub(super) fn message_size_max(error: &str) -> Option<usize> {
+pub(crate) fn message_size_max(error: &str) -> Option<usize> {
     let (_, size) = error.split_once("message size ")?;
     let (_, most) = size.split_once("max size ")?;
     let digits = most.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(most.len());
@@ -41,7 +41,7 @@ pub(super) fn message_size_max(error: &str) -> Option<usize> {
 }
 
 /// What somebody can do about an error with this text.
-pub(super) fn remedy(error: &str, url: &Url) -> &'static str {
+pub(crate) fn remedy(error: &str, url: &Url) -> &'static str {
     if error.contains("certificate") {
         ". Let the URL have the name that the certificate is for, and SSL_CERT_FILE name the file with the authority \
          that signed it"

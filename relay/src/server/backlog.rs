@@ -9,8 +9,8 @@ use shiftboss_queue::operation::RANGES;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Server;
-use crate::broker::link::{CALL_MAX, Link};
-use crate::broker::topology::look_up;
+use crate::link::{CALL_MAX, Link};
+use crate::topology::look_up;
 
 /// How often the broker is asked.
 const ASK_EVERY: Duration = Duration::from_secs(3);

@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{Server, ended};
-use crate::broker::link::{Link, version};
-use crate::broker::message::{
+use crate::link::{Link, version};
+use crate::message::{
     ANSWER_BYTES_MAX, ESCAPED_BYTES_MAX, HAND_OUTS_MAX, Reply, Request, check, decode, encode,
 };
 
@@ -242,7 +242,7 @@ mod tests {
     use shiftboss_queue::operation::{Dispatch, Heartbeat};
 
     use super::*;
-    use crate::broker::message::{BODY_BYTES_MAX, Reply};
+    use crate::message::{BODY_BYTES_MAX, Reply};
 
     /// Of many hand-outs the last ones are put off, and nothing else is.
     #[test]

@@ -18,19 +18,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::Settings;
 use super::change_signal::ChangeSignal;
-use super::{MessageSize, Settings};
-use crate::broker::link::CALL_MAX;
-use crate::broker::message::{Reply, Request};
-use crate::broker::rpc_client::RpcClient;
+use super::rpc_client::RpcClient;
+use crate::host_name;
+use crate::link::{CALL_MAX, RECONNECT};
+use crate::message::{MessageSize, Reply, Request};
 
 /// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
 /// Seconds between two times that it is said that no daemon has answered yet.
 const WAIT_SAID_SECONDS: u32 = 60;
 const WAITING: &str = "Waiting for a daemon: workers can connect once one has answered.";
-/// Delays before a connection that failed is made again.
-const RECONNECT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
 const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
@@ -91,7 +90,7 @@ impl Membership {
     /// connection is not kept: the next one is made by whoever asks first, on its own runtime.
     ///
     /// # Errors
-    /// `Busy` when the broker is away, `Displaced` when another relay has the name, `Fatal` when the broker refuses.
+    /// As [`open`](super::open).
     pub(super) async fn join(
         settings: Settings,
         waits: impl Fn(),
@@ -214,9 +213,7 @@ async fn first_join(settings: &Settings, process: &Arc<str>) -> StoreResult<Join
 
 /// What no other process is called, and people find it by.
 fn this_process() -> String {
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    format!("{host} pid {} {:016x}", std::process::id(), random())
+    format!("{} pid {} {:016x}", host_name(), std::process::id(), random())
 }
 
 async fn join(

@@ -10,9 +10,9 @@ use lapin::options::QueueDeleteOptions;
 use tokio::time::timeout;
 
 use super::Unserved;
-use crate::broker::link::{Broker, CALL_MAX, Link};
-use crate::broker::refusal::{self, PRECONDITION_FAILED};
-use crate::broker::topology::{Topology, durable};
+use crate::link::{Broker, CALL_MAX, Link};
+use crate::refusal::{self, PRECONDITION_FAILED};
+use crate::topology::{Topology, durable};
 
 /// What a broker's refusal names if it is about the kind of a queue alone.
 const QUEUE_TYPE: &str = "x-queue-type";

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::Server;
-use crate::broker::dead_letters;
-use crate::broker::link::Link;
-use crate::broker::message::{Reply, Unfit};
+use crate::dead_letters;
+use crate::link::Link;
+use crate::message::{Reply, Unfit};
 
 impl Server {
     /// Makes a dead letter of it, and says so.

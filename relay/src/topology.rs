@@ -5,15 +5,28 @@
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
+use serde::Deserialize;
 use shiftboss_queue::operation::RANGES;
 
-use super::queue_kind::QueueKind;
+/// What the names on the broker begin with, unless another installation shares it.
+pub const PREFIX: &str = "shiftboss.";
 
 /// Messages that wait in a queue at the most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
 /// The argument that says how often a message is delivered at the most.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
+
+/// How the broker keeps the queues that outlive it. A word in the configuration file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// On one node.
+    #[default]
+    Classic,
+    /// On most nodes of a cluster.
+    Quorum,
+}
 
 /// What belongs to one installation; several may share a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +41,7 @@ impl Topology {
     }
 
     /// The same with queues of the other kind.
-    pub(super) fn of_other_kind(&self) -> Self {
+    pub(crate) fn of_other_kind(&self) -> Self {
         let kind = match self.kind {
             QueueKind::Classic => QueueKind::Quorum,
             QueueKind::Quorum => QueueKind::Classic,
@@ -37,27 +50,27 @@ impl Topology {
     }
 
     /// The queue of what relays ask, taken by any daemon.
-    pub(super) fn requests(&self) -> String {
+    pub(crate) fn requests(&self) -> String {
         format!("{}request", self.prefix)
     }
 
     /// The exchange on which daemons say that there may be work.
-    pub(super) fn hints(&self) -> String {
+    pub(crate) fn hints(&self) -> String {
         format!("{}hint", self.prefix)
     }
 
     /// The queue of what was refused.
-    pub(super) fn dead(&self) -> String {
+    pub(crate) fn dead(&self) -> String {
         format!("{}dead", self.prefix)
     }
 
     /// The queue that says which installation the prefix is for, by its [argument](Self::installation_is). It is always empty.
-    pub(super) fn installation(&self) -> String {
+    pub(crate) fn installation(&self) -> String {
         format!("{}installation", self.prefix)
     }
 
     /// The arguments that name an installation. Of those that a broker compares these take a text.
-    pub(super) fn installation_is(&self, installation: &str) -> FieldTable {
+    pub(crate) fn installation_is(&self, installation: &str) -> FieldTable {
         let mut arguments = FieldTable::default();
         let text = |text: &str| AMQPValue::LongString(text.into());
         arguments.insert("x-dead-letter-exchange".into(), text(""));
@@ -66,12 +79,12 @@ impl Topology {
     }
 
     /// The queue that says which file or database has the relays, by its [argument](Self::lease_of). It is always empty.
-    pub(super) fn lease(&self) -> String {
+    pub(crate) fn lease(&self) -> String {
         format!("{}daemon", self.prefix)
     }
 
     /// The arguments that name who has the relays, in a queue that goes when nobody consumes it for so many milliseconds.
-    pub(super) fn lease_of(&self, holder: &str, expires_ms: i32) -> FieldTable {
+    pub(crate) fn lease_of(&self, holder: &str, expires_ms: i32) -> FieldTable {
         let mut arguments = self.installation_is(holder);
         arguments.insert("x-expires".into(), AMQPValue::LongInt(expires_ms));
         arguments
@@ -86,28 +99,28 @@ impl Topology {
     }
 
     /// The exchange to which relays send rows of lists, under their [range](Self::range_key).
-    pub(super) fn rows(&self) -> String {
+    pub(crate) fn rows(&self) -> String {
         format!("{}write", self.prefix)
     }
 
     /// What rows of a range are sent under: two hexadecimal digits.
-    pub(super) fn range_key(range: u8) -> String {
+    pub(crate) fn range_key(range: u8) -> String {
         format!("{range:02x}")
     }
 
     /// The range of a message that was sent under a key, or to the range's queue itself.
-    pub(super) fn range_of_key(key: &str) -> u8 {
+    pub(crate) fn range_of_key(key: &str) -> u8 {
         let digits = key.len().checked_sub(2).and_then(|at| key.get(at..));
         digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(RANGES)
     }
 
     /// The queue of a range's rows.
-    pub(super) fn rows_of(&self, range: u8) -> String {
+    pub(crate) fn rows_of(&self, range: u8) -> String {
         format!("{}.{}", self.rows(), Self::range_key(range))
     }
 
     /// All queues that messages are in, with their arguments.
-    pub(super) fn queues(&self) -> Vec<(String, FieldTable)> {
+    pub(crate) fn queues(&self) -> Vec<(String, FieldTable)> {
         let rows = (0..RANGES).map(|range| {
             let mut arguments = limited(ROWS_MAX);
             arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
@@ -120,22 +133,22 @@ impl Topology {
     }
 
     /// All exchanges, with their kinds.
-    pub(super) fn exchanges(&self) -> [(String, ExchangeKind); 2] {
+    pub(crate) fn exchanges(&self) -> [(String, ExchangeKind); 2] {
         [(self.hints(), ExchangeKind::Fanout), (self.rows(), ExchangeKind::Direct)]
     }
 
     /// The queue from which a message came that was sent under a key.
-    pub(super) fn queue_of(&self, exchange: &str, key: &str) -> String {
+    pub(crate) fn queue_of(&self, exchange: &str, key: &str) -> String {
         if exchange == self.rows() { format!("{exchange}.{key}") } else { key.to_owned() }
     }
 
     /// Whether a queue is one from which daemons take what relays send.
-    pub(super) fn is_for_daemons(&self, queue: &str) -> bool {
+    pub(crate) fn is_for_daemons(&self, queue: &str) -> bool {
         queue == self.requests() || (0..RANGES).any(|range| queue == self.rows_of(range))
     }
 
     /// The name of no queue.
-    pub(super) fn nowhere(&self) -> String {
+    pub(crate) fn nowhere(&self) -> String {
         format!("{}nowhere", self.prefix)
     }
 
@@ -159,7 +172,7 @@ impl Topology {
     ///
     /// # Errors
     /// The broker's, also when something of another kind has a name: it says what differs.
-    pub(super) async fn declare(&self, channel: &Channel, other: Channel) -> lapin::Result<()> {
+    pub(crate) async fn declare(&self, channel: &Channel, other: Channel) -> lapin::Result<()> {
         let is_told = self.takes_delivery_limit(other).await?;
         for (name, arguments) in self.queues() {
             let arguments = if is_told { without_delivery_limit(arguments) } else { arguments };
@@ -179,22 +192,22 @@ impl Topology {
     }
 }
 
-pub(super) fn durable() -> QueueDeclareOptions {
+pub(crate) fn durable() -> QueueDeclareOptions {
     QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
 }
 
 /// How many messages wait in a queue that was declared, and how many take them. One that is missing closes the channel.
-pub(super) async fn look_up(channel: &Channel, queue: &str) -> lapin::Result<Queue> {
+pub(crate) async fn look_up(channel: &Channel, queue: &str) -> lapin::Result<Queue> {
     let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(queue.into(), look, FieldTable::default()).await
 }
 
-pub(super) fn without_delivery_limit(mut arguments: FieldTable) -> FieldTable {
+pub(crate) fn without_delivery_limit(mut arguments: FieldTable) -> FieldTable {
     arguments.insert(DELIVERY_LIMIT.into(), AMQPValue::LongInt(-1));
     arguments
 }
 
-pub(super) fn is_about_delivery_limit(refusal: &lapin::Error) -> bool {
+pub(crate) fn is_about_delivery_limit(refusal: &lapin::Error) -> bool {
     refusal.to_string().contains(DELIVERY_LIMIT)
 }
 

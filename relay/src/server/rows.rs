@@ -22,9 +22,9 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{Server, ended};
-use crate::broker::link::{Link, version};
-use crate::broker::message::{Reply, Unfit, check_rows, decode};
-use crate::broker::topology::Topology;
+use crate::link::{Link, version};
+use crate::message::{Reply, Unfit, check_rows, decode};
+use crate::topology::Topology;
 
 /// Messages of a range that are taken before the first of them is answered; each may be as large as a message.
 const PREFETCH: u16 = 4;

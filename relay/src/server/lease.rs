@@ -18,9 +18,10 @@ use lapin::{Channel, Consumer};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
-use crate::broker::link::{Broker, CALL_MAX, Link};
-use crate::broker::refusal::{self, PRECONDITION_FAILED};
-use crate::broker::topology::durable;
+use crate::host_name;
+use crate::link::{Broker, CALL_MAX, Link};
+use crate::refusal::{self, PRECONDITION_FAILED};
+use crate::topology::durable;
 
 /// Differs between machines and each time that one of them starts.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -116,7 +117,5 @@ pub(super) async fn give_up(Lease { channel, consumer }: Lease) {
 fn place_of(file: &Path) -> io::Result<String> {
     let found = std::fs::metadata(file)?;
     let boot = std::fs::read_to_string(BOOT).unwrap_or_default();
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    Ok(format!("{host} {} {}:{}", boot.trim(), found.dev(), found.ino()))
+    Ok(format!("{} {} {}:{}", host_name(), boot.trim(), found.dev(), found.ino()))
 }

@@ -1,7 +1,7 @@
 //! A relay's connection to its broker: requests and rows go to any daemon, and each answer comes back to whoever waits for it.
 //!
-//! Made by the relay's [membership](super::relay::membership), and made anew when it fails. A request that is not answered in time may have been
-//! carried out all the same: what then is the store's to say.
+//! Made by the relay's [membership](super::membership), and made anew when it fails. A request that is not answered in time may have
+//! been carried out all the same: what then is the store's to say.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Consumer};
+use shiftboss_actors::clock::boot_time;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{RelayedRows, RowsAnswer};
 use tokio::sync::oneshot;
@@ -19,12 +20,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::link::{
+use crate::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
 };
-use super::message::{Reply, Request, Unfit, decode, encode};
-use super::topology::Topology;
-use shiftboss_actors::clock::boot_time;
+use crate::message::{Reply, Request, Unfit, decode, encode};
+use crate::topology::Topology;
 
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
 const EXPIRATION_MS: &str = "4000";

@@ -8,7 +8,7 @@ use shiftboss_protocol::model::Key;
 use shiftboss_queue::operation::RANGES;
 
 /// The first eight bytes of the key's SHA-256, big-endian, modulo [`RANGES`]: that is the last of them.
-pub(super) fn range_of(key: &Key) -> u8 {
+pub(crate) fn range_of(key: &Key) -> u8 {
     Sha256::digest(key.as_str().as_bytes())[7] % RANGES
 }
 

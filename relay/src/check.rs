@@ -1,4 +1,4 @@
-//! Looks at a broker for `shiftboss broker check`: whether it answers, has what [`topology`](super::topology) declares, and
+//! Looks at a broker for `shiftboss broker check`: whether it answers, has what [`topology`](crate::topology) declares, and
 //! takes messages. Makes nothing.
 //!
 //! Bindings cannot be read over AMQP; a daemon makes them at each connection.
@@ -11,18 +11,18 @@ use lapin::{ErrorKind, ExchangeKind};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
-use super::link::{Broker, Link};
-use super::message::BODY_BYTES_MAX;
-use super::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
-use super::report::{BrokerCheck, Part, PartKind, PartState};
-use super::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
+use crate::link::{Broker, Link};
+use crate::message::BODY_BYTES_MAX;
+use crate::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
+use crate::report::{BrokerCheck, Part, PartKind, PartState};
+use crate::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
 
 /// The longest time for all of it, some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
 
 /// # Errors
-/// As [`Broker::connect`]; and when the user may not look.
-pub(super) async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
+/// As the connection's; and when the user may not look.
+pub async fn check(broker: &Broker) -> StoreResult<BrokerCheck> {
     let link = broker.connect("shiftboss broker check").await?;
     let checked = timeout(CHECK_MAX, look(broker, &link)).await.map_err(|_| {
         let seconds = CHECK_MAX.as_secs();

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Server;
-use crate::broker::link::{Link, properties};
+use crate::link::{Link, properties};
 
 /// Hints follow each other no faster, and no slower even if there is nothing to tell.
 const HINTS_APART: Duration = Duration::from_millis(10);

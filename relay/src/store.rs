@@ -3,11 +3,12 @@
 //! [`RelayStore`] is for workers and operators, [`lists::ListStore`] for files: each has its [lane](batches), so that lists hold up
 //! no worker. What a batch that was not answered handed out is undone, for nobody was told.
 
-pub(super) mod batches;
+mod batches;
 mod change_signal;
 mod lists;
-pub(super) mod membership;
+mod membership;
 mod row_sender;
+mod rpc_client;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,8 +22,8 @@ use shiftboss_queue::operation::{
 use shiftboss_queue::record::Millis;
 use tokio::time::timeout;
 
-use super::link::{Broker, CALL_MAX};
-use super::message::{ESCAPED_BYTES_MAX, HAND_OUTS_MAX};
+use crate::link::{Broker, CALL_MAX};
+use crate::message::{HAND_OUTS_MAX, MessageSize};
 use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
 use membership::{Membership, misunderstood};
@@ -30,59 +31,39 @@ use membership::{Membership, misunderstood};
 /// What a relay is started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub(crate) broker: Broker,
+    pub broker: Broker,
     /// Its own among all relays of the installation.
-    pub(crate) name: String,
-    pub(crate) message: MessageSize,
+    pub name: String,
+    pub message: MessageSize,
     /// How often daemons are asked for work while workers wait.
-    pub(crate) polls: Polls,
+    pub polls: Polls,
 }
 
-/// What a message has beside its rows, with the longest name of a fetcher; and a row beside its key and payload.
-const FRAME_BYTES: usize = 2 * 1024;
-const ROW_FRAME_BYTES: usize = 32;
-
-/// What one message with rows has at the most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MessageSize {
-    pub rows: usize,
-    /// Of keys and payloads.
-    pub bytes: usize,
-}
-
-impl MessageSize {
-    /// The most bytes that a message becomes.
-    pub(super) fn encoded(&self) -> usize {
-        FRAME_BYTES + self.rows * ROW_FRAME_BYTES + self.bytes * ESCAPED_BYTES_MAX
-    }
-
-    /// Such that no message has more bytes than a broker takes, unless one row has.
-    fn within(self, most: usize) -> Self {
-        let rows = self.rows.min(most / 2 / ROW_FRAME_BYTES).max(1);
-        let room = most.saturating_sub(FRAME_BYTES + rows * ROW_FRAME_BYTES);
-        Self { rows, bytes: self.bytes.min(room / ESCAPED_BYTES_MAX) }
-    }
+/// A relay that has joined.
+pub struct Opened {
+    /// For workers and operators.
+    pub store: Box<dyn Store + Send>,
+    /// For files.
+    pub list_store: Box<dyn Store + Send>,
+    pub found: JoinedRelay,
 }
 
 /// Joins the installation; `waits` is called while no daemon answers.
 ///
 /// # Errors
-/// As [`Membership::join`].
-pub(super) async fn open(
-    settings: Settings,
-    waits: impl Fn(),
-) -> StoreResult<(RelayStore, ListStore, JoinedRelay)> {
+/// `Busy` when the broker is away, `Displaced` when another relay has the name, `Fatal` when the broker refuses.
+pub async fn open(settings: Settings, waits: impl Fn()) -> StoreResult<Opened> {
     let (membership, found) = Membership::join(settings, waits).await?;
     let message = membership.message_size();
     let membership = Arc::new(membership);
-    let lists = ListStore::new(Arc::clone(&membership), message);
+    let list_store = Box::new(ListStore::new(Arc::clone(&membership), message));
     let batches = Batches::new(Lane::Jobs);
-    let jobs = RelayStore { membership, batches, to_undo: Vec::new(), drains: false };
-    Ok((jobs, lists, found))
+    let store = RelayStore { membership, batches, to_undo: Vec::new(), drains: false };
+    Ok(Opened { store: Box::new(store), list_store, found })
 }
 
 /// The store for workers and operators. See the module's documentation.
-pub(crate) struct RelayStore {
+struct RelayStore {
     membership: Arc<Membership>,
     batches: Batches,
     /// Jobs that nobody was told of.

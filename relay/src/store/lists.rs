@@ -18,10 +18,10 @@ use shiftboss_queue::operation::{
 use shiftboss_queue::record::Millis;
 use tokio::time::Instant;
 
-use super::MessageSize;
 use super::batches::{Asker, Batches, Outcomes};
 use super::membership::{Membership, misunderstood};
 use super::row_sender::RowSender;
+use crate::message::MessageSize;
 
 /// How long rows are waited for before whoever asked is told that it takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STEP_ROWS: usize = 5_000;
 
 /// See the module's documentation.
-pub(crate) struct ListStore {
+pub(super) struct ListStore {
     membership: Arc<Membership>,
     batches: Batches,
     sender: RowSender,

@@ -15,11 +15,11 @@ use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{RANGES, RelayedRows, RowsAnswer};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::MessageSize;
 use super::batches::Asker;
-use crate::broker::link::PublishError;
-use crate::broker::range::range_of;
-use crate::broker::rpc_client::RpcClient;
+use super::rpc_client::RpcClient;
+use crate::link::PublishError;
+use crate::message::MessageSize;
+use crate::range::range_of;
 
 /// Messages that are not answered at the most; whoever has more rows waits.
 const UNANSWERED_MAX: usize = 200;

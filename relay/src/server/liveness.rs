@@ -1,6 +1,6 @@
 //! Which relays live: those that were heard of within a few seconds.
 //!
-//! Kept by the daemon's [`server`](super::server), in memory and on the monotonic clock. Pure.
+//! Kept by the daemon's [`server`](super), in memory and on the monotonic clock. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;

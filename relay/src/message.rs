@@ -2,6 +2,7 @@
 //!
 //! A body from a relay comes from another trust zone: it is checked here before storage sees it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -15,17 +16,20 @@ use shiftboss_queue::operation::{
     RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
 };
 
-use super::range::range_of;
+use crate::range::range_of;
 
 /// The version of the messages; another one is refused.
-pub(super) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 1;
 /// The largest body.
-pub(super) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Jobs of one batch, and bytes of their payloads in its answer; one job may have more.
-pub(super) const HAND_OUTS_MAX: usize = 64;
-pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const HAND_OUTS_MAX: usize = 64;
+pub(crate) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// So many bytes one may become in JSON.
-pub(super) const ESCAPED_BYTES_MAX: usize = 6;
+pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
+/// What a message has beside its rows, with the longest name of a fetcher; and a row beside its key and payload.
+const FRAME_BYTES: usize = 2 * 1024;
+const ROW_FRAME_BYTES: usize = 32;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
 /// The longest name of a relay, and of a worker at one.
@@ -38,7 +42,7 @@ const LIMIT_MAX: usize = 100_000;
 /// What a relay asks. Each is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// To act on the queue under a name, as a process that no other relay is.
     Join { name: Arc<str>, process: Arc<str>, installation: Option<Arc<str>> },
     /// To carry operations out, once for each number; without any it says that the relay lives.
@@ -47,13 +51,42 @@ pub(super) enum Request {
     Leave { epoch: i64 },
 }
 
-/// The longest that one message with rows may be of.
-pub(super) const MESSAGE_ROWS_MAX: usize = 1_000;
+/// What one message with rows has at the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageSize {
+    pub rows: usize,
+    /// Of keys and payloads.
+    pub bytes: usize,
+}
+
+impl MessageSize {
+    /// What may be wanted.
+    pub const ROWS: RangeInclusive<u32> = 1..=1_000;
+    pub const BYTES: RangeInclusive<u32> = 1024..=1024 * 1024;
+
+    /// The most bytes that a message becomes.
+    pub(crate) fn encoded(&self) -> usize {
+        FRAME_BYTES + self.rows * ROW_FRAME_BYTES + self.bytes * ESCAPED_BYTES_MAX
+    }
+
+    /// Such that no message has more bytes than a broker takes, unless one row has.
+    pub(crate) fn within(self, most: usize) -> Self {
+        let rows = self.rows.min(most / 2 / ROW_FRAME_BYTES).max(1);
+        let room = most.saturating_sub(FRAME_BYTES + rows * ROW_FRAME_BYTES);
+        Self { rows, bytes: self.bytes.min(room / ESCAPED_BYTES_MAX) }
+    }
+}
+
+impl Default for MessageSize {
+    fn default() -> Self {
+        Self { rows: 100, bytes: 256 * 1024 }
+    }
+}
 
 /// What a daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     Joined(JoinedRelay),
     Batch(RelayAnswer),
     /// To rows, which come by their range's queue.
@@ -71,7 +104,7 @@ pub(super) enum Reply {
 
 /// Why a message is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     #[error(
         "the message has the version {0}, and this shiftboss speaks {VERSION}: update the older side"
     )]
@@ -84,7 +117,7 @@ pub(super) enum Unfit {
     Forbidden(String),
 }
 
-pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode(body: &impl Serialize) -> Vec<u8> {
     // No body has a map with keys that are no texts, which is all that can fail.
     serde_json::to_vec(body).unwrap_or_default()
 }
@@ -93,7 +126,7 @@ pub(super) fn encode(body: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// When it is of another version, too large, or is not what it should be.
-pub(super) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T, Unfit> {
+pub(crate) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T, Unfit> {
     if version != VERSION {
         return Err(Unfit::Version(version));
     }
@@ -109,7 +142,7 @@ pub(super) fn decode<T: DeserializeOwned>(version: i64, body: &[u8]) -> Result<T
 
 impl Request {
     /// Whether it may be asked, its operations apart.
-    pub(super) fn check(&self) -> Result<(), Unfit> {
+    pub(crate) fn check(&self) -> Result<(), Unfit> {
         match self {
             Self::Join { name, process, .. } => {
                 let is_short = |text: &str| !text.is_empty() && text.len() <= NAME_BYTES_MAX;
@@ -130,7 +163,7 @@ fn forbidden<T>(what: impl Into<String>) -> Result<T, Unfit> {
 }
 
 /// Whether a relay may ask it, and its values are such as our own relay makes; `operators`: also what only operators may.
-pub(super) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
+pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
     use Operation as Op;
     match operation {
         Op::Dispatch(it) => {
@@ -213,11 +246,11 @@ fn is_text(text: &str, most: usize) -> bool {
 }
 
 /// Whether rows may come by a range's queue.
-pub(super) fn check_rows(relayed: &RelayedRows, range: u8) -> Result<(), Unfit> {
+pub(crate) fn check_rows(relayed: &RelayedRows, range: u8) -> Result<(), Unfit> {
     if relayed.range != range {
         return forbidden(format!("rows of the range {} by the queue of {range}", relayed.range));
     }
-    if relayed.rows.len() > MESSAGE_ROWS_MAX {
+    if relayed.rows.len() > *MessageSize::ROWS.end() as usize {
         return forbidden(format!("{} rows at once", relayed.rows.len()));
     }
     check_run(&relayed.run)?;
