@@ -2,6 +2,7 @@
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
 mod broker;
+mod common;
 mod fetch;
 mod on_change;
 mod operators;

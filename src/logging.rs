@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use rustix::fs::fstat;
-use serde::Deserialize;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -17,8 +16,7 @@ use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
 use crate::{standard_error, terminal};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// `journal` when standard error is connected to the journal, else `text`
     Auto,

@@ -5,7 +5,6 @@
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, ExchangeKind, Queue};
-use serde::Deserialize;
 use shiftboss_queue::operation::RANGES;
 
 /// What the names on the broker begin with, unless another installation shares it.
@@ -17,9 +16,8 @@ const ROWS_MAX: i32 = 20_000;
 /// The argument that says how often a message is delivered at the most.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
-/// How the broker keeps the queues that outlive it. A word in the configuration file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// How the broker keeps the queues that outlive it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
     /// On one node.
     #[default]

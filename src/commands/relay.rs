@@ -34,15 +34,15 @@ const START_PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     signals::ignore_hang_up();
-    logging::start(settings.log_format, &settings.log_level)?;
-    let (input, socket) = (Some(&*settings.input), Some(&*settings.socket.path));
+    logging::start(settings.common.log_format, &settings.common.log_level)?;
+    let (input, socket) = (Some(&*settings.common.input), Some(&*settings.common.socket.path));
     let files = DaemonFiles { database: None, input, socket, spool: None };
     needs::faults(&files).into_iter().next().map_or(Ok(()), Err)?;
-    let binder = SocketFile::prepare(&settings.socket)?;
+    let binder = SocketFile::prepare(&settings.common.socket)?;
     let daemon = lock::this_process(
         settings.link.broker.to_string().as_ref(),
-        &settings.input,
-        &settings.socket.path,
+        &settings.common.input,
+        &settings.common.socket.path,
     );
     let mut locks = Locks::take(daemon, None)?;
     binder.require_free()?;
@@ -67,19 +67,19 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         list_store: Some(list_store),
         clock: Box::new(SystemClock),
         input: Input {
-            path: settings.input.clone(),
+            path: settings.common.input.clone(),
             known: found.input_directory,
             locked: Some(locks.directory.identity()),
-            accept: settings.accept_input,
-            accept_after: settings.accept_input_after,
+            accept: settings.common.accept_input,
+            accept_after: settings.common.accept_input_after,
             retry_elsewhere: RETRY_ELSEWHERE,
         },
         binder: Box::new(binder),
-        connections_max: needs::connections_max(settings.connections_max, 0),
+        connections_max: needs::connections_max(settings.common.connections_max, 0),
         operators: Some(Operators {
             reader: None,
             daemon: Arc::new(locks.daemon.clone()),
-            group: settings.operator_group,
+            group: settings.common.operator_group,
             usage: process_usage::own,
             dropped_log_lines: standard_error::dropped_lines,
         }),
@@ -88,8 +88,8 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     info!(
         broker = %settings.link.broker,
         relay = settings.link.name,
-        input = %settings.input.display(),
-        socket = %settings.socket.path.display(),
+        input = %settings.common.input.display(),
+        socket = %settings.common.socket.path.display(),
         pid = std::process::id(),
         "Starting."
     );

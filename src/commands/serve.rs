@@ -48,14 +48,14 @@ const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
-    logging::start(settings.log_format, &settings.log_level)?;
+    logging::start(settings.common.log_format, &settings.common.log_level)?;
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
+    let common = &settings.common;
     // Nothing is made before all that is there was looked at, and the database is changed last.
     needs::faults(&settings.files()).into_iter().next().map_or(Ok(()), Err)?;
-    let binder = SocketFile::prepare(&settings.socket)?;
-    let daemon =
-        lock::this_process(&settings.database.name(), &settings.input, &settings.socket.path);
+    let binder = SocketFile::prepare(&common.socket)?;
+    let daemon = lock::this_process(&settings.database.name(), &common.input, &common.socket.path);
     let mut locks = Locks::take(daemon, settings.database.file())?;
     binder.require_free()?;
     let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
@@ -69,11 +69,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let opened = stores::open(&settings.database, &settings.store, &settings.joining)?;
     let is_new = opened.input_directory.is_none();
     let input = Input {
-        path: settings.input.clone(),
+        path: common.input.clone(),
         known: opened.input_directory,
         locked: Some(locks.directory.identity()),
-        accept: settings.accept_input,
-        accept_after: settings.accept_input_after,
+        accept: common.accept_input,
+        accept_after: common.accept_input_after,
         // A short time is kept to.
         retry_elsewhere: (settings.joining.takeover / 2).max(TAKEOVER_LOOK_MIN),
     };
@@ -83,14 +83,14 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
-        connections_max: needs::connections_max(settings.connections_max, settings.fetchers.len()),
+        connections_max: needs::connections_max(common.connections_max, settings.fetchers.len()),
         operators: operators(settings, &locks.daemon)?,
         services,
     };
     info!(
         database = %settings.database,
-        input = %settings.input.display(),
-        socket = %settings.socket.path.display(),
+        input = %common.input.display(),
+        socket = %common.socket.path.display(),
         pid = std::process::id(),
         "Starting."
     );
@@ -121,7 +121,7 @@ fn operators(settings: &ServeSettings, daemon: &Daemon) -> Result<Option<Operato
         return Ok(None);
     }
     let reader = Some(stores::reader(&settings.database)?);
-    let (daemon, group) = (Arc::new(daemon.clone()), settings.operator_group);
+    let (daemon, group) = (Arc::new(daemon.clone()), settings.common.operator_group);
     let (usage, dropped_log_lines) = (process_usage::own, standard_error::dropped_lines);
     Ok(Some(Operators { reader, daemon, group, usage, dropped_log_lines }))
 }
@@ -186,8 +186,8 @@ fn services(
     }
     // Without a file there are none; those that a former daemon ran are forgotten then.
     // What they get is beside the daemon's own files.
-    let beside = settings.database.file().unwrap_or(&settings.socket.path).to_owned();
-    services.push(Box::new(Fetchers::new(settings.input.clone(), beside, wanted)));
+    let beside = settings.database.file().unwrap_or(&settings.common.socket.path).to_owned();
+    services.push(Box::new(Fetchers::new(settings.common.input.clone(), beside, wanted)));
     Ok(services)
 }
 

@@ -1,12 +1,12 @@
 //! The configuration file: from text in TOML to typed values, with errors that name the line.
 //!
-//! `serve` and `check` read it. The daemon's own keys are those of its flags, and so defined with them in
-//! [`crate::cli`]; here are those of fetchers ([`FetcherTable`]) and what all files have in common. No
-//! command line, no actor.
+//! `serve`, `relay` and `check` read it. The keys of a command's own are its [`options`]; here are those of fetchers
+//! ([`FetcherTable`]) and what all files have in common. No actor.
 
 mod failures;
 mod fetcher;
 mod list_name;
+pub mod options;
 pub mod values;
 
 use std::fs::File;
@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::exit::{ExitCode, Failure};
 use crate::near::did_you_mean;
+use options::Options;
 
 pub use failures::{BackoffRule, RetryRule};
 pub use fetcher::{DaemonFiles, FetcherTable, OnChangeTable, check_fetchers, check_own_files};
@@ -46,6 +47,18 @@ pub trait Checked {
 /// Reads a whole configuration file; its path, to whose directory what it says is relative, is returned with it. If
 /// anything in it is wrong, none of it is in force.
 pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<(T, PathBuf), Failure> {
+    read_as(path, |text, _| parse(text))
+}
+
+/// The same of a command's options; paths in it are made whole.
+pub fn read_options<T: Options>(path: &Path) -> Result<(T, PathBuf), Failure> {
+    read_as(path, options::of_text)
+}
+
+fn read_as<T>(
+    path: &Path,
+    parse: impl FnOnce(&str, &Path) -> Result<T, (usize, String)>,
+) -> Result<(T, PathBuf), Failure> {
     let refused = |text: String| Failure::new(ExitCode::Configuration, text);
     let path = std::path::absolute(path).map_err(|error| refused(error.to_string()))?;
     let bytes = bytes(&path).map_err(refused)?;
@@ -55,18 +68,22 @@ pub fn read<T: DeserializeOwned + Checked>(path: &Path) -> Result<(T, PathBuf), 
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         wrong((line_of(before, before.len()), "this is not UTF-8".to_owned()))
     })?;
-    let values = parse(text).map_err(wrong)?;
+    let values = parse(text, path.parent().unwrap_or(Path::new("/"))).map_err(wrong)?;
     Ok((values, path))
 }
 
-fn parse<T: DeserializeOwned + Checked>(text: &str) -> Result<T, (usize, String)> {
+/// What a text says, other keys aside. What is wrong has its line.
+pub fn parse<T: DeserializeOwned + Checked>(text: &str) -> Result<T, (usize, String)> {
     let at = |place: usize| line_of(text.as_bytes(), place);
-    let values: T = toml::from_str(text).map_err(|error| {
-        let line = at(error.span().map_or(0, |span| span.start));
-        (line, plain(error.message(), text.lines().nth(line - 1).unwrap_or_default().trim()))
-    })?;
+    let values: T = toml::from_str(text).map_err(|error| not_toml(text, &error))?;
     values.check().map_err(|fault| (at(fault.place.start), fault.what))?;
     Ok(values)
+}
+
+/// What a library says of a text, with its line.
+fn not_toml(text: &str, error: &toml::de::Error) -> (usize, String) {
+    let line = line_of(text.as_bytes(), error.span().map_or(0, |span| span.start));
+    (line, plain(error.message(), text.lines().nth(line - 1).unwrap_or_default().trim()))
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
@@ -99,10 +116,9 @@ fn line_of(text: &[u8], place: usize) -> usize {
 fn plain(message: &str, line: &str) -> String {
     let is_table = line.starts_with('[') && !line.starts_with("[[");
     if let Some(rest) = message.strip_prefix("unknown field `") {
-        return unknown("key", rest, line);
-    }
-    if let Some(rest) = message.strip_prefix("unknown variant `") {
-        return unknown("value", rest, "");
+        let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
+        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        return unknown("key", name, &known, line);
     }
     if let Some(name) = quoted(message, "missing field `") {
         return format!("the key {name:?} is missing");
@@ -123,10 +139,8 @@ fn plain(message: &str, line: &str) -> String {
     }
 }
 
-/// `a`, expected one of `b`, `c`. Where `line` has a dotted key, its last part may be meant.
-fn unknown(what: &str, rest: &str, line: &str) -> String {
-    let (name, known) = rest.split_once('`').unwrap_or((rest, ""));
-    let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+/// What was meant, or what may be. Where `line` has a dotted key, its last part may be meant.
+fn unknown(what: &str, name: &str, known: &[&str], line: &str) -> String {
     let dotted = line.split('=').next().and_then(|key| key.trim().rsplit_once('.'));
     let words = [Some(name), dotted.map(|(_, last)| last)].into_iter().flatten();
     let mut hints = words.map(|word| did_you_mean(word, known.iter().copied()));
@@ -148,7 +162,6 @@ fn expected(found: &str, wanted: &str, message: &str) -> String {
         "a string" | "path string" | "literal string" => TEXT,
         "a boolean" | "`true`" | "`false`" => "true or false, without quotes,",
         "u64" => "a whole number from 0 on, without quotes,",
-        "a nonzero u32" => "a whole number from 1 to 4294967295, without quotes,",
         "f64" => "a number such as 0.5, without quotes,",
         "a sequence" => "a list in brackets, as in [\"text\"],",
         "a map" => "a table in braces, as in { NAME = \"text\" },",

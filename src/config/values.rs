@@ -8,13 +8,12 @@ use std::time::Duration;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use crate::logging;
 use crate::schedule::globs::Globs;
 
 const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How a time is written, for who wrote something else.
-pub const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"";
+const TIME_IN_QUOTES: &str = "write a time in quotes, with its unit: \"90s\"";
 
 /// What is written with and without quotes.
 #[derive(Deserialize)]
@@ -25,7 +24,7 @@ enum Written<T> {
 }
 
 /// What was read and holds to `check`; `wrong` is said of anything that is no `T`.
-pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
+fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
     typed: D,
     wrong: &str,
     check: impl FnOnce(T) -> Result<U, String>,
@@ -124,13 +123,7 @@ pub fn directories<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<PathBuf>, 
     })
 }
 
-pub fn path<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<PathBuf>, D::Error> {
-    let path = PathBuf::deserialize(typed)?;
-    check_path(&path, "name a path, or leave the key out").map_err(D::Error::custom)?;
-    Ok(Some(path))
-}
-
-fn check_path(path: &Path, wrong: &str) -> Result<(), String> {
+pub(super) fn check_path(path: &Path, wrong: &str) -> Result<(), String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.contains(&0) {
         return Err(wrong.to_owned());
@@ -140,13 +133,6 @@ fn check_path(path: &Path, wrong: &str) -> Result<(), String> {
         return Err("~ is not expanded here: write the whole path".to_owned());
     }
     Ok(())
-}
-
-/// What is logged: a level, or targets with theirs.
-pub fn log_level<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<String>, D::Error> {
-    let filter = String::deserialize(typed)?;
-    logging::check(&filter).map_err(D::Error::custom)?;
-    Ok(Some(filter))
 }
 
 pub fn globs<'de, D: Deserializer<'de>>(typed: D) -> Result<Vec<String>, D::Error> {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
 use shiftboss_actors::store::Polls;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::context::Settings;
@@ -45,8 +44,7 @@ impl Policy {
 }
 
 /// What a reply outlives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// A power cut: every commit is synced (synchronous FULL).
     Power,

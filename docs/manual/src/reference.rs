@@ -48,8 +48,10 @@ fn add(command: &Command, out: &mut String) {
     let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
     let usage = usage.map(|line| format!("    {line}\n")).collect::<String>();
     let _ = write!(out, "\n## `shiftboss {name}`\n\n{about}\n\n{usage}");
-    let rows: String =
-        command.get_arguments().filter(|argument| !is_common(command, argument)).map(row).collect();
+    let mut arguments: Vec<_> =
+        command.get_arguments().filter(|argument| !is_common(command, argument)).collect();
+    arguments.sort_by_key(|argument| !argument.is_positional());
+    let rows: String = arguments.into_iter().map(row).collect();
     if !rows.is_empty() {
         let _ = write!(out, "\n| argument | default | meaning |\n|---|---|---|\n{rows}");
     }

@@ -8,13 +8,12 @@ use std::time::Duration;
 use shiftboss_relay::Broker;
 use toml::Spanned;
 
-use super::values::{absolute_database, host_name, named, polls};
-use super::{ACCEPT_INPUT_AFTER, CONNECTIONS, MODE, ServeOptions};
+use super::values::{absolute_database, host_name, polls};
+use super::{ServeArguments, ServeOptions};
+use crate::cli::common::CommonSettings;
 use crate::cli::{absolute, broker};
-use crate::config::{Checked, DaemonFiles, FetcherTable, RetryRule};
+use crate::config::{DaemonFiles, FetcherTable, RetryRule};
 use crate::exit::Failure;
-use crate::logging::LogFormat;
-use crate::socket::{SocketSettings, group_id};
 use crate::stores::{Database, Durability, Joining, Options, Policy, RetryRules};
 
 /// How long a request waits for another process's write to the database.
@@ -33,55 +32,46 @@ const TAKEOVER: Duration = Duration::from_secs(10 * 60);
 pub struct ServeSettings {
     pub database: Database,
     pub joining: Joining,
-    pub input: PathBuf,
-    pub socket: SocketSettings,
+    pub common: CommonSettings,
     pub store: Options,
-    pub operator_group: Option<u32>,
-    pub connections_max: usize,
     /// The spool whose tasks enter the queue.
     pub spool: Option<PathBuf>,
     /// The broker that relays use.
     pub broker: Option<Broker>,
     pub relay_operators: Vec<String>,
-    /// Whichever directory is there at the start is the input directory.
-    pub accept_input: bool,
-    /// Another one is, once it has held lists for so long without a change.
-    pub accept_input_after: Duration,
-    pub log_format: LogFormat,
-    pub log_level: String,
     pub fetchers: Vec<FetcherTable>,
 }
 
 impl ServeSettings {
     /// Settings from the command line and the environment, and behind them a file.
-    pub fn new(typed: ServeOptions, file: Option<ServeOptions>) -> Result<Self, Failure> {
-        typed.check().map_err(|fault| Failure::usage(fault.what))?;
-        typed.unfit().map_or(Ok(()), |text| Err(Failure::usage(text)))?;
-        let said = typed.over(file.unwrap_or_default());
+    pub fn new(arguments: &ServeArguments, file: Option<ServeOptions>) -> Result<Self, Failure> {
+        let typed = arguments.typed()?;
+        let wrong = typed.contradiction().or(typed.unfit());
+        wrong.map_or(Ok(()), |text| Err(Failure::usage(text)))?;
+        let mut file = file.unwrap_or_default();
+        // A lease means that the rules are not classic: of these two what is nearer says both.
+        if typed.classic.is_some() || typed.lease.is_some() {
+            (file.classic, file.lease) = (None, None);
+        }
+        let said = arguments.over(file)?;
         said.faults().into_iter().next().map_or(Ok(()), Err)?;
         let policy = match said.classic {
             Some(true) => Policy::Classic,
             _ => Policy::Fair { lease_seconds: said.lease.unwrap_or(LEASE_SECONDS) },
         };
-        let operators = said.operator_group.as_deref();
-        let operators = operators.map(|group| group_id(group, "--operator-group"));
         let fetchers: Vec<_> = said.fetcher.into_iter().map(Spanned::into_inner).collect();
-        let input = named(said.input_dir, "INPUT_DIR")?;
+        let database = absolute_database(said.database)?;
+        let common = CommonSettings::new(said.common, "DATABASE")?;
         Ok(Self {
-            database: absolute_database(said.database)?,
+            database,
             joining: Joining {
                 name: said.daemon_name.unwrap_or_else(host_name),
-                input: input.clone(),
+                input: common.input.clone(),
                 migrate: said.no_migrate != Some(true),
                 takeover: said.takeover.unwrap_or(TAKEOVER),
                 polls: polls(said.poll, said.poll_notified),
             },
-            input,
-            socket: SocketSettings {
-                path: named(said.socket, "SOCKET")?,
-                mode: said.socket_mode.unwrap_or(MODE),
-                group: said.socket_group,
-            },
+            common,
             store: Options {
                 policy,
                 durability: said.durability.unwrap_or(Durability::Power),
@@ -93,15 +83,9 @@ impl ServeSettings {
                 backoff: said.backoff.map(|rule| rule.0),
                 retries: retry_rules(said.job_retry, &fetchers),
             },
-            operator_group: operators.transpose()?,
-            connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
             spool: said.spool.map(absolute).transpose()?,
             broker: broker(said.broker, said.broker_prefix, said.broker_queues)?,
             relay_operators: said.relay_operators.unwrap_or_default(),
-            accept_input: said.accept_input.unwrap_or(false),
-            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
-            log_format: said.log_format.unwrap_or(LogFormat::Auto),
-            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
             fetchers,
         })
     }
@@ -109,8 +93,8 @@ impl ServeSettings {
     pub fn files(&self) -> DaemonFiles<'_> {
         DaemonFiles {
             database: self.database.file(),
-            input: Some(&self.input),
-            socket: Some(&self.socket.path),
+            input: Some(&self.common.input),
+            socket: Some(&self.common.socket.path),
             spool: self.spool.as_deref(),
         }
     }
@@ -121,8 +105,6 @@ impl ServeSettings {
         let (a, b) = (self, other);
         let all = [
             ("database", a.database != b.database),
-            ("input_dir", a.input != b.input),
-            ("socket", a.socket.path != b.socket.path),
             ("classic", (a.store.policy == Policy::Classic) != (b.store.policy == Policy::Classic)),
             ("lease", a.store.policy != b.store.policy),
             ("max_expired_leases", a.store.max_expired_leases != b.store.max_expired_leases),
@@ -140,16 +122,9 @@ impl ServeSettings {
             ("spool", a.spool != b.spool),
             ("broker", a.broker != b.broker),
             ("relay_operators", a.relay_operators != b.relay_operators),
-            ("accept_input", a.accept_input != b.accept_input),
-            ("accept_input_after", a.accept_input_after != b.accept_input_after),
-            ("socket_mode", a.socket.mode != b.socket.mode),
-            ("socket_group", a.socket.group != b.socket.group),
-            ("operator_group", a.operator_group != b.operator_group),
-            ("max_connections", a.connections_max != b.connections_max),
-            ("log_format", a.log_format != b.log_format),
-            ("log_level", a.log_level != b.log_level),
         ];
-        all.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+        let all = all.into_iter().chain(a.common.differences(&b.common));
+        all.filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
 }
 

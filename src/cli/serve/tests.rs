@@ -4,20 +4,20 @@ use clap::Parser;
 
 use super::*;
 use crate::cli::{Cli, Command};
+use crate::config::options::of_text;
 use crate::stores::Policy;
 
-fn typed(more: &[&str]) -> Result<ServeOptions, String> {
+fn typed(more: &[&str]) -> Result<ServeArguments, String> {
     match Cli::try_parse_from(["shiftboss", "serve"].iter().chain(more)).map(|cli| cli.command) {
-        Ok(Command::Serve(typed)) => Ok(typed.options),
+        Ok(Command::Serve(typed)) => Ok(*typed),
         Ok(_) => Err("another command".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
 fn settings(words: &[&str], file: Option<&str>) -> Result<ServeSettings, String> {
-    let below = |file: ServeOptions| file.below(Path::new("/etc/boss"));
-    let file = file.map(|text| below(toml::from_str(text).unwrap()));
-    ServeSettings::new(typed(words)?, file).map_err(|error| error.to_string())
+    let file = file.map(|text| of_text(text, Path::new("/etc/boss")).unwrap());
+    ServeSettings::new(&typed(words)?, file).map_err(|error| error.to_string())
 }
 
 const PATHS: [&str; 3] = ["/d", "/i", "/s"];
@@ -28,7 +28,7 @@ fn typed_settings_are_checked() {
     let with = |more: &[&str]| settings(&[&PATHS, more].concat(), None);
     let plain = with(&[]).unwrap();
     assert_eq!(plain.store.policy, Policy::Fair { lease_seconds: 43_200 });
-    assert_eq!((plain.socket.mode, plain.connections_max), (0o600, 16_384));
+    assert_eq!((plain.common.socket.mode, plain.common.connections_max), (0o600, 16_384));
     assert_eq!(with(&["--classic"]).unwrap().store.policy, Policy::Classic);
     for wrong in [
         ["--lease", "0s"],
@@ -52,7 +52,7 @@ fn flags_win_over_the_file() {
     let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_expired_leases = 7\nsocket_mode = '0660'\n";
     let found = settings(&[], Some(file)).unwrap();
     assert_eq!(found.database.file(), Some(Path::new("/etc/boss/state.db")));
-    assert_eq!((found.input.as_path(), found.socket.mode), (Path::new("/in"), 0o660));
+    assert_eq!((found.common.input.as_path(), found.common.socket.mode), (Path::new("/in"), 0o660));
     assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
     assert_eq!(found.store.max_expired_leases, 7);
     let flagged = settings(&["/other.db", "--max-expired-leases", "9"], Some(file)).unwrap();

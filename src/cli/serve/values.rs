@@ -1,15 +1,10 @@
-//! Values of `serve`'s settings, as they are typed and as they stand in a file, and why some do not go together.
+//! Values of `serve`'s settings, as they are typed, and why some do not go together.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
-use shiftboss_protocol::url::Url;
-
-use crate::cli::absolute;
-use crate::config::values::{TIME_IN_QUOTES, checked, parse_time, path};
+use crate::cli::common::missing;
+use crate::config::values::parse_time;
 use crate::exit::Failure;
 use crate::stores::{BUMP_SHARE_MAX, Database, Polls};
 
@@ -42,42 +37,13 @@ pub(super) fn parse_lease(text: &str) -> Result<i64, String> {
     }
 }
 
-pub(super) fn lease_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<i64>, D::Error> {
-    checked(typed, TIME_IN_QUOTES, |text: String| parse_lease(&text).map(Some))
-}
-
 /// Attempts that may be kept.
 pub(super) const HISTORY: RangeInclusive<i64> = 1_000..=50_000_000;
-
-pub(super) fn expired_leases_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<u32>, D::Error> {
-    let wrong = "give a whole number from 1 to 1000, without quotes";
-    checked(typed, wrong, |count| match count {
-        1..=1000 => Ok(Some(count)),
-        _ => Err(wrong.to_owned()),
-    })
-}
-
-pub(super) fn history_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<u32>, D::Error> {
-    let wrong = "give a whole number from 1000 to 50000000, without quotes";
-    checked(typed, wrong, |count: u32| match HISTORY.contains(&count.into()) {
-        true => Ok(Some(count)),
-        false => Err(wrong.to_owned()),
-    })
-}
 
 /// A share, in thousandths.
 pub(super) fn parse_share(text: &str) -> Result<u32, String> {
     let share: Option<f64> = text.parse().ok();
     share.and_then(thousandths).ok_or_else(|| format!("give {SHARE}"))
-}
-
-pub(super) fn share_of_file<'de, D: Deserializer<'de>>(typed: D) -> Result<Option<u32>, D::Error> {
-    let wrong = format!("give {SHARE}, without quotes");
-    checked(typed, &wrong, |share: f64| thousandths(share).map(Some).ok_or_else(|| wrong.clone()))
 }
 
 const SHARE: &str = "0, or a number from 0.001 to 0.5";
@@ -88,32 +54,6 @@ fn thousandths(share: f64) -> Option<u32> {
     let is_too_small = thousandths == 0.0 && share != 0.0;
     // Within these it is a small whole number.
     ((0.0..=most).contains(&thousandths) && !is_too_small).then_some(thousandths as u32)
-}
-
-/// Permission bits.
-pub(in crate::cli) fn parse_mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("permission bits are octal, from 0 to 777; for example 0660".to_owned()),
-    }
-}
-
-pub(in crate::cli) fn mode_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<u32>, D::Error> {
-    parse_mode(&String::deserialize(typed)?).map(Some).map_err(D::Error::custom)
-}
-
-pub(super) fn database_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<Database>, D::Error> {
-    Ok(path(typed)?.map(Database::from))
-}
-
-pub(in crate::cli) fn url_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<Url>, D::Error> {
-    Ok(Some(Url::new(String::deserialize(typed)?)))
 }
 
 pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
@@ -127,35 +67,16 @@ pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-pub(in crate::cli) fn daemon_name_of_file<'de, D: Deserializer<'de>>(
-    typed: D,
-) -> Result<Option<String>, D::Error> {
-    checked(typed, "write a name in quotes: \"builder-1\"", |text: String| {
-        parse_daemon_name(&text).map(Some)
-    })
-}
-
 pub(super) fn polls(alone: Option<Duration>, notified: Option<Duration>) -> Polls {
     let usual = Polls::default();
     Polls { alone: alone.unwrap_or(usual.alone), notified: notified.unwrap_or(usual.notified) }
 }
 
 pub(super) fn absolute_database(said: Option<Database>) -> Result<Database, Failure> {
-    let database = said.ok_or_else(|| missing("DATABASE"))?;
+    let database = said.ok_or_else(|| missing("DATABASE", "DATABASE"))?;
     database
         .absolute()
         .map_err(|error| Failure::usage(format!("the database cannot be used: {error}")))
-}
-
-pub(super) fn named(path: Option<PathBuf>, what: &str) -> Result<PathBuf, Failure> {
-    absolute(path.ok_or_else(|| missing(what))?)
-}
-
-fn missing(what: &str) -> Failure {
-    let key = what.to_lowercase();
-    Failure::usage(format!(
-        "{what} is missing: give DATABASE, INPUT_DIR and SOCKET, or name a file that has the key {key} (--config)"
-    ))
 }
 
 /// The machine's.

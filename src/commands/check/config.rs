@@ -56,8 +56,8 @@ fn report(
     let mut out = String::new();
     let needed = [
         ("database", options.database.is_none()),
-        ("input_dir", options.input_dir.is_none()),
-        ("socket", options.socket.is_none()),
+        ("input_dir", options.common.input_dir.is_none()),
+        ("socket", options.common.socket.is_none()),
     ];
     let missing: Vec<&str> =
         needed.into_iter().filter(|(_, is_missing)| *is_missing).map(|(key, _)| key).collect();

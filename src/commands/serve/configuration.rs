@@ -15,8 +15,7 @@ use crate::exit::{ExitCode, Failure};
 
 /// What a file says, relative to its directory, and the whole path of it.
 pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
-    let (said, path) = config::read::<ServeOptions>(path)?;
-    Ok((said.below(path.parent().unwrap_or(Path::new("/"))), path))
+    config::read_options(path)
 }
 
 pub(in crate::commands) fn refuse_own_files(
@@ -31,11 +30,11 @@ pub(in crate::commands) fn refuse_own_files(
 
 /// The settings that the arguments, and the file they name, amount to.
 pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
-    let Some(path) = &typed.config else {
-        return ServeSettings::new(typed.options.clone(), None);
+    let Some(path) = &typed.file else {
+        return ServeSettings::new(typed, None);
     };
     let (said, path) = read(path)?;
-    let settings = ServeSettings::new(typed.options.clone(), Some(said))?;
+    let settings = ServeSettings::new(typed, Some(said))?;
     refuse_own_files(&path, &settings.fetchers, &settings.files())?;
     Ok(settings)
 }
@@ -63,7 +62,7 @@ impl Configuration {
     /// Reads the file again. A faulty file changes nothing; of a good one the fetchers are followed at once, and
     /// what takes a restart is named.
     pub(super) async fn reload(&mut self) {
-        let Some(path) = self.typed.config.clone() else {
+        let Some(path) = self.typed.file.clone() else {
             return info!("SIGHUP is ignored: there is no configuration file to be read again.");
         };
         let typed = self.typed.clone();
