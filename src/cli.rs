@@ -1,6 +1,7 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
+mod ask;
 mod broker;
 mod common;
 mod fetch;
@@ -195,6 +196,7 @@ Examples:
 Examples:
   shiftboss ask worker.sock READY
   shiftboss ask worker.sock 'DONE alpha 0'",
+        after_long_help = ask::help(),
         override_usage = "shiftboss ask [OPTIONS] [SOCKET] <LINES>..."
     )]
     Ask {

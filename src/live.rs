@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use shiftboss_actors::live::Live;
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_protocol::verbs::Status;
 use shiftboss_queue::answers::QueueStatus;
 
 use crate::client::{Session, no_answer};
@@ -53,17 +54,16 @@ pub fn begin(target: &Target, patience: Duration) -> Result<Option<Session>, Unk
     let LockState::By(daemon) = &target.daemon else {
         return Ok(None);
     };
-    Session::begin(&daemon.socket, "status", "STATUS\n", patience).map(Some).map_err(unreached)
+    Session::begin(&daemon.socket, &[Status {}], patience).map(Some).map_err(unreached)
 }
 
 pub fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
     let Some(mut session) = asked else { return Ok(None) };
-    let answer = session.answer().map_err(|failure| match failure.code() {
+    let answer = session.answer::<Status>().map_err(|failure| match failure.code() {
         ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
         _ => Unknown::Silent(failure.to_string()),
     })?;
-    // An older daemon tells nothing of it.
-    Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
+    Ok(answer.object.live)
 }
 
 /// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.

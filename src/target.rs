@@ -102,10 +102,10 @@ impl Target {
     pub fn json(&self, found: &impl Serialize) -> Result<String, Failure> {
         let (daemon, daemon_unknown) = match &self.daemon {
             LockState::Free => (None, None),
-            LockState::By(daemon) => (Some(daemon), None),
-            LockState::Unknown(why) => (None, Some(*why)),
+            LockState::By(daemon) => (Some(daemon.clone()), None),
+            LockState::Unknown(why) => (None, Some((*why).to_owned())),
         };
-        let database = &*self.database.name();
+        let database = self.database.name();
         let report = Report { database, daemon, daemon_unknown, found };
         serde_json::to_string(&report)
             .map(|line| line + "\n")

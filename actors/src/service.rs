@@ -16,11 +16,12 @@ use crate::file_watcher::{FileWatcherActor, WhyLost};
 use crate::live::{BrokerLive, SpoolLive};
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
+use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 
-/// Has a fetcher of this name, which the daemon runs itself, run now; answers with one line of JSON.
-pub type RunFetcher = Rc<dyn Fn(&str) -> Result<String, Refused>>;
+/// Has a fetcher of this name, which the daemon runs itself, run now.
+pub type RunFetcher = Rc<dyn Fn(&str) -> Result<RunFetcherAnswer, Refused>>;
 
 /// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
 pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;

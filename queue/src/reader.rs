@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use crate::answers::Grouping;
 use crate::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
     Tasks, Turn, Why,
@@ -137,20 +137,6 @@ impl StatsOf {
         let first = (now.div_euclid(HOUR_SECONDS) + 1).saturating_sub_unsigned(hours);
         Self { since: first * HOUR_SECONDS, by, fetchers: Vec::new() }
     }
-}
-
-/// What a sum is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Grouping {
-    /// All of it.
-    All,
-    Fetcher,
-    Hour,
-    /// Days are UTC's.
-    Day,
-    /// Fetchers, and of each the days.
-    FetcherDay,
 }
 
 /// Which tasks are asked for.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, REASON_MAX_BYTES};
+use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason};
 use shiftboss_queue::operation::{
     AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
     RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
@@ -32,7 +32,7 @@ const FRAME_BYTES: usize = 2 * 1024;
 const ROW_FRAME_BYTES: usize = 32;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
-/// The longest name of a relay, and of a worker at one.
+/// The longest name of a relay.
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
@@ -166,11 +166,7 @@ fn forbidden<T>(what: impl Into<String>) -> Result<T, Unfit> {
 pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
     use Operation as Op;
     match operation {
-        Op::Dispatch(it) => {
-            let worker = it.holder.as_ref().map_or("w", |holder| &*holder.worker);
-            let is_fit = worker.len() <= NAME_BYTES_MAX && !worker.contains(char::is_control);
-            if is_fit { Ok(()) } else { forbidden("a worker's name that is none") }
-        }
+        Op::Dispatch(it) => it.holder.as_ref().map_or(Ok(()), |holder| check_name(&holder.worker)),
         Op::RegisterRun(it) => check_run(&it.0),
         Op::AddRows(AddRows(batch)) => {
             check_run(&batch.run)?;
@@ -229,20 +225,15 @@ fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
 }
 
 fn check_hold(hold: &Hold) -> Result<(), Unfit> {
-    let is_time = hold.seconds.is_none_or(|seconds| seconds <= HOLD_SECONDS_MAX);
-    if is_time && is_text(&hold.reason, REASON_MAX_BYTES) {
-        return check_name(&hold.by);
+    match (HoldTime::of(hold.seconds), Reason::read(&hold.reason)) {
+        (Some(_), Some(_)) => check_name(&hold.by),
+        _ => forbidden("a hold with a time or a reason that is none"),
     }
-    forbidden("a hold with a time or a reason that is none")
 }
 
-/// Whether it may stand for somebody.
-fn check_name(by: &str) -> Result<(), Unfit> {
-    if is_text(by, NAME_BYTES_MAX) { Ok(()) } else { forbidden("a name that is none") }
-}
-
-fn is_text(text: &str, most: usize) -> bool {
-    text.len() <= most && !text.contains(char::is_control)
+/// Of a worker, or somebody who asks for something.
+fn check_name(name: &str) -> Result<(), Unfit> {
+    Name::read(name).map_or_else(|| forbidden("a name that is none"), |_| Ok(()))
 }
 
 /// Whether rows may come by a range's queue.

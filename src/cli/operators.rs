@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
+use shiftboss_protocol::verbs::{HoldTime, Name, Reason, checked};
 
 use super::timeout;
 use super::views::since;
-use crate::client::is_by;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -218,10 +217,10 @@ pub struct Hold {
     pub prefix: bool,
     /// How long: a time such as 2h or 3days [default: until `unhold`]
     #[arg(long = "for", value_name = "TIME", value_parser = hold_time)]
-    pub time: Option<Duration>,
+    pub time: Option<HoldTime>,
     /// Why: a line for those who wonder
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
-    pub reason: Option<String>,
+    #[arg(long, value_name = "TEXT", value_parser = checked::<Reason>)]
+    pub reason: Option<Reason>,
     #[command(flatten)]
     pub by: By,
 }
@@ -230,26 +229,13 @@ pub struct Hold {
 #[derive(Debug, Args)]
 pub struct By {
     /// Who wants it, as the daemon is to remember: one word [default: the user's name]
-    #[arg(long, value_name = "NAME", value_parser = by)]
-    pub by: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = checked::<Name>)]
+    pub by: Option<Name>,
 }
 
-fn hold_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok();
-    time.filter(|time| *time <= Duration::from_secs(HOLD_SECONDS_MAX.into()))
-        .ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
-}
-
-fn reason(text: &str) -> Result<String, String> {
-    match text.len() <= REASON_MAX_BYTES && !text.contains(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("give one line of at most {REASON_MAX_BYTES} bytes")),
-    }
-}
-
-fn by(text: &str) -> Result<String, String> {
-    let wrong = || format!("give one word of at most {NAME_MAX_BYTES} bytes");
-    Some(text.to_owned()).filter(|text| is_by(text)).ok_or_else(wrong)
+fn hold_time(text: &str) -> Result<HoldTime, String> {
+    let time = humantime::parse_duration(text).ok().and_then(HoldTime::lasting);
+    time.ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
 }
 
 /// Failed tasks that are put back.

@@ -7,76 +7,79 @@ mod levers;
 mod retry_failed;
 mod tasks;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{
+    AcceptInput, AcceptInputAnswer, FetcherName, Forget, Health, Pause, Requeue, RequeueAnswer,
+    Resume, Retry, RetryAnswer, RunFetcher, RunFetcherAnswer, Verb, checked,
+};
 
 use super::printing::print;
 use crate::cli::{DaemonArguments, KeyArguments, Operate};
-use crate::client::{Answer, Session};
+use crate::client::{self, Answer};
 use crate::exit::Failure;
 use crate::target::{move_up, socket};
 use crate::text::{counted, shown};
 
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
-        Operate::Pause(daemon) => tell(&daemon, "PAUSE", |_| {
+        Operate::Pause(daemon) => tell(&daemon, Pause {}, |_| {
             "Paused: nothing is handed out until `shiftboss resume`.".to_owned()
         }),
         Operate::Resume(daemon) => {
-            tell(&daemon, "RESUME", |_| "Jobs are handed out again.".to_owned())
+            tell(&daemon, Resume {}, |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Health(daemon) => tell(&daemon, "HEALTH", |answer| {
-            let out = in_flight(answer);
-            format!("Healthy: the daemon answers from its database; {out} in flight.")
+        Operate::Health(daemon) => tell(&daemon, Health {}, |answer| {
+            let jobs = counted(answer.in_flight, "job");
+            format!("Healthy: the daemon answers from its database; {jobs} in flight.")
         }),
-        Operate::AcceptInput(daemon) => tell(&daemon, "ACCEPT-INPUT", accepted),
+        Operate::AcceptInput(daemon) => tell(&daemon, AcceptInput {}, accepted),
         Operate::RunFetcher { daemon, name } => {
             let (daemon, name) = word(daemon, name, "NAME")?;
-            let shown = shown(&name);
-            if name.contains(char::is_control) {
-                return Err(Failure::usage(format!("{shown} is no fetcher's name")));
-            }
-            tell(&daemon, &format!("RUN-FETCHER {name}"), |answer| run_begun(&shown, answer))
+            let fetcher = checked::<FetcherName>(&name).map_err(|why| {
+                Failure::usage(format!("{} is no fetcher's name: {why}", shown(&name)))
+            })?;
+            tell(&daemon, RunFetcher { fetcher }, run_begun)
         }
-        Operate::Requeue(of) => tell_of(of, "REQUEUE", requeued),
+        Operate::Requeue(of) => tell_of(of, |key| Requeue { key }, requeued),
         Operate::Retry { of, failed } if failed.failed => retry_failed::run(of.daemon, &failed),
-        Operate::Retry { of, .. } => tell_of(of, "RETRY", retried),
+        Operate::Retry { of, .. } => tell_of(of, |key| Retry { key }, retried),
         Operate::Add(add) => tasks::add(add),
         Operate::Cancel(of) => tasks::cancel(of),
         Operate::Hold(asked) => levers::hold(asked),
         Operate::Unhold { of, prefix, by } => levers::unhold(of, prefix, by),
         Operate::Bump { of, by } => levers::bump(of, by),
-        Operate::Forget(of) => tell_of(of, "FORGET", |key, _| format!("Forgotten: {key}.")),
+        Operate::Forget(of) => {
+            tell_of(of, |key| Forget { key }, |answer| format!("Forgotten: {}.", text(&answer.key)))
+        }
         Operate::Drain(daemon) => drain::run(daemon),
     }
 }
 
-fn tell_of(
+fn tell_of<V: Verb<Answer: DeserializeOwned>>(
     of: KeyArguments,
-    request: &str,
-    render: impl FnOnce(&str, &Value) -> String,
+    request: impl FnOnce(Key) -> V,
+    render: impl FnOnce(&V::Answer) -> String,
 ) -> Result<(), Failure> {
     let (daemon, key) = key(of)?;
-    let request = format!("{request} {key}");
-    tell(&daemon, &request, |answer| render(&shown(key.as_str()), answer))
+    tell(&daemon, request(key), render)
 }
 
 /// Sends one request, and prints what the daemon says: its line, or the sentence that `render` makes of it.
-fn tell(
+fn tell<V: Verb<Answer: DeserializeOwned>>(
     daemon: &DaemonArguments,
-    request: &str,
-    render: impl FnOnce(&Value) -> String,
+    request: V,
+    render: impl FnOnce(&V::Answer) -> String,
 ) -> Result<(), Failure> {
-    let name = request.split(' ').next().unwrap_or_default().to_lowercase();
-    let answer = begin(daemon, &name, &format!("{request}\n"))?.answer()?;
-    show(&answer, daemon.json, render)
+    let socket = socket(daemon.socket.clone(), &V::NAME.to_lowercase())?;
+    show(&client::ask(&socket, request, daemon.timeout())?, daemon.json, render)
 }
 
-fn begin(daemon: &DaemonArguments, name: &str, requests: &str) -> Result<Session, Failure> {
-    Session::begin(&socket(daemon.socket.clone(), name)?, name, requests, daemon.timeout())
-}
-
-fn show(answer: &Answer, json: bool, render: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+fn show<T>(
+    answer: &Answer<T>,
+    json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
     let text = if json { answer.line.clone() } else { render(&answer.object) };
     print(text + "\n")
 }
@@ -99,35 +102,38 @@ fn key(of: KeyArguments) -> Result<(DaemonArguments, Key), Failure> {
     Ok((daemon, checked))
 }
 
-fn in_flight(answer: &Value) -> String {
-    counted(answer["in_flight"].as_i64().unwrap_or(0), "job")
+fn text(key: &Key) -> String {
+    shown(key.as_str())
 }
 
-fn run_begun(name: &str, answer: &Value) -> String {
-    match answer["state"].as_str() {
-        Some("idle" | "waiting") => format!("A run of {name} starts."),
+fn run_begun(answer: &RunFetcherAnswer) -> String {
+    let name = shown(&answer.fetcher);
+    match answer.state.as_str() {
+        "idle" | "waiting" => format!("A run of {name} starts."),
         _ => format!("A run of {name} starts as soon as its cooldown is over."),
     }
 }
 
-fn accepted(answer: &Value) -> String {
-    match answer["accepted"].as_bool() {
-        Some(true) => "The directory is the input directory from now on.",
-        _ => "The input directory is not lost: there is nothing to accept.",
+fn accepted(answer: &AcceptInputAnswer) -> String {
+    match answer.accepted {
+        true => "The directory is the input directory from now on.",
+        false => "The input directory is not lost: there is nothing to accept.",
     }
     .to_owned()
 }
 
-fn requeued(key: &str, answer: &Value) -> String {
-    if answer["requeued"] == true {
-        return format!("Back in the queue, at its old place: {key}.");
+fn requeued(answer: &RequeueAnswer) -> String {
+    let key = text(&answer.key);
+    match answer.requeued {
+        true => format!("Back in the queue, at its old place: {key}."),
+        false => format!("{key} is not in flight; `shiftboss why` tells where it is."),
     }
-    format!("{key} is not in flight; `shiftboss why` tells where it is.")
 }
 
-fn retried(key: &str, answer: &Value) -> String {
-    match answer["rows"].as_i64() {
-        Some(rows) if rows > 0 => format!("Back in the queue: {} of {key}.", counted(rows, "row")),
-        _ => format!("Nothing of {key} was to be put back; `shiftboss why` tells where it is."),
+fn retried(answer: &RetryAnswer) -> String {
+    let key = text(&answer.key);
+    match answer.rows {
+        0 => format!("Nothing of {key} was to be put back; `shiftboss why` tells where it is."),
+        rows => format!("Back in the queue: {} of {key}.", counted(rows, "row")),
     }
 }

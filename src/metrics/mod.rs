@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::DaemonMetrics;
 use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_protocol::verbs::Metrics;
 use shiftboss_queue::answers::{DaemonState, DaemonStatus, QueueStatus, RelayStatus};
 
-use crate::client::Session;
+use crate::client;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::{self, Target};
@@ -69,12 +70,10 @@ impl Scrape {
     }
 }
 
-/// Whether a daemon answers, and what. One that we may not ask is taken to be well; and an older one knows no such request.
+/// Whether a daemon answers, and what. One that we may not ask is taken to be well, and so is an older one, which knows no such request.
 pub fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
-    let answered = Session::begin(socket, "metrics", "METRICS\n", PATIENCE)
-        .and_then(|mut session| session.answer());
-    match answered {
-        Ok(answer) => (true, serde_json::from_value(answer.object).ok()),
+    match client::ask(socket, Metrics {}, PATIENCE) {
+        Ok(answer) => (true, Some(answer.object)),
         Err(failure) => {
             (matches!(failure.code(), ExitCode::Denied | ExitCode::Configuration), None)
         }

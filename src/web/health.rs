@@ -1,8 +1,9 @@
 //! Whether the daemon is well: what `/healthz` answers.
 
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_protocol::verbs::Health;
 
-use crate::client::Session;
+use crate::client;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::metrics::{CLASSIC, PATIENCE};
@@ -19,8 +20,7 @@ pub(super) fn health(target: &Target) -> Result<(), Failure> {
         LockState::By(daemon) => daemon,
         LockState::Free | LockState::Unknown(_) => return runs_elsewhere(target),
     };
-    let asked = Session::begin(&daemon.socket, "health", "HEALTH\n", PATIENCE)
-        .and_then(|mut session| session.answer());
+    let asked = client::ask(&daemon.socket, Health {}, PATIENCE);
     let Err(failure) = asked else { return Ok(()) };
     let queue = target::ask(&target.database, |reader, now| reader.status(now));
     match queue {

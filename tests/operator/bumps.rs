@@ -154,7 +154,7 @@ fn what_may_be_bumped() {
     assert!(operator.ask("HELLO 2 eve").starts_with("HELLO 2 "));
     assert!(operator.ask("BUMP").starts_with("ERROR usage "));
     for number in 0..1_000 {
-        let behind = format!("{{\"bumped_before\":{number},\"key\":\"key{number:03}\"}}\n");
+        let behind = format!("{{\"key\":\"key{number:03}\",\"bumped_before\":{number}}}\n");
         assert_eq!(operator.ask(&format!("BUMP key{number:03}")), behind);
     }
     assert!(operator.ask("BUMP key1000").starts_with("ERROR full "));

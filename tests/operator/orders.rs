@@ -253,7 +253,7 @@ fn other_answers() {
         let peer = peer(&site, answers);
         let found = failure(&site.run(&["pause", "socket"]));
         assert!(found.0 == code && found.1.contains(why), "{answers:?}: {found:?}");
-        assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-pause", "PAUSE"]);
+        assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-pause 60", "PAUSE"]);
     }
     let site = Site::bare();
     let _silent = UnixListener::bind(site.socket()).unwrap();
@@ -275,5 +275,5 @@ fn a_daemon_that_stays() {
     let why = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(69) && why.contains("still runs"), "{why}");
     assert_eq!(object(std::str::from_utf8(&output.stdout).unwrap())["in_flight"], 0);
-    assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-drain", "DRAIN"]);
+    assert_eq!(peer.join().unwrap(), ["HELLO 2 shiftboss-drain 60", "DRAIN"]);
 }

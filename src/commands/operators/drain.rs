@@ -7,10 +7,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use shiftboss_protocol::answers::Holding;
 use shiftboss_protocol::client::{Deadline, is_timeout, within};
+use shiftboss_protocol::verbs::{Drain, Status, StatusAnswer};
 
-use super::{in_flight, show};
+use super::show;
 use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::printing::print;
@@ -38,9 +39,10 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
-    let mut session = Session::begin(socket, "drain", "DRAIN\n", patience)?;
-    show(&session.answer()?, daemon.json, |answer| {
-        format!("Nothing is handed out any more; {} in flight.", in_flight(answer))
+    let mut session = Session::begin(socket, &[Drain {}], patience)?;
+    show(&session.answer::<Drain>()?, daemon.json, |answer| {
+        let jobs = counted(answer.in_flight, "job");
+        format!("Nothing is handed out any more; {jobs} in flight.")
     })?;
     let shows = terminal::shows_progress();
     let waited = wait_closed(&mut session, whole, shows);
@@ -98,13 +100,15 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
         let step = if asks { at_most(SHOW_EVERY, whole) } else { whole };
         match session.connection.line(step) {
             Ok(None) => return Ok(true),
-            Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
-                Ok(status) if status["live"]["draining"] == false => {
+            Ok(Some(line)) => match serde_json::from_str::<StatusAnswer>(&line) {
+                Ok(StatusAnswer { live: Some(live), .. }) if !live.health.draining => {
                     return Err(unavailable(
                         "somebody resumed the daemon: it hands jobs out again, and does not stop",
                     ));
                 }
-                Ok(status) if shows => show_line(&holders(&status)),
+                Ok(StatusAnswer { queue: Some(queue), .. }) if shows => {
+                    show_line(&holders(&queue.found.holders));
+                }
                 Ok(_) => {}
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
@@ -112,19 +116,19 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
             Err(error) if !is_timeout(&error) => return Err(session.no_answer(&error)),
             Err(_) if whole.is_some_and(|end| end <= Instant::now()) => return Ok(false),
             Err(_) => {
-                let asked = session.connection.send(b"STATUS\n", at_most(ANSWER_TIMEOUT, whole));
+                let asked = format!("{}\n", Status {});
+                let asked =
+                    session.connection.send(asked.as_bytes(), at_most(ANSWER_TIMEOUT, whole));
                 asked.map_err(|error| session.no_answer(&error))?;
             }
         }
     }
 }
 
-/// What is out, from the daemon's status, in one line.
-fn holders(status: &Value) -> String {
-    let holders = status["holders"].as_array().map_or(&[][..], Vec::as_slice);
-    let name = |held: &Value| {
-        let worker = held["worker"].as_str().unwrap_or("classic");
-        format!("{} ({})", shown(held["key"].as_str().unwrap_or("?")), shown(worker))
+/// What is out, in one line.
+fn holders(holders: &[Holding]) -> String {
+    let name = |held: &Holding| {
+        format!("{} ({})", shown(&held.key), shown(held.worker.as_deref().unwrap_or("classic")))
     };
     let named: Vec<String> = holders.iter().take(NAMED_MAX).map(name).collect();
     let jobs = counted(holders.len(), "job");
@@ -139,18 +143,23 @@ fn show_line(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// What is in flight fits into a line.
     #[test]
     fn what_is_in_flight() {
-        let held = |key: &str, worker| json!({"key": key, "worker": worker});
-        let status = json!({"holders": [held("alpha", Some("w")), held("b\u{1b}", None)]});
-        assert_eq!(holders(&status), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
-        let many: Vec<Value> = (0..100).map(|n| held(&format!("key{n}"), Some("w"))).collect();
-        let line = holders(&json!({"holders": many}));
+        let held = |key: &str, worker: Option<&str>| Holding {
+            key: key.to_owned(),
+            worker: worker.map(str::to_owned),
+            attempt: None,
+            since: 0,
+            lease_seconds: None,
+            daemon: None,
+        };
+        let few = [held("alpha", Some("w")), held("b\u{1b}", None)];
+        assert_eq!(holders(&few), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
+        let many: Vec<_> = (0..100).map(|n| held(&format!("key{n}"), Some("w"))).collect();
+        let line = holders(&many);
         assert_eq!(line.len(), SHOWN_WIDTH);
         assert!(line.starts_with("100 jobs in flight: key0 (w), ") && line.ends_with("..."));
     }

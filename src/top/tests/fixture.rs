@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
-use shiftboss_actors::metrics::Counted;
+use shiftboss_protocol::answers::metrics::Counted;
 use shiftboss_queue::answers::FetcherRecord;
 use shiftboss_queue::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,

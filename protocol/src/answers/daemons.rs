@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use shiftboss_protocol::model::UnixSeconds;
+
+use crate::model::UnixSeconds;
 
 /// A run of a managed fetcher that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub struct FetcherRecord {
 }
 
 /// A relay, as the queue knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayStatus {
     pub name: String,
     /// When it joined last.
@@ -51,7 +52,7 @@ pub struct RelayStatus {
 }
 
 /// One of several daemons, as the queue knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonStatus {
     pub name: String,
     pub state: DaemonState,
@@ -70,7 +71,7 @@ pub struct DaemonStatus {
     pub went_back: Option<UnixSeconds>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
     /// Since its start.
@@ -83,7 +84,7 @@ pub enum DaemonState {
     Silent,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotStopped {
     pub pid: u32,
     pub started: UnixSeconds,
@@ -91,7 +92,7 @@ pub struct NotStopped {
     pub last_write: Option<UnixSeconds>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedFile {
     /// Escaped.
     pub name: String,

@@ -1,10 +1,11 @@
 //! Keys that are looked for, and how long keys wait: what a page shows beside `why` and `queue`.
 
 use serde::{Deserialize, Serialize};
-use shiftboss_protocol::model::UnixSeconds;
+
+use crate::model::UnixSeconds;
 
 /// The JSON object of `api/v1/search` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// In the order of their bytes.
     pub keys: Vec<KnownKey>,
@@ -13,7 +14,7 @@ pub struct Found {
 }
 
 /// A key, and what the log says of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownKey {
     pub key: String,
     /// `None`: it never ran.
@@ -23,7 +24,7 @@ pub struct KnownKey {
 }
 
 /// The JSON object of `held` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldKeys {
     /// Those that operators hold come first; of each kind the one that was held last.
     pub keys: Vec<HeldKey>,
@@ -32,7 +33,7 @@ pub struct HeldKeys {
 }
 
 /// A key that is held, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldKey {
     pub key: String,
     #[serde(flatten)]
@@ -63,7 +64,7 @@ pub struct Hold {
 }
 
 /// Who bumped a key that waits for its turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
     pub since: UnixSeconds,
     /// As he named himself.
@@ -71,7 +72,7 @@ pub struct Bump {
 }
 
 /// A task that failed, and waits again by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// When.
     pub due: UnixSeconds,

@@ -1,24 +1,29 @@
-//! What a [`Reader`](crate::reader::Reader) answers: the JSON objects of the commands that look are made of it
-//! (docs/json.md, which describes each member). Times are in seconds since 1970.
+//! What operators see of a queue and its daemon: the JSON objects of the commands that look, and of the answers to their
+//! [requests](crate::verbs), are made of it (docs/json.md, which describes each member). Times are in seconds since 1970.
+//!
+//! The queue's readers and the daemon fill it in; commands, pages and clients show it. Plain values without behaviour.
 
 mod daemons;
 mod ended;
 mod keys;
+pub mod live;
+pub mod metrics;
 
-use serde::Serialize;
-use shiftboss_protocol::model::UnixSeconds;
+use serde::{Deserialize, Serialize};
+
+use crate::model::UnixSeconds;
 
 pub use daemons::{
     DaemonState, DaemonStatus, EndedRun, FetcherRecord, NotStopped, RejectedFile, RelayStatus,
 };
-pub use ended::{Ended, Ends, Log, MinuteJobs, Stats, StatsGroup};
+pub use ended::{Ended, Ends, Grouping, Log, MinuteJobs, Stats, StatsGroup};
 pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
 /// Jobs in flight that are shown at the most.
 pub const HOLDERS_MAX: usize = 1_000;
 
 /// How a queue stands, and the one daemon that keeps it, or kept it last.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
     /// Below the program's own: no shiftboss of this version has taken the database over yet.
     pub schema_version: i64,
@@ -78,7 +83,7 @@ impl QueueStatus {
 }
 
 /// Counts of rows and, in flight, of keys.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows {
     /// Rows not handed out yet.
     pub pending: i64,
@@ -90,7 +95,7 @@ pub struct Rows {
 }
 
 /// A job in flight, and who holds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// `None`: a classic worker, which has no name.
     pub worker: Option<String>,
@@ -105,7 +110,7 @@ pub struct Holding {
 }
 
 /// A fetcher and its newest run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherStatus {
     pub name: String,
     pub run: i64,
@@ -119,7 +124,7 @@ pub struct FetcherStatus {
     pub age_seconds: Option<i64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     pub key: String,
     /// `None`: never.
@@ -127,14 +132,14 @@ pub struct Waiting {
 }
 
 /// Jobs that ended alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     pub exit_code: i64,
     pub jobs: i64,
 }
 
 /// Where a key is, and why it is not the next one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
     pub key: String,
     pub state: KeyState,
@@ -168,7 +173,7 @@ pub struct Why {
 }
 
 /// What stands between a key and its next dispatch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     /// Only the keys before it.
@@ -189,7 +194,7 @@ pub enum KeyState {
 }
 
 /// A place in the order of dispatch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Keys that would be handed out before it.
     pub keys_before: usize,
@@ -198,7 +203,7 @@ pub struct Place {
     pub first: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// `None`: a classic worker, which has no name.
     pub worker: Option<String>,
@@ -213,7 +218,7 @@ pub struct Delivery {
     pub delivery_count: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastResult {
     pub started: UnixSeconds,
     pub finished: UnixSeconds,
@@ -221,7 +226,7 @@ pub struct LastResult {
     pub exit_code: Option<i64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRow {
     pub fetcher: String,
     pub run: i64,
@@ -234,7 +239,7 @@ pub struct KeyRow {
 }
 
 /// What a row is to the dispatcher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowState {
     /// It is handed out when its key's turn comes.
@@ -251,7 +256,7 @@ pub enum RowState {
 }
 
 /// The JSON object of `queue` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     pub paused: bool,
     /// The next keys, the first one first.
@@ -261,7 +266,7 @@ pub struct Queue {
 }
 
 /// A job that would be handed out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next {
     pub key: String,
     pub fetcher: String,
@@ -275,7 +280,7 @@ pub struct Next {
 }
 
 /// What a task is to the queue (the names are those of the life of a task).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// It is eligible when its turn comes.
@@ -289,7 +294,7 @@ pub enum TaskStatus {
 }
 
 /// The JSON object of `tasks` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tasks {
     pub status: TaskStatus,
     pub tasks: Vec<Task>,
@@ -297,7 +302,7 @@ pub struct Tasks {
     pub truncated: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     pub key: String,
     /// `@tasks`: it is a single task.

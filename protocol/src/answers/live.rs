@@ -1,15 +1,13 @@
 //! The daemon in what operators get: what only a running one knows of itself (`status`, `health`), and the envelope of
-//! every JSON object (docs/json.md), which begins with the daemon.
-//!
-//! Storage, the connections and the spool's intake fill it in. Plain values.
+//! every JSON object (docs/json.md), which begins with the daemon. The daemon's actors and services fill it in.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::Counted;
-use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::QueueStatus;
+use super::QueueStatus;
+use super::metrics::Counted;
+use crate::model::UnixSeconds;
 
 /// A daemon, as it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,19 +24,32 @@ pub struct Daemon {
 }
 
 /// The JSON object of an answer: where it was found, and what.
-#[derive(Debug, Serialize)]
-pub struct Report<'a, T> {
-    pub database: &'a Path,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report<T> {
+    pub database: PathBuf,
     /// `None`: none runs, or that is not known.
-    pub daemon: Option<&'a Daemon>,
+    pub daemon: Option<Daemon>,
     /// Why it is not known whether one runs.
-    pub daemon_unknown: Option<&'a str>,
+    pub daemon_unknown: Option<String>,
     #[serde(flatten)]
-    pub found: &'a T,
+    pub found: T,
+}
+
+impl<T> Report<T> {
+    /// What this daemon found.
+    pub fn of(daemon: &Daemon, found: T) -> Self {
+        let daemon = daemon.clone();
+        Self {
+            database: daemon.database.clone(),
+            daemon: Some(daemon),
+            daemon_unknown: None,
+            found,
+        }
+    }
 }
 
 /// How a queue and its daemon are; the JSON object of `status`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LiveStatus {
     #[serde(flatten)]
     pub queue: QueueStatus,

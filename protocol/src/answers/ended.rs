@@ -1,12 +1,11 @@
 //! Attempts that ended, one by one and summed up: what `log`, `stats` and `top` are answered.
 
-use serde::Serialize;
-use shiftboss_protocol::model::UnixSeconds;
+use serde::{Deserialize, Serialize};
 
-use crate::reader::Grouping;
+use crate::model::UnixSeconds;
 
 /// The JSON object of `log` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// The one that ended last first; of one key, the one that was handed out last.
     pub attempts: Vec<Ended>,
@@ -27,7 +26,7 @@ pub struct Ends {
     pub is_kept: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// The number of its end, which ascends.
     pub ended: i64,
@@ -59,7 +58,7 @@ pub struct MinuteJobs {
 }
 
 /// The JSON object of `stats` (docs/json.md).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// The beginning of the first hour that is summed up.
     pub since: UnixSeconds,
@@ -69,8 +68,22 @@ pub struct Stats {
     pub truncated: bool,
 }
 
+/// What a sum is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grouping {
+    /// All of it.
+    All,
+    Fetcher,
+    Hour,
+    /// Days are UTC's.
+    Day,
+    /// Fetchers, and of each the days.
+    FetcherDay,
+}
+
 /// What ended, of a fetcher, or in a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsGroup {
     /// Empty: fetchers that were gone. `None`: of all fetchers.
     pub fetcher: Option<String>,
