@@ -78,7 +78,7 @@ pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
 pub use layer::FileIdentity;
 pub use monitor::{Event, Limits, Monitor, Problem, ProblemKind, Report, Turn};
-pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};
+pub use name::{EntryName, NameError, QueueName, time_ordered};
 pub use owner::Identity;
 pub use publish::{Draft, Item, Reservation};
 pub use reader::{Order, Reader};

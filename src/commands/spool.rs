@@ -5,6 +5,7 @@ mod health;
 mod look;
 mod put;
 mod run;
+mod source;
 mod take;
 
 use std::path::Path;

@@ -49,7 +49,8 @@ pub struct Settings {
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new();
     let shown = progress.clone();
-    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))?;
+    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
+        .map_err(Failure::of(ExitCode::CannotCreate))?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let name = settings.name.unwrap_or_else(host_and_process);
     let lease = Duration::from_secs(settings.lease_seconds.into());

@@ -36,6 +36,8 @@ fn the_tests_that_are_named_exist() {
     for directory in [
         "src",
         "actors",
+        "console/src",
+        "runner/src",
         "protocol",
         "queue",
         "relay/src",

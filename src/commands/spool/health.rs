@@ -8,7 +8,7 @@ use super::{failure, never};
 use crate::cli::MonitorArguments;
 use crate::commands::printing::show;
 use crate::exit::{ExitCode, Failure};
-use crate::signals::with_signals;
+use crate::program::with_signals;
 use shiftboss_spool::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Monitor, Problem, ProblemKind, Report,
     Spool, Stop, Turn,

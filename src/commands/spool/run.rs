@@ -1,13 +1,14 @@
-//! `shiftboss spool run`: wires the source of [`crate::runner::spool`] to standard output and signals.
+//! `shiftboss spool run`: wires its [source](super::source) to standard output and signals.
 
+use super::source::{SpoolRunError, SpoolSettings, SpoolSource};
 use super::{failure, with_queue};
 use crate::child::{StartError, look_for};
 use crate::cli::SpoolRunArguments;
 use crate::exit::{ExitCode, Failure};
+use crate::program::with_signals;
 use crate::runner::command::{CommandRunner, print};
-use crate::runner::spool::{SpoolRunError, SpoolSettings, SpoolSource};
 use crate::runner::{self, Ended};
-use crate::signals::{SIGNAL_BASE, with_signals};
+use crate::signals::SIGNAL_BASE;
 use crate::standard_error;
 use shiftboss_spool::{Options, Order};
 
@@ -30,7 +31,8 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let settings = typed.runner.settings(&["{name}", "{meta}", "{data}"])?;
     let is_logged = settings.logs.is_some();
     look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
-    let runner = CommandRunner::new(settings, print)?;
+    let runner =
+        CommandRunner::new(settings, print).map_err(Failure::of(ExitCode::CannotCreate))?;
     let settings = SpoolSettings {
         directory: spool.path().into(),
         once: typed.once,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
-use shiftboss_protocol::fetcher_file::checksum;
 use tracing::warn;
 
 use super::log_index::{self, Record};
@@ -153,11 +152,17 @@ pub fn file_name(key: &[u8]) -> String {
         let encoded = if is_plain { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
         if name.len() + encoded.len() > NAME_BYTES_MAX {
             // No key is encoded with a tilde.
-            return format!("{name}~{:016x}.log", checksum(key));
+            return format!("{name}~{:016x}.log", hash(key));
         }
         name.push_str(&encoded);
     }
     format!("{name}.log")
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// The key that a log's name stands for: its bytes, as far as they are in it, and whether that is not all. `None`: it is no

@@ -1,6 +1,6 @@
 //! The index beside the log of a key and day, `KEY.log.index`: where each attempt begins and ends in it. A command holds its
 //! log and may print what it likes; it does not hold the index. Written by [`super::log_directory`], read by
-//! [`outputs`](crate::outputs).
+//! whoever shows output.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};

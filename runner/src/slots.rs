@@ -1,14 +1,5 @@
-//! Runs a command for each of many jobs, some at a time: `shiftboss work` and `shiftboss spool run`.
-//!
-//! Where jobs come from, and what becomes of them, is a [`Source`]'s: that of `work` is [`crate::worker`], that of
-//! `spool run` is [`spool`]. [`command`] starts the commands.
-
-pub mod command;
-pub mod log_directory;
-pub mod log_index;
-mod log_sweep;
-pub mod payload;
-pub mod spool;
+//! Runs a command for each of many jobs, some at a time. Where jobs come from, and what becomes of them, is a
+//! [`Source`]'s. [`crate::command`] starts the commands.
 
 use std::sync::Arc;
 
@@ -17,10 +8,9 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::child::{StartError, Template};
+use crate::child::{End, StartError, Template};
+use crate::command::{CommandRunner, Execution, JobCommand, Printing, UNREAD_MAX};
 use crate::signals::Signals;
-pub use command::RunnerSettings;
-use command::{CommandRunner, Execution, JobCommand, Printing, UNREAD_MAX};
 
 /// How far a run is to end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,7 +195,7 @@ async fn run_job<S: Source>(
 }
 
 /// Logs a failure; not everybody looks where it is recorded. Returns the exit code.
-fn failed(execution: &Execution, end: crate::child::End) -> u8 {
+fn failed(execution: &Execution, end: End) -> u8 {
     let code = end.shell_code();
     if !end.is_success() {
         let took = format_args!("{:.1}s", execution.started.elapsed().as_secs_f64());
@@ -220,6 +210,7 @@ fn failed(execution: &Execution, end: crate::child::End) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RunnerSettings;
 
     /// Has no jobs: it panics, or waits for a stop.
     struct Fake {

@@ -3,7 +3,7 @@
 //!
 //! What waits to be written is bounded. Lines that do not fit are dropped and counted; the count is logged in their place
 //! when reading goes on. [`crate::logging`] starts the thread and writes events; whoever copies what commands say, the
-//! progress line, panics and `main` write here, too. A process ends through [`exit`] or after [`flush`]. Without the
+//! progress line, panics and [`crate::program`] write here, too. A process ends through [`exit`] or after [`flush`]. Without the
 //! thread, in commands that do not run for long, text is written at once.
 
 use std::backtrace::{Backtrace, BacktraceStatus};

@@ -1,9 +1,19 @@
-//! Text from outside as it may be shown. Which characters mislead, the spool's names say. Pure.
+//! Text from outside as it may be shown. Pure.
 //!
 //! Keys, names, payloads, paths and what commands write come from others. On a terminal or in a log they must not
 //! move the cursor, forge lines, turn the rest of a line around or hide in it.
 
-pub use shiftboss_spool::misleads;
+/// Whether a character does something other than to be seen: controls, separators of lines and
+/// paragraphs, marks of direction, and what has no width (Unicode's `Default_Ignorable_Code_Point`).
+pub fn misleads(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}')
+        || matches!(character, '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{feff}')
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}')
+        || matches!(character, '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}')
+        || matches!(character, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
 
 /// A text, with each character that misleads as its number: `\u{1b}`, `\n`.
 pub fn shown(text: &str) -> String {

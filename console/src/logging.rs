@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use rustix::fs::fstat;
+use shiftboss_runner::escape::{misleads, shown_bytes};
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::escape::{misleads, shown_bytes};
 use crate::exit::{ExitCode, Failure};
 use crate::{standard_error, terminal};
 

@@ -1,6 +1,6 @@
 //! Our side of the guardian: it makes the processes of commands, so that none of them outlives us.
 //!
-//! The guardian is a process (`shiftboss guardian`, [`super::guard()`]) that holds the read end of a
+//! The guardian is our own program again (its hidden command `guardian`, [`super::guard()`]) that holds the read end of a
 //! pipe to which we alone hold the write end. Each command registers its process group before its program
 //! is executed, and is taken off before it is reaped, so that what is registered is always ours. The
 //! pipe's end tells the guardian that we are gone, however that came about; it kills what is registered.
@@ -8,6 +8,7 @@
 //! another takes its place. What is run, and until when, is [`super::command`]'s.
 
 use std::collections::HashMap;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,7 +49,7 @@ impl Default for Guardian {
 }
 
 impl Guardian {
-    /// A guardian that is the shiftboss at `program`: for those who are another program, as tests.
+    /// A guardian that is the program at this path: for those whose own has no such command, as tests.
     pub fn of(program: impl Into<OsString>) -> Self {
         let (groups, dropped) = (HashMap::new(), Vec::new());
         let (program, handle, next_token, watch) = (program.into(), None, 0, None);
@@ -259,7 +260,7 @@ impl GuardianHandle {
         // The two ends do not share this: the guardian waits, we never do.
         rustix::fs::fcntl_setfl(&ours, rustix::fs::OFlags::NONBLOCK)?;
         let mut command = Command::new(program);
-        command.arg0("shiftboss").arg("guardian").current_dir("/");
+        command.arg0(env::args_os().next().unwrap_or_default()).arg("guardian").current_dir("/");
         command.stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
         detach(&mut command);
         Ok(Self { process: command.spawn()?, pipe: Arc::new(ours) })

@@ -1,17 +1,15 @@
 //! Whether the system lets this process have what a command needs: open files, threads and processes. Limits are read
 //! before anything is begun, because runtimes panic where they can have neither.
 //!
-//! [`crate::commands`] asks for every command. What is used up later, or by others at the same time, is an error of
+//! Each program asks for every command. What is used up later, or by others at the same time, is an error of
 //! whatever meets it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
-use tracing::warn;
+use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::exit::{ExitCode, Failure};
 
@@ -19,9 +17,6 @@ use crate::exit::{ExitCode, Failure};
 const STACK_VARIABLE: &str = "RUST_MIN_STACK";
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
 const STACK_BYTES_MAX: usize = 1024 * 1024 * 1024;
-
-/// The limit on open files that we were started with, if we raised it.
-static INHERITED: OnceLock<Rlimit> = OnceLock::new();
 
 /// What a command needs beyond what the process has already.
 #[derive(Debug, Clone, Copy)]
@@ -100,23 +95,6 @@ fn threads_of_user() -> io::Result<usize> {
 /// It may be otherwise in a while, so a restart may help.
 fn refused(text: String) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
-}
-
-/// Raises the limit on open files to the highest that the system allows us.
-pub fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let limit = INHERITED.get_or_init(|| limit);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        warn!(%error, "The limit on open files could not be raised.");
-    }
-}
-
-/// Gives the process that calls it, which is to be a command's, the limit on open files that we were started with:
-/// programs that use select(), or close every possible descriptor, break or crawl with a high one. Between `fork` and
-/// `exec`: it takes no lock and allocates nothing.
-pub fn lower_descriptors() -> Result<(), Errno> {
-    INHERITED.get().map_or(Ok(()), |limit| setrlimit(Resource::Nofile, *limit))
 }
 
 #[cfg(test)]

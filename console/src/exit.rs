@@ -1,9 +1,9 @@
-//! Exit codes and the error that carries one, with the message for the user. Used by `main` and
-//! every command.
+//! Exit codes and the error that carries one, with the message for the user. Used by every command of both programs;
+//! [`crate::program`] ends the process so.
 
 use std::fmt;
 
-use crate::escape::shown;
+use shiftboss_runner::escape::shown;
 
 /// What the program's exit code says (docs/exit-codes.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

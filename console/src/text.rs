@@ -1,5 +1,4 @@
-//! What texts for people are made of: times, counts, tables, and what comes from others as it may be shown. For the
-//! commands and the worker's progress. Pure.
+//! What texts for people are made of: times, counts, tables, and what comes from others as it may be shown. Pure.
 
 use std::array::from_fn;
 use std::fmt::Display;
@@ -7,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use crate::escape::shown;
+pub use shiftboss_runner::escape::shown;
 
 /// Columns of a text from outside that are shown where there is room.
 pub const TEXT_WIDTH: usize = 200;

@@ -24,7 +24,6 @@ use crate::child::{
     CommandSpec, End, Guardian, LinePrefixer, Output, Pump, Running, StartError, Template, pipe,
 };
 use crate::escape::shown_bytes;
-use crate::exit::{ExitCode, Failure};
 
 /// A longer value is in no environment: the kernel takes 128 KiB a variable, name and all.
 pub const VARIABLE_BYTES_MAX: usize = 120 * 1024;
@@ -114,13 +113,16 @@ pub struct JobCommand {
 
 impl CommandRunner {
     /// Without a directory for logs, `write` prints output, from a thread of its own.
+    ///
+    /// # Errors
+    /// When the directory or the thread cannot be made; in words for the user.
     pub fn new(
         settings: RunnerSettings,
         write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
-    ) -> Result<Self, Failure> {
+    ) -> io::Result<Self> {
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-        let cannot = |what: &str, error| {
-            Failure::new(ExitCode::CannotCreate, format!("cannot {what}: {error}"))
+        let cannot = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot {what}: {error}"))
         };
         let (printing, _) = watch::channel(Printing::ForEver);
         let (outputs, printed) = if let Some((path, keep)) = settings.logs.clone() {

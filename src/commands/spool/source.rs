@@ -16,10 +16,10 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
-use super::Source;
-use super::command::{JobCommand, VARIABLE_BYTES_MAX};
-use super::payload::Payload;
 use crate::child::{StartError, Template};
+use crate::runner::Source;
+use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
+use crate::runner::payload::Payload;
 
 /// After a command that could not be started, at first; twice as long after each further one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);

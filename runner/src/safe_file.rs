@@ -164,7 +164,7 @@ fn require_plain(found: &Stat) -> io::Result<()> {
     }
     let names = found.st_nlink;
     Err(io::Error::other(format!(
-        "that file has {names} names (hard links), and shiftboss's own has one: find out who made the others, and remove the wrong ones"
+        "that file has {names} names (hard links), and ours has one: find out who made the others, and remove the wrong ones"
     )))
 }
 
@@ -178,7 +178,7 @@ fn require_file(found: &Stat) -> io::Result<()> {
         _ => "device",
     };
     Err(io::Error::other(format!(
-        "a {kind} is there, not a file of shiftboss's own: find out who put it there, and remove it"
+        "a {kind} is there, not a file of ours: find out who put it there, and remove it"
     )))
 }
 
@@ -190,7 +190,7 @@ fn require_owner(directory: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     }
     let user = found.st_uid;
     Err(io::Error::other(format!(
-        "it belongs to another user (uid {user}), so it is not shiftboss's own: run shiftboss as that user, or remove it"
+        "it belongs to another user (uid {user}), so it is not ours: run this program as that user, or remove it"
     )))
 }
 

@@ -103,7 +103,7 @@ pub enum StartError {
     #[error("cannot run a command in {}: there is no such directory", .0.display())]
     Directory(PathBuf),
     #[error(
-        "cannot run a command: the directory in which shiftboss was started was removed; start it again, in the one that took its place"
+        "cannot run a command: the directory in which this program was started was removed; start it again, in the one that took its place"
     )]
     WorkingDirectory,
     /// The system has no room for it (processes, descriptors, memory), or what a command needs of us

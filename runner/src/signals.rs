@@ -11,8 +11,6 @@ use nix::sys::signal::{SigHandler, Signal as StandardSignal};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, info};
 
-use crate::exit::{ExitCode, Failure};
-
 /// What a shell adds to the number of the signal that ended a program.
 pub const SIGNAL_BASE: i32 = 128;
 pub const HANG_UP: i32 = SignalKind::hangup().as_raw_value();
@@ -126,20 +124,6 @@ pub fn ignore(number: StandardSignal) -> io::Result<()> {
     // SAFETY: to ignore a signal installs no handler.
     unsafe { nix::sys::signal::signal(number, SigHandler::SigIgn) }?;
     Ok(())
-}
-
-/// Runs something that ends by itself or by signals. What still runs then is killed.
-pub fn with_signals<T>(
-    work: impl AsyncFnOnce(Signals) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let cannot = |error: io::Error| {
-        let text = format!("cannot start the runtime: {error}; is there a limit on descriptors?");
-        Failure::new(ExitCode::StoreIo, text)
-    };
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Threads beside stay: when the system has no room for processes, there are no new ones.
-    let runtime = runtime.enable_all().thread_keep_alive(Duration::MAX).build().map_err(cannot)?;
-    runtime.block_on(async { work(Signals::new().map_err(cannot)?).await })
 }
 
 fn counts(first: &mut Option<Instant>, now: Instant) -> bool {

@@ -21,7 +21,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
-use crate::limits;
+use crate::descriptors;
 
 /// The stack of a process until it executes its program. It makes system calls, a few functions deep.
 const STACK_BYTES: usize = 32 * 1024;
@@ -104,7 +104,7 @@ fn prepare(image: &Image, [input, out, err]: [BorrowedFd<'_>; 3]) -> Result<(), 
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(out)?;
     rustix::stdio::dup2_stderr(err)?;
-    limits::lower_descriptors()?;
+    descriptors::restore()?;
     image.directory.as_deref().map_or(Ok(()), rustix::process::chdir)
 }
 

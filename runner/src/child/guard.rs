@@ -1,5 +1,5 @@
-//! The guardian's own process: `shiftboss guardian` runs it. It reads records until the pipe ends,
-//! which says that the shiftboss at its other end is gone, and then kills what is still registered.
+//! The guardian's own process: the hidden command `guardian` of each program runs it. It reads records until the pipe
+//! ends, which says that the program at its other end is gone, and then kills what is still registered.
 //!
 //! [`super::Guardian`] starts it, in a session of its own and with the signals ignored that end
 //! others. It reads nothing else, writes nothing, and decides nothing. A [`Record`] has one size, far below
@@ -51,9 +51,9 @@ impl Record {
 
 #[derive(Debug, Error)]
 pub enum GuardError {
-    #[error("shiftboss starts its guardian itself: there is nothing to be had by starting one")]
+    #[error("this program starts its guardian itself: there is nothing to be had by starting one")]
     NotAPipe,
-    #[error("the guardian's pipe has something in it that no shiftboss wrote")]
+    #[error("the guardian's pipe has something in it that no program of ours wrote")]
     Garbled,
     #[error("cannot read the guardian's pipe: {0}")]
     Pipe(#[source] io::Error),

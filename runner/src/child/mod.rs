@@ -6,7 +6,7 @@
 //! tells the [`End`]. What outlives the command's own process in its group is killed; a process that
 //! made a session of its own is the exception, and its own master.
 //!
-//! Three things end a command whose shiftboss was killed: the kernel kills the command's own process
+//! Three things end a command whose program was killed: the kernel kills the command's own process
 //! (parent-death signal), the guardian, a process beside us, kills its group, and both hold from before
 //! the command's program is executed. Nothing here knows what the commands are for.
 

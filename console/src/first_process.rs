@@ -1,8 +1,8 @@
 //! The first process of a container (PID 1): processes whose parent has ended become its children, and it is the one who
 //! has to reap them. So it runs the command in a child, passes signals on to that, reaps whoever ends, and ends as the
-//! command does. [`crate::commands`] and all else is in the child, which waits for its own children alone.
+//! command does. All else is in the child, which waits for its own children alone.
 //!
-//! `main` calls it before anything else. Where we are not the first process it does nothing.
+//! [`crate::program`] calls it before anything else. Where we are not the first process it does nothing.
 
 use std::env;
 use std::io;
@@ -12,7 +12,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::signals::{Listener, SIGNAL_BASE};
+use shiftboss_runner::signals::{Listener, SIGNAL_BASE};
 
 /// Our own program.
 const OUR_PROGRAM: &str = "/proc/self/exe";
@@ -41,7 +41,8 @@ async fn attend() -> io::Result<u8> {
     // By its own path where that is there still: a process has its name of that.
     let path = env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(path.unwrap_or_else(|| OUR_PROGRAM.into()));
-    command.arg0("shiftboss").args(env::args_os().skip(1));
+    let mut words = env::args_os();
+    command.arg0(words.next().unwrap_or_default()).args(words);
     let is_ours = |name: &&&str| env::var_os(name).is_some_and(|pid| pid == "1");
     FOR_PROCESS.iter().filter(is_ours).for_each(|name| _ = command.env_remove(name));
     let child = Pid::from_child(&command.spawn()?);
