@@ -9,7 +9,6 @@ mod operators;
 mod output;
 mod relay;
 mod serve;
-mod spool;
 mod top;
 mod views;
 mod web;
@@ -36,10 +35,6 @@ pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
-pub use spool::{
-    InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
-    SpoolVerb, TakeArguments,
-};
 pub use top::TopArguments;
 pub use views::{View, ViewArguments};
 pub use web::WebArguments;
@@ -57,8 +52,8 @@ pub use work::WorkArguments;
     after_help = "\
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
-   1  spool fsck, monitor, status --check: something is or was wrong; spool run --once, work --fail: a job failed
-  65  input or database is faulty           69  no daemon or server answered; nothing fetched or taken
+   1  status --check: something is wrong; work --fail: a job failed
+  65  input or database is faulty           69  no daemon or server answered; nothing fetched
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running; in flight, no room
   77  for operators only                    78  something needed is missing or unusable"
@@ -244,8 +239,6 @@ Example:
     /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
     /// *.~undo-tree~).
     OnChange(Box<OnChangeArguments>),
-    /// Use a spool: a queue in a directory, for processes that share no daemon
-    Spool(SpoolArguments),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:

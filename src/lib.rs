@@ -7,8 +7,8 @@
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //!
-//! Crates of their own are the filesystem queue, [`shiftboss_spool`], whose tasks [`intake`] brings into the daemon's queue, and
-//! relays, [`shiftboss_relay`].
+//! Crates of their own are the filesystem queue, [`shiftspool`], which is a program, too, and whose tasks [`intake`] brings into the
+//! daemon's queue, and relays, [`shiftboss_relay`].
 
 pub mod cli;
 mod client;

@@ -34,7 +34,7 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
     | test(/^views::(a_database_for_others|the_json_objects|times_that|why_in_words|with_the_daemon_down)/)'
 # Those of commands that use no queue.
-other='binary(project) | (binary(spool) & not test(/^serve/)) | test(/^(check|child|fetch|on_change|cli)::/)'
+other='binary(project) | binary(program) | test(/^(check|child|fetch|on_change|cli)::/)'
 # Thousands of files: one after the other, for server and daemon share the machine's cores.
 many='test(/^files::bulk::/)'
 daemon="kind(test) & package(shiftboss) & not ($sqlite | $many | $other | test(/on_server::/))"

@@ -4,7 +4,7 @@
 //! [`child`] starts one command, limits its time and passes its output on. [`run`] runs one for each of many jobs, some at a
 //! time: where jobs come from, and what becomes of them, a [`Source`] says; [`command`] starts them, and
 //! [`log_directory`] has their output in files. [`signals`] ends a run. [`escape`] and [`safe_file`] are for text and
-//! files that others had their hands on.
+//! files that others had their hands on, [`hash`] for names made of bytes.
 //!
 //! It has no command line, prints nothing but what commands write, and knows nothing of queues.
 
@@ -12,6 +12,7 @@ pub mod child;
 pub mod command;
 pub mod descriptors;
 pub mod escape;
+pub mod hash;
 pub mod log_directory;
 pub mod log_index;
 mod log_sweep;

@@ -16,6 +16,7 @@ use tracing::warn;
 use super::log_index::{self, Record};
 use crate::child::Output;
 use crate::escape::shown_bytes;
+use crate::hash::fnv;
 use crate::safe_file;
 
 /// What is shown of a command in its log.
@@ -152,17 +153,11 @@ pub fn file_name(key: &[u8]) -> String {
         let encoded = if is_plain { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
         if name.len() + encoded.len() > NAME_BYTES_MAX {
             // No key is encoded with a tilde.
-            return format!("{name}~{:016x}.log", hash(key));
+            return format!("{name}~{:016x}.log", fnv(key));
         }
         name.push_str(&encoded);
     }
     format!("{name}.log")
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// The key that a log's name stands for: its bytes, as far as they are in it, and whether that is not all. `None`: it is no

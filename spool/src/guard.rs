@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
+use shiftboss_runner::hash::fnv;
 use tracing::warn;
 
 use super::Spool;
@@ -256,6 +257,14 @@ impl Guard {
         let path = self.note.checked_out();
         let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
         Ok(stat.identity)
+    }
+
+    /// One word that stands for this entry alone, at whatever attempt and in whatever queue: another one that gets its
+    /// name later, its inode or its metadata has another. Who does something once for an entry remembers it by this.
+    pub fn id(&self) -> Result<String> {
+        let FileIdentity { inode, born } = self.file()?;
+        let content = fnv(&[self.name().as_bytes(), b"/", self.metadata()].concat());
+        Ok(format!("{}-{inode:x}-{born:x}-{content:016x}", self.spool.id()?))
     }
 
     /// The work is done: removes the entry. If that fails and the entry is still there, it is given back.

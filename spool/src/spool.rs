@@ -129,10 +129,13 @@ impl Spool {
     /// What tells this spool from others, wherever it is moved.
     pub fn id(&self) -> Result<String> {
         let path = Path::new(layout::ID);
-        let made = self.layer().symlink(files::random_name().as_bytes(), path);
-        made.none_if(Errno::EXIST).map_err(io("name the spool by", path))?;
-        let id = self.layer().read_link(path).map_err(io("read", path))?;
-        Ok(name::text(&id))
+        let mut id = self.layer().read_link(path);
+        if id == Err(Errno::NOENT) {
+            let made = self.layer().symlink(files::random_name().as_bytes(), path);
+            made.none_if(Errno::EXIST).map_err(io("name the spool by", path))?;
+            id = self.layer().read_link(path);
+        }
+        Ok(name::text(&id.map_err(io("read", path))?))
     }
 
     /// The spool's directory, as it was opened.

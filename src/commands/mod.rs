@@ -11,7 +11,6 @@ pub mod operators;
 mod output;
 pub mod relay;
 pub mod serve;
-pub mod spool;
 mod top;
 mod views;
 pub mod work;
@@ -89,7 +88,6 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
             on_change::run(*typed)
         }
-        Command::Spool(typed) => spool::run(typed),
         Command::Completions { shell } => printing::print(completions(Cli::command(), shell)),
         // It ends the commands of a shiftboss that was killed, which started it through `child`.
         Command::Guardian => child::guard(io::stdin()).map_err(Failure::of(ExitCode::Usage)),
@@ -103,7 +101,6 @@ fn needs(command: &Command) -> Needs {
         // Each job is a process.
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
-        Command::Spool(_) => (24, 6),
         Command::Top(_) => (24, 4),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),

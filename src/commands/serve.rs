@@ -40,7 +40,7 @@ use crate::stores::{self, Database, Policy};
 use configuration::Configuration;
 use init_system::InitSystem;
 use locks::Locks;
-use shiftboss_spool::{Options, Spool, SpoolError};
+use shiftspool::{Options, Spool, SpoolError};
 
 /// What may be taken over is looked for no more often.
 const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);

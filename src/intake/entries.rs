@@ -11,7 +11,7 @@ use shiftboss_protocol::model::Row;
 use shiftboss_queue::operation::{Added, EntryId, SpoolEntry};
 use tracing::warn;
 
-use shiftboss_spool::{
+use shiftspool::{
     EntryName, FileIdentity, Guard, Order, QueueName, Reader, Result, Spool, SpoolError, Stop,
 };
 

@@ -1,7 +1,7 @@
 //! The queue of tasks on a spool of its own, without a store.
 
 use super::*;
-use shiftboss_spool::{Durability, Item, Options, time_ordered};
+use shiftspool::{Durability, Item, Options, time_ordered};
 
 struct Scene {
     _directory: tempfile::TempDir,
@@ -111,23 +111,23 @@ fn what_is_no_task_is_set_apart() {
     let (data, nonsense) = (scene.put("alpha 1", "data"), scene.put("nonsense", ""));
     let blocked = scene.put("nonsense", "");
     scene.put("bravo 1", "");
-    let dead = scene.spool.path().join(shiftboss_spool::DEAD_LETTER);
+    let dead = scene.spool.path().join(shiftspool::DEAD_LETTER);
     std::fs::create_dir_all(&dead).unwrap();
     std::fs::write(dead.join(blocked.as_os_str()), "a stranger").unwrap();
     let mut tasks = scene.open();
     tasks.fill(ROUND_MAX, Duration::ZERO).unwrap();
     assert_eq!(keys(&tasks.offers()), ["bravo"]);
     let reason = |name: &EntryName| {
-        let info = scene.spool.info(&queue(shiftboss_spool::DEAD_LETTER), name).unwrap();
+        let info = scene.spool.info(&queue(shiftspool::DEAD_LETTER), name).unwrap();
         info.reason.unwrap()
     };
     assert_eq!(reason(&data), "it has 4 bytes of data, and a task has none");
     assert!(reason(&nonsense).contains("no space after the key"), "{}", reason(&nonsense));
     // Moved on, or removed, it has none any more.
-    let moved = scene.spool.checkout(&queue(shiftboss_spool::DEAD_LETTER), &data).unwrap();
+    let moved = scene.spool.checkout(&queue(shiftspool::DEAD_LETTER), &data).unwrap();
     moved.move_to(&queue("other")).unwrap();
     assert_eq!(scene.spool.info(&queue("other"), &data).unwrap().reason, None);
-    scene.spool.remove(&queue(shiftboss_spool::DEAD_LETTER), &nonsense).unwrap();
+    scene.spool.remove(&queue(shiftspool::DEAD_LETTER), &nonsense).unwrap();
     let reasons = scene.spool.path().join(".shiftboss/reasons");
     assert_eq!(std::fs::read_dir(reasons).unwrap().count(), 0);
 }
@@ -164,7 +164,7 @@ fn what_was_offered_is_the_next_ones() {
 fn one_that_resists_gives_no_other_back() {
     let scene = Scene::new();
     let (good, bad) = (scene.put("alpha 1", ""), scene.put("nonsense", ""));
-    let dead = scene.spool.path().join(shiftboss_spool::DEAD_LETTER);
+    let dead = scene.spool.path().join(shiftspool::DEAD_LETTER);
     std::fs::create_dir_all(&dead).unwrap();
     std::fs::write(dead.join(bad.as_os_str()), "a stranger").unwrap();
     let mut first = scene.open();

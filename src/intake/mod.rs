@@ -32,7 +32,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{debug, info, warn};
 
 use entries::{QUEUE, ROUND_MAX, TaskQueue};
-use shiftboss_spool::{Spool, Stop};
+use shiftspool::{Spool, Stop};
 
 /// How long storage may take for one request.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -42,7 +42,7 @@ fn the_tests_that_are_named_exist() {
         "queue",
         "relay/src",
         "stores",
-        "spool/src",
+        "spool",
         "tests",
         "benches/src",
         "docs/manual",

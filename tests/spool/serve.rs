@@ -9,7 +9,7 @@ use crate::common::random::Random;
 use crate::common::wait::pause;
 use crate::common::worker::key_of;
 use crate::common::{Client, Daemon, Site, wait_until, wait_within};
-use shiftboss_spool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
+use shiftspool::{Durability, EntryName, Item, Options, QueueName, Spool, time_ordered};
 
 /// The tasks that are kept.
 const TASKS: &str = "SELECT attr_path, payload, status FROM singles ORDER BY task";

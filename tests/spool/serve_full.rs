@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::common::disk::{on_a_small_disk, seen};
 use crate::common::worker::key_of;
 use crate::common::{Daemon, Site, wait_until};
-use shiftboss_spool::{Durability, Item, Options, QueueName, Spool, SpoolError, time_ordered};
+use shiftspool::{Durability, Item, Options, QueueName, Spool, SpoolError, time_ordered};
 
 /// Database and spool on one small disk: room for this much, and for so many files.
 const BYTES: &str = "mount -t tmpfs -o size=24m none disk && exec \"$@\"";

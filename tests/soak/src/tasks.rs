@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shiftboss_spool::{
+use shiftspool::{
     Durability, FsckOptions, Item, Options, QueueName, Spool, SpoolError, time_ordered,
 };
 

@@ -3,7 +3,7 @@
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{FetcherStatus, QueueStatus, RejectedFile};
-use shiftboss_spool::DEAD_LETTER;
+use shiftspool::DEAD_LETTER;
 
 use super::{daemons, relays};
 use crate::live::Unknown;

@@ -18,7 +18,7 @@ fn the_next_one_has_it() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_gone(&site, "pids");
-    let (code, ..) = ran(&site, &["--once"], "echo $SHIFTBOSS_SPOOL_ATTEMPT > attempt");
+    let (code, ..) = ran(&site, &["--once"], "echo $SHIFTSPOOL_ATTEMPT > attempt");
     assert_eq!(code, 0);
     assert_eq!(lines(&site, "attempt"), ["2"]);
     assert_eq!(listed(&site, "bad"), [""; 0]);
@@ -44,7 +44,7 @@ fn a_waiting_one_has_it() {
 #[test]
 fn an_entry_that_kills() {
     let site = with(&["a", "b"]);
-    let script = "[ $SHIFTBOSS_SPOOL_NAME = b ] || { echo x >> kills; kill -9 $PPID; sleep 1000; }";
+    let script = "[ $SHIFTSPOOL_NAME = b ] || { echo x >> kills; kill -9 $PPID; sleep 1000; }";
     for _ in 0..5 {
         let status = run(&site, &["--once", "--failed", "bad"], script).status().unwrap();
         assert_eq!(status.code(), None);
@@ -61,8 +61,8 @@ fn kills_at_random_moments() {
     let mut random = Random::seeded();
     let names: Vec<String> = (0..60).map(|number| format!("e{number:02}")).collect();
     let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let script = "echo $$ >> pids; sleep .0$((SHIFTBOSS_SPOOL_ATTEMPT % 9)); \
-        echo $SHIFTBOSS_SPOOL_NAME >> ended";
+    let script = "echo $$ >> pids; sleep .0$((SHIFTSPOOL_ATTEMPT % 9)); \
+        echo $SHIFTSPOOL_NAME >> ended";
     // No entry is to be set apart for the kills it was in.
     let words = ["-n", "4", "--attempts", "1000", "--spread"];
     for _ in 0..12 {
@@ -73,8 +73,8 @@ fn kills_at_random_moments() {
     }
     let mut child = run(&site, &words, script).spawn().unwrap();
     let left = || {
-        let stat = json(&site, &["stat", "--json", "s"]);
-        let of = |what: &str| stat["queues"][0][what].as_u64().unwrap();
+        let lengths = json(&site, &["list", "--json", "s"]);
+        let of = |what: &str| lengths["queues"][0][what].as_u64().unwrap();
         of("available") + of("checked_out")
     };
     wait_until("all are done", || left() == 0);

@@ -1,16 +1,17 @@
-//! `shiftboss spool run`: wires its [source](super::source) to standard output and signals.
+//! `shiftspool run`: wires its [source](super::source) to standard output and signals.
 
-use super::source::{SpoolRunError, SpoolSettings, SpoolSource};
+use shiftboss_console::exit::{ExitCode, Failure};
+use shiftboss_console::program::with_signals;
+use shiftboss_console::standard_error;
+use shiftboss_runner::child::{StartError, look_for};
+use shiftboss_runner::command::{CommandRunner, print};
+use shiftboss_runner::signals::SIGNAL_BASE;
+use shiftboss_runner::{self as runner, Ended};
+
+use super::cli::RunEntries;
+use super::source::{PLACES, SpoolRunError, SpoolSettings, SpoolSource};
 use super::{failure, with_queue};
-use crate::child::{StartError, look_for};
-use crate::cli::SpoolRunArguments;
-use crate::exit::{ExitCode, Failure};
-use crate::program::with_signals;
-use crate::runner::command::{CommandRunner, print};
-use crate::runner::{self, Ended};
-use crate::signals::SIGNAL_BASE;
-use crate::standard_error;
-use shiftboss_spool::{Options, Order};
+use crate::{Options, Order};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
 /// ends all who take it.
@@ -18,7 +19,7 @@ const ATTEMPTS: u32 = 5;
 
 /// Runs until there is nothing to do, or signals end it. With `--once` it is an error if an entry failed. After a
 /// second signal the process ends here, with 128 and the signal's number.
-pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure> {
+pub fn run(mut options: Options, typed: RunEntries) -> Result<(), Failure> {
     let attempts = typed.attempts.unwrap_or(if typed.failed.is_some() { 1 } else { ATTEMPTS });
     let failed = typed.failed.clone().unwrap_or(options.dead_letter);
     options.attempts_max = Some(attempts.max(ATTEMPTS));
@@ -28,7 +29,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
     let reader = spool.reader(&typed.place.queue, order).map_err(failure)?;
     typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(failure)?;
     let jobs = typed.runner.jobs.into();
-    let settings = typed.runner.settings(&["{name}", "{meta}", "{data}"])?;
+    let settings = typed.runner.settings(&PLACES)?;
     let is_logged = settings.logs.is_some();
     look_for(&settings.template.program).map_err(Failure::of(ExitCode::Configuration))?;
     let runner =
@@ -40,6 +41,7 @@ pub fn run(mut options: Options, typed: SpoolRunArguments) -> Result<(), Failure
         attempts,
         failed,
         rest: typed.retry_after,
+        defer: typed.defer,
     };
     let source = SpoolSource::new(reader, super::never()?, settings);
     let ended = with_signals(async |mut signals| {
@@ -67,8 +69,11 @@ fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(),
             Err(Failure::of(ExitCode::CannotCreate)(error))
         }
         Some(SpoolRunError::NotStarted(error)) => Err(Failure::of(ExitCode::Configuration)(error)),
+        Some(error @ SpoolRunError::Deferred(_)) => {
+            Err(Failure::of(ExitCode::AlreadyRunning)(error))
+        }
         None if ended.is_broken => {
-            let bug = "a bug in shiftboss ended a task; please report the message above";
+            let bug = "a bug ended a task; please report the message above";
             Err(Failure::new(ExitCode::Internal, bug.to_owned()))
         }
         None if once && failed > 0 => {

@@ -20,17 +20,17 @@ fn init() {
     let (code, _, stderr) = spool(&site, &["init", "other", "q"]);
     assert_eq!(code, 73);
     assert!(stderr.contains("has other files in it (file)"), "{stderr}");
-    for words in [&["stat", "other"][..], &["list", "nowhere", "q"], &["take", "other", "q"]] {
+    for words in [&["list", "other"][..], &["list", "nowhere", "q"], &["take", "other", "q"]] {
         assert_eq!(spool(&site, words).0, 78, "{words:?}");
     }
-    assert_eq!(spool(&site, &["stat", "s"]).0, 0);
+    assert_eq!(spool(&site, &["list", "s"]).0, 0);
 }
 
 /// Each verb says what is wrong with what was typed, and does nothing.
 #[test]
 fn wrong_arguments() {
     let site = with(&["a"]);
-    let wrong: [&[&str]; 22] = [
+    let wrong: [&[&str]; 23] = [
         &[],
         &["dance", "s"],
         &["init", "s"],
@@ -42,14 +42,15 @@ fn wrong_arguments() {
         &["put", "s", "q", "--lines", "--name", "b"],
         &["take", "s", "q", "--wait", "soon"],
         &["take", "s", ""],
-        &["list", "s"],
+        &["list", "s", "--checkouts"],
         &["show", "s", "q"],
         &["move", "s", "q", "a"],
         &["rm", "s", "q"],
         &["run", "s", "q"],
         &["run", "s", "q", "-n", "0", "--", "true"],
+        &["run", "s", "q", "--", "env", "bash", "-ec", "wc {data}"],
         &["run", "s", "q", "--timeout", "0s", "--", "true"],
-        &["watch", "s", "--every", "0s"],
+        &["list", "s", "--every", "0s"],
         &["monitor", "s", "--max-age", "1h"],
         &["monitor", "s", "--max-age", "q=soon"],
         &["fsck", "s", "--older-than", "x"],
@@ -78,11 +79,11 @@ fn no_such_queue() {
     for words in wrong {
         let (code, stdout, stderr) = spool(&site, words);
         assert_eq!((code, &*stdout), (65, ""), "{words:?}");
-        let told = "there is no queue taks in s: `shiftboss spool init s taks` makes it; \
+        let told = "there is no queue taks in s: `shiftspool init s taks` makes it; \
             did you mean \"tasks\"?";
         assert!(stderr.contains(told), "{stderr}");
     }
-    assert_eq!(json(&site, &["stat", "--json", "s"])["queues"].as_array().unwrap().len(), 2);
+    assert_eq!(json(&site, &["list", "--json", "s"])["queues"].as_array().unwrap().len(), 2);
     let (code, _, stderr) = spool(&site, &["list", "s", "elsewhere"]);
     assert!(code == 65 && !stderr.contains("mean"), "{stderr}");
 }
@@ -100,7 +101,7 @@ fn no_such_entry() {
         assert!(stderr.contains("there is no entry a in q"), "{stderr}");
     }
     let (code, _, stderr) = spool(&site, &["release", "s", "q", "a"]);
-    assert_eq!((code, &*stderr), (65, "shiftboss: a is not checked out of q\n"));
+    assert_eq!((code, &*stderr), (65, "shiftspool: a is not checked out of q\n"));
     assert_eq!(done(&site, &["list", "s", "q"]), "");
     assert_eq!(done(&site, &["list", "--checkouts", "s", "q"]), "Nothing is checked out.\n");
     assert!(!site.path("s/no such queue").exists());
@@ -153,31 +154,31 @@ fn show() {
 
 /// Lengths of the queues, what is taken apart.
 #[test]
-fn stat() {
+fn lengths() {
     let site = with(&["a", "b", "c"]);
     done(&site, &["init", "s", "r"]);
     done(&site, &["take", "s", "q"]);
     done(&site, &["move", "s", "q", "c", "r"]);
     let expected = "Queue  available  checked out\nq      1          1\nr      1          0\n";
-    assert_eq!(done(&site, &["stat", "s"]), expected);
-    let stat = json(&site, &["stat", "--json", "s"]);
-    assert_eq!(stat["queues"][0]["checked_out"], 1);
-    assert!(stat["time"].as_u64().unwrap() > 1_700_000_000);
+    assert_eq!(done(&site, &["list", "s"]), expected);
+    let lengths = json(&site, &["list", "--json", "s"]);
+    assert_eq!(lengths["queues"][0]["checked_out"], 1);
+    assert!(lengths["time"].as_u64().unwrap() > 1_700_000_000);
     let empty = Site::bare();
     done(&empty, &["init", "s", "q"]);
     assert_eq!(
-        done(&empty, &["stat", "s"]),
+        done(&empty, &["list", "s"]),
         "Queue  available  checked out\nq      0          0\n"
     );
 }
 
-/// On a terminal the table is drawn anew at each look, from the upper left corner, over nothing.
+/// On a terminal a list is drawn anew at each look, from the upper left corner, over nothing.
 #[test]
-fn watch_on_a_terminal() {
+fn a_list_on_a_terminal() {
     const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
     let site = with(&["a", "b"]);
     let (given, mut shown) = super::common::terminal::terminal();
-    let mut watch = command(&site, &["watch", "--every", "10ms", "s"]);
+    let mut watch = command(&site, &["list", "--every", "10ms", "s"]);
     let mut watch = watch.stdout(given).spawn().unwrap();
     let mut text = String::new();
     // Reading waits for more, which comes: it is drawn all the time, whether it has changed or not.
@@ -204,10 +205,10 @@ fn watch_on_a_terminal() {
 
 /// The table is printed when it changes; JSON at each look. It ends with its reader.
 #[test]
-fn watch() {
+fn a_list_again_and_again() {
     let site = with(&["a"]);
     for json in [false, true] {
-        let mut watch = command(&site, &["watch", "--every", "10ms", "s"]);
+        let mut watch = command(&site, &["list", "--every", "10ms", "s"]);
         if json {
             watch.arg("--json");
         }

@@ -73,7 +73,7 @@ fn a_wait() {
     let site = with(&[]);
     let start = Instant::now();
     let (code, stdout, stderr) = spool(&site, &["take", "s", "q", "--wait", "300ms"]);
-    assert_eq!((code, &*stdout, &*stderr), (69, "", "shiftboss: there is nothing to take in q\n"));
+    assert_eq!((code, &*stdout, &*stderr), (69, "", "shiftspool: there is nothing to take in q\n"));
     assert!(start.elapsed() >= Duration::from_millis(300));
     let mut take = command(&site, &["take", "s", "q", "--wait", "1h"]);
     let take = take.stdout(Stdio::piped()).spawn().unwrap();

@@ -1,16 +1,15 @@
-//! `shiftboss spool put`: one entry from a file or standard input, or one for each line of it.
+//! `shiftspool put`: one entry from a file or standard input, or one for each line of it.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 
+use shiftboss_console::exit::{ExitCode, Failure};
+use shiftboss_console::input;
+use shiftboss_console::printing::print;
+
+use super::cli::PutArguments;
 use super::failure;
-use crate::cli::PutArguments;
-use crate::commands::input;
-use crate::commands::printing::print;
-use crate::exit::{ExitCode, Failure};
-use shiftboss_spool::{
-    DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered,
-};
+use crate::{DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered};
 
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Lines that are synced together, at most, and their bytes: they are kept in memory so long.

@@ -19,7 +19,7 @@ fn a_file_for_each_entry() {
     let site = with(&["a", "b"]);
     assert_eq!(feed(&site, &["put", "s", "q", "--name=\\xff"], b"").0, 0);
     let words = ["--once", "--log-dir", "logs", "--retry-after", "0s", "--attempts", "2"];
-    let script = "echo one; printf two >&2; [ $SHIFTBOSS_SPOOL_NAME != b ] || kill -9 $$";
+    let script = "echo one; printf two >&2; [ $SHIFTSPOOL_NAME != b ] || kill -9 $$";
     let (code, stdout, stderr) = ran(&site, &words, script);
     assert_eq!((code, &*stdout), (1, ""), "{stderr}");
     assert_eq!(ran(&site, &words, script).0, 1);

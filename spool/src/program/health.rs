@@ -1,15 +1,15 @@
-//! `shiftboss spool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
+//! `shiftspool monitor` and `fsck`: what is wrong. Exit status 1 when something is or was.
 
 use std::time::SystemTime;
 
+use shiftboss_console::exit::{ExitCode, Failure};
+use shiftboss_console::printing::show;
+use shiftboss_console::program::with_signals;
 use tokio::task::spawn_blocking;
 
+use super::cli::MonitorArguments;
 use super::{failure, never};
-use crate::cli::MonitorArguments;
-use crate::commands::printing::show;
-use crate::exit::{ExitCode, Failure};
-use crate::program::with_signals;
-use shiftboss_spool::{
+use crate::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Monitor, Problem, ProblemKind, Report,
     Spool, Stop, Turn,
 };

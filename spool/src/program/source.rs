@@ -1,31 +1,33 @@
-//! The source of `spool run`: takes entries of a queue, and resolves them by how their commands ended.
+//! The source of `shiftspool run`: takes entries of a queue, and resolves them by how their commands ended.
 //!
 //! The spool blocks, so its calls are made beside the runtime's thread; one at a time waits for entries.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shiftboss_protocol::backoff::Backoff;
-use shiftboss_spool::{EntryName, Guard, QueueName, Reader, SpoolError, Stop as SpoolStop};
+use shiftboss_runner::Source;
+use shiftboss_runner::child::{StartError, Template};
+use shiftboss_runner::command::{JobCommand, VARIABLE_BYTES_MAX};
+use shiftboss_runner::payload::Payload;
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
-use crate::child::{StartError, Template};
-use crate::runner::Source;
-use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
-use crate::runner::payload::Payload;
+use crate::{EntryName, Guard, QueueName, Reader, SpoolError, Stop};
 
-/// After a command that could not be started, at first; twice as long after each further one.
+/// What is replaced in a command's arguments.
+pub const PLACES: [&str; 5] = ["{name}", "{meta}", "{meta_file}", "{data}", "{id}"];
+/// After a command that could not do its work now, at first; twice as long after each further one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
-/// So many starts in a row fail before it is given up with `once`.
-const STARTS_MAX: u32 = 3;
+/// So many of them in a row, and it is given up with `once`.
+const PAUSES_MAX: u32 = 3;
 
 #[derive(Debug, Error)]
 pub enum SpoolRunError {
@@ -33,6 +35,8 @@ pub enum SpoolRunError {
     Spool(SpoolError),
     #[error(transparent)]
     NotStarted(StartError),
+    #[error("the command ended with exit code {0}, which means later (--defer)")]
+    Deferred(u8),
 }
 
 /// What is done with entries.
@@ -49,6 +53,8 @@ pub struct SpoolSettings {
     pub failed: QueueName,
     /// How long it rests between two attempts.
     pub rest: Duration,
+    /// Exit codes that mean later.
+    pub defer: Vec<u8>,
 }
 
 /// The entries of a queue; clones share them.
@@ -56,15 +62,14 @@ pub struct SpoolSettings {
 pub struct SpoolSource {
     reader: Arc<Mutex<Reader>>,
     shared: Arc<Shared>,
-    /// Of this slot: starts that failed one after the other, and how long it rests after the next one.
-    failed_starts: u32,
-    pauses: Backoff,
+    /// Of this slot: commands that could not do their work, one after the other.
+    pauses: u32,
 }
 
 struct Shared {
     settings: SpoolSettings,
     /// Ends the waiting for entries: no more are taken.
-    stop: SpoolStop,
+    stop: Stop,
     failures: StdMutex<Failures>,
 }
 
@@ -78,14 +83,9 @@ struct Failures {
 }
 
 impl SpoolSource {
-    pub fn new(reader: Reader, stop: SpoolStop, settings: SpoolSettings) -> Self {
+    pub fn new(reader: Reader, stop: Stop, settings: SpoolSettings) -> Self {
         let shared = Shared { settings, stop, failures: StdMutex::default() };
-        Self {
-            reader: Arc::new(Mutex::new(reader)),
-            shared: Arc::new(shared),
-            failed_starts: 0,
-            pauses: Backoff::new(PAUSE_FIRST, PAUSE_LONGEST),
-        }
+        Self { reader: Arc::new(Mutex::new(reader)), shared: Arc::new(shared), pauses: 0 }
     }
 
     /// Takes no more.
@@ -105,6 +105,20 @@ impl SpoolSource {
         error
     }
 
+    /// Gives an entry back uncounted, and waits before the next one is taken.
+    async fn put_off(&mut self, guard: Guard, why: SpoolRunError) -> Result<(), SpoolRunError> {
+        let name = guard.name().clone();
+        self.release(guard).await?;
+        let pause = PAUSE_FIRST.saturating_mul(1 << self.pauses.min(6)).min(PAUSE_LONGEST);
+        self.pauses += 1;
+        if self.shared.settings.once && self.pauses >= PAUSES_MAX {
+            return Err(self.give_up(why));
+        }
+        let shown = humantime::format_duration(pause);
+        warn!(%name, error = %why, pause = %shown, "A command could not do its work now; the entry is given back.");
+        self.blocking(move |shared| Ok(_ = shared.stop.wait(pause))).await
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Shared) -> Result<T, SpoolError> + Send + 'static,
@@ -121,20 +135,34 @@ impl Source for SpoolSource {
     type Error = SpoolRunError;
 
     async fn take(&mut self, ended: Option<(Guard, u8)>) -> Result<Option<Guard>, SpoolRunError> {
-        if let Some((guard, code)) = ended {
-            self.blocking(move |shared| shared.resolve(guard, Some(code))).await?;
+        match ended {
+            Some((guard, code)) if self.shared.settings.defer.contains(&code) => {
+                self.put_off(guard, SpoolRunError::Deferred(code)).await?;
+            }
+            Some((guard, code)) => {
+                self.pauses = 0;
+                self.blocking(move |shared| shared.resolve(guard, Some(code))).await?;
+            }
+            None => {}
         }
         let mut reader = Arc::clone(&self.reader).lock_owned().await;
         self.blocking(move |shared| shared.next(&mut reader)).await
     }
 
     fn command(&self, guard: &Guard, template: &Template) -> Result<JobCommand, StartError> {
-        let (data, name) = (guard.data().path(), guard.name());
-        let places = [
-            ("{name}", name.as_bytes()),
-            ("{meta}", guard.metadata()),
-            ("{data}", data.as_os_str().as_bytes()),
+        let name = guard.name();
+        let id = guard.id().map_err(|error| {
+            StartError::system("tell an entry from others")(io::Error::other(error))
+        })?;
+        let (data, file) = (guard.data().path(), guard.metadata_path());
+        let values = [
+            name.as_bytes(),
+            guard.metadata(),
+            file.as_os_str().as_bytes(),
+            data.as_os_str().as_bytes(),
+            id.as_bytes(),
         ];
+        let places: Vec<_> = PLACES.into_iter().zip(values).collect();
         // What stands in front of printed lines is a name that can be typed; a file's name is made of the bytes.
         let is_logged = self.shared.settings.is_logged;
         let key = if is_logged { name.as_bytes().to_vec() } else { name.to_string().into_bytes() };
@@ -143,7 +171,7 @@ impl Source for SpoolSource {
             shown: name.to_string(),
             attempt: Some(guard.attempt().into()),
             arguments: template.arguments_with(&places),
-            environment: environment(&self.shared.settings.directory, guard, data.into()),
+            environment: environment(&self.shared.settings.directory, guard, data.into(), id),
             payload: Payload::default(),
         })
     }
@@ -153,26 +181,12 @@ impl Source for SpoolSource {
         guard: Guard,
         error: StartError,
     ) -> Result<Option<(Guard, u8)>, SpoolRunError> {
-        let name = guard.name().clone();
         if error.is_of_job() {
+            let name = guard.name();
             warn!(%name, %error, "A command was not started: this entry cannot be put on its command line.");
             return Ok(Some((guard, error.shell_code())));
         }
-        self.release(guard).await?;
-        self.failed_starts += 1;
-        if self.shared.settings.once && self.failed_starts >= STARTS_MAX {
-            return Err(self.give_up(SpoolRunError::NotStarted(error)));
-        }
-        let pause = self.pauses.next_delay();
-        let shown = humantime::format_duration(pause);
-        warn!(%name, %error, pause = %shown, "A command was not started; the entry is released.");
-        self.blocking(move |shared| Ok(_ = shared.stop.wait(pause))).await?;
-        Ok(None)
-    }
-
-    fn started(&mut self) {
-        self.failed_starts = 0;
-        self.pauses.reset();
+        self.put_off(guard, SpoolRunError::NotStarted(error)).await.map(|()| None)
     }
 
     async fn release(&mut self, guard: Guard) -> Result<(), SpoolRunError> {
@@ -180,20 +194,26 @@ impl Source for SpoolSource {
     }
 }
 
-fn environment(directory: &OsStr, guard: &Guard, data: OsString) -> Vec<(OsString, OsString)> {
+fn environment(
+    directory: &OsStr,
+    guard: &Guard,
+    data: OsString,
+    id: String,
+) -> Vec<(OsString, OsString)> {
     let mut variables = vec![
         ("DIR", directory.into()),
         ("QUEUE", guard.queue().as_os_str().into()),
         ("NAME", guard.name().as_os_str().into()),
         ("META_FILE", guard.metadata_path().into()),
         ("DATA", data),
+        ("ID", id.into()),
         ("ATTEMPT", guard.attempt().to_string().into()),
     ];
     let metadata = guard.metadata();
     if metadata.len() <= VARIABLE_BYTES_MAX && !metadata.contains(&0) {
         variables.push(("META", OsStr::from_bytes(metadata).into()));
     }
-    let named = |(name, value)| (format!("SHIFTBOSS_SPOOL_{name}").into(), value);
+    let named = |(name, value)| (format!("SHIFTSPOOL_{name}").into(), value);
     variables.into_iter().map(named).collect()
 }
 

@@ -17,12 +17,12 @@ use super::{
 #[test]
 fn what_a_command_is_given() {
     let site = with(&["a b"]);
-    let script = "echo \"$0|$1|$(cat \"$2\")|$SHIFTBOSS_SPOOL_NAME|$SHIFTBOSS_SPOOL_META\"; \
-        cat \"$SHIFTBOSS_SPOOL_META_FILE\" \"$SHIFTBOSS_SPOOL_DATA\"; \
-        echo \"|$SHIFTBOSS_SPOOL_QUEUE|$SHIFTBOSS_SPOOL_ATTEMPT|$SHIFTBOSS_SPOOL_DIR\" >&2";
-    let words =
-        ["run", "--once", "s", "q", "--", "sh", "-c", script, "{name}", "x{meta}", "{data}"];
-    let (code, stdout, _) = spool(&site, &words);
+    let script = "echo \"$0|$1|$(cat \"$2\")|$SHIFTSPOOL_NAME|$SHIFTSPOOL_META\"; \
+        [ \"$3\" = \"$SHIFTSPOOL_ID\" ] && cat \"$4\" \"$SHIFTSPOOL_DATA\"; \
+        echo \"|$SHIFTSPOOL_QUEUE|$SHIFTSPOOL_ATTEMPT|$SHIFTSPOOL_DIR\" >&2";
+    let places = ["{name}", "x{meta}", "{data}", "{id}", "{meta_file}"];
+    let words = ["run", "--once", "s", "q", "--", "sh", "-c", script];
+    let (code, stdout, _) = spool(&site, &[&words[..], &places].concat());
     assert_eq!(code, 0);
     let dir = site.path("s").display().to_string();
     // Both outputs are one, in the order in which they were written.
@@ -51,7 +51,7 @@ fn planted_data_is_not_followed() {
 fn strange_entries() {
     let site = with(&[]);
     assert_eq!(feed(&site, &["put", "s", "q", "--name=\\xff\\x0a"], b"").0, 0);
-    let (code, stdout, _) = ran(&site, &["--once"], "printf %s \"$SHIFTBOSS_SPOOL_NAME\" > name");
+    let (code, stdout, _) = ran(&site, &["--once"], "printf %s \"$SHIFTSPOOL_NAME\" > name");
     assert_eq!((code, &*stdout), (0, ""));
     assert_eq!(fs::read(site.path("name")).unwrap(), b"\xff\n");
     // Metadata that no environment can hold is in its file; as an argument it is a failure.
@@ -62,8 +62,7 @@ fn strange_entries() {
         assert_eq!(spool(&site, &words).0, 1);
         assert_eq!(listed(&site, "bad"), ["big"]);
         done(&site, &["move", "s", "bad", "big", "q"]);
-        let script =
-            "test -z \"${SHIFTBOSS_SPOOL_META+x}\" && cp \"$SHIFTBOSS_SPOOL_META_FILE\" copy";
+        let script = "test -z \"${SHIFTSPOOL_META+x}\" && cp \"$SHIFTSPOOL_META_FILE\" copy";
         assert_eq!(ran(&site, &["--once", "--failed", "bad"], script).0, 0);
         assert_eq!(fs::read(site.path("copy")).unwrap(), metadata);
     }
@@ -75,12 +74,12 @@ fn strange_entries() {
 #[test]
 fn failures_are_set_apart() {
     let site = with(&["code", "killed", "slow", "well"]);
-    let script = "case $SHIFTBOSS_SPOOL_NAME in code) exit 3;; killed) kill -9 $$;; \
+    let script = "case $SHIFTSPOOL_NAME in code) exit 3;; killed) kill -9 $$;; \
         slow) echo $$ > pids; sleep 1000;; esac";
     let words = ["--once", "-n", "4", "--timeout", "300ms", "--failed", "bad"];
     let (code, _, stderr) = ran(&site, &words, script);
     assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.ends_with("shiftboss: entries that failed: 3; see above\n"), "{stderr}");
+    assert!(stderr.ends_with("shiftspool: entries that failed: 3; see above\n"), "{stderr}");
     assert_eq!(listed(&site, "bad"), ["code", "killed", "slow"]);
     assert_eq!(listed(&site, "q"), [""; 0]);
     for code in ["code=3", "code=137", "code=124"] {
@@ -96,7 +95,7 @@ fn failures_are_tried_again() {
     let site = with(&["a"]);
     let words = ["--retry-after", "0s", "--attempts", "3"];
     let mut child =
-        run(&site, &words, "echo $SHIFTBOSS_SPOOL_ATTEMPT >> attempts; exit 1").spawn().unwrap();
+        run(&site, &words, "echo $SHIFTSPOOL_ATTEMPT >> attempts; exit 1").spawn().unwrap();
     wait_until("it is a dead letter", || listed(&site, "dead-letter") == ["a"]);
     let why = "attempt 3 failed with exit code 1, and was the last one";
     assert!(done(&site, &["show", "s", "dead-letter", "a"]).contains(why));
@@ -117,11 +116,11 @@ fn failures_are_tried_again() {
 #[test]
 fn the_exit_code_tells_of_failures() {
     let site = with(&["a", "b"]);
-    let script = "echo x >> did; [ $SHIFTBOSS_SPOOL_NAME = a ]";
+    let script = "echo x >> did; [ $SHIFTSPOOL_NAME = a ]";
     let (code, _, stderr) = ran(&site, &["--once", "--retry-after", "0s"], script);
     assert_eq!(code, 1);
-    assert!(stderr.ends_with("shiftboss: entries that failed: 1; see above\n"), "{stderr}");
-    assert_eq!(ran(&site, &["--once"], "[ $SHIFTBOSS_SPOOL_ATTEMPT = 2 ]").0, 0);
+    assert!(stderr.ends_with("shiftspool: entries that failed: 1; see above\n"), "{stderr}");
+    assert_eq!(ran(&site, &["--once"], "[ $SHIFTSPOOL_ATTEMPT = 2 ]").0, 0);
     assert_eq!(ran(&site, &["--once"], "false").0, 0, "there is nothing to do");
     done(&site, &["put", "s", "q", "--name", "c"]);
     let mut child = run(&site, &["--failed", "bad"], script).spawn().unwrap();
@@ -135,7 +134,7 @@ fn the_exit_code_tells_of_failures() {
 fn an_empty_queue() {
     let site = with(&[]);
     assert_eq!(ran(&site, &["--once"], "touch began"), (0, String::new(), String::new()));
-    let mut child = run(&site, &[], "echo $SHIFTBOSS_SPOOL_NAME >> did").spawn().unwrap();
+    let mut child = run(&site, &[], "echo $SHIFTSPOOL_NAME >> did").spawn().unwrap();
     for name in ["a", "b"] {
         done(&site, &["put", "s", "q", "--name", name]);
     }
@@ -165,7 +164,7 @@ fn so_many_at_a_time() {
 fn two_at_once() {
     let names: Vec<String> = (0..30).map(|number| format!("e{number:02}")).collect();
     let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let script = "echo $SHIFTBOSS_SPOOL_NAME >> did";
+    let script = "echo $SHIFTSPOOL_NAME >> did";
     let both = [&["--once"][..], &["--once", "--spread", "-n", "2"]]
         .map(|words| run(&site, words, script).spawn().unwrap());
     for mut child in both {
@@ -187,6 +186,41 @@ fn no_such_program() {
         let shown = json(&site, &["show", "--json", "s", "q", "a"]);
         assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
     }
+    assert_whole(&site);
+}
+
+/// An ID is one word, the same at each attempt, and another's for an entry of the same name that comes later.
+#[test]
+fn an_entry_keeps_its_id() {
+    let site = with(&["a b"]);
+    let script = "echo $SHIFTSPOOL_ID >> ids; [ $SHIFTSPOOL_ATTEMPT -gt 2 ]";
+    for _ in 0..3 {
+        ran(&site, &["--once", "--retry-after", "0s"], script);
+    }
+    assert_eq!(listed(&site, "q"), [""; 0]);
+    done(&site, &["put", "s", "q", "--name", "a b", "--meta", "m"]);
+    ran(&site, &["--once", "--retry-after", "0s"], script);
+    let ids = fs::read_to_string(site.path("ids")).unwrap();
+    let ids: Vec<&str> = ids.lines().collect();
+    assert!(ids.len() == 4 && ids[0] == ids[2] && ids[0] != ids[3], "{ids:?}");
+    assert!(!ids[0].contains(' ') && ids[0].len() < 100, "{ids:?}");
+}
+
+/// A command that says "later" costs no attempt: it is waited for, or with `--once` given up.
+#[test]
+fn deferred_entries() {
+    let site = with(&["a"]);
+    let words = ["--defer", "69,75", "--failed", "bad"];
+    let script = "[ -e go ] || exit 75; echo $SHIFTSPOOL_ATTEMPT > did";
+    let (code, _, stderr) = ran(&site, &[&["--once"], &words[..]].concat(), script);
+    assert_eq!(code, 75, "{stderr}");
+    assert!(stderr.contains("exit code 75, which means later") && stderr.contains("pause=2s"));
+    let mut child = run(&site, &words, script).spawn().unwrap();
+    fs::write(site.path("go"), "").unwrap();
+    wait_lines(&site, "did", 1);
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!((lines(&site, "did"), listed(&site, "bad").len()), (vec!["1".to_owned()], 0));
     assert_whole(&site);
 }
 
@@ -253,10 +287,10 @@ fn signals() {
 fn a_pipeline() {
     let site = with(&["a", "b"]);
     done(&site, &["init", "s", "done"]);
-    let shiftboss = env!("CARGO_BIN_EXE_shiftboss");
+    let shiftspool = env!("CARGO_BIN_EXE_shiftspool");
     let script = format!(
-        "tr a-z A-Z < $SHIFTBOSS_SPOOL_DATA | {shiftboss} spool put $SHIFTBOSS_SPOOL_DIR done \
-        --name $SHIFTBOSS_SPOOL_NAME.up"
+        "tr a-z A-Z < $SHIFTSPOOL_DATA | {shiftspool} put $SHIFTSPOOL_DIR done \
+        --name $SHIFTSPOOL_NAME.up"
     );
     let (code, stdout, _) = ran(&site, &["--once"], &script);
     assert_eq!((code, &*stdout), (0, "a: a.up\nb: b.up\n"));

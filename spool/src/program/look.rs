@@ -1,19 +1,18 @@
-//! `shiftboss spool list`, `show`, `stat` and `watch`: what is in a spool.
+//! `shiftspool list` and `show`: what is in a spool.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
-use shiftboss_spool::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
+use shiftboss_console::exit::Failure;
+use shiftboss_console::text::{self, columns, cut, line};
+use shiftboss_console::{printing, terminal};
 
+use super::cli::{ListArguments, OneEntry};
 use super::{failure, never};
-use crate::cli::OneEntry;
-use crate::commands::printing;
-use crate::commands::text::{self, columns, cut, line};
-use crate::exit::Failure;
-use crate::terminal;
+use crate::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
 /// Characters of the metadata that are shown to people; the JSON object has them all.
 const METADATA_WIDTH: usize = 1000;
@@ -28,12 +27,41 @@ struct Listed {
     checked_out: Vec<EntryInfo>,
 }
 
-pub fn list(spool: &Spool, queue: &QueueName, checkouts: bool, json: bool) -> Result<(), Failure> {
-    let checked_out = if checkouts || json { self::checkouts(spool, queue)? } else { Vec::new() };
-    let available = spool.list(queue).map_err(failure)?;
-    let listed = Listed { queue: queue.clone(), available, checked_out };
-    printing::show(&listed, json, |listed| if checkouts { table(listed) } else { names(listed) })
-        .map(drop)
+/// Lists once, or until nobody reads any more or a signal ends us.
+pub fn list(spool: &Spool, of: &ListArguments) -> Result<(), Failure> {
+    let Some(every) = of.every else {
+        return printing::print(listing(spool, of)?);
+    };
+    let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !of.json, never()?);
+    let before = if is_terminal { REDRAW } else { "" };
+    let mut last = String::new();
+    loop {
+        let text = before.to_owned() + &listing(spool, of)?;
+        let is_news = of.json || is_terminal || text != last;
+        if is_news && !printing::offer(&text)? || wait.wait(every) {
+            return Ok(());
+        }
+        last = text;
+    }
+}
+
+fn listing(spool: &Spool, of: &ListArguments) -> Result<String, Failure> {
+    match &of.queue {
+        None => {
+            let lengths = lengths(spool).map_err(failure)?;
+            if of.json { printing::json(&lengths) } else { Ok(lengths_text(&lengths)) }
+        }
+        Some(queue) => {
+            let is_whole = of.checkouts || of.json;
+            let checked_out = if is_whole { checkouts(spool, queue)? } else { Vec::new() };
+            let available = spool.list(queue).map_err(failure)?;
+            let listed = Listed { queue: queue.clone(), available, checked_out };
+            if of.json {
+                return printing::json(&listed);
+            }
+            Ok(if of.checkouts { table(&listed) } else { names(&listed) })
+        }
+    }
 }
 
 fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<EntryInfo>, Failure> {
@@ -159,7 +187,7 @@ struct Lengths {
     quarantined: usize,
 }
 
-fn look(spool: &Spool) -> Result<Lengths, SpoolError> {
+fn lengths(spool: &Spool) -> Result<Lengths, SpoolError> {
     let mut queues = Vec::new();
     for queue in spool.queues()? {
         let checked_out = spool.list_checkouts(&queue)?.len();
@@ -182,27 +210,4 @@ fn lengths_text(lengths: &Lengths) -> String {
         text += &format!("{} in .shiftboss/quarantine\n", lengths.quarantined);
     }
     text
-}
-
-pub fn stat(spool: &Spool, json: bool) -> Result<(), Failure> {
-    printing::show(&look(spool).map_err(failure)?, json, lengths_text).map(drop)
-}
-
-/// Shows the queues until nobody reads any more, or a signal ends us.
-pub fn watch(spool: &Spool, every: Duration, json: bool) -> Result<(), Failure> {
-    let (is_terminal, wait) = (terminal::can_redraw(&io::stdout()) && !json, never()?);
-    let before = if is_terminal { REDRAW } else { "" };
-    let mut last = String::new();
-    loop {
-        let now = look(spool).map_err(failure)?;
-        let text =
-            if json { printing::json(&now)? } else { before.to_owned() + &lengths_text(&now) };
-        if (json || is_terminal || text != last) && !printing::offer(&text)? {
-            return Ok(());
-        }
-        last = text;
-        if wait.wait(every) {
-            return Ok(());
-        }
-    }
 }

@@ -1,13 +1,14 @@
-//! The arguments of `spool`, one verb each, as typed; clap checks them. The doc comments are the help.
+//! The command line, one verb each, as typed; clap checks it. The doc comments are the help.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use shiftboss_spool::{Durability, EntryName, QueueName};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use shiftboss_console::arguments::{RunnerArguments, one_of};
 
-use super::{RunnerArguments, one_of};
+use crate::{Durability, EntryName, QueueName};
 
 /// What a change outlives.
 const DURABILITIES: &[(&str, &str, Durability)] = &[
@@ -20,19 +21,29 @@ const DURABILITIES: &[(&str, &str, Durability)] = &[
     ("full", "A crash of the system", Durability::Full),
 ];
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  shiftboss spool init jobs new done failed
-  find . -name '*.png' | shiftboss spool put jobs new --lines
-  shiftboss spool run jobs new -n 2 --failed failed -- ./convert {data}
-  shiftboss spool fsck jobs")]
-pub struct SpoolArguments {
+/// A queue in a directory, for processes that share no daemon.
+///
+/// Producers put entries into queues. Consumers wait for entries, check them out, change them, move them on, or remove
+/// them. They share nothing but the files.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Exit codes:
+   0  done; run, monitor: stopped cleanly   64  wrong command line
+   1  fsck, monitor: something is or was wrong; run --once: an entry failed
+  65  no such entry or queue, or bad input  69  nothing to take; no room
+  70  a bug in shiftspool                   73  a file or directory cannot be made
+  74  an I/O error                          75  somebody works on the entry; later
+  78  no spool, or COMMAND is missing"
+)]
+pub struct Cli {
     /// What a change outlives
     #[arg(long, global = true, value_parser = one_of(DURABILITIES), default_value = "full")]
     pub durability: Durability,
     #[command(subcommand)]
-    pub verb: SpoolVerb,
+    pub verb: Verb,
 }
 
 /// A queue.
@@ -56,11 +67,11 @@ pub struct OneEntry {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum SpoolVerb {
+pub enum Verb {
     /// Make a spool, or what is missing of one, with these queues
     #[command(after_help = "\
 Example:
-  shiftboss spool init jobs new done failed")]
+  shiftspool init jobs new done failed")]
     Init {
         /// The spool's directory; its parent must be there
         dir: PathBuf,
@@ -71,10 +82,10 @@ Example:
     /// Put an entry into a queue, and print its name
     #[command(after_help = "\
 Examples:
-  shiftboss spool put jobs new --meta 'from alice' picture.png
-  date | shiftboss spool put jobs new
-  ls | shiftboss spool put jobs new --lines
-  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss spool put jobs tasks --meta-lines")]
+  shiftspool put jobs new --meta 'from alice' picture.png
+  date | shiftspool put jobs new
+  ls | shiftspool put jobs new --lines
+  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftspool put jobs tasks --meta-lines")]
     Put(PutArguments),
     /// Check an entry out, and print its name; it stays checked out until it is resolved
     ///
@@ -82,30 +93,23 @@ Examples:
     /// nothing to take.
     #[command(after_help = "\
 Example:
-  name=$(shiftboss spool take jobs new --wait 1h --lease 10m) &&
+  name=$(shiftspool take jobs new --wait 1h --lease 10m) &&
     ./convert \"jobs/.data/$name\" &&
-    shiftboss spool rm jobs new \"$name\"")]
+    shiftspool rm jobs new \"$name\"")]
     Take(TakeArguments),
-    /// List the entries of a queue that can be taken, one name a line
+    /// List the queues with their lengths, or the entries of a queue that can be taken, one name a line
     #[command(after_help = "\
 Examples:
-  shiftboss spool list jobs new
-  shiftboss spool list --json jobs new | jq -r '.checked_out[].name'")]
-    List {
-        #[command(flatten)]
-        place: InQueue,
-        /// List those that are checked out, and who has them
-        #[arg(long)]
-        checkouts: bool,
-        /// Print one JSON object, with both
-        #[arg(long)]
-        json: bool,
-    },
+  shiftspool list jobs
+  shiftspool list --every 1s jobs
+  shiftspool list jobs new
+  shiftspool list --json jobs new | jq -r '.checked_out[].name'")]
+    List(ListArguments),
     /// Show an entry: who has it, its metadata, and where its data is
     #[command(after_help = "\
 Examples:
-  shiftboss spool show jobs new picture
-  cat \"$(shiftboss spool show --json jobs new picture | jq -r .data_path)\"")]
+  shiftspool show jobs new picture
+  cat \"$(shiftspool show --json jobs new picture | jq -r .data_path)\"")]
     Show {
         #[command(flatten)]
         entry: OneEntry,
@@ -119,7 +123,7 @@ Examples:
     /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = "\
 Example:
-  shiftboss spool move jobs new picture done")]
+  shiftspool move jobs new picture done")]
     Move {
         #[command(flatten)]
         entry: OneEntry,
@@ -129,7 +133,7 @@ Example:
     /// Give a taken entry back to its queue; the attempt does not count
     #[command(after_help = "\
 Example:
-  shiftboss spool release jobs new picture")]
+  shiftspool release jobs new picture")]
     Release(OneEntry),
     /// Remove an entry, available or taken
     ///
@@ -137,47 +141,18 @@ Example:
     /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = "\
 Example:
-  shiftboss spool rm jobs new picture")]
+  shiftspool rm jobs new picture")]
     Rm(OneEntry),
-    /// Show how long the queues are
-    #[command(after_help = "\
-Examples:
-  shiftboss spool stat jobs
-  shiftboss spool stat --json jobs | jq '.queues[].available'")]
-    Stat {
-        /// The spool's directory
-        dir: PathBuf,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show how long the queues are, live, until interrupted
-    ///
-    /// On a terminal the table is drawn anew; elsewhere it is printed whenever it has changed.
-    #[command(after_help = "\
-Examples:
-  shiftboss spool watch jobs
-  shiftboss spool watch --json --every 10s jobs >> lengths.jsonl")]
-    Watch {
-        /// How often to look
-        #[arg(long, value_name = "T", default_value = "1s", value_parser = pause)]
-        every: Duration,
-        /// Print a JSON object a line, for each look
-        #[arg(long)]
-        json: bool,
-        /// The spool's directory
-        dir: PathBuf,
-    },
     /// Run COMMAND for each entry of a queue
     ///
-    /// {name}, {meta} and {data} (the path of the data) in ARGS are replaced; no shell looks at them. COMMAND also has
-    /// SHIFTBOSS_SPOOL_DIR, _QUEUE, _NAME, _META, _META_FILE, _DATA and _ATTEMPT in its environment; _META only if that
-    /// can hold it. Exit code 0 removes the entry. Any other end is a failure: the entry is tried again after
-    /// --retry-after, and moved to --failed after --attempts.
+    /// {name}, {meta}, {meta_file} and {data} (paths) and {id} in ARGS are replaced; no shell looks at them. COMMAND also
+    /// has SHIFTSPOOL_DIR, _QUEUE, _NAME, _META, _META_FILE, _DATA, _ID and _ATTEMPT in its environment; _META only if that
+    /// can hold it. An ID is one word, the same at each attempt, and no other entry's. Exit code 0 removes the entry. Any
+    /// other end is a failure: the entry is tried again after --retry-after, and moved to --failed after --attempts.
     ///
     /// SIGTERM lets running commands finish and takes no more; a second one kills them and gives their entries back. No
     /// command outlives `run`, however that ends.
-    Run(SpoolRunArguments),
+    Run(RunEntries),
     /// Report what is too old, orphaned, in two places, or no entry; exits with 1 if something is
     Monitor(MonitorArguments),
     /// Say what crashes have left, and mend it; exits with 1 if something is or was wrong
@@ -185,8 +160,8 @@ Examples:
     /// With --repair producers must be stopped, unless --older-than is given.
     #[command(after_help = "\
 Examples:
-  shiftboss spool fsck jobs
-  shiftboss spool fsck --repair --older-than 10m jobs")]
+  shiftspool fsck jobs
+  shiftspool fsck --repair --older-than 10m jobs")]
     Fsck {
         /// Mend what is found
         #[arg(long)]
@@ -200,6 +175,31 @@ Examples:
         /// The spool's directory
         dir: PathBuf,
     },
+    /// Print completions for a shell
+    #[command(after_help = "\
+Example:
+  shiftspool completions bash > ~/.local/share/bash-completion/completions/shiftspool")]
+    Completions { shell: Shell },
+    /// Started by shiftspool beside its commands, to end them should it be killed
+    #[command(hide = true)]
+    Guardian,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// List those that are checked out, and who has them
+    #[arg(long, requires = "queue")]
+    pub checkouts: bool,
+    /// List again so often, until interrupted: a terminal is drawn anew, else changes are printed
+    #[arg(long, value_name = "T", value_parser = pause)]
+    pub every: Option<Duration>,
+    /// Print one JSON object, with --every one a line for each look; of a queue it has both, also who has what
+    #[arg(long)]
+    pub json: bool,
+    /// The spool's directory
+    pub dir: PathBuf,
+    /// The queue
+    pub queue: Option<QueueName>,
 }
 
 #[derive(Debug, Args)]
@@ -241,8 +241,8 @@ pub struct TakeArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shiftboss spool monitor jobs
-  shiftboss spool monitor --daemon --json --max-age new=1h jobs")]
+  shiftspool monitor jobs
+  shiftspool monitor --daemon --json --max-age new=1h jobs")]
 pub struct MonitorArguments {
     /// Look again and again, and tell which problems begin and end, until a signal comes
     #[arg(long)]
@@ -272,10 +272,10 @@ pub struct MonitorArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shiftboss spool run jobs new -- ./convert {data}
-  shiftboss spool run jobs new -n 4 --timeout 1h --failed failed -- ./convert {data}
-  shiftboss spool run --once jobs new -- sh -c 'wc -c < \"$SHIFTBOSS_SPOOL_DATA\"'")]
-pub struct SpoolRunArguments {
+  shiftspool run jobs new -- ./convert {data}
+  shiftspool run jobs new -n 4 --timeout 1h --failed failed -- ./convert {data}
+  shiftspool run --once jobs new -- sh -c 'wc -c < \"$SHIFTSPOOL_DATA\"'")]
+pub struct RunEntries {
     #[command(flatten)]
     pub place: InQueue,
     /// Exit when nothing can be taken: with 0, or with 1 if an entry failed
@@ -290,6 +290,10 @@ pub struct SpoolRunArguments {
     /// How long a failed entry rests before it is tried again
     #[arg(long, value_name = "T", default_value = "10s", value_parser = humantime::parse_duration)]
     pub retry_after: Duration,
+    /// Exit codes of COMMAND that mean "later": the entry is given back, the attempt does not count, and it is tried again
+    /// after 1 s, 2 s, up to a minute
+    #[arg(long, value_name = "CODE,...", value_delimiter = ',')]
+    pub defer: Vec<u8>,
     /// Take in any order: several `run` do not race for the same entry then
     #[arg(long)]
     pub spread: bool,
@@ -310,5 +314,18 @@ fn pause(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time < Duration::from_millis(10) => Err("give 10ms or more".to_owned()),
         result => result.map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The definitions hold together.
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
     }
 }

@@ -7,7 +7,7 @@ use super::common::Site;
 /// Entries by hand, as scripts do it. `fill` leaves no room for a byte or a file.
 const SCRIPT: &str = r#"
 program=$1 kind=$2; shift 2
-spool() { "$program" spool "$@"; }
+spool() { "$program" "$@"; }
 if [ "$kind" = bytes ]; then
     mount -t tmpfs -o size=2m none disk
     fill() { cat /dev/zero >> disk/ballast 2>&- || true; }

@@ -1,12 +1,13 @@
-//! `shiftboss spool take`, and what resolves a checkout: `move`, `release`, `rm`.
+//! `shiftspool take`, and what resolves a checkout: `move`, `release`, `rm`.
 
 use std::time::Duration;
 
+use shiftboss_console::exit::{ExitCode, Failure};
+use shiftboss_console::printing::offer;
+
+use super::cli::{OneEntry, TakeArguments};
 use super::{failure, never};
-use crate::cli::{OneEntry, TakeArguments};
-use crate::commands::printing::offer;
-use crate::exit::{ExitCode, Failure};
-use shiftboss_spool::{Guard, Order, QueueName, Spool, SpoolError};
+use crate::{Guard, Order, QueueName, Spool, SpoolError};
 
 /// Takes an entry, and leaves it checked out.
 pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {

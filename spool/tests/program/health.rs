@@ -98,7 +98,7 @@ fn the_repair() {
     assert!(fsck["findings"].as_array().unwrap().iter().all(|found| found["mended"] == true));
     let (code, stdout, _) = spool(&site, &["fsck", "s"]);
     assert_eq!((code, &*stdout), (0, "Nothing is wrong.\nquarantined: .shiftboss/quarantine/b\n"));
-    assert!(done(&site, &["stat", "s"]).ends_with("1 in .shiftboss/quarantine\n"));
+    assert!(done(&site, &["list", "s"]).ends_with("1 in .shiftboss/quarantine\n"));
     assert_eq!(super::listed(&site, "q"), ["a"]);
 }
 
