@@ -130,7 +130,7 @@ Example:
     /// Forget a relay that is gone for good, or one of several daemons
     ///
     /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
-    /// and reads them from the start. What it noted of rejected files, managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
+    /// and reads them from the start. What it noted of rejected files and managed fetchers goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
     /// A daemon that was not stopped is watched for six seconds first. The same is for relays (docs/broker.md), of a queue in a file,
     /// too, beside its daemon. Of a daemon and a relay of one name the daemon is forgotten first. Exits with 75 if it lives, and with
     /// 65 if the queue has neither of that name.

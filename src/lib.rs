@@ -6,9 +6,7 @@
 //! whose [`runner`] runs one for each job, and [`shiftboss_console`], which has what two programs say and how they end.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
-//!
-//! Crates of their own are the filesystem queue, [`shiftspool`], which is a program, too, and whose tasks [`intake`] brings into the
-//! daemon's queue, and relays, [`shiftboss_relay`].
+//! Relays are a crate of their own, [`shiftboss_relay`].
 
 pub mod cli;
 mod client;
@@ -16,7 +14,6 @@ pub mod commands;
 mod config;
 mod fetch;
 mod fetchers;
-mod intake;
 mod live;
 pub mod lock;
 mod metrics;

@@ -1,7 +1,7 @@
 //! The daemon in what operators get: what only a running one knows of itself (`status`, `health`), and the envelope of
 //! every JSON object (docs/json.md), which begins with the daemon.
 //!
-//! Storage, the connections and the spool's intake fill it in. Plain values.
+//! Storage, the connections and the relays' server fill it in. Plain values.
 
 use std::path::{Path, PathBuf};
 
@@ -96,9 +96,6 @@ pub struct Live {
     pub health: Health,
     /// Workers that are connected with protocol 2, by name.
     pub workers: Vec<ConnectedWorker>,
-    /// The spool that it takes tasks from, if there is one.
-    #[serde(default)]
-    pub spool: Option<SpoolLive>,
     /// The broker over which it serves relays, if it does.
     #[serde(default)]
     pub broker: Option<BrokerLive>,
@@ -139,17 +136,6 @@ pub struct RangeLive {
     pub messages: u32,
     /// Daemons that take them, in turn; 0: nobody does.
     pub consumers: u32,
-}
-
-/// The spool that a daemon takes tasks from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpoolLive {
-    pub path: String,
-    /// It is not at its path any more: no task comes from it.
-    #[serde(default)]
-    pub lost: bool,
-    /// Entries in its dead-letter queue: those that were rejected, and those that died too often.
-    pub dead_letters: usize,
 }
 
 /// Connections of workers of one name.

@@ -77,7 +77,6 @@ pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYT
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
-pub use layer::FileIdentity;
 pub use monitor::{Event, Limits, Monitor, Problem, ProblemKind, Report, Turn};
 pub use name::{EntryName, NameError, QueueName, time_ordered};
 pub use owner::Identity;

@@ -124,7 +124,7 @@ fn code(error: &SpoolError) -> ExitCode {
         | E::Quarantined { .. }
         | E::TooLarge { .. }
         | E::Unread(_) => ExitCode::BadData,
-        E::Held { .. } | E::Locked(_) | E::Accepting(_) => ExitCode::AlreadyRunning,
+        E::Held { .. } | E::Locked(_) => ExitCode::AlreadyRunning,
         E::Lost { .. } => ExitCode::Unavailable,
         E::Batch(_, _, source) => code(source),
     }

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
+use shiftboss_protocol::wire::session::{
+    HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES, is_id,
+};
 
 use super::timeout;
 use super::views::since;
 use crate::client::is_by;
 
+/// Longest `--id`: the number of a line may be added to it.
+const ID_BYTES_MAX: usize = 200;
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -190,6 +194,12 @@ pub struct Add {
     /// All else that a worker needs: one line
     #[arg(allow_hyphen_values = true)]
     pub payload: Option<String>,
+    /// Add it once, whatever becomes of this command: another task with this ID is not added
+    ///
+    /// One word. It is remembered as long as the task is kept, and seven days longer. With --lines, the task in line N
+    /// has the ID ID.N.
+    #[arg(long, value_parser = id)]
+    pub id: Option<String>,
     /// Read the payload, or the lines, from FILE; - is standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -245,6 +255,12 @@ fn reason(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err(format!("give one line of at most {REASON_MAX_BYTES} bytes")),
     }
+}
+
+fn id(text: &str) -> Result<String, String> {
+    let wrong = || format!("give one word of at most {ID_BYTES_MAX} bytes");
+    let is_fit = |text: &String| text.len() <= ID_BYTES_MAX && is_id(text);
+    Some(text.to_owned()).filter(is_fit).ok_or_else(wrong)
 }
 
 fn by(text: &str) -> Result<String, String> {

@@ -90,8 +90,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("spool/src/entry", &["super::publish", "super::reclaim", "super::guard"]),
     ("spool/src/reclaim", &["super::guard", "super::reader", "super::fsck", "super::survey"]),
     ("spool/src/guard", &["super::reader", "super::reclaim"]),
-    ("src/intake", &["rusqlite", "clap", "crate::stores::sqlite", "crate::cli", "crate::commands"]),
-    ("src/intake/entries", &["actix", "tokio"]),
     (
         "src/config",
         &["actix", "tokio", "rusqlite", "crate::cli", "crate::commands", "crate::fetch"],
@@ -105,7 +103,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runner/src/child", &["crate::command", "crate::slots", "crate::signals", "crate::log_"]),
     (
         "console/src",
-        &["actix", "rusqlite", "shiftboss::", "shiftboss_actors", "shiftboss_protocol", "spool"],
+        &["actix", "rusqlite", "shiftboss::", "shiftboss_actors", "shiftboss_protocol", "spool::"],
     ),
     ("src/schedule/machine", &["actix", "tokio", "std::fs", "std::io", "Instant", "tracing"]),
     ("src/schedule/paths", &["actix", "tokio", "std::fs", "std::io", "tracing"]),

@@ -26,9 +26,9 @@ use crate::live::{BrokerLive, DaemonMetrics, Health, Live, LiveStatus, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use shiftboss_protocol::model::LeaseHolder;
-use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Idle, Key, UnixSeconds};
 use shiftboss_protocol::wire::answers::Answer;
-use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
+use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, SessionRequest};
 use shiftboss_queue::answers::Turn;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
@@ -204,14 +204,9 @@ impl Asker {
     async fn live(&self) -> Option<Live> {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
-        let spool = match self.session.spool.clone() {
-            Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
-            None => None,
-        };
         let broker = self.broker();
         let dropped_log_lines = (self.session.operators.dropped_log_lines)();
-        let spool = spool.map(|(spool, _)| spool);
-        Some(Live { health, workers, spool, broker, dropped_log_lines })
+        Some(Live { health, workers, broker, dropped_log_lines })
     }
 
     fn broker(&self) -> Option<BrokerLive> {
@@ -219,9 +214,10 @@ impl Asker {
     }
 
     /// Tasks of several lines in one step, each with its answer.
-    async fn add(&self, tasks: Vec<Row>) -> Reply {
-        let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let tasks = Each(tasks.into_iter().map(|task| AddTask { task, id: None }).collect());
+    async fn add(&self, tasks: Vec<Addition>) -> Reply {
+        let keys: Vec<Key> = tasks.iter().map(|it| it.task.key.clone()).collect();
+        let tasks = tasks.into_iter().map(|Addition { task, id }| AddTask { task, id });
+        let tasks = Each(tasks.collect());
         let added = match self.ask(Perform(tasks)).await {
             Ok(added) => added,
             Err(refused) => {

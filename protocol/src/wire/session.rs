@@ -65,12 +65,20 @@ const UNSUPPORTED: Refused = Refused::new(
     "this daemon has no such request; its HELLO lists those it has",
 );
 
-/// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
+/// Longest line of an `ADD` or `ADD-ONCE` in bytes, without its end: a list's longest line, and the request's own words.
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
 /// `ADD`s that came together and are done in one step.
 const ADDS_MAX: usize = 256;
 /// Longest `READY` with its end.
 const READY_MAX_BYTES: usize = 16;
+
+/// A single task that is to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    pub task: Row,
+    /// Another one with this ID is not added.
+    pub id: Option<Arc<str>>,
+}
 
 /// What an opted-in worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +104,7 @@ pub enum SessionRequest {
     /// What the daemon counts of itself.
     Metrics,
     /// For operators only: single tasks that are to be added, of as many lines.
-    Add(Vec<Row>),
+    Add(Vec<Addition>),
     /// For operators only: how the queue stands.
     Status,
     /// For operators only: where a key is.
@@ -252,6 +260,11 @@ pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
     }
 }
 
+/// Whether it may stand for a single task that is added once.
+pub fn is_id(text: &str) -> bool {
+    is_name(text) && !text.contains(' ')
+}
+
 fn is_name(text: &str) -> bool {
     (1..=NAME_MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
 }
@@ -310,7 +323,18 @@ pub(super) const REQUESTS: &[(&str, &str, Read)] = &[
     (
         "ADD",
         "ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends",
-        |rest| Some(Ask::Add(vec![single_task(rest?.as_bytes()).ok()?])),
+        |rest| {
+            Some(Ask::Add(vec![Addition { task: single_task(rest?.as_bytes()).ok()?, id: None }]))
+        },
+    ),
+    (
+        "ADD-ONCE",
+        "ADD-ONCE <ID, a word of at most 255 bytes> <key> <payload>, the latter two as of ADD",
+        |rest| {
+            let (id, task) = rest?.split_once(' ').filter(|(id, _)| is_id(id))?;
+            let task = single_task(task.as_bytes()).ok()?;
+            Some(Ask::Add(vec![Addition { task, id: Some(id.into()) }]))
+        },
     ),
     ("HOLD", "HOLD <key> <seconds, 0 to 315360000, or -> [reason, at most 1000 bytes]", |rest| {
         let (key, seconds, reason) = hold(rest)?;

@@ -271,8 +271,8 @@ fn answers_are_lines() {
     let job = task("alpha", " 0 1");
     let mut bytes = BytesMut::new();
     for answer in [
-        Answer::Job(Job::of(Some(Attempt(7)), &job)),
-        Answer::Job(Job::of(None, &job)),
+        Answer::Job(Job::of(Some(Attempt(7)), &job.task)),
+        Answer::Job(Job::of(None, &job.task)),
         Answer::NoJobs(Idle::Nothing),
         Answer::NoJobs(Idle::Paused(2)),
         Answer::NoJobs(Idle::Busy(3)),
@@ -286,8 +286,9 @@ fn answers_are_lines() {
     assert_eq!(bytes, text.as_bytes());
 }
 
-fn task(key: &str, payload: &str) -> Row {
-    Row { key: Key::new(key).unwrap(), payload: payload.to_owned() }
+fn task(key: &str, payload: &str) -> Addition {
+    let task = Row { key: Key::new(key).unwrap(), payload: payload.to_owned() };
+    Addition { task, id: None }
 }
 
 /// A task is a line of a list with nothing to be cut off.
@@ -299,8 +300,16 @@ fn tasks_are_lines() {
     {
         assert_eq!(session(format!("{line}\n").as_bytes()), [add(key, payload)], "{line:?}");
     }
+    let once = Addition { id: Some("x:1".into()), ..task("a", " 1") };
+    let once = Ok(SessionRequest::Add(vec![once]));
+    assert_eq!(session(b"ADD-ONCE x:1 a  1\n"), [once]);
     let long = format!("ADD {} 1", "k".repeat(4097));
+    let long_id = format!("ADD-ONCE {} a 1", "x".repeat(256));
     for line in [
+        "ADD-ONCE",
+        "ADD-ONCE x a",
+        "ADD-ONCE  a 1",
+        &long_id,
         "ADD",
         "ADD ",
         "ADD a",
@@ -344,7 +353,7 @@ fn a_long_task_takes_room_for_itself_alone() {
     let most = 1024 * 1024;
     let found = decode(true, &line(most));
     assert!(matches!(&found[..], [Line::Session(Ok(SessionRequest::Add(tasks)))]
-        if tasks[0].payload.len() == most - 2));
+        if tasks[0].task.payload.len() == most - 2));
     for (is_operator, length) in [(true, most + 1), (true, 2 * most), (false, LINE_MAX_BYTES + 1)] {
         let found = decode(is_operator, &line(length));
         assert!(

@@ -118,9 +118,6 @@ Examples:
         json: bool,
     },
     /// Move an entry into another queue, available or taken
-    ///
-    /// What a daemon is accepting, or was when it died, stays, and that is exit code 75. A task that it has
-    /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = "\
 Example:
   shiftspool move jobs new picture done")]
@@ -136,9 +133,6 @@ Example:
   shiftspool release jobs new picture")]
     Release(OneEntry),
     /// Remove an entry, available or taken
-    ///
-    /// What a daemon is accepting, or was when it died, stays, and that is exit code 75. A task that it has
-    /// accepted is in the spool no more: `shiftboss cancel` deletes it.
     #[command(after_help = "\
 Example:
   shiftspool rm jobs new picture")]

@@ -28,10 +28,10 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut daemon, key, payload, file, lines } = add;
+    let Add { mut daemon, key, payload, id, file, lines } = add;
     if lines {
         return match key {
-            None => add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-"))),
+            None => add_lines(&daemon, id, file.as_deref().unwrap_or(Path::new("-"))),
             Some(_) => {
                 Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
             }
@@ -52,7 +52,7 @@ pub(super) fn add(add: Add) -> Result<(), Failure> {
             (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
         }
     };
-    super::tell(&daemon, request(&task).trim_end(), added)
+    super::tell(&daemon, request(&task, id.as_deref()).trim_end(), added)
 }
 
 fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
@@ -90,14 +90,17 @@ fn payload_in(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn request(task: &Row) -> String {
-    format!("ADD {} {}\n", task.key, task.payload)
+fn request(Row { key, payload }: &Row, id: Option<&str>) -> String {
+    match id {
+        None => format!("ADD {key} {payload}\n"),
+        Some(id) => format!("ADD-ONCE {id} {key} {payload}\n"),
+    }
 }
 
 fn added(answer: &Value) -> String {
     let key = shown(answer["key"].as_str().unwrap_or_default());
     if answer["added"] == false {
-        return format!("{key} waits with this payload already; nothing was added.");
+        return format!("{key} was added already: this payload waits, or the ID is known.");
     }
     format!("Added {key}{}.", turn(answer))
 }
@@ -117,9 +120,9 @@ fn turn(answer: &Value) -> String {
     format!("{keys}{tasks}")
 }
 
-fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
+fn add_lines(daemon: &DaemonArguments, id: Option<String>, path: &Path) -> Result<(), Failure> {
     let (mut input, name) = open(path)?;
-    let mut sender = Sender::new(begin(daemon, "add", "")?, &name, daemon.json);
+    let mut sender = Sender::new(begin(daemon, "add", "")?, id, &name, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -142,6 +145,8 @@ fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
 /// Many tasks on their way, from a file of this name.
 struct Sender<'a> {
     session: Session,
+    /// What the IDs of all begin with.
+    id: Option<String>,
     name: &'a str,
     json: bool,
     /// The requests of a batch, and the numbers of their lines.
@@ -155,15 +160,18 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(session: Session, name: &'a str, json: bool) -> Self {
+    fn new(session: Session, id: Option<String>, name: &'a str, json: bool) -> Self {
         let (batch, numbers) = (String::new(), Vec::new());
-        Self { session, name, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
+        Self { session, id, name, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
     }
 
     fn take(&mut self, line: Line) -> Result<(), Failure> {
         self.lines += 1;
         let task = match line {
-            Line::Row(task) => request(&task),
+            Line::Row(task) => {
+                let id = self.id.as_ref().map(|id| format!("{id}.{}", self.lines));
+                request(&task, id.as_deref())
+            }
             Line::Skipped { number, reason } => {
                 self.faulty += 1;
                 eprintln!("{}: line {number} was not added: {reason}", self.name);
@@ -198,7 +206,7 @@ impl<'a> Sender<'a> {
         if !self.json {
             let known = match self.known {
                 0 => String::new(),
-                known => format!("; {} waited already", counted(known, "task")),
+                known => format!("; {} added before", counted(known, "task")),
             };
             print(format!("Added {}{known}.\n", counted(self.added, "task")))?;
         }

@@ -164,13 +164,7 @@ mod tests {
             ranges: vec![range(3, 7, 1), range(10, 0, 0), range(14, 5, 1)],
         };
         let health = Health { in_flight: 0, draining: false, outage: None };
-        Live {
-            health,
-            workers: Vec::new(),
-            spool: None,
-            broker: Some(broker),
-            dropped_log_lines: 0,
-        }
+        Live { health, workers: Vec::new(), broker: Some(broker), dropped_log_lines: 0 }
     }
 
     /// What a user sees, to the letter: with a connection, and without.

@@ -93,8 +93,6 @@ fn known_to_daemon(live: &Live, now: i64) -> String {
         ("Storage", trouble::outage(Some(live), "NOTHING CAN BE WRITTEN", now)),
         ("Draining", draining),
         ("Log", dropped),
-        ("Spool", trouble::lost_spool(live)),
-        ("Spool", trouble::dead_entries(live)),
     ])
 }
 
@@ -295,7 +293,7 @@ fn workers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shiftboss_actors::live::{ConnectedWorker, Health, Outage, SpoolLive};
+    use shiftboss_actors::live::{ConnectedWorker, Health, Outage};
     use shiftboss_queue::answers::{Done, Holding, NotStopped, RejectedFile, Rows};
     use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 
@@ -389,7 +387,6 @@ mod tests {
                 outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
             },
             workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
-            spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
             broker: None,
             dropped_log_lines: 17,
         }
@@ -429,8 +426,6 @@ Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops
 Log             17 lines dropped: nobody read the daemon's standard error for a time
-Spool           LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now
-Spool           2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them
 Input           LOST since 10s ago: another directory is at its path
 Fetcher   run         state     lines  waiting  skipped  age    older runs
 repology  1000000000  complete  7      3        1        1h 1m  0
@@ -453,8 +448,6 @@ Rejected        a.b.txt: no number (1s ago)
                 "input: the directory is lost since 10s ago: another directory is at its path",
                 "paused: nothing is handed out until `shiftboss resume`",
                 "dead letters: 1 task lost too many leases",
-                "spool: LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now",
-                "spool: 2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them",
                 "input: a.b.txt is left out: no number",
             ]
         );

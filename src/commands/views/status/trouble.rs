@@ -3,12 +3,11 @@
 use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{FetcherStatus, QueueStatus, RejectedFile};
-use shiftspool::DEAD_LETTER;
 
 use super::{daemons, relays};
 use crate::live::Unknown;
 use crate::standing::fetchers::failed_run;
-use crate::text::{ago, counted, quoted, shown, span};
+use crate::text::{ago, counted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
 const AHEAD_SECONDS: i64 = 60;
@@ -24,12 +23,12 @@ pub(super) fn moved(queue: &QueueStatus) -> Option<String> {
     Some(format!("the queue is in {to} now: use that; no daemon starts on what is left here"))
 }
 
-/// That as many single tasks are kept as may be: `add` is refused, and a spool is stuck.
+/// That as many single tasks are kept as may be: `add` is refused.
 pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
     let max = queue.max_single_tasks.filter(|max| queue.single_tasks >= *max)?;
     (queue.policy.as_deref() != Some("classic")).then(|| {
         format!(
-            "{} kept, and max_single_tasks is {max}: `add` is refused, and a spool's tasks stay in it, until some are done or cancelled",
+            "{} kept, and max_single_tasks is {max}: `add` is refused until some are done or cancelled",
             queue.single_tasks
         )
     })
@@ -39,25 +38,6 @@ pub(super) fn no_room(queue: &QueueStatus) -> Option<String> {
 pub(super) fn rejected(file: &RejectedFile, queue: &QueueStatus) -> String {
     let daemon = file.daemon.as_ref().filter(|_| queue.daemons.len() > 1);
     shown(&file.name) + &daemon.map_or_else(String::new, |name| format!(" at {}", shown(name)))
-}
-
-/// Entries in the dead-letter queue of the daemon's spool, and what lists them.
-pub(super) fn dead_entries(live: &Live) -> Option<String> {
-    let spool = live.spool.as_ref().filter(|spool| spool.dead_letters > 0)?;
-    let (count, path) = (spool.dead_letters, quoted(&spool.path));
-    let entries = if count == 1 { "entry" } else { "entries" };
-    Some(format!(
-        "{count} {entries} in {DEAD_LETTER}: `shiftboss spool list {path} {DEAD_LETTER}` lists them"
-    ))
-}
-
-/// That the daemon's spool is not at its path any more.
-pub(super) fn lost_spool(live: &Live) -> Option<String> {
-    let spool = live.spool.as_ref().filter(|spool| spool.lost)?;
-    Some(format!(
-        "LOST: {} was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now",
-        shown(&spool.path)
-    ))
 }
 
 /// That nothing can be written at present, said in those words.
@@ -92,8 +72,6 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         ("paused", queue.paused.then(|| PAUSED.to_owned())),
         ("dead letters", dead_letters),
         ("single tasks", no_room(queue)),
-        ("spool", live.and_then(lost_spool)),
-        ("spool", live.and_then(dead_entries)),
     ];
     let found = found.into_iter().filter_map(|(of, what)| Some(format!("{of}: {}", what?)));
     let silent = daemons::silent(&queue.daemons, now).map(|what| format!("daemon: {what}"));
