@@ -10,26 +10,23 @@ mod operators;
 mod output;
 mod relay;
 mod serve;
-mod spool;
 mod top;
 mod views;
 mod web;
 mod work;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use shiftboss_console::arguments::{RunArguments, RunnerArguments, absolute, one_of, template};
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
 use shiftboss_relay::{Broker, QueueKind};
 
-use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
-use crate::runner::RunnerSettings;
 use crate::stores::{Database, Destination};
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
@@ -39,10 +36,6 @@ pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
-pub use spool::{
-    InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
-    SpoolVerb, TakeArguments,
-};
 pub use top::TopArguments;
 pub use views::{View, ViewArguments};
 pub use web::WebArguments;
@@ -60,8 +53,8 @@ pub use work::WorkArguments;
     after_help = "\
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
-   1  spool fsck, monitor, status --check: something is or was wrong; spool run --once, work --fail: a job failed
-  65  input or database is faulty           69  no daemon or server answered; nothing fetched or taken
+   1  status --check: something is wrong; work --fail: a job failed
+  65  input or database is faulty           69  no daemon or server answered; nothing fetched
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running; in flight, no room
   77  for operators only                    78  something needed is missing or unusable"
@@ -138,7 +131,7 @@ Example:
     /// Forget a relay that is gone for good, or one of several daemons
     ///
     /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
-    /// and reads them from the start. What it noted of rejected files, managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
+    /// and reads them from the start. What it noted of rejected files and managed fetchers goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
     /// A daemon that was not stopped is watched for six seconds first. The same is for relays (docs/broker.md), of a queue in a file,
     /// too, beside its daemon. Of a daemon and a relay of one name the daemon is forgotten first. Exits with 75 if it lives, and with
     /// 65 if the queue has neither of that name.
@@ -248,8 +241,6 @@ Example:
     /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
     /// *.~undo-tree~).
     OnChange(Box<OnChangeArguments>),
-    /// Use a spool: a queue in a directory, for processes that share no daemon
-    Spool(SpoolArguments),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -262,86 +253,6 @@ Examples:
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,
-}
-
-/// How a command is run, wherever one is.
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    /// End COMMAND after so long (TERM, then KILL); that is a failure
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end after SIGTERM
-    #[arg(long, value_name = "TIME", default_value_t = GRACE.into())]
-    pub grace: humantime::Duration,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
-    pub log_level: String,
-}
-
-impl RunArguments {
-    /// A command that is run so.
-    fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
-        let (time_limit, grace) = (self.timeout, self.grace.into());
-        CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }
-    }
-}
-
-/// How a command is run for each of many jobs.
-#[derive(Debug, Args)]
-pub struct RunnerArguments {
-    /// Run so many at a time
-    #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
-    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed
-    #[arg(long)]
-    allow_shell_templates: bool,
-    /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
-    /// behind each NAME
-    #[arg(long, value_name = "DIR")]
-    log_dir: Option<PathBuf>,
-    /// How long logs are kept
-    #[arg(long, value_name = "TIME", default_value = "30days", requires = "log_dir")]
-    keep: humantime::Duration,
-    #[command(flatten)]
-    pub run: RunArguments,
-    /// The program that does a job, and its arguments
-    #[arg(required = true, last = true, num_args = 1..)]
-    command: Vec<OsString>,
-}
-
-impl RunnerArguments {
-    /// The settings; `places` are what is replaced in the arguments.
-    pub fn settings(self, places: &[&str]) -> Result<RunnerSettings, Failure> {
-        let logs = self.log_dir.map(absolute).transpose()?;
-        Ok(RunnerSettings {
-            template: template(self.command, self.allow_shell_templates, places)?,
-            time_limit: self.run.timeout,
-            grace: self.run.grace.into(),
-            logs: logs.map(|directory| (directory, self.keep.into())),
-        })
-    }
-}
-
-/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
-fn template(
-    command: Vec<OsString>,
-    allow_scripts: bool,
-    places: &[&str],
-) -> Result<Template, Failure> {
-    let mut words = command.into_iter();
-    let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
-    let template = Template { program, arguments: words.collect() };
-    if !allow_scripts {
-        template.refuse_scripts(places).map_err(Failure::of(ExitCode::Usage))?;
-    }
-    Ok(template)
-}
-
-/// Paths are kept whole: `status` shows them, and is called from other directories.
-fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    std::path::absolute(&path).map_err(|error| {
-        Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
-    })
 }
 
 /// The URL of a server; what is wrong with it is said without its password, when it is used.
@@ -370,13 +281,6 @@ fn database() -> impl TypedValueParser<Value = Database> {
     PathBufValueParser::new().map(Database::from)
 }
 
-fn above_zero(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("give a time above 0, or none".to_owned()),
-        result => result.map_err(|error| error.to_string()),
-    }
-}
-
 /// How long an answer is waited for.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -384,17 +288,6 @@ fn timeout(text: &str) -> Result<Duration, String> {
         .filter(|_| !time.is_zero())
         .map(|_| time)
         .ok_or_else(|| "give a time such as 5s".to_owned())
-}
-
-/// One of some words, each with its help, and what it stands for.
-fn one_of<T: Copy + Send + Sync>(
-    words: &'static [(&'static str, &'static str, T)],
-) -> impl TypedValueParser<Value = T> {
-    let known = words.iter().map(|(word, help, _)| PossibleValue::new(*word).help(*help));
-    PossibleValuesParser::new(known).try_map(|word| {
-        let found = words.iter().find(|(known, ..)| *known == word);
-        found.map(|(.., value)| *value).ok_or("there is no such word")
-    })
 }
 
 #[cfg(test)]

@@ -279,6 +279,9 @@ verbs! {
         tasks_before: Option<u64>
     };
 
+    /// Adds a single task, unless one was added with this ID.
+    "ADD-ONCE" Operator AddOnce { id: Name, task: Row } => AddAnswer;
+
     /// Keeps the key from being handed out, for that many seconds, or with `-` until `UNHOLD`.
     "HOLD" Operator Hold { key: Key, seconds: HoldTime, reason: Reason } => HoldAnswer {
         key: Key,

@@ -81,9 +81,10 @@ impl LineCodec {
         Self { mode, is_operator, searched: 0 }
     }
 
-    /// Whether an `ADD` is next, or a part of one.
+    /// Whether an `ADD` or `ADD-ONCE` is next, or a part of one.
     fn is_adding(&self, bytes: &BytesMut) -> bool {
-        self.is_operator && self.mode == Mode::Session && bytes.starts_with(b"ADD ")
+        let adds = bytes.starts_with(b"ADD ") || bytes.starts_with(b"ADD-ONCE ");
+        adds && self.is_operator && self.mode == Mode::Session
     }
 
     /// Whether a begun line waits for its end, given what is left in the buffer.

@@ -191,7 +191,12 @@ pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         Op::ForgetRejected(it) => check_notes(&[&it.0]),
         Op::NoteInput(NoteInput(InputDirectory::Lost(why))) => check_notes(&[why]),
         Op::NoteInput(_) => Ok(()),
-        Op::AddTask(AddTask { task, .. }) if operators => check_row(task),
+        Op::AddTask(AddTask { task, id }) if operators => {
+            if id.as_deref().is_some_and(|id| Name::read(id).is_none()) {
+                return forbidden("an ID that is none");
+            }
+            check_row(task)
+        }
         Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
             if operators =>
         {
@@ -284,8 +289,8 @@ mod tests {
     use shiftboss_protocol::model::LeaseHolder;
     use shiftboss_queue::error::Rejected;
     use shiftboss_queue::operation::{
-        AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun,
-        RejectFile, RelayAnswer, Retry, RowBatch,
+        AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun, RejectFile,
+        RelayAnswer, Retry, RowBatch,
     };
 
     use super::*;
@@ -397,7 +402,6 @@ mod tests {
             (Operation::RegisterRun(RegisterRun(run("a.b"))), true),
             (Operation::Prune(Prune { run: run("f"), limit: usize::MAX }), true),
             (Operation::Dispatch(Dispatch { holder: Some(holder), fetchers: None }), true),
-            (Operation::AcceptedEntries(AcceptedEntries), true),
             (Operation::RejectFile(RejectFile { name: "f".into(), reason: long.clone() }), true),
             (Operation::NoteInput(NoteInput(InputDirectory::Lost(long))), true),
             (retry.clone(), false),

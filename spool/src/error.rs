@@ -51,8 +51,6 @@ pub enum SpoolError {
     Unread(#[source] io::Error),
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),
-    #[error("another daemon accepts the entries of {}: stop it first, or give each a spool of its own", .0.display())]
-    Accepting(PathBuf),
     /// What is published, in the order given; of how many; why the next one failed.
     #[error("{} of {} entries are published, the rest is not: {}", .0.len(), .1, .2)]
     Batch(Vec<EntryName>, usize, #[source] Box<SpoolError>),

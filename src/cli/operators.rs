@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use shiftboss_protocol::verbs::{HoldTime, Name, Reason, checked};
+use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason, checked};
 
 use super::timeout;
 use super::views::since;
 
+/// Longest `--id`: the number of a line may be added to it.
+const ID_BYTES_MAX: usize = 200;
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -189,6 +191,12 @@ pub struct Add {
     /// All else that a worker needs: one line
     #[arg(allow_hyphen_values = true)]
     pub payload: Option<String>,
+    /// Add it once, whatever becomes of this command: another task with this ID is not added
+    ///
+    /// One word. It is remembered as long as the task is kept, and seven days longer. With --lines, the task in line N
+    /// has the ID ID.N.
+    #[arg(long, value_parser = id)]
+    pub id: Option<Name>,
     /// Read the payload, or the lines, from FILE; - is standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -236,6 +244,11 @@ pub struct By {
 fn hold_time(text: &str) -> Result<HoldTime, String> {
     let time = humantime::parse_duration(text).ok().and_then(HoldTime::lasting);
     time.ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
+}
+
+fn id(text: &str) -> Result<Name, String> {
+    let wrong = || format!("give one word of at most {ID_BYTES_MAX} bytes");
+    Some(text).filter(|text| text.len() <= ID_BYTES_MAX).and_then(Name::read).ok_or_else(wrong)
 }
 
 /// Failed tasks that are put back.

@@ -4,17 +4,13 @@
 pub mod ask;
 mod broker;
 pub mod check;
-pub mod completions;
 pub mod fetch;
-mod input;
 mod moving;
 pub mod on_change;
 pub mod operators;
 mod output;
-mod printing;
 pub mod relay;
 pub mod serve;
-pub mod spool;
 mod top;
 mod views;
 pub mod work;
@@ -23,15 +19,17 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::signal::Signal as StandardSignal;
+use clap::CommandFactory;
+use shiftboss_console::{input, printing};
 
 use crate::child;
-use crate::cli::Command;
+use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
-use crate::limits::{self, Needs};
+use crate::limits::Needs;
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
-use crate::signals;
+use crate::program::completions;
+use crate::runner::descriptors;
 use crate::stores::{self, Database};
 use crate::target::{Target, move_up, socket};
 use crate::text;
@@ -42,10 +40,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         matches!(command, Command::Serve(_) | Command::Relay(_) | Command::Web(_));
     if has_connections {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
-        limits::raise_descriptors();
+        descriptors::raise();
     }
-    // A file that may not grow further (RLIMIT_FSIZE) is an error of the write, as a full disk is, not our end.
-    let _ = signals::ignore(StandardSignal::SIGXFSZ);
     needs(&command).require()?;
     match command {
         Command::Serve(typed) => serve::run(*typed),
@@ -92,8 +88,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
             on_change::run(*typed)
         }
-        Command::Spool(typed) => spool::run(typed),
-        Command::Completions { shell } => completions::run(shell),
+        Command::Completions { shell } => printing::print(completions(Cli::command(), shell)),
         // It ends the commands of a shiftboss that was killed, which started it through `child`.
         Command::Guardian => child::guard(io::stdin()).map_err(Failure::of(ExitCode::Usage)),
     }
@@ -106,7 +101,6 @@ fn needs(command: &Command) -> Needs {
         // Each job is a process.
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
-        Command::Spool(_) => (24, 6),
         Command::Top(_) => (24, 4),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),

@@ -36,7 +36,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     signals::ignore_hang_up();
     logging::start(settings.common.log_format, &settings.common.log_level)?;
     let (input, socket) = (Some(&*settings.common.input), Some(&*settings.common.socket.path));
-    let files = DaemonFiles { database: None, input, socket, spool: None };
+    let files = DaemonFiles { database: None, input, socket };
     needs::faults(&files).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&settings.common.socket)?;
     let daemon = lock::this_process(

@@ -20,7 +20,7 @@ use super::state::{Abilities, Effect, Event, State};
 use super::tabs::Tab;
 use super::theme::Theme;
 use crate::exit::{ExitCode, Failure};
-use crate::signals::with_signals;
+use crate::program::with_signals;
 use crate::terminal::has_colours;
 
 /// Events that wait for the loop.

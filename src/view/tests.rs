@@ -1,7 +1,7 @@
 //! What `status` prints of a queue in all sorts of trouble, and what is wrong with it.
 
 use shiftboss_actors::live::{
-    BrokerLive, ConnectedWorker, Health, HeardRelay, Live, Outage, RangeLive, SpoolLive,
+    BrokerLive, ConnectedWorker, Health, HeardRelay, Live, Outage, RangeLive,
 };
 use shiftboss_queue::answers::{
     DaemonState, DaemonStatus, Done, EndedRun, FetcherRecord, FetcherStatus, Holding, NotStopped,
@@ -101,7 +101,6 @@ fn live() -> Live {
             outage: Some(Outage { since: 1_000_003_580, error: "no space left".to_owned() }),
         },
         workers: vec![connected("builder-3", 2, 7), connected("idle", 1, 3_700)],
-        spool: Some(SpoolLive { path: "/var/a spool".to_owned(), lost: true, dead_letters: 2 }),
         broker: None,
         dropped_log_lines: 17,
     }
@@ -135,9 +134,7 @@ Storage         nothing can be written since 2m ago: no space left
 Input           the directory is lost since 10s ago: another directory is at its path
 Draining        nothing is handed out, and the daemon stops at the end of 2 jobs in flight
 Paused          nothing is handed out until `shiftboss resume`
-Single tasks    5 kept, and max_single_tasks is 5: `add` is refused, and a spool's tasks stay in it, until some are done or cancelled
-Spool           LOST: /var/a spool was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now
-Spool           2 entries in dead-letter: `shiftboss spool list '/var/a spool' dead-letter` lists them
+Single tasks    5 kept, and max_single_tasks is 5: `add` is refused until some are done or cancelled
 Fetcher repology the command ended with exit code 7 (10m ago)
 Rejected        a.b.txt: no number (1s ago)
 Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter /var/state.db` lists them
@@ -247,7 +244,7 @@ fn those_who_take_part_are_as_documented() {
         ..QueueStatus::default()
     };
     let health = Health { in_flight: 0, draining: false, outage: None };
-    let live = Live { health, broker: Some(broker), spool: None, dropped_log_lines: 0, ..live() };
+    let live = Live { health, broker: Some(broker), dropped_log_lines: 0, ..live() };
     let snapshot = snapshot(queue, live);
     let text = render(&snapshot);
     let expected = "\

@@ -4,13 +4,12 @@
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
-use shiftboss_spool::DEAD_LETTER;
 
 use super::fetcher_words::failed_run;
 use super::health::{Severity, Snapshot, Trouble, Up};
 use super::status::{how, summary};
 use crate::live::Unknown;
-use crate::text::{ago, counted, quoted, shown, span};
+use crate::text::{ago, counted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
 const AHEAD_SECONDS: i64 = 60;
@@ -35,7 +34,6 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Trouble> {
         .collect();
     found.extend(daemons(snapshot));
     found.extend(no_room(queue));
-    found.extend(live.into_iter().flat_map(spool));
     let broker = live.and_then(|live| live.broker.as_ref());
     found.extend(broker.into_iter().flat_map(self::broker));
     found.extend(queue.relays.iter().flat_map(|relay| self::relay(relay, now)));
@@ -129,29 +127,11 @@ fn no_room(queue: &QueueStatus) -> Option<Trouble> {
     let max = queue.max_single_tasks.filter(|max| queue.single_tasks >= *max)?;
     (queue.policy.as_deref() != Some("classic")).then(|| {
         let text = format!(
-            "{} kept, and max_single_tasks is {max}: `add` is refused, and a spool's tasks stay in it, until some are done or cancelled",
+            "{} kept, and max_single_tasks is {max}: `add` is refused until some are done or cancelled",
             queue.single_tasks
         );
         error("single tasks", text)
     })
-}
-
-fn spool(live: &Live) -> impl Iterator<Item = Trouble> {
-    let spool = live.spool.as_ref();
-    let lost = spool.filter(|spool| spool.lost).map(|spool| {
-        let path = shown(&spool.path);
-        let text = format!(
-            "LOST: {path} was removed, moved or replaced, and no task comes from it; put it back, or restart the daemon to use what is there now"
-        );
-        error("spool", text)
-    });
-    let dead = spool.filter(|spool| spool.dead_letters > 0).map(|spool| {
-        let (count, path) = (spool.dead_letters, quoted(&spool.path));
-        let entries = if count == 1 { "entry" } else { "entries" };
-        let list = format!("`shiftboss spool list {path} {DEAD_LETTER}` lists them");
-        warning("spool", format!("{count} {entries} in {DEAD_LETTER}: {list}"))
-    });
-    lost.into_iter().chain(dead)
 }
 
 fn broker(broker: &BrokerLive) -> impl Iterator<Item = Trouble> {

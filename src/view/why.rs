@@ -12,7 +12,7 @@ const KEY_WIDTH: usize = 80;
 
 pub fn unheard_of(key: &str) -> Failure {
     let text = format!(
-        "nothing is known of the key {}: no list and no spool has it now, and it never ran; is it spelled right?",
+        "nothing is known of the key {}: no list has it now, and it never ran; is it spelled right?",
         shown(key)
     );
     Failure::new(ExitCode::BadData, text)

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ETAG, IF_NONE_MATCH};
 use actix_web::{HttpRequest, HttpResponse, web};
-use shiftboss_protocol::verbs::Health;
+use shiftboss_protocol::verbs;
 use tracing::warn;
 
 use super::Page;
@@ -86,7 +86,7 @@ pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
 /// takes connections, or says in the database that it lives.
 fn health(target: Target) -> Result<(), Failure> {
     let asked = match &target.daemon {
-        LockState::By(daemon) => client::ask(&daemon.socket, Health {}, PATIENCE).map(drop),
+        LockState::By(daemon) => client::ask(&daemon.socket, verbs::Health {}, PATIENCE).map(drop),
         LockState::Free | LockState::Unknown(_) => Ok(()),
     };
     if matches!(target.daemon, LockState::By(_)) && asked.is_ok() {

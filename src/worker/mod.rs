@@ -51,7 +51,8 @@ pub struct Settings {
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new();
     let shown = progress.clone();
-    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))?;
+    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
+        .map_err(Failure::of(ExitCode::CannotCreate))?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
     let worker = settings.name.unwrap_or_else(host_and_process);
     let hello = Hello { worker, lease: settings.lease };

@@ -13,7 +13,7 @@ use crate::common::child::{command, plays, wait_word};
 use crate::common::left::{is_running, wait_ended};
 use crate::common::{wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use shiftboss::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
+use shiftboss_runner::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
 
 /// A grandchild that would outlive its parent; it says its process id.
 const GRANDCHILD: &str = "sleep 1000 & echo $!";

@@ -379,7 +379,6 @@ fn what_the_daemon_needs_is_checked() {
         (names("state.db", "input", "plain"), "is not a socket"),
         (names("both", "input", "both"), "both database and socket"),
         (names("state.db", "input", "socket") + "socket_group = 'nobodys'", "no group \"nobodys\""),
-        (names("state.db", "input", "socket") + "spool = 'plain'", "the spool"),
     ] {
         fs::write(site.path("shiftboss.toml"), text.clone()).unwrap();
         let checked = site.run(&["check", "--config", "shiftboss.toml"]);

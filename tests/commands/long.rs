@@ -20,14 +20,10 @@ fn runners(script: &str, mut attend: impl FnMut(&Site, &str, Command)) {
         &["work", "--log-dir", "logs", "socket"],
         &["fetch", "--every", "1h", "input", "list"],
         &["on-change", "tree", "--debounce", "10ms"],
-        &["spool", "run", "spool", "q"],
     ] {
         let site = Site::new();
         let _daemon = (arguments[0] == "work").then(|| site.start());
         site.write("f.1.txt", "alpha 0 1\n");
-        for arguments in [&["spool", "init", "spool", "q"][..], &["spool", "put", "spool", "q"]] {
-            assert!(site.run(arguments).status.success());
-        }
         fs::create_dir(site.path("tree")).unwrap();
         let mut command = site.program();
         command.args(arguments).args(["--", "sh", "-c", script]);

@@ -16,7 +16,7 @@ fn help_and_version() {
     assert_eq!((&*stderr, code), ("", Some(0)));
     for command in [
         "serve", "status", "why", "queue", "log", "pause", "resume", "drain", "retry", "check",
-        "ask", "backup", "fetch", "work", "ask", "backup", "fetch", "spool",
+        "ask", "backup", "fetch", "work", "ask", "backup", "fetch",
     ] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
         assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
@@ -32,7 +32,7 @@ fn help_and_version() {
 /// The long help of those that run commands says what these are told, and how they end.
 #[test]
 fn long_help() {
-    let cases: [(&[&str], &[&str]); 5] = [
+    let cases: [(&[&str], &[&str]); 4] = [
         (&["serve"], &["--config", "wins over the environment", "SIGHUP"]),
         (
             &["work"],
@@ -40,7 +40,6 @@ fn long_help() {
         ),
         (&["fetch"], &["nothing of it is handed out", "exits with 69"]),
         (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),
-        (&["spool", "run"], &["{name}", "SHIFTBOSS_SPOOL_"]),
     ];
     for (command, expected) in cases {
         let (stdout, ..) = shiftboss(&[command, &["--help"]].concat());

@@ -136,7 +136,7 @@ fn the_json_object() {
             "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
         },
         "daemons": [],
-        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null, "broker": null, "dropped_log_lines": 0},
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "broker": null, "dropped_log_lines": 0},
         "relays": [],
         "health": {"up": "running", "troubles": [
             {"severity": "error", "subject": "rejected", "text": null},

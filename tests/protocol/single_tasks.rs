@@ -48,7 +48,7 @@ fn a_task_outlives_the_daemon_and_its_failures() {
         assert_eq!(site.add("alpha", "1.0 1.1"), "Added alpha; it is the next key.\n");
         daemon.kill();
         let daemon = site.start_with(&options);
-        let known = "alpha waits with this payload already; nothing was added.\n";
+        let known = "alpha was added already: this payload waits, or the ID is known.\n";
         assert_eq!(site.add("alpha", "1.0 1.1"), known);
         assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
         assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
@@ -158,7 +158,7 @@ fn many_lines_are_added() {
     assert_eq!(site.sql("SELECT count(*) FROM singles"), ["2000"]);
     std::fs::write(site.path("lines"), "key0 0\nfaulty\r\nkey0 1\n\nlast 1").unwrap();
     let (code, stdout, stderr) = site.shiftboss(&["add", "--lines", "--file", "lines", "socket"]);
-    assert_eq!((code, &*stdout), (65, "Added 2 tasks; 1 task waited already.\n"));
+    assert_eq!((code, &*stdout), (65, "Added 2 tasks; 1 task added before.\n"));
     assert!(stderr.contains("lines: line 2 was not added: no space after the key"), "{stderr}");
     assert!(stderr.contains("line 4 was not added: the line is empty"), "{stderr}");
     assert!(stderr.contains("not added: 2 faulty lines"), "{stderr}");
@@ -168,6 +168,32 @@ fn many_lines_are_added() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].clone())
         .collect();
     assert_eq!((code, keys), (0, vec!["a".into(), "b".into()]));
+}
+
+/// What has an ID is added once, also when its task is done and the daemon was killed; of lines each has its own.
+#[test]
+fn a_task_with_an_id_is_added_once() {
+    let site = Site::new();
+    let add = |payload| site.shiftboss(&["add", "--id", "e:1", "socket", "alpha", payload]);
+    let daemon = site.start_with(&["--durability", "process"]);
+    assert_eq!(add("1").1, "Added alpha; it is the next key.\n");
+    daemon.kill();
+    let _daemon = site.start();
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    for payload in ["1", "2"] {
+        assert!(add(payload).1.contains("alpha was added already"));
+    }
+    let lines = |id| site.fed(&["add", "--lines", "--id", id, "socket"], b"a 1\nfaulty\nb 1\n");
+    assert_eq!(lines("x").1, "Added 2 tasks.\n");
+    let first = site.next_key("READY").unwrap();
+    let second = site.next_key(&format!("DONE {first} 0")).unwrap();
+    assert_eq!(site.ask(&format!("DONE {second} 0")), "NOJOBS\n");
+    assert_eq!(lines("x").1, "Added 0 tasks; 2 tasks added before.\n");
+    assert_eq!(lines("y").1, "Added 2 tasks.\n");
+    assert_eq!(add("two words").0, 0);
+    let (code, _, stderr) = site.shiftboss(&["add", "--id", "two words", "socket", "a", "1"]);
+    assert!(code == 64 && stderr.contains("give one word of at most 200 bytes"), "{stderr}");
 }
 
 /// There is room for so many; what does not fit is told, and can be added later.
@@ -255,35 +281,14 @@ fn only_operators_add() {
     assert_eq!(run(&["cancel", "socket", "alpha"], &[]).0, 0);
 }
 
-/// The classic rules know none of it; a spool needs single tasks.
+/// The classic rules know none of it.
 #[test]
 fn classic_knows_no_single_tasks() {
     let site = Site::new();
-    let daemon = site.start_with(&["--classic"]);
+    let _daemon = site.start_with(&["--classic"]);
     assert_eq!(site.send(b"HELLO 2 w\nADD alpha 1\n"), "");
     let (code, _, stderr) = site.shiftboss(&["add", "socket", "alpha", "1"]);
     assert!(code == 69 && stderr.contains("--classic"), "{code} {stderr}");
-    daemon.stop();
-    let spool = site.path("spool").display().to_string();
-    std::fs::write(
-        site.path("boss.toml"),
-        "database = 'state.db'\ninput_dir = 'input'\nsocket = 'socket'\nclassic = true\nspool = 'spool'\n",
-    )
-    .unwrap();
-    let mut by_environment = site.serve(&["--classic"]);
-    by_environment.env("SHIFTBOSS_SPOOL", &spool);
-    let mut by_file = site.program();
-    by_file.args(["serve", "--config", "boss.toml"]);
-    let typed = site.serve(&["--classic", "--spool", &spool]);
-    for (command, expected) in [(typed, 64), (by_environment, 64), (by_file, 78)] {
-        let (code, stderr) = site.refused(command);
-        assert!(
-            code == expected && stderr.contains("leave out spool or classic"),
-            "{code} {stderr}"
-        );
-    }
-    assert_eq!(site.shiftboss(&["check", "--config", "boss.toml"]).0, 78);
-    assert!(!site.path("spool").exists());
 }
 
 /// A group that is not there is refused, before anything is made.

@@ -26,11 +26,11 @@ use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
 use shiftboss_protocol::verbs::{
-    self, AcceptInputAnswer, Add, AddAnswer, DrainAnswer, HealthAnswer, PauseAnswer, Request,
-    StatusAnswer, Verb, Who,
+    self, AcceptInputAnswer, Add, AddAnswer, AddOnce, DrainAnswer, HealthAnswer, Name, PauseAnswer,
+    Request, StatusAnswer, Verb, Who,
 };
 use shiftboss_protocol::wire::answers::Answer;
-use shiftboss_protocol::wire::session::{ErrorCode, Refused, Step};
+use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
 use shiftboss_queue::answers::Turn;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
@@ -107,7 +107,10 @@ impl Asker {
             Request::RunFetcher(it) => {
                 self.run_fetcher(&it.fetcher.shared()).and_then(Reply::object)
             }
-            Request::Add(add) => Ok(self.add(vec![add]).await),
+            Request::Add(Add { task }) => Ok(self.add(vec![Addition { task, id: None }]).await),
+            Request::AddOnce(AddOnce { id, task }) => {
+                Ok(self.add(vec![Addition { task, id: Some(id) }]).await)
+            }
             Request::Hold(it) => self.hold(it).await.and_then(Reply::object),
             Request::HoldAll(it) => self.hold_all(it).await.and_then(Reply::object),
             Request::Bump(it) => self.bump(it.key).await.and_then(Reply::object),
@@ -208,14 +211,9 @@ impl Asker {
     async fn live(&self) -> Option<Live> {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
-        let spool = match self.session.spool.clone() {
-            Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
-            None => None,
-        };
         let broker = self.broker();
         let dropped_log_lines = (self.session.operators.dropped_log_lines)();
-        let spool = spool.map(|(spool, _)| spool);
-        Some(Live { health, workers, spool, broker, dropped_log_lines })
+        Some(Live { health, workers, broker, dropped_log_lines })
     }
 
     fn broker(&self) -> Option<BrokerLive> {
@@ -223,10 +221,11 @@ impl Asker {
     }
 
     /// Tasks of several lines in one step, each with its answer.
-    async fn add(&self, adds: Vec<Add>) -> Reply {
-        let keys: Vec<Key> = adds.iter().map(|add| add.task.key.clone()).collect();
-        let tasks = adds.into_iter().map(|Add { task }| AddTask { task, id: None });
-        let added = match self.ask(Perform(Each(tasks.collect()))).await {
+    async fn add(&self, adds: Vec<Addition>) -> Reply {
+        let keys: Vec<Key> = adds.iter().map(|it| it.task.key.clone()).collect();
+        let task = |Addition { task, id }| AddTask { task, id: id.map(|id: Name| id.shared()) };
+        let tasks = Each(adds.into_iter().map(task).collect());
+        let added = match self.ask(Perform(tasks)).await {
             Ok(added) => added,
             Err(refused) => {
                 return together(keys.iter().map(|_| Reply::refused(refused.clone())));

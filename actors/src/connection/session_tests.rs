@@ -138,7 +138,7 @@ impl Site {
         let (storage, _) = mock.start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
-        let session = SessionLinks::new(storage.clone(), watcher, None, None, None, operators());
+        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),

@@ -40,12 +40,18 @@ pub fn page(command: &Command) -> io::Result<String> {
     Ok(definition + &page)
 }
 
-/// A command's full name behind `shiftboss`, as it is typed.
-pub fn name(command: &Command) -> String {
+/// A command's full name, as it is typed.
+pub fn full_name(command: &Command) -> String {
     let (name, last) = (command.get_display_name().unwrap_or_default(), command.get_name());
     // A command may have a hyphen in its name; none above another one has.
     let above = name.strip_suffix(last).unwrap_or_default().replace('-', " ");
-    format!("{above}{last}").strip_prefix("shiftboss").unwrap_or_default().trim().to_owned()
+    format!("{above}{last}")
+}
+
+/// As documents call it: without `shiftboss` in front.
+pub fn name(command: &Command) -> String {
+    let name = full_name(command);
+    name.strip_prefix("shiftboss").map_or(name.clone(), |name| name.trim().to_owned())
 }
 
 /// The heading of a command's examples, and the examples.

@@ -107,9 +107,6 @@ pub struct Live {
     pub health: Health,
     /// Workers that are connected with protocol 2, by name.
     pub workers: Vec<ConnectedWorker>,
-    /// The spool that it takes tasks from, if there is one.
-    #[serde(default)]
-    pub spool: Option<SpoolLive>,
     /// The broker over which it serves relays, if it does.
     #[serde(default)]
     pub broker: Option<BrokerLive>,
@@ -150,17 +147,6 @@ pub struct RangeLive {
     pub messages: u32,
     /// Daemons that take them, in turn; 0: nobody does.
     pub consumers: u32,
-}
-
-/// The spool that a daemon takes tasks from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpoolLive {
-    pub path: String,
-    /// It is not at its path any more: no task comes from it.
-    #[serde(default)]
-    pub lost: bool,
-    /// Entries in its dead-letter queue: those that were rejected, and those that died too often.
-    pub dead_letters: usize,
 }
 
 /// Connections of workers of one name.

@@ -264,6 +264,10 @@ impl Argument for Reason {
 pub struct Name(pub(crate) Arc<str>);
 
 impl Name {
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
     /// The text, as far as it fits, and without what no name has.
     pub fn resembling(text: &str) -> Self {
         let is_fit = |it: char| !(it.is_control() || it.is_whitespace());

@@ -8,8 +8,10 @@ use std::fmt;
 use thiserror::Error;
 
 use super::LINE_MAX_BYTES;
-use crate::model::LeaseHolder;
-use crate::verbs::{Add, Argument, Done, Lease, Name, Ready, Request, Verb, Who, Words, number};
+use crate::model::{LeaseHolder, Row};
+use crate::verbs::{
+    Add, AddAnswer, AddOnce, Argument, Done, Lease, Name, Ready, Request, Verb, Who, Words, number,
+};
 
 pub const VERSION: &str = "2";
 
@@ -109,7 +111,7 @@ pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
     Ok(LeaseHolder { worker: worker.0, lease_seconds: lease.seconds() })
 }
 
-/// Longest line of an `ADD` in bytes, without its end: a list's longest line, and the request's own words.
+/// Longest line of an `ADD` or `ADD-ONCE` in bytes, without its end: a list's longest line, and the request's own words.
 pub const ADD_LINE_MAX_BYTES: usize = 1024 * 1024 + 8 * 1024;
 /// `ADD`s that came together and are done in one step.
 const ADDS_MAX: usize = 256;
@@ -122,15 +124,51 @@ pub enum Step {
     One(Request),
     /// The end of a job, and the request for the next one.
     DoneReady(Done, Ready),
-    Adds(Vec<Add>),
+    Adds(Vec<Addition>),
+}
+
+/// A single task that is to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    pub task: Row,
+    /// Another one with this ID is not added.
+    pub id: Option<Name>,
+}
+
+impl Addition {
+    /// What a request adds, if it is an `ADD` or an `ADD-ONCE`.
+    fn of(request: Request) -> Result<Self, Request> {
+        match request {
+            Request::Add(Add { task }) => Ok(Self { task, id: None }),
+            Request::AddOnce(AddOnce { id, task }) => Ok(Self { task, id: Some(id) }),
+            other => Err(other),
+        }
+    }
+}
+
+impl From<Addition> for Request {
+    fn from(Addition { task, id }: Addition) -> Self {
+        match id {
+            None => Self::Add(Add { task }),
+            Some(id) => Self::AddOnce(AddOnce { id, task }),
+        }
+    }
+}
+
+impl fmt::Display for Addition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Request::from(self.clone()).fmt(f)
+    }
+}
+
+impl Verb for Addition {
+    const NAME: &'static str = Add::NAME;
+    type Answer = AddAnswer;
 }
 
 impl From<Request> for Step {
     fn from(request: Request) -> Self {
-        match request {
-            Request::Add(add) => Self::Adds(vec![add]),
-            request => Self::One(request),
-        }
+        Addition::of(request).map_or_else(Self::One, |addition| Self::Adds(vec![addition]))
     }
 }
 
@@ -168,7 +206,10 @@ impl Step {
             (Self::One(Request::Done(done)), Ok(Request::Ready(ready))) => {
                 *self = Self::DoneReady(done.clone(), ready);
             }
-            (Self::Adds(adds), Ok(Request::Add(add))) => adds.push(add),
+            (Self::Adds(adds), Ok(request)) => match Addition::of(request) {
+                Ok(addition) => adds.push(addition),
+                Err(_) => return false,
+            },
             _ => return false,
         }
         true

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::*;
-use crate::model::{Attempt, Idle, Key, Row};
+use crate::model::{Attempt, Idle, Key};
 use crate::task_line::single_task;
 use crate::verbs::Wait;
 use crate::wire::answers::{Answer, Job};
@@ -309,14 +309,22 @@ fn task(key: &str, payload: &str) -> Row {
 /// A task is a line of a list with nothing to be cut off.
 #[test]
 fn tasks_are_lines() {
-    let add = |key, payload| Ok(Step::Adds(vec![Add { task: task(key, payload) }]));
+    let add = |key, payload| Ok(Step::Adds(vec![Addition { task: task(key, payload), id: None }]));
     for (line, key, payload) in
         [("ADD a 1", "a", "1"), ("ADD a  1  x", "a", " 1  x"), ("ADD é\t \u{7}", "é\t", "\u{7}")]
     {
         assert_eq!(session(format!("{line}\n").as_bytes()), [add(key, payload)], "{line:?}");
     }
+    let id = Name::read("x:1");
+    let once = Ok(Step::Adds(vec![Addition { task: task("a", " 1"), id }]));
+    assert_eq!(session(b"ADD-ONCE x:1 a  1\n"), [once]);
     let long = format!("ADD {} 1", "k".repeat(4097));
+    let long_id = format!("ADD-ONCE {} a 1", "x".repeat(256));
     for line in [
+        "ADD-ONCE",
+        "ADD-ONCE x a",
+        "ADD-ONCE  a 1",
+        &long_id,
         "ADD",
         "ADD ",
         "ADD a",
@@ -334,7 +342,8 @@ fn tasks_are_lines() {
         );
     }
     let found = session(b"CANCEL a\nADD b 1\nADD c 2\nREADY\n");
-    let adds = ["b 1", "c 2"].map(|line| Add { task: single_task(line.as_bytes()).unwrap() });
+    let adds = ["b 1", "c 2"]
+        .map(|line| Addition { task: single_task(line.as_bytes()).unwrap(), id: None });
     assert_eq!(found[1], Ok(Step::Adds(adds.into())));
 }
 

@@ -450,8 +450,8 @@ fn what_ended_is_summed_up() {
     ready(async {
         let begun = store.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
         let header = &begun.header.unwrap_or_default();
-        let (records, ended, runs, counts, oldest) = Default::default();
-        store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await?;
+        let (records, ended, runs, counts, minute, oldest) = Default::default();
+        store.save(Changes { records, ended, header, runs, counts, sums, minute, oldest }).await?;
         store.commit().await
     })
     .unwrap();

@@ -11,7 +11,8 @@ use serde_json::json;
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::task_line::single_task;
-use shiftboss_protocol::verbs::{self, AddAnswer, Cancel};
+use shiftboss_protocol::verbs::{self, AddAnswer, Cancel, Name};
+use shiftboss_protocol::wire::session::Addition;
 
 use super::{key, show, text, word};
 use crate::cli::{Add, DaemonArguments, KeyArguments};
@@ -29,10 +30,10 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut daemon, key, payload, file, lines } = add;
+    let Add { mut daemon, key, payload, id, file, lines } = add;
     if lines {
         return match key {
-            None => add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-"))),
+            None => add_lines(&daemon, id, file.as_deref().unwrap_or(Path::new("-"))),
             Some(_) => {
                 Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
             }
@@ -53,7 +54,7 @@ pub(super) fn add(add: Add) -> Result<(), Failure> {
             (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
         }
     };
-    super::tell(&daemon, verbs::Add { task }, added)
+    super::tell(&daemon, Addition { task, id }, added)
 }
 
 fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
@@ -95,7 +96,7 @@ fn added(answer: &AddAnswer) -> String {
     let key = text(&answer.key);
     match answer.added {
         true => format!("Added {key}{}.", turn(answer)),
-        false => format!("{key} waits with this payload already; nothing was added."),
+        false => format!("{key} was added already: this payload waits, or the ID is known."),
     }
 }
 
@@ -113,11 +114,11 @@ fn turn(answer: &AddAnswer) -> String {
     format!("{keys}{tasks}")
 }
 
-fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
+fn add_lines(daemon: &DaemonArguments, id: Option<Name>, path: &Path) -> Result<(), Failure> {
     let (mut input, name) = open(path)?;
     let socket = socket(daemon.socket.clone(), "add")?;
     let session = Session::begin::<verbs::Add>(&socket, &[], daemon.timeout())?;
-    let mut sender = Sender::new(session, &name, daemon.json);
+    let mut sender = Sender::new(session, id, &name, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -140,10 +141,12 @@ fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
 /// Many tasks on their way, from a file of this name.
 struct Sender<'a> {
     session: Session,
+    /// What the IDs of all begin with.
+    id: Option<Name>,
     name: &'a str,
     json: bool,
     /// The requests of a batch, their bytes, and the numbers of their lines.
-    batch: Vec<verbs::Add>,
+    batch: Vec<Addition>,
     bytes: usize,
     numbers: Vec<u64>,
     /// Lines that were read, and what became of them.
@@ -154,10 +157,10 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(session: Session, name: &'a str, json: bool) -> Self {
+    fn new(session: Session, id: Option<Name>, name: &'a str, json: bool) -> Self {
         let (batch, numbers) = (Vec::new(), Vec::new());
         let (bytes, lines, added, known, faulty) = (0, 0, 0, 0, 0);
-        Self { session, name, json, batch, bytes, numbers, lines, added, known, faulty }
+        Self { session, id, name, json, batch, bytes, numbers, lines, added, known, faulty }
     }
 
     fn take(&mut self, line: Line) -> Result<(), Failure> {
@@ -175,7 +178,8 @@ impl<'a> Sender<'a> {
             self.send()?;
         }
         self.bytes += bytes;
-        self.batch.push(verbs::Add { task });
+        let id = self.id.as_ref().map(|id| Name::resembling(&format!("{id}.{}", self.lines)));
+        self.batch.push(Addition { task, id });
         self.numbers.push(self.lines);
         Ok(())
     }
@@ -201,7 +205,7 @@ impl<'a> Sender<'a> {
         if !self.json {
             let known = match self.known {
                 0 => String::new(),
-                known => format!("; {} waited already", counted(known, "task")),
+                known => format!("; {} added before", counted(known, "task")),
             };
             print(format!("Added {}{known}.\n", counted(self.added, "task")))?;
         }

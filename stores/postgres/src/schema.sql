@@ -79,13 +79,14 @@ CREATE TABLE tasks (
     status   text NOT NULL,
     checksum int8 NOT NULL,
     name     text UNIQUE,
+    over     int8,
     payload  bytea NOT NULL
 );
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
 CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 -- Those that are kept for their names.
-CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
+CREATE INDEX tasks_over ON tasks (over) WHERE over IS NOT NULL;
 
 -- Attempts that ended.
 CREATE SEQUENCE ends;

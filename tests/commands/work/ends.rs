@@ -136,7 +136,7 @@ fn a_directory_that_is_removed_burns_no_jobs() {
     let output = worker.current_dir(site.path("app")).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(73), "{log}");
-    assert!(log.contains("the directory in which shiftboss was started was removed"), "{log}");
+    assert!(log.contains("the directory in which this program was started was removed"), "{log}");
     let ended = "SELECT count(*) FROM ended WHERE outcome <> 'released'";
     assert_eq!(site.number(ended), 1);
     assert_eq!(lines(&site, "ran").len(), 1);

@@ -75,15 +75,3 @@ fn on_change() {
     command.args(["on-change", "--grace", "1h", "input"]);
     is_one_stop(&site, command, 130);
 }
-
-/// A process on a spool finishes its entry.
-#[test]
-fn spool_run() {
-    let site = Site::new();
-    assert!(site.run(&["spool", "init", "s", "q"]).status.success());
-    assert!(site.run(&["spool", "put", "s", "q", "--name", "a", "--meta", "m"]).status.success());
-    let mut command = site.program();
-    command.args(["spool", "run", "s", "q"]);
-    is_one_stop(&site, command, 0);
-    assert_eq!(site.run(&["spool", "list", "s", "q"]).stdout, b"");
-}
