@@ -18,7 +18,7 @@ trap clean_up EXIT
 # No daemon runs yet, so `add` ends with 69, and the entries stay: "later".
 "$shiftspool" init spool tasks
 "$shiftspool" run spool tasks --attempts 1 --defer 69,74,75,77,78 -- \
-    "$shiftboss" add --id {id} --lines --file {meta_file} "$place/worker.sock" &
+    "$shiftboss" add --id {id} --lines --file {meta_file} "$place/worker.sock" >/dev/null &
 adder=$!
 printf '%s\n' 'alpha 1' 'bravo 2' | "$shiftspool" put spool tasks --meta-lines >/dev/null
 

@@ -20,7 +20,7 @@ pub enum SpoolError {
         "entry {1}: {0} is done but not known to be on disk ({2}); do not repeat it, look after the disk"
     )]
     NotDurable(&'static str, EntryName, #[source] io::Error),
-    #[error("{} is not a spool: it has no .registry; make one with `shiftboss spool init`, elsewhere if this directory is in use", .0.display())]
+    #[error("{} is not a spool: it has no .registry; make one with `shiftspool init`, elsewhere if this directory is in use", .0.display())]
     NotASpool(PathBuf),
     #[error("{} is a spool without {}: an interrupted creation, mended by `create` or `fsck --repair`", .0.display(), .1)]
     Incomplete(PathBuf, &'static str),

@@ -92,7 +92,7 @@ fn children_of(parent: u32) -> Vec<(i32, char, String)> {
 
 fn guardian_of(parent: u32) -> Option<i32> {
     let is_guardian =
-        |(_, state, line): &(i32, char, String)| *state != 'Z' && line == "shiftboss guardian ";
+        |(_, state, line): &(i32, char, String)| *state != 'Z' && line.ends_with(" guardian ");
     children_of(parent).into_iter().find(is_guardian).map(|(pid, ..)| pid)
 }
 
