@@ -1,4 +1,4 @@
-//! What only the memory of a daemon knows (`live` of `status`), asked over its socket. For commands and the page.
+//! What only the memory of a daemon knows (`live` of `status`), asked over its socket. For commands, the page and `top`.
 
 use std::fmt;
 use std::path::Path;
@@ -13,6 +13,7 @@ use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::Target;
+use crate::view::health::Snapshot;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -39,7 +40,13 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Asks the daemon of a database in a file, if one runs.
+/// A queue as it was found, and what its daemon says.
+pub fn snapshot(target: Target, queue: QueueStatus, at: i64) -> Snapshot {
+    let live = ask(&target, &queue);
+    Snapshot { at, target, queue, live }
+}
+
+/// Asks the daemon of a queue, if one runs.
 pub fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
     if let LockState::By(daemon) = &target.daemon
         && queue.policy.as_deref() == Some("classic")

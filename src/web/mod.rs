@@ -3,13 +3,12 @@
 //!
 //! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
 //! foreign name, [`token`] who has none, [`penalties`] delays those who guess, [`connections`] closes those on which nothing goes on, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
-//! machines, [`actions`] change something; [`mod@health`] says whether the daemon is well.
+//! machines, [`actions`] change something.
 
 mod actions;
 mod answers;
 mod api;
 mod connections;
-mod health;
 mod hosts;
 mod listening;
 mod pages;

@@ -154,7 +154,7 @@ fn another_directory_is_accepted() {
     let socket = site.socket();
     let table = site.run(&["status", socket.to_str().unwrap()]).stdout;
     let table = String::from_utf8(table).unwrap();
-    assert!(table.contains("LOST") && table.contains("another directory"), "{table}");
+    assert!(table.contains("is lost since") && table.contains("another directory"), "{table}");
     let json = site.run(&["status", "--json", socket.to_str().unwrap()]).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["directory_lost_reason"], "another directory is at its path");
@@ -235,7 +235,7 @@ fn a_directory_that_cannot_be_read_any_more() {
         assert_eq!(checked.status.code(), Some(1), "{told}");
         assert!(told.contains("cannot be read: Permission denied"), "{told}");
         assert!(
-            site.run(&["status", "socket"]).stdout.windows(10).any(|text| text == b"LOST since")
+            site.run(&["status", "socket"]).stdout.windows(10).any(|text| text == b"lost since")
         );
         fs::set_permissions(site.input(), fs::Permissions::from_mode(0o755)).unwrap();
         wait_until("it is back", || !site.is_input_lost());

@@ -43,8 +43,7 @@ fn a_fetcher_that_failed_is_told() {
     std::fs::write(site.path("fetchers.toml"), fetcher).unwrap();
     let _daemon = site.start_with(&["--config", "fetchers.toml"]);
     let page = start(&site, &[]);
-    let told = "<p class=\"fault\">The last run of <a href=\"fetcher?f=links\">links</a> failed: \
-        the command ended with exit code 3 (";
+    let told = "<p class=\"fault\">Error: fetcher links: the command ended with exit code 3 (";
     wait_until("the first page tells of it", || page.get("/").body.contains(told));
     let of_it = page.get("/fetcher?f=links").body;
     assert!(

@@ -89,6 +89,7 @@ fn the_json_object() {
     assert!(found["done_since"].take().is_i64());
     assert!(found["busy_seconds"].take().is_i64());
     assert!(found["rejected_files"][0]["reason"].take().is_string());
+    assert!(found["health"]["troubles"][0]["text"].take().is_string());
     let expected = json!({
         "database": site.target(),
         "daemon": {
@@ -137,6 +138,9 @@ fn the_json_object() {
         "daemons": [],
         "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null, "broker": null, "dropped_log_lines": 0},
         "relays": [],
+        "health": {"up": "running", "troubles": [
+            {"severity": "error", "subject": "rejected", "text": null},
+        ]},
     });
     assert_eq!(found, expected);
 }
@@ -186,7 +190,7 @@ fn connected_workers() {
     wait_until("the worker is gone", || names() == ["busy"]);
 }
 
-/// 0 and silence when all is well; 1 and a line for each trouble.
+/// 0 and silence when all is well; a line for each trouble, and 1 if one is an error.
 #[test]
 fn a_check() {
     let site = Site::new();
@@ -197,8 +201,8 @@ fn a_check() {
     };
     assert_eq!(check(), (Some(0), String::new()));
     assert!(site.run(&["pause", "socket"]).status.success());
-    assert_eq!(check().0, Some(1));
-    assert!(check().1.starts_with("paused: "), "{}", check().1);
+    assert_eq!(check().0, Some(0), "who paused it knows");
+    assert!(check().1.starts_with("warning: paused: "), "{}", check().1);
     daemon.stop();
     let daemon = site.start();
     assert_eq!(daemon.warnings(&["is paused", "resume"]).len(), 1);
@@ -207,14 +211,17 @@ fn a_check() {
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(site.ask("READY"), "");
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("storage: ") && told.contains("locked"), "{told}");
-    assert!(table(&site).contains("NOTHING CAN BE WRITTEN since "));
+    assert!(
+        code == Some(1) && told.starts_with("error: storage: ") && told.contains("locked"),
+        "{told}"
+    );
+    assert!(table(&site).contains("nothing can be written since "));
     locked.execute_batch("ROLLBACK").unwrap();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     assert_eq!(check(), (Some(0), String::new()));
     daemon.freeze();
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    assert!(code == Some(1) && told.starts_with("error: daemon: no answer"), "{told}");
     daemon.thaw();
 }
 
@@ -230,7 +237,7 @@ fn a_check_of_a_classic_daemon() {
     assert_eq!(check(), (Some(0), String::new()));
     daemon.freeze();
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    assert!(code == Some(1) && told.starts_with("error: daemon: no answer"), "{told}");
     daemon.thaw();
     assert_eq!(check(), (Some(0), String::new()));
     daemon.stop();
@@ -406,7 +413,7 @@ fn a_lost_directory() {
     assert!(!lost());
     fs::remove_dir(site.input()).unwrap();
     wait_equal("the loss is shown", &true, lost);
-    assert!(table(&site).contains("LOST"));
+    assert!(table(&site).contains("\nInput           the directory is lost since "));
     fs::create_dir(site.input()).unwrap();
     wait_equal("the return is shown", &false, lost);
 }
@@ -482,9 +489,11 @@ fn a_check_by_who_may_not_connect() {
     };
     let (code, told) = check();
     assert!(code == Some(77) && told.contains("whether the daemon answers is not known"), "{told}");
-    assert!(site.run(&["pause", "socket"]).status.success());
-    let (code, told) = check();
-    assert!(code == Some(1) && told.contains("is not known"), "{told}");
+    site.write("a.b.txt", "");
+    wait_until("the file is rejected", || {
+        let (code, told) = check();
+        code == Some(1) && told.contains("is not known")
+    });
 }
 
 /// Output into a pipe that nobody reads ends quietly and well.

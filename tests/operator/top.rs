@@ -77,7 +77,7 @@ fn through_every_key() {
     see("2", "builder");
     see("3", second);
     see("4", "success");
-    see("\t", "complete");
+    see("\t", "No task has that status.");
     see("\u{1b}[Z", "success");
     see("\u{1b}[D", "1 of 2");
     see("\u{1b}[C", "success");
@@ -90,9 +90,9 @@ fn through_every_key() {
     see("\u{1b}[5~", "1 of 2");
     see("\u{1b}[F", "2 of 2");
     see("\u{1b}[H", "1 of 2");
-    see("s", "by place");
-    see("r", "Place▼");
-    see("rssssss", "  1 of 2");
+    see("s", "by key");
+    see("r", "Key▼");
+    see("rsssssss", "  1 of 2");
     see(&format!("/{}", &second[..4]), "  1 of 1");
     see("\r", "P pause");
     see("/\u{1b}", "  1 of 2");
@@ -115,9 +115,13 @@ fn through_every_key() {
     see("y", "Jobs are handed out again.");
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
-    see("y", "until unheld");
+    see("y", &format!("{first} is held until it is unheld."));
+    see("6", "until `shiftboss unhold`");
     see("H", &format!("Unhold {first}? y/N"));
     see("y", &format!("{first} is no longer held."));
+    see("5", "No task has that status.");
+    see("7", "No task has that status.");
+    see("8", "No task has that status.");
     see("g", "Key: ");
     see("elsewhere\r", "the key elsewhere");
     see("q", "P pause");
@@ -151,7 +155,7 @@ fn over_a_killed_daemon() {
     let mut screen = start(&site, &["socket"]);
     screen.shows("waiting 2 ");
     daemon.kill();
-    let seen = screen.shows("STOPPED: no daemon runs, last seen at ");
+    let seen = screen.shows("STOPPED: no daemon runs, and nothing is handed out; last seen at ");
     assert!(seen.contains("waiting 2 ") && !seen.contains("P pause"), "{seen}");
     screen.press("3");
     screen.shows("bravo");
@@ -332,12 +336,10 @@ fn one_plain_frame() {
     assert!(once(&site, "120", &["--ascii", "socket"]).is_ascii());
     let mut on_terminal = Screen::start(command(&site, &["--once", "socket"]), SIZE);
     on_terminal.press("q");
-    wait_until("the frame is there", || on_terminal.written().contains("Ended\r\n"));
+    wait_until("the frame is there", || on_terminal.written().contains("Dead letters\r\n"));
     assert!(!on_terminal.written().contains('\u{1b}'));
     daemon.stop();
-    assert!(
-        once(&site, "120", &["state.db"]).contains("STOPPED: no daemon runs; the database at ")
-    );
+    assert!(once(&site, "120", &["state.db"]).contains("\nSTOPPED: no daemon runs, "));
     let missing = command(&site, &["missing.db"]).output().unwrap();
     let error = String::from_utf8_lossy(&missing.stderr);
     assert!(missing.status.code() == Some(69) && error.contains("missing.db"), "{error}");

@@ -316,7 +316,7 @@ mod on_server {
         let told = |page: &Page| {
             let (metrics, banner) = (page.get("/metrics").body, page.get("/").body);
             let up = metrics.contains("\nshiftboss_up 1.0\n");
-            (page.get("/healthz").status, up, banner.contains("No daemon runs"))
+            (page.get("/healthz").status, up, banner.contains("Stopped: no daemon runs"))
         };
         assert_eq!((told(&of_all), code(&url)), ((200, true, false), Some(0)));
         daemon.stop();

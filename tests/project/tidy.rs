@@ -115,6 +115,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "src/runner",
         &["actix", "rusqlite", "clap", "shiftboss_actors", "crate::cli", "crate::commands"],
     ),
+    ("src/view", &["actix", "tokio", "ratatui", "askama", "std::fs", "std::io", "crate::cli"]),
     ("src/commands", &["rusqlite", "stores::sqlite"]),
     ("src/cli", &["std::fs", "rusqlite", "actix", "shiftboss_actors"]),
 ];

@@ -181,7 +181,7 @@ fn a_full_queue_is_told() {
     assert!(stderr.contains("line 2: ") && stderr.contains("max_single_tasks"), "{stderr}");
     assert_eq!(site.shiftboss(&["add", "socket", "c", "1"]).0, 75);
     let (code, told, _) = site.shiftboss(&["status", "--check", "socket"]);
-    assert!(code == 1 && told.starts_with("single tasks: 2 kept, "), "{told}");
+    assert!(code == 1 && told.starts_with("error: single tasks: 2 kept, "), "{told}");
     let (_, table, _) = site.shiftboss(&["status", "socket"]);
     assert!(table.contains("\nSingle tasks    2 kept, and max_single_tasks is 2: "), "{table}");
     assert_eq!(site.shiftboss(&["cancel", "socket", "alpha"]).0, 0);

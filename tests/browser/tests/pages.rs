@@ -129,7 +129,7 @@ async fn a_key_is_searched_for() {
     let driver = &browser.driver;
     driver.find(By::Id("q")).await.unwrap().send_keys("brav" + Key::Enter).await.unwrap();
     browser.arrive("search?q=brav").await;
-    let found = driver.find_all(By::Css("main a.key")).await.unwrap();
+    let found = driver.find_all(By::Css("main .key a")).await.unwrap();
     let mut keys = Vec::new();
     for key in &found {
         keys.push(key.text().await.unwrap());
@@ -184,7 +184,7 @@ async fn a_key_is_held_and_unheld() {
     let press = async |css: &str| driver.find(By::Css(css)).await.unwrap().click().await.unwrap();
     driver.find(By::Id("q")).await.unwrap().send_keys(&*key + Key::Enter).await.unwrap();
     browser.arrive("search?q=").await;
-    press("main a.key").await;
+    press("main .key a").await;
     browser.arrive("key?k=").await;
     press("a.button[href^='hold?k=']").await;
     browser.arrive("hold?k=").await;
@@ -197,7 +197,7 @@ async fn a_key_is_held_and_unheld() {
     browser.go(&format!("{}held", site.address)).await;
     let held = driver.find(By::Css("main")).await.unwrap().text().await.unwrap();
     assert!(held.contains(&key) && held.contains("it is broken"), "{held}");
-    press("main a.key").await;
+    press("main .key a").await;
     browser.arrive("key?k=").await;
     press("form[action='actions/unhold'] button").await;
     wait_until("it is handed out", || site.run(&["ask", "socket", "READY"]).starts_with("JOB "));
@@ -226,6 +226,49 @@ async fn a_page_keeps_itself_fresh() {
     stop.click().await.unwrap();
     assert_eq!(stop.text().await.unwrap(), "Refresh by itself");
     browser.expect_no_complaint("refresh").await;
+    browser.stop().await;
+}
+
+/// What is typed leaves rows out at once, the name of a column sorts them, and the address keeps both; without scripts a button does.
+#[tokio::test]
+#[ignore = "needs a browser: make test-browser"]
+async fn a_listing_is_arranged() {
+    let site = Site::new();
+    let browser = Browser::start().await;
+    let log = format!("{}log", site.address);
+    let rows = async || {
+        texts(
+            &browser
+                .value("[...document.querySelectorAll('#listing .key')].map((it) => it.innerText)")
+                .await,
+        )
+    };
+    let until = async |expected: &[&str]| {
+        let end = Instant::now() + PATIENCE;
+        while rows().await != expected {
+            assert!(Instant::now() < end, "{expected:?}: {:?}", rows().await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    for has_scripts in [true, false] {
+        browser.look_as(Looks { has_scripts, ..USUAL }).await;
+        browser.go(&log).await;
+        let driver = &browser.driver;
+        driver.find(By::Id("fetcher")).await.unwrap().send_keys("list").await.unwrap();
+        driver.find(By::Id("text")).await.unwrap().send_keys("BRAV").await.unwrap();
+        if !has_scripts {
+            driver.find(By::Css("#filter button")).await.unwrap().click().await.unwrap();
+        }
+        until(&["bravo"]).await;
+        browser.arrive("text=BRAV").await;
+        let head = driver.find(By::Css("#listing thead a")).await.unwrap();
+        head.click().await.unwrap();
+        browser.arrive("sort=key").await;
+        until(&["bravo"]).await;
+        let order = browser.value("document.querySelector('#listing thead th').ariaSort").await;
+        assert_eq!(order, "ascending");
+    }
+    browser.expect_no_complaint("arrange").await;
     browser.stop().await;
 }
 

@@ -159,7 +159,7 @@ fn files_may_not_grow() {
     wait_until("it is said", || !daemon.warnings(&["RLIMIT_FSIZE"]).is_empty());
     assert!(daemon.is_running());
     let status = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
-    assert!(status.contains("NOTHING CAN BE WRITTEN"), "{status}");
+    assert!(status.contains("nothing can be written since"), "{status}");
     let unlimited = Rlimit { current: None, maximum: None };
     prlimit(Some(daemon.pid()), Resource::Fsize, unlimited).unwrap();
     site.wait_count(20_000);

@@ -238,7 +238,7 @@ fn an_outage_is_told_once() {
         code == 69 && error.contains(") has been without it for ")
     });
     let shown = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
-    assert!(shown.contains("\nStorage         NOTHING CAN BE WRITTEN since "), "{shown}");
+    assert!(shown.contains("\nStorage         nothing can be written since "), "{shown}");
     let object = site.run(&["status", "--json", "socket"]);
     assert_eq!(object.status.code(), Some(69));
     let object: Value = serde_json::from_slice(&object.stdout).unwrap();

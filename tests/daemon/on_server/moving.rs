@@ -64,7 +64,7 @@ fn moved_to(site: &Site, database: &str) -> String {
     let (_, moved) = text.split_once("\nMoved           the queue is in ").expect("it was moved");
     let checked = site.run(&["status", "--check", database]);
     let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.status.code() == Some(1) && said.starts_with("moved: "), "{said}");
+    assert!(checked.status.code() == Some(1) && said.starts_with("error: moved: "), "{said}");
     moved.split(" now: ").next().unwrap().to_owned()
 }
 

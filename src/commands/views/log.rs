@@ -1,27 +1,31 @@
-//! `shiftboss log --follow`: attempts as they end, for who ships them elsewhere. It reads on by the numbers of the ends, and keeps
-//! nothing itself: behind the last number that it printed the next one begins.
+//! `shiftboss log`: attempts that ended, with the files into which they wrote; with `--follow` as they end, for who ships them elsewhere.
+//! It reads on by the numbers of the ends, and keeps nothing itself: behind the last number that it printed the next one begins.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::thread::park_timeout;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use shiftboss_queue::answers::{Ended, Ends};
+use shiftboss_queue::answers::{Ended, Ends, Log};
 use shiftboss_queue::reader::EndedAttempts;
 
 use crate::cli::ViewArguments;
 use crate::commands::printing::{json, offer};
 use crate::exit::{ExitCode, Failure};
+use crate::runner::log_directory::{day, file_name};
 use crate::stores::outcome_words::in_words;
 use crate::target::{Target, ask};
 use crate::text::{shown, timestamp, took};
+use crate::view::listings::{self, HeldSet};
 
 /// Between two looks, when there was nothing more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Ends that are read at once.
 const AT_ONCE: usize = 1_000;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.
-pub(super) fn run(
+pub(super) fn follow(
     ViewArguments { target, config, json }: ViewArguments,
     failed: bool,
     after: Option<i64>,
@@ -82,6 +86,35 @@ fn line(ended: &Ended) -> String {
         name(&ended.worker),
         name(&ended.fetcher)
     )
+}
+
+pub(super) fn render(log: &Log, now: i64) -> String {
+    let table = listings::log(&log.attempts, &HeldSet::new(), now).render_or_none();
+    let outputs = [&None].into_iter().chain(log.attempts.iter().map(|ended| &ended.output));
+    let with_output = |(line, output): (&str, &Option<String>)| match output {
+        // A path is to be copied, so it is never cut.
+        Some(output) => format!("{line}\n  output of that day: {}\n", shown(output)),
+        None => format!("{line}\n"),
+    };
+    table.lines().zip(outputs).map(with_output).collect()
+}
+
+/// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given.
+pub(super) fn with_outputs(mut log: Log, directory: Option<&Path>) -> Log {
+    for ended in &mut log.attempts {
+        ended.output = directory.and_then(|directory| output(directory, ended));
+    }
+    log
+}
+
+/// The file is that of the day on which its worker began. Other attempts of the key may be in it, too, or alone.
+fn output(directory: &Path, ended: &Ended) -> Option<String> {
+    let seconds = Duration::from_secs(ended.started.try_into().ok()?);
+    let days = [seconds, seconds.saturating_add(DAY)].into_iter();
+    let file = |time| directory.join(day(time)).join(file_name(ended.key.as_bytes()));
+    let mut files = days.filter_map(|time| UNIX_EPOCH.checked_add(time)).map(file);
+    let found = files.find(|file| file.is_file())?;
+    Some(found.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Where a key is, as text for people: what `shiftboss why` and `top` show. Pure: from what was found to lines.
 
-use shiftboss_queue::answers::{KeyRow, Why};
+use shiftboss_queue::answers::Why;
 
-use super::{row_state, sentences};
+use super::key::sentences;
+use super::listings;
 use crate::exit::{ExitCode, Failure};
-use crate::text::{columns, cut, line, shown};
+use crate::text::{cut, line, shown};
 
-/// Characters of a payload that are shown; the JSON object has it whole.
-const PAYLOAD_WIDTH: usize = 50;
-/// The same of the key, which was typed.
+/// Characters of the key that are shown, which was typed; the JSON object has it whole.
 const KEY_WIDTH: usize = 80;
 
 pub fn unheard_of(key: &str) -> Failure {
@@ -21,34 +20,17 @@ pub fn unheard_of(key: &str) -> Failure {
 
 pub fn render(why: &Why, now: i64) -> String {
     let said = sentences(why, now).into_iter().map(|(name, sentence)| line(name, &sentence));
-    line("Key", &cut(&why.key, KEY_WIDTH)) + &said.collect::<String>() + &rows(why)
-}
-
-fn rows(why: &Why) -> String {
-    if why.rows.is_empty() {
-        return String::new();
-    }
-    let head = ["Fetcher", "run", "file", "row", "payload"];
-    let mut out = columns(head, why.rows.iter().map(row));
+    let mut out = line("Key", &cut(&why.key, KEY_WIDTH)) + &said.collect::<String>();
+    out += &listings::rows(&why.rows).render();
     if why.truncated {
         out.push_str("There are more rows than can be listed at once.\n");
     }
     out
 }
 
-fn row(row: &KeyRow) -> [String; 5] {
-    [
-        shown(&row.fetcher),
-        row.run.to_string(),
-        if row.complete { "complete" } else { "growing" }.to_owned(),
-        row_state(row).to_owned(),
-        cut(&row.payload, PAYLOAD_WIDTH),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::{KeyState, LastResult, Place, RowState};
+    use shiftboss_queue::answers::{KeyRow, KeyState, LastResult, Place, RowState};
 
     use super::*;
 

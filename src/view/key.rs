@@ -1,12 +1,8 @@
 //! Where a key stands, in words: what `shiftboss why` and a key's page say. Pure: from what was found to sentences.
 
-pub mod fetchers;
-pub mod turns;
-pub mod why;
-
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{
-    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Next, Place, Retry, RowState, Why,
+    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
 
 use crate::text::{ago, counted, cut, shown, span};
@@ -77,15 +73,6 @@ fn or_now(why: &Why) -> &'static str {
         None => ", or now by `shiftboss retry`",
         Some(_) => ", once nothing holds it",
     }
-}
-
-/// When a key ran last, and what else makes its place.
-pub fn last_run(next: &Next, now: i64) -> String {
-    let last =
-        next.last_started.map_or("never".to_owned(), |started| ago(now.saturating_sub(started)));
-    let lost = if next.again { ", lease expired" } else { "" };
-    let bumped = if next.bumped { ", ahead" } else { "" };
-    format!("{last}{lost}{bumped}")
 }
 
 fn bumped(bump: &Bump, now: i64) -> String {

@@ -4,9 +4,6 @@ use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 
 use crate::text::{ago, cut, shown, span};
 
-/// Columns of what came of a run where there is little room.
-pub const RESULT_WIDTH: usize = 60;
-
 /// `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
 pub fn state(fetcher: &FetcherRecord, now: i64) -> String {
     let state = shown(&fetcher.state);
@@ -57,10 +54,7 @@ mod tests {
     #[test]
     fn results_are_said_once() {
         let run = |exit_code, message: &str| {
-            result(
-                &EndedRun { started: 0, ended: 0, exit_code, message: message.to_owned() },
-                RESULT_WIDTH,
-            )
+            result(&EndedRun { started: 0, ended: 0, exit_code, message: message.to_owned() }, 80)
         };
         assert_eq!(run(0, "2 lines, 0 faulty: book.1.txt"), "ok: 2 lines, 0 faulty: book.1.txt");
         assert_eq!(
