@@ -13,6 +13,7 @@ use shiftboss_protocol::client::{Connection, within};
 use super::printing::offer;
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
+use crate::target::line;
 use crate::text::{quoted, shown};
 
 /// What is kept of a line: a job's attempt and key are among it.
@@ -26,12 +27,7 @@ pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Fai
     heard.end_line();
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
     // No request is answered by more than one.
-    heard
-        .jobs
-        .iter()
-        .take(lines.len())
-        .filter_map(|job| key_of(job, speaks_2))
-        .for_each(|key| warn_of(key, socket));
+    heard.jobs.iter().take(lines.len()).filter_map(|job| key_of(job, speaks_2)).for_each(warn_of);
     held
 }
 
@@ -72,15 +68,15 @@ impl Heard {
 }
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
-fn warn_of(key: &str, socket: &Path) {
+fn warn_of(key: &str) {
     // One that begins so would be taken for an option.
     let end = if key.starts_with('-') { "-- " } else { "" };
-    let (name, key, socket) = (shown(key), quoted(key), quoted(&socket.to_string_lossy()));
+    let (name, requeue) = (shown(key), line(format_args!("requeue {end}{}", quoted(key))));
     // Nobody may be reading.
     let _ = writeln!(
         io::stderr(),
         "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
-         lease; `shiftboss requeue {end}{socket} {key}` puts it back, a DONE takes the next job as well"
+         lease; {requeue} puts it back, a DONE takes the next job as well"
     );
 }
 

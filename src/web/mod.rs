@@ -19,7 +19,6 @@ mod refused;
 mod request_log;
 mod token;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
 use crate::signals::Signals;
 use crate::stores;
-use crate::target::Target;
+use crate::target::{Asked, Target};
 use answers::{Health, Made};
 use connections::Connections;
 use hosts::Hosts;
@@ -71,14 +70,12 @@ pub struct Settings {
     pub outputs: Option<Outputs>,
     /// Without one nothing can be changed.
     pub token: Option<Token>,
-    pub target: Option<PathBuf>,
-    pub config: Option<PathBuf>,
+    pub target: Asked,
 }
 
 /// What all requests share.
 struct Page {
-    target: Option<PathBuf>,
-    config: Option<PathBuf>,
+    target: Asked,
     title: String,
     outputs: Option<Outputs>,
     token: Option<Token>,
@@ -97,7 +94,6 @@ impl Page {
     fn new(settings: Settings) -> Self {
         Self {
             target: settings.target,
-            config: settings.config,
             title: settings.title,
             outputs: settings.outputs,
             token: settings.token,
@@ -123,7 +119,7 @@ impl Page {
 
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
-        Target::find(self.target.clone(), self.config.as_deref())
+        self.target.find()
     }
 }
 

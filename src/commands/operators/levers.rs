@@ -7,11 +7,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use humantime::format_rfc3339_seconds;
 use serde_json::Value;
 
-use super::{key, show};
+use super::{for_each, line_of, show};
 use crate::cli::{By, Hold, KeyArguments};
 use crate::client::{Session, this_user};
 use crate::exit::Failure;
-use crate::target::socket;
+use crate::target::line;
 use crate::text::{counted, shown};
 
 pub(super) fn hold(asked: Hold) -> Result<(), Failure> {
@@ -42,32 +42,33 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// Sends a request in somebody's name.
+/// Sends a request in somebody's name, for each key.
 fn tell(
     of: KeyArguments,
     by: By,
     verb: &str,
     behind: &str,
-    render: impl FnOnce(&str, &Value) -> String,
+    render: impl Fn(&str, &Value) -> String,
 ) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
     let (name, by) = (verb.to_lowercase(), by.by.unwrap_or_else(this_user));
-    let (socket, timeout) = (socket(daemon.socket.clone(), &name)?, daemon.timeout());
-    let request = format!("{verb} {key}{behind}\n");
-    let answer = Session::begin_as(&socket, &by, &name, &request, timeout)?.answer()?;
-    show(&answer, daemon.json, |answer| render(&shown(key.as_str()), answer))
+    for_each(of, |daemon, key| {
+        let request = format!("{verb} {key}{behind}\n");
+        let socket = daemon.target.socket(&name)?;
+        let mut session = Session::begin_as(&socket, &by, &name, &request, daemon.timeout())?;
+        show(&session.answer()?, daemon.json, |answer| render(key.as_str(), answer))
+    })
 }
 
 fn held(key: &str, answer: &Value) -> String {
-    let until = answer["until"].as_u64().map_or("until `shiftboss unhold`".to_owned(), |until| {
-        format!("until {}, or until `shiftboss unhold`", time(until))
-    });
+    let unhold = line_of("unhold", key);
+    let until = answer["until"].as_u64();
+    let until = until.map_or(String::new(), |until| format!("until {}, or ", time(until)));
     let doubt = match answer["known"] == true {
         true => "",
         false => " No list has it now, and it never ran: is it spelled right?",
     };
     let replaced = replaced(&answer["replaced"]).unwrap_or_default();
-    format!("Held {until}: {key}.{replaced}{doubt}")
+    format!("Held {until}until {unhold}: {}.{replaced}{doubt}", shown(key))
 }
 
 fn all_held(prefix: &str, answer: &Value) -> String {
@@ -77,8 +78,9 @@ fn all_held(prefix: &str, answer: &Value) -> String {
         some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
     };
     format!(
-        "{}; `shiftboss held` lists them. Keys that come later are not held.{replaced}",
-        begin_so("Held", count("held"), prefix)
+        "{}; {} lists them. Keys that come later are not held.{replaced}",
+        begin_so("Held", count("held"), prefix),
+        line("tasks --held")
     )
 }
 
@@ -92,7 +94,7 @@ fn all_unheld(prefix: &str, answer: &Value) -> String {
 
 fn begin_so(how: &str, count: i64, prefix: &str) -> String {
     let begins = if count == 1 { "begins" } else { "begin" };
-    format!("{how}: {} that {begins} with {prefix}", counted(count, "key"))
+    format!("{how}: {} that {begins} with {}", counted(count, "key"), shown(prefix))
 }
 
 /// An earlier hold, which is gone.
@@ -111,6 +113,7 @@ fn time(second: u64) -> impl Display {
 }
 
 fn unheld(key: &str, answer: &Value) -> String {
+    let key = shown(key);
     match answer["was_held"] == true {
         true => format!("No longer held: {key}. A task of it that waits is at its old place."),
         false => format!("{key} was not held."),
@@ -118,12 +121,14 @@ fn unheld(key: &str, answer: &Value) -> String {
 }
 
 fn bumped(key: &str, answer: &Value) -> String {
+    let name = shown(key);
     match answer["bumped_before"].as_u64() {
         None | Some(0) => {
-            format!("Bumped: {key} is the next of the bumped keys; `shiftboss why` tells its turn.")
+            let why = line_of("why", key);
+            format!("Bumped: {name} is the next of the bumped keys; {why} tells its turn.")
         }
         Some(before) => {
-            format!("Bumped: {key}, behind {}.", counted(before.cast_signed(), "bumped key"))
+            format!("Bumped: {name}, behind {}.", counted(before.cast_signed(), "bumped key"))
         }
     }
 }
@@ -140,22 +145,22 @@ mod tests {
         let until = json!({"until": 1_000_000, "known": true});
         assert_eq!(
             held("alpha", &until),
-            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold`: alpha."
+            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold alpha`: alpha."
         );
         assert_eq!(
             held("alhpa", &json!({"until": null, "known": false})),
-            "Held until `shiftboss unhold`: alhpa. No list has it now, and it never ran: is it spelled right?"
+            "Held until `shiftboss unhold alhpa`: alhpa. No list has it now, and it never ran: is it spelled right?"
         );
         let before = json!({"by": "eve", "until": 0, "reason": "a\tb"});
         assert_eq!(
             held("alpha", &json!({"until": null, "known": true, "replaced": before})),
-            "Held until `shiftboss unhold`: alpha. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
+            "Held until `shiftboss unhold alpha`: alpha. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
         );
         assert_eq!(unheld("alpha", &json!({"was_held": false})), "alpha was not held.");
         let behind = |before| bumped("alpha", &json!({"bumped_before": before}));
         assert_eq!(
             behind(0),
-            "Bumped: alpha is the next of the bumped keys; `shiftboss why` tells its turn."
+            "Bumped: alpha is the next of the bumped keys; `shiftboss why alpha` tells its turn."
         );
         assert_eq!(behind(2), "Bumped: alpha, behind 2 bumped keys.");
         assert_eq!(whole_seconds(Duration::from_millis(1_500)), 2);

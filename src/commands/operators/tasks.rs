@@ -12,13 +12,12 @@ use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::task_line::single_task;
 
-use super::{begin, key, show, word};
-use crate::cli::{Add, DaemonArguments, KeyArguments};
+use super::{begin, line_of, show};
+use crate::cli::{Add, DaemonArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::target::move_up;
 use crate::text::{counted, shown};
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
@@ -28,29 +27,13 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut daemon, key, payload, file, lines } = add;
-    if lines {
-        return match key {
-            None => add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-"))),
-            Some(_) => {
-                Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
-            }
-        };
-    }
-    let (daemon, task) = match file {
-        None => {
-            let (socket, [key, payload]) =
-                move_up(daemon.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
-            daemon.socket = socket;
-            (daemon, task_of(&key, payload.as_bytes(), ExitCode::Usage)?)
-        }
-        Some(_) if payload.is_some() => {
-            return Err(Failure::usage("give PAYLOAD or --file, not both"));
-        }
-        Some(file) => {
-            let (daemon, key) = word(daemon, key, "KEY")?;
-            (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
-        }
+    let Add { daemon, key, payload, file, lines } = add;
+    let Some(key) = key.filter(|_| !lines) else {
+        return add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-")));
+    };
+    let task = match file {
+        Some(file) => task_of(&key, &payload_in(&file)?, ExitCode::BadData)?,
+        None => task_of(&key, payload.unwrap_or_default().as_bytes(), ExitCode::Usage)?,
     };
     super::tell(&daemon, request(&task).trim_end(), added)
 }
@@ -211,10 +194,9 @@ impl<'a> Sender<'a> {
 }
 
 /// Deletes a key's single tasks, as many rounds as that takes.
-pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
+pub(super) fn cancel(daemon: &DaemonArguments, key: &Key) -> Result<(), Failure> {
     let request = format!("CANCEL {key}\n");
-    let mut session = begin(&daemon, "cancel", &request)?;
+    let mut session = begin(daemon, "cancel", &request)?;
     let mut answer = session.answer()?.object;
     let deleted_by = |answer: &Value| answer["deleted"].as_i64().unwrap_or(0);
     let mut deleted = deleted_by(&answer);
@@ -227,15 +209,15 @@ pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
     }
     let is_in_flight = answer["in_flight"] == true;
     let object = json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
-    let key = shown(key.as_str());
+    let (name, why) = (shown(key.as_str()), line_of("why", key.as_str()));
     show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
-        format!("Deleted {} of {key}.", counted(deleted, "single task"))
+        format!("Deleted {} of {name}.", counted(deleted, "single task"))
     })?;
     if !is_in_flight {
         return Ok(());
     }
     let text = format!(
-        "one of {key} is in flight and stays: cancel it again when its job has ended (`shiftboss why` tells)"
+        "one of {name} is in flight and stays: cancel it again when its job has ended ({why} tells)"
     );
     Err(Failure::new(ExitCode::AlreadyRunning, text))
 }

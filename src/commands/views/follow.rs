@@ -12,7 +12,7 @@ use crate::cli::ViewArguments;
 use crate::commands::printing::{json, offer};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::outcome_words::in_words;
-use crate::target::{Target, ask};
+use crate::target::ask;
 use crate::text::{shown, timestamp, took};
 
 /// Between two looks, when there was nothing more.
@@ -22,11 +22,11 @@ const AT_ONCE: usize = 1_000;
 
 /// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.
 pub(super) fn run(
-    ViewArguments { target, config, json }: ViewArguments,
+    ViewArguments { target, json }: ViewArguments,
     failed: bool,
     after: Option<i64>,
 ) -> Result<(), Failure> {
-    let target = Target::find(target, config.as_deref())?;
+    let target = target.find()?;
     let look = |after| ask(&target.database, |reader, _| reader.ends_after(after, AT_ONCE));
     let mut found = look(after)?;
     if after.is_some_and(|after| after > 0 && !found.is_kept) {

@@ -1,15 +1,18 @@
-//! What `shiftboss queue`, `tasks`, `held` and `log` list, as tables for people. Pure but for [`with_outputs`], which looks for
+//! What `shiftboss tasks`, `search` and `log` list, as tables for people. Pure but for [`with_outputs`], which looks for
 //! files.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use shiftboss_queue::answers::{Ended, HeldKey, HeldKeys, Log, Next, Queue, Task, Tasks};
+use shiftboss_queue::answers::{
+    Ended, Found, HeldKey, HeldKeys, KnownKey, Log, Next, Queue, Task, TaskStatus, Tasks,
+};
 
 use crate::runner::log_directory::{day, file_name};
 use crate::standing::turns::Turns;
 use crate::standing::{held_for, last_run};
-use crate::stores::outcome_words::in_words;
+use crate::stores::outcome_words::{in_words, of_code};
+use crate::target::line;
 use crate::text::{ago, columns, cut, shown, took};
 
 /// Characters of a payload that are shown; the JSON object has it whole.
@@ -19,7 +22,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(super) fn queue(queue: &Queue, turns: &Turns, now: i64) -> String {
     let mut out = String::new();
     if queue.paused {
-        out.push_str("Paused: nothing is handed out until `shiftboss resume`.\n");
+        out += &format!("Paused: nothing is handed out until {}.\n", line("resume"));
     }
     if queue.keys.is_empty() {
         return out + "Nothing is waiting.\n";
@@ -44,13 +47,48 @@ pub(super) fn queue(queue: &Queue, turns: &Turns, now: i64) -> String {
 
 pub(super) fn tasks(found: &Tasks, now: i64) -> String {
     if found.tasks.is_empty() {
-        return "No task has that status.\n".to_owned();
+        return match found.status {
+            Some(_) => "No task has that status.\n".to_owned(),
+            None => "No task waits, runs or ended badly.\n".to_owned(),
+        };
     }
     let row = |task: &Task| {
         let since = task.since.map_or("-".to_owned(), |since| ago(now.saturating_sub(since)));
-        [shown(&task.key), shown(&task.fetcher), since, shown(&task.reason)]
+        let status = status(task.status).to_owned();
+        [shown(&task.key), status, shown(&task.fetcher), since, shown(&task.reason)]
     };
-    let mut out = columns(["Key", "fetcher", "since", "reason"], found.tasks.iter().map(row));
+    let head = ["Key", "status", "fetcher", "since", "reason"];
+    let mut out = columns(head, found.tasks.iter().map(row));
+    if found.truncated {
+        out.push_str("There are more: give a larger -n.\n");
+    }
+    out
+}
+
+fn status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Waiting => "waiting",
+        TaskStatus::InFlight => "in flight",
+        TaskStatus::Delayed => "delayed",
+        TaskStatus::Failed => "failed",
+        TaskStatus::DeadLetter => "dead letter",
+    }
+}
+
+pub(super) fn found(found: &Found, now: i64) -> String {
+    if found.keys.is_empty() {
+        return "No key begins so.\n".to_owned();
+    }
+    let row = |key: &KnownKey| {
+        let ran = key.last_started.map(|started| ago(now.saturating_sub(started)));
+        let outcome = match (key.last_started, key.exit_code) {
+            (None, _) => "-".to_owned(),
+            (Some(_), None) => "in flight".to_owned(),
+            (Some(_), code) => in_words(code.map_or("", of_code), code),
+        };
+        [shown(&key.key), ran.unwrap_or("never".to_owned()), outcome]
+    };
+    let mut out = columns(["Key", "last run", "outcome"], found.keys.iter().map(row));
     if found.truncated {
         out.push_str("There are more: give a larger -n.\n");
     }

@@ -23,8 +23,8 @@ use crate::up::Up;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
 pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
-    let ViewArguments { target, config, json } = arguments;
-    let target = Target::find(target, config.as_deref())?;
+    let ViewArguments { target, json } = arguments;
+    let target = target.find()?;
     let now = SystemClock.now();
     let asked = table::is_on_server(&target).then(|| live::begin(&target, PATIENCE_ON_SERVER));
     let queue = target::ask(&target.database, |reader, now| reader.status(now));

@@ -185,8 +185,9 @@ fn lists() -> Lists {
         next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
         ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
         delayed: Some(Tasks {
-            status: TaskStatus::Delayed,
+            status: Some(TaskStatus::Delayed),
             tasks: vec![Task {
+                status: TaskStatus::Delayed,
                 key: "python3.12-bar".to_owned(),
                 fetcher: "links".to_owned(),
                 run: 1,

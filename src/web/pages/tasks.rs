@@ -60,7 +60,8 @@ impl Tasks {
                 "tasks?status=dead_letter&n=1000",
             ),
         };
-        let with = TasksWith { status, fetcher: None, since: None, count: asked.count };
+        let with =
+            TasksWith { status: Some(status), fetcher: None, since: None, count: asked.count };
         let found = reader.tasks(now, &with)?;
         let row = |task: &Task| Row {
             key: KeyLink::to(&task.key),

@@ -7,7 +7,7 @@ use crate::text::{ago, columns, shown, span};
 use crate::up::running;
 
 /// One line a daemon of a database, or nothing if there are none; and what to do about those that are gone for long.
-pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> String {
+pub(super) fn render(daemons: &[DaemonStatus], now: i64) -> String {
     if daemons.is_empty() {
         return String::new();
     }
@@ -29,7 +29,7 @@ pub(super) fn render(daemons: &[DaemonStatus], database: &str, now: i64) -> Stri
             && matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
             && now.saturating_sub(daemon.since) > LONG_GONE_SECONDS
     });
-    let hint = |daemon: &DaemonStatus| forget(&daemon.name, database);
+    let hint = |daemon: &DaemonStatus| forget(&daemon.name);
     let head = ["Daemon", "state", "version", "jobs", "fetchers", "where"];
     let older = daemons.iter().filter_map(|daemon| went_back(daemon, now));
     columns(head, daemons.iter().map(row)) + &older.chain(gone.map(hint)).collect::<String>()
@@ -96,6 +96,7 @@ mod tests {
             host: (state != DaemonState::Stopped).then(|| "mill".to_owned()),
             pid: (state == DaemonState::Running).then_some(711),
             input_dir: Some("/srv/in".to_owned()),
+            socket: None,
             fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
             in_flight,
             went_back: (state == DaemonState::Draining).then_some(999_990),
@@ -113,11 +114,11 @@ bravo          SILENT for 5h     0.1.0    0     repology      mill:/srv/in
 charlie\\u{1b}  stopped 1m ago    0.1.0    0     -             -
 delta          draining for 30s  0.1.0    2     -             mill:/srv/in
 delta found 10s ago that the queue went back to an older state than it had written: what happened between is done again.
-bravo is gone for good? `shiftboss forget-daemon postgres://h/d bravo` takes its lists out of the queue, and frees its fetchers.
+bravo is gone for good? `shiftboss forget --daemon bravo` takes its lists out of the queue, and frees its fetchers.
 ";
-        assert_eq!(render(&daemons, "postgres://h/d", 1_000_000), expected);
-        assert_eq!(render(&[], "postgres://h/d", 1_000_000), "");
-        assert!(!render(&daemons[1..3], "postgres://h/d", 1_000_000).contains("forget-daemon"));
+        assert_eq!(render(&daemons, 1_000_000), expected);
+        assert_eq!(render(&[], 1_000_000), "");
+        assert!(!render(&daemons[1..3], 1_000_000).contains("forget"));
         assert_eq!(summary(&daemons), "2 of 4 running");
         let trouble: Vec<_> = silent(&daemons, 1_000_000).collect();
         assert_eq!(trouble, ["bravo has not been heard of for 5h, and was not stopped"]);

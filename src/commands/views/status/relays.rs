@@ -4,13 +4,14 @@
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_queue::answers::{QueueStatus, RelayStatus};
 
+use crate::target::line as hint;
 use crate::text::{ago, columns, counted, line, quoted, shown};
 
 /// One that is gone for so many seconds may be so for good.
 pub(super) const LONG_GONE_SECONDS: i64 = 3_600;
 
 /// The broker as its daemon sees it, and one line a relay of the queue; nothing if there are none.
-pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, database: &str, now: i64) -> String {
+pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, now: i64) -> String {
     let broker = live.and_then(|live| live.broker.as_ref());
     let mut out = broker.map_or_else(String::new, self::broker);
     if queue.relays.is_empty() {
@@ -31,17 +32,16 @@ pub(super) fn render(queue: &QueueStatus, live: Option<&Live>, database: &str, n
         relay.gone && (relay.silent || is_old) && !relay.fetchers.is_empty()
     };
     let gone = queue.relays.iter().filter(is_long_gone);
-    out += &gone.map(|relay| forget(&relay.name, database)).collect::<String>();
+    out += &gone.map(|relay| forget(&relay.name)).collect::<String>();
     out
 }
 
 /// What to do about a relay or a daemon that does not come back.
-pub(super) fn forget(name: &str, database: &str) -> String {
+pub(super) fn forget(name: &str) -> String {
     format!(
-        "{} is gone for good? `shiftboss forget-daemon {} {}` takes its lists out of the queue, and frees its fetchers.\n",
+        "{} is gone for good? {} takes its lists out of the queue, and frees its fetchers.\n",
         shown(name),
-        quoted(database),
-        quoted(name)
+        hint(format_args!("forget --daemon {}", quoted(name)))
     )
 }
 
@@ -110,8 +110,9 @@ pub(super) fn trouble(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Vec
     let refused = broker.and_then(refused).map(|refused| format!("broker: refused {refused}"));
     let silent = queue.relays.iter().filter(|relay| relay.silent).map(|relay| {
         format!(
-            "relay {}: it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)",
-            shown(&relay.name)
+            "relay {}: it is silent, and was not stopped: start it again, or forget it ({})",
+            shown(&relay.name),
+            hint(format_args!("forget --daemon {}", quoted(&relay.name)))
         )
     });
     let relays = queue.relays.iter().filter(|relay| !relay.gone).flat_map(|relay| {
@@ -188,16 +189,16 @@ one    heard of 2s ago, joined 1m ago  3     f, g
 two    gone, joined 1m ago             3     f, g
 three  SILENT, joined 1m ago           3     -
 ";
-        assert_eq!(render(&queue, Some(&live(true)), "state.db", 1_000), expected);
-        let later = render(&queue, Some(&live(true)), "state.db", 1_000 + LONG_GONE_SECONDS);
-        assert!(later.ends_with("two is gone for good? `shiftboss forget-daemon state.db two` takes its lists out of the queue, and frees its fetchers.\n"), "{later}");
-        let cut = render(&queue, Some(&live(false)), "state.db", 1_000);
+        assert_eq!(render(&queue, Some(&live(true)), 1_000), expected);
+        let later = render(&queue, Some(&live(true)), 1_000 + LONG_GONE_SECONDS);
+        assert!(later.ends_with("two is gone for good? `shiftboss forget --daemon two` takes its lists out of the queue, and frees its fetchers.\n"), "{later}");
+        let cut = render(&queue, Some(&live(false)), 1_000);
         assert!(cut.starts_with("Broker          amqp://u@h: CANNOT BE USED, relays wait\nRelay "));
         assert!(cut.contains("one    joined 1m ago "), "{cut}");
-        assert_eq!(render(&QueueStatus::default(), None, "state.db", 1_000), "");
+        assert_eq!(render(&QueueStatus::default(), None, 1_000), "");
         let expected = [
             "broker: refused 4 messages: `shiftboss broker dead-letters` shows what, and why",
-            "relay three: it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)",
+            "relay three: it is silent, and was not stopped: start it again, or forget it (`shiftboss forget --daemon three`)",
             "relay one: its input directory is lost since 30s ago: gone\\u{7}",
             "relay one: 2 files left out; its log says why",
         ];

@@ -6,13 +6,13 @@ use shiftboss_actors::live::{Live, LiveStatus};
 use shiftboss_queue::answers::{FetcherStatus, HOLDERS_MAX, QueueStatus, Waiting};
 use shiftboss_queue::sums::total;
 
-use super::trouble::{self, PAUSED};
+use super::trouble;
 use super::{daemons, managed_fetchers, relays};
 use crate::live::Unknown;
 use crate::lock::LockState;
 use crate::stores::Database;
-use crate::target::Target;
-use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, quoted, shown, span};
+use crate::target::{Target, line as hint};
+use crate::text::{CELL_WIDTH_MAX, ago, columns, counted, cut, line, shown, span};
 use crate::up::Up;
 
 pub(super) fn render(
@@ -23,7 +23,7 @@ pub(super) fn render(
 ) -> String {
     let LiveStatus { queue, live } = status;
     let database = target.database.to_string();
-    let how = |status| format!("`shiftboss tasks --status {status} {}` lists", quoted(&database));
+    let how = |status| format!("{} lists", hint(format_args!("tasks --status {status}")));
     let dead_letters = (queue.dead_letters > 0)
         .then(|| format!("{}: {} them", queue.dead_letters, how("dead_letter")));
     let lines = [
@@ -39,19 +39,19 @@ pub(super) fn render(
             failed(queue).map(|tasks| format!("{tasks}: {} those that failed", how("failed"))),
         ),
         ("Dead letters", dead_letters),
-        ("Delayed", delayed(queue, &database)),
-        ("Held", held(queue.held, "key", &database)),
-        ("Backed off", held(queue.backed_off, "key that fails", &database)),
-        ("Bumped", bumped(queue, &database)),
+        ("Delayed", delayed(queue)),
+        ("Held", held(queue.held, "key")),
+        ("Backed off", held(queue.backed_off, "key that fails")),
+        ("Bumped", bumped(queue)),
         ("Single tasks", trouble::no_room(queue)),
-        ("Paused", queue.paused.then(|| PAUSED.to_owned())),
+        ("Paused", queue.paused.then(trouble::paused)),
         ("Live", unknown.map(ToString::to_string)),
     ];
     let mut out = rendered(lines);
     out += &live.as_ref().map_or_else(String::new, |live| known_to_daemon(live, now));
     out += &rendered([("Input", trouble::lost_directory(queue, "LOST", now))]);
-    out += &daemons::render(&queue.daemons, &database, now);
-    out += &relays::render(queue, live.as_ref(), &database, now);
+    out += &daemons::render(&queue.daemons, now);
+    out += &relays::render(queue, live.as_ref(), now);
     out += &fetchers(&queue.fetchers);
     let runs = !matches!(Up::of(target, queue), Up::Down | Up::OthersOnly);
     out += &managed_fetchers::render(&queue.managed_fetchers, runs, now);
@@ -98,23 +98,21 @@ fn known_to_daemon(live: &Live, now: i64) -> String {
     ])
 }
 
-fn bumped(queue: &QueueStatus, database: &str) -> Option<String> {
+fn bumped(queue: &QueueStatus) -> Option<String> {
     let keys = counted(queue.bumped, "key");
-    let show =
-        || format!("{keys}: `shiftboss queue {}` shows when their turn is", quoted(database));
+    let show = || format!("{keys}: {} shows when their turn is", hint("tasks --next"));
     (queue.bumped > 0).then(show)
 }
 
-fn delayed(queue: &QueueStatus, database: &str) -> Option<String> {
+fn delayed(queue: &QueueStatus) -> Option<String> {
     let tasks = counted(queue.delayed, "task");
-    let list =
-        || format!("{tasks}: `shiftboss tasks --status delayed {}` lists them", quoted(database));
+    let list = || format!("{tasks}: {} lists them", hint("tasks --status delayed"));
     (queue.delayed > 0).then(list)
 }
 
-fn held(keys: i64, what: &str, database: &str) -> Option<String> {
+fn held(keys: i64, what: &str) -> Option<String> {
     let counted = counted(keys, what);
-    (keys > 0).then(|| format!("{counted}: `shiftboss held {}` lists them", quoted(database)))
+    (keys > 0).then(|| format!("{counted}: {} lists them", hint("tasks --held")))
 }
 
 /// Single tasks that do not go on by themselves.
@@ -420,11 +418,11 @@ Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
-Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed /var/state.db` lists those that failed
-Dead letters    1: `shiftboss tasks --status dead_letter /var/state.db` lists them
-Delayed         1 task: `shiftboss tasks --status delayed /var/state.db` lists them
-Held            2 keys: `shiftboss held /var/state.db` lists them
-Bumped          1 key: `shiftboss queue /var/state.db` shows when their turn is
+Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed` lists those that failed
+Dead letters    1: `shiftboss tasks --status dead_letter` lists them
+Delayed         1 task: `shiftboss tasks --status delayed` lists them
+Held            2 keys: `shiftboss tasks --held` lists them
+Bumped          1 key: `shiftboss tasks --next` shows when their turn is
 Paused          nothing is handed out until `shiftboss resume`
 Storage         NOTHING CAN BE WRITTEN since 2m ago: no space left
 Draining        waits for the end of 2 jobs; then the daemon stops

@@ -8,6 +8,7 @@ use shiftboss_spool::DEAD_LETTER;
 use super::{daemons, relays};
 use crate::live::Unknown;
 use crate::standing::fetchers::failed_run;
+use crate::target::line;
 use crate::text::{ago, counted, quoted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
@@ -16,7 +17,9 @@ const AHEAD_SECONDS: i64 = 60;
 const TIME_MAX: i64 = 253_402_300_799;
 
 /// Of a queue that is paused, behind a word that says so.
-pub(super) const PAUSED: &str = "nothing is handed out until `shiftboss resume`";
+pub(super) fn paused() -> String {
+    format!("nothing is handed out until {}", line("resume"))
+}
 
 /// That the queue is elsewhere now.
 pub(super) fn moved(queue: &QueueStatus) -> Option<String> {
@@ -89,7 +92,7 @@ pub(super) fn of(status: &LiveStatus, unknown: Option<&Unknown>, now: i64) -> Ve
         ("moved", moved(queue)),
         ("storage", outage(live, "nothing can be written", now)),
         ("input", lost_directory(queue, "the directory is lost", now)),
-        ("paused", queue.paused.then(|| PAUSED.to_owned())),
+        ("paused", queue.paused.then(paused)),
         ("dead letters", dead_letters),
         ("single tasks", no_room(queue)),
         ("spool", live.and_then(lost_spool)),
