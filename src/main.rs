@@ -4,7 +4,6 @@ use std::io::Write;
 use std::panic;
 use std::process::ExitCode;
 
-use clap::Parser;
 use shiftboss::cli::Cli;
 use shiftboss::exit::Failure;
 use shiftboss::stores::without_passwords;
@@ -18,7 +17,7 @@ fn main() -> ExitCode {
     if let Some(code) = first_process::run() {
         return code.into();
     }
-    let typed = match Cli::try_parse() {
+    let typed = match Cli::of(std::env::args_os()) {
         Ok(typed) => typed,
         Err(error) => {
             // Help and version go to standard output, and are no error.

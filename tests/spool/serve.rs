@@ -94,7 +94,7 @@ fn a_failure_keeps_the_task() {
     daemon.kill();
     let _daemon = start(&site, &[]);
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    let (code, text) = shown(&site, &["retry", "socket", "alpha"]);
+    let (code, text) = shown(&site, &["retry", "alpha"]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(site.ask("READY"), "JOB alpha 1\n");
     assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
@@ -124,12 +124,12 @@ fn a_spool_that_is_not_at_its_path() {
     let site = Site::new();
     let daemon = start(&site, &[]);
     let known = spool(&site);
-    let check = || shown(&site, &["status", "--check", "socket"]);
+    let check = || shown(&site, &["status", "--check", "-t", "socket"]);
     assert_eq!(check(), (0, String::new()));
     fs::rename(site.path("spool"), site.path("away")).unwrap();
     let (code, text) = check();
     assert!(code == 1 && text.starts_with("error: spool: LOST: "), "{text}");
-    assert!(shown(&site, &["status", "socket"]).1.contains("\nSpool           LOST: "));
+    assert!(shown(&site, &["status", "-t", "socket"]).1.contains("\nSpool           LOST: "));
     put(&spool(&site), "alpha 1");
     wait_until("it is told", || daemon.log().contains("not at its path"));
     fs::remove_dir_all(site.path("spool")).unwrap();
@@ -161,11 +161,11 @@ fn what_is_no_task_is_laid_aside() {
     }
     let told =
         format!("2 entries in dead-letter: `shiftboss spool list {}", spool.path().display());
-    let (code, text) = shown(&site, &["status", "socket"]);
+    let (code, text) = shown(&site, &["status", "-t", "socket"]);
     assert!(code == 0 && text.contains(&told), "{text}");
-    let (code, text) = shown(&site, &["status", "--check", "socket"]);
+    let (code, text) = shown(&site, &["status", "--check", "-t", "socket"]);
     assert!(code == 0 && text.contains(&format!("warning: spool: {told}")), "{text}");
-    let (_, text) = shown(&site, &["status", "--json", "socket"]);
+    let (_, text) = shown(&site, &["status", "--json", "-t", "socket"]);
     assert!(text.contains("\"dead_letters\":2"), "{text}");
 }
 
