@@ -13,13 +13,16 @@ mod serve;
 mod top;
 mod views;
 mod web;
+mod words;
 mod work;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use shiftboss_console::arguments::{RunArguments, RunnerArguments, absolute, one_of, template};
 use shiftboss_protocol::client::within;
@@ -28,6 +31,7 @@ use shiftboss_relay::{Broker, QueueKind};
 
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Database, Destination};
+use crate::target::Asked;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
@@ -51,6 +55,9 @@ pub use work::WorkArguments;
     version,
     arg_required_else_help = true,
     after_help = "\
+-t, --target DATABASE|SOCKET|URL says which queue a command is about. It stands before the command or behind it; if it is
+left out, SHIFTBOSS_TARGET says it, or the configuration file (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
    1  status --check: something is wrong; work --fail: a job failed
@@ -62,6 +69,21 @@ Exit codes:
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// What clap says; help and the version, too.
+    pub fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let definition = Self::command();
+        let words = words::straightened(words.collect(), &definition).map_err(|new| {
+            let text = format!("this is written otherwise now:\n  {}\n", words::shown(&new));
+            clap::Error::raw(ErrorKind::InvalidSubcommand, text)
+        })?;
+        Self::from_arg_matches(&definition.try_get_matches_from(words)?)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,18 +99,44 @@ pub enum Command {
     /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
     /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
     Relay(Box<RelayArguments>),
+    /// Take jobs from the daemon, and run COMMAND for each
+    ///
+    /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
+    /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
+    /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
+    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
+    /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
+    /// no such program, no job is taken, and work exits with 78.
+    ///
+    /// SIGTERM lets running jobs finish and takes no more; a second one kills them and gives them back. No command
+    /// outlives the worker, however that ends.
+    Work(WorkArguments),
+    Fetch(Box<FetchArguments>),
+    /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
+    ///
+    /// COMMAND runs once at the start, then after each change; two runs never overlap. It finds the changed paths in the
+    /// file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place of an argument {paths}. Globs are written as
+    /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
+    /// *.~undo-tree~).
+    OnChange(Box<OnChangeArguments>),
+    #[command(flatten)]
+    View(View),
+    /// Ask whether the daemon can do its work: a round trip through its database
+    ///
+    /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
+    #[command(after_help = "\
+Examples:
+  shiftboss health
+  shiftboss health --timeout 2s -t /run/shiftboss/worker.sock || systemctl status shiftboss")]
+    Health(DaemonArguments),
+    Top(TopArguments),
     /// Show the queue in a browser, and serve metrics and health over HTTP
     ///
     /// A process of its own, which reads the database as `status` does, and asks the daemon on its socket. It works while the
     /// daemon is stopped. Nothing can be changed there without --token-file. /metrics is for Prometheus, /healthz says whether the
     /// daemon can reach its database (docs/web.md).
     Web(WebArguments),
-    Top(TopArguments),
-    /// Look at a message broker: its queues, and the messages that were refused
-    Broker(BrokerArguments),
     Output(OutputArguments),
-    #[command(flatten)]
-    View(View),
     #[command(flatten)]
     Operate(Operate),
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
@@ -117,39 +165,15 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
-    ///
-    /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
+    /// Copy the database, consistently, while the daemon runs
     #[command(after_help = "\
 Example:
-  shiftboss migrate postgres://shiftboss@db.example/queue")]
-    Migrate {
-        /// The URL of the database
-        #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
-        database: Database,
-    },
-    /// Forget a relay that is gone for good, or one of several daemons
-    ///
-    /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
-    /// and reads them from the start. What it noted of rejected files and managed fetchers goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
-    /// A daemon that was not stopped is watched for six seconds first. The same is for relays (docs/broker.md), of a queue in a file,
-    /// too, beside its daemon. Of a daemon and a relay of one name the daemon is forgotten first. Exits with 75 if it lives, and with
-    /// 65 if the queue has neither of that name.
-    #[command(
-        after_help = "\
-Examples:
-  shiftboss forget-daemon postgres://shiftboss@db.example/queue builder-2
-  shiftboss forget-daemon /var/lib/shiftboss/state.db site-2",
-        override_usage = "shiftboss forget-daemon [TARGET] <NAME>"
-    )]
-    ForgetDaemon {
-        /// The database, or the socket of a daemon of the queue
-        ///
-        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        target: Option<PathBuf>,
-        /// The name, as `shiftboss status` shows it
-        name: Option<String>,
+  shiftboss backup /backup/state-$(date +%F).db")]
+    Backup {
+        #[command(flatten)]
+        target: Asked,
+        /// The copy to be made; must not exist
+        file: PathBuf,
     },
     /// Move a queue from a file to a PostgreSQL server, or back; to the Python supervisor; or out of a damaged file
     ///
@@ -181,66 +205,37 @@ Examples:
         #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
         daemon_name: Option<String>,
     },
+    /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
+    ///
+    /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
+    #[command(after_help = "\
+Example:
+  shiftboss migrate -t postgres://shiftboss@db.example/queue")]
+    Migrate {
+        #[command(flatten)]
+        target: Asked,
+    },
+    /// Look at a message broker: its queues, and the messages that were refused
+    Broker(BrokerArguments),
     /// Send lines to the daemon, and print its answers
     ///
     /// For workers written in shell. Exits with 69 if nobody answers in time.
-    #[command(
-        after_help = "\
+    #[command(after_help = "\
 Examples:
-  shiftboss ask worker.sock READY
-  shiftboss ask worker.sock 'DONE alpha 0'",
-        after_long_help = ask::help(),
-        override_usage = "shiftboss ask [OPTIONS] [SOCKET] <LINES>..."
+  shiftboss ask READY
+  shiftboss ask -t worker.sock 'DONE alpha 0'",
+        after_long_help = ask::help()
     )]
     Ask {
         /// How long to wait for the answers
         #[arg(long, default_value = "5s", value_parser = timeout)]
         timeout: Duration,
-        /// The daemon's socket
-        ///
-        /// A single argument is a line; then it is SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        target: Asked,
         /// What to send, a line each: READY, or DONE KEY EXIT_CODE
-        #[arg(allow_hyphen_values = true)]
+        #[arg(allow_hyphen_values = true, required = true)]
         lines: Vec<String>,
     },
-    /// Copy the database, consistently, while the daemon runs
-    #[command(
-        after_help = "\
-Example:
-  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db",
-        override_usage = "shiftboss backup [OPTIONS] [TARGET] <FILE>"
-    )]
-    Backup {
-        /// The database, or its daemon's socket
-        ///
-        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        target: Option<PathBuf>,
-        /// The copy to be made; must not exist
-        file: Option<PathBuf>,
-    },
-    Fetch(Box<FetchArguments>),
-    /// Take jobs from the daemon, and run COMMAND for each
-    ///
-    /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
-    /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
-    /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
-    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
-    /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
-    /// no such program, no job is taken, and work exits with 78.
-    ///
-    /// SIGTERM lets running jobs finish and takes no more; a second one kills them and gives them back. No command
-    /// outlives the worker, however that ends.
-    Work(WorkArguments),
-    /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
-    ///
-    /// COMMAND runs once at the start, then after each change; two runs never overlap. It finds the changed paths in the
-    /// file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place of an argument {paths}. Globs are written as
-    /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
-    /// *.~undo-tree~).
-    OnChange(Box<OnChangeArguments>),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -292,8 +287,6 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// The definitions hold together.

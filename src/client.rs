@@ -15,6 +15,7 @@ use shiftboss_protocol::wire::session::Hello;
 
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
+use crate::target::line;
 
 /// A connection that was greeted.
 pub struct Session {
@@ -117,8 +118,9 @@ impl Session {
     fn silent(&self, name: &str) -> Failure {
         let text = format!(
             "the daemon on {} closed the connection without a word: it runs with --classic, \
-             where there is no `{name}` (`shiftboss status` shows it), or it is stopping",
-            self.socket.display()
+             where there is no `{name}` ({} shows it), or it is stopping",
+            self.socket.display(),
+            line("status")
         );
         Failure::new(ExitCode::Unavailable, text)
     }

@@ -13,5 +13,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let shown = |text: String| without_passwords(text, std::env::args_os());
-    program::main(shown, |typed: Cli| commands::run(typed.command))
+    program::main(Cli::of, shown, |typed| commands::run(typed.command))
 }

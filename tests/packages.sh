@@ -290,7 +290,7 @@ test_removal() {
     inside dpkg -r shiftboss >"$scratch/dpkg.log" 2>&1 || { cat "$scratch/dpkg.log" >&2 && fail "dpkg -r failed"; }
     expect "jobs that began, and did not end" "$(($(counted began) - $(counted ended)))" 0
     cp "$root/var/lib/shiftboss/state.db" "$scratch/left.db"
-    expect "jobs in flight" "$("$program" status --json "$scratch/left.db" | sed 's/.*"in_flight":\([0-9]*\).*/\1/')" 0
+    expect "jobs in flight" "$("$program" status --json -t "$scratch/left.db" | sed 's/.*"in_flight":\([0-9]*\).*/\1/')" 0
     expect "processes" "$(shell 'cat /proc/[0-9]*/comm' | grep -c '^shift' || :)" 0
     shell 'test -e /etc/shiftboss.toml; test ! -e /usr/bin/shiftboss; test ! -e /usr/bin/shiftspool'
     step "purge"

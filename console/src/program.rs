@@ -1,6 +1,7 @@
 //! How a program begins and ends: its command line, its exit code, and what runs until signals end it. `main` of each
 //! program calls [`main`].
 
+use std::env::{self, ArgsOs};
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::process;
@@ -14,16 +15,17 @@ use shiftboss_runner::signals::{self, Signals};
 use crate::exit::{ExitCode, Failure};
 use crate::{first_process, standard_error};
 
-/// Parses the command line, runs the command, and maps its failure to an exit code. A wrong command line is quoted as
+/// Has the words of the command line read, runs the command, and maps its failure to an exit code. A wrong command line is quoted as
 /// `shown` has it: there may be a password in it.
 pub fn main<P: Parser>(
+    read: impl FnOnce(ArgsOs) -> Result<P, clap::Error>,
     shown: impl FnOnce(String) -> String,
     run: impl FnOnce(P) -> Result<(), Failure>,
 ) -> process::ExitCode {
     if let Some(code) = first_process::run() {
         return code.into();
     }
-    let typed = match P::try_parse() {
+    let typed = match read(env::args_os()) {
         Ok(typed) => typed,
         Err(error) => {
             // Help and version go to standard output, and are no error.

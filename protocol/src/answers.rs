@@ -296,7 +296,8 @@ pub enum TaskStatus {
 /// The JSON object of `tasks` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tasks {
-    pub status: TaskStatus,
+    /// What was asked for; `None`: tasks of all statuses.
+    pub status: Option<TaskStatus>,
     pub tasks: Vec<Task>,
     /// There are more than were asked for.
     pub truncated: bool,
@@ -305,6 +306,7 @@ pub struct Tasks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     pub key: String,
+    pub status: TaskStatus,
     /// `@tasks`: it is a single task.
     pub fetcher: String,
     /// The fetcher's run; a single task's number.

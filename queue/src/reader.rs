@@ -142,7 +142,8 @@ impl StatsOf {
 /// Which tasks are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TasksWith {
-    pub status: TaskStatus,
+    /// `None`: those in flight, those that failed, dead letters, delayed ones, and those that wait, in this order.
+    pub status: Option<TaskStatus>,
     /// Those only of this fetcher.
     pub fetcher: Option<String>,
     /// Those only that came into their status at that time or later; failed ones and those in flight.

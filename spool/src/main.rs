@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use clap::Parser;
+use shiftboss_console::program;
+use shiftspool::program::{cli::Cli, run};
+
 fn main() -> ExitCode {
-    shiftboss_console::program::main(|text| text, shiftspool::program::run)
+    program::main(Cli::try_parse_from, |text| text, run)
 }

@@ -8,8 +8,8 @@ const WIDTH: usize = 32;
 pub fn help() -> String {
     let mut help = "\
 Examples:
-  shiftboss ask worker.sock READY
-  shiftboss ask worker.sock 'HELLO 2 me' 'WHY alpha' QUIT
+  shiftboss ask READY
+  shiftboss ask -t worker.sock 'HELLO 2 me' 'WHY alpha' QUIT
 
 Requests of protocol 2, behind HELLO 2 NAME [LEASE] (* for operators only):
 "

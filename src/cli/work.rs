@@ -1,22 +1,20 @@
 //! The arguments of `work`, as typed, and the worker's checked settings made of them.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use shiftboss_protocol::verbs::{Lease, Name, checked};
 
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
-use crate::target;
+use crate::target::Asked;
 use crate::worker::Settings;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shiftboss work worker.sock -- ./check-link.sh {key} {payload}
-  shiftboss work -n 4 --timeout 1h --log-dir logs worker.sock -- ./build {key}
-  shiftboss work --once worker.sock -- sh -c 'echo \"$1\"' sh {key}
-  shiftboss work worker.sock -- ./import --from {payload_file}")]
+  shiftboss work -- ./check-link.sh {key} {payload}
+  shiftboss work -n 4 --timeout 1h --log-dir logs -t worker.sock -- ./build {key}
+  shiftboss work --once -- sh -c 'echo \"$1\"' sh {key}
+  shiftboss work -- ./import --from {payload_file}")]
 pub struct WorkArguments {
     /// Give COMMAND the payload on its standard input
     #[arg(long)]
@@ -38,11 +36,8 @@ pub struct WorkArguments {
     /// The worker's name, for people [default: HOST-PID]
     #[arg(long, value_parser = checked::<Name>)]
     pub name: Option<Name>,
-    /// The daemon's socket
-    ///
-    /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
-    /// /etc/shiftboss.toml).
-    pub socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Asked,
     #[command(flatten)]
     pub runner: RunnerArguments,
 }
@@ -52,7 +47,7 @@ impl TryFrom<WorkArguments> for Settings {
 
     fn try_from(typed: WorkArguments) -> Result<Self, Failure> {
         Ok(Self {
-            socket: absolute(target::socket(typed.socket, "work")?)?,
+            socket: absolute(typed.target.socket("work")?)?,
             jobs: typed.runner.jobs.into(),
             runner: typed.runner.settings(&["{key}", "{payload}"])?,
             stdin: typed.stdin,

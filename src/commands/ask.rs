@@ -13,6 +13,7 @@ use shiftboss_protocol::wire::answers::Answer as Line;
 use super::printing::offer;
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
+use crate::target::line;
 use crate::text::{quoted, shown};
 
 /// What is kept of a line: a job's attempt and key are among it.
@@ -29,7 +30,7 @@ pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Fai
     let read = if speaks_2 { Line::read } else { Line::read_classic };
     for line in heard.jobs.iter().take(lines.len()) {
         if let Some(Line::Job(job)) = read(line) {
-            warn_of(&job.shown_key(), socket);
+            warn_of(&job.shown_key());
         }
     }
     held
@@ -67,15 +68,15 @@ impl Heard {
 }
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
-fn warn_of(key: &str, socket: &Path) {
+fn warn_of(key: &str) {
     // One that begins so would be taken for an option.
     let end = if key.starts_with('-') { "-- " } else { "" };
-    let (name, key, socket) = (shown(key), quoted(key), quoted(&socket.to_string_lossy()));
+    let (name, requeue) = (shown(key), line(format_args!("requeue {end}{}", quoted(key))));
     // Nobody may be reading.
     let _ = writeln!(
         io::stderr(),
         "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
-         lease; `shiftboss requeue {end}{socket} {key}` puts it back, a DONE takes the next job as well"
+         lease; {requeue} puts it back, a DONE takes the next job as well"
     );
 }
 

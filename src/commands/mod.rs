@@ -16,8 +16,7 @@ mod views;
 pub mod work;
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use clap::CommandFactory;
 use shiftboss_console::{input, printing};
@@ -31,7 +30,6 @@ use crate::logging::{self, LogFormat};
 use crate::program::completions;
 use crate::runner::descriptors;
 use crate::stores::{self, Database};
-use crate::target::{Target, move_up, socket};
 use crate::text;
 use crate::web;
 
@@ -57,22 +55,22 @@ pub fn run(command: Command) -> Result<(), Failure> {
             let instead = "pg_amcheck checks it";
             check::database::run(database.require_file("check --database", instead)?)
         }
-        Command::Migrate { database } => migrate(&database),
-        Command::ForgetDaemon { target, name } => forget_daemon(target, name),
+        Command::Migrate { target } => migrate(&target.database()?),
         Command::Move { salvage: true, from, to, .. } => moving::salvage(&from, &to),
         Command::Move { from, to, daemon_name, .. } => {
             logging::start(LogFormat::Auto, "")?;
             moving::run(from, to, daemon_name)
         }
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
-        Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
+        Command::Ask { timeout, target, lines } => {
+            ask::run(&target.socket("ask")?, &lines, timeout)
+        }
         Command::Output(typed) => output::run(typed),
         Command::View(asked) => views::run(asked),
+        Command::Health(daemon) => operators::health(&daemon),
         Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
-            let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
-            let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
-            let database = Target::find(target, None)?.database;
+            let database = target.database()?;
             stores::backup(database.require_file("backup", "pg_dump copies it")?, &file)
         }
         Command::Fetch(typed) => {
@@ -109,17 +107,6 @@ fn needs(command: &Command) -> Needs {
     Needs { descriptors, threads }
 }
 
-/// A single argument is a line.
-fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result<(), Failure> {
-    let (target, lines) = if lines.is_empty() {
-        let (target, line) = move_up(target, [None], ["a line"])?;
-        (target, line.into())
-    } else {
-        (target, lines)
-    };
-    ask::run(&socket(target, "ask")?, &lines, timeout)
-}
-
 /// A file is brought up to date by the daemon that uses it alone.
 fn migrate(database: &Database) -> Result<(), Failure> {
     let Database::Server(url) = database else {
@@ -130,19 +117,6 @@ fn migrate(database: &Database) -> Result<(), Failure> {
     };
     stores::migrate(url)?;
     printing::print(format!("{url} is up to date\n"))
-}
-
-fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Failure> {
-    let (target, [name]) = move_up(target, [name], ["NAME"])?;
-    let database = Target::find(target, None)?.database;
-    let left = stores::forget_daemon(&database, &name)?;
-    printing::print(format!(
-        "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
-        text::shown(&name),
-        left.lists,
-        left.fetchers,
-        left.jobs
-    ))
 }
 
 /// Keeps daemons from a database as long as the lock is held.

@@ -35,6 +35,7 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::{self, Database, Policy};
+use crate::target::{line, remember};
 use configuration::Configuration;
 use init_system::InitSystem;
 use locks::Locks;
@@ -46,6 +47,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
     logging::start(settings.common.log_format, &settings.common.log_level)?;
+    remember(&settings.common.socket.path);
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     let common = &settings.common;
@@ -89,7 +91,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     }
     needs::warn_without_network(&settings.fetchers);
     if opened.is_paused {
-        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+        warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
     }
     let database = settings.database.clone();
     let check = database.file().filter(|_| !opened.was_clean).map(Path::to_owned);

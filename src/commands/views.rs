@@ -1,4 +1,4 @@
-//! `shiftboss status`, `why`, `queue`, `tasks`, `held`, `log`, `stats` and `metrics`: each looks at a queue, with a daemon or
+//! `shiftboss status`, `why`, `tasks`, `search`, `log` and `metrics`: each looks at a queue, with a daemon or
 //! without, and shows what it found.
 
 mod log;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_queue::answers::{HeldKeys, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_queue::answers::{Found, HeldKeys, Queue, QueueStatus, Stats, Tasks};
 use shiftboss_queue::reader::{
     EndedAttempts, Grouping, KEYS_BEFORE_MAX, ReadResult, Reader, StatsOf, TasksWith,
 };
@@ -18,7 +18,7 @@ use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::metrics::Scrape;
 use crate::stores::Database;
-use crate::target::{Target, ask, move_up};
+use crate::target::{Target, ask, line};
 use crate::text::{counted, time};
 use crate::view::health::Up;
 use crate::view::listings::{self, HeldSet};
@@ -27,12 +27,14 @@ use crate::view::why;
 
 const HOUR_SECONDS: u64 = 3_600;
 
+/// How many tasks, and next keys, where no number is given.
+const COUNT: u16 = 100;
+const NEXT_COUNT: u16 = 20;
+
 pub fn run(asked: View) -> Result<(), Failure> {
     match asked {
         View::Status { arguments, check } => status::run(arguments, check),
-        View::Why { mut arguments, key } => {
-            let (target, [key]) = move_up(arguments.target.take(), [key], ["KEY"])?;
-            arguments.target = target;
+        View::Why { arguments, key } => {
             let known = |found: Option<_>| found.ok_or_else(|| why::unheard_of(&key));
             look(
                 arguments,
@@ -41,13 +43,26 @@ pub fn run(asked: View) -> Result<(), Failure> {
                 why::render,
             )
         }
-        View::Queue { arguments, number } => queue(arguments, number.into()),
-        View::Tasks { arguments, status, fetcher, number } => {
-            let asked = TasksWith { status, fetcher, since: None, count: number.into() };
+        View::Tasks { arguments, next: true, number, .. } => {
+            queue(arguments, number.unwrap_or(NEXT_COUNT).into())
+        }
+        View::Tasks { arguments, held: true, number, .. } => {
+            let count = number.unwrap_or(COUNT).into();
+            look(arguments, |reader, _| reader.held(count), Ok, held)
+        }
+        View::Tasks { arguments, status, fetcher, number, .. } => {
+            let count = number.unwrap_or(COUNT).into();
+            let asked = TasksWith { status, fetcher, since: None, count };
             look(arguments, |reader, now| reader.tasks(now, &asked), Ok, tasks)
         }
-        View::Held { arguments, number } => {
-            look(arguments, |reader, _| reader.held(number.into()), Ok, held)
+        View::Search { arguments, text, number } => {
+            let count = number.into();
+            look(arguments, |reader, _| reader.search(&text, count), Ok, found)
+        }
+        View::Log { arguments, sum: true, time, by, .. } => {
+            let by = by.unwrap_or(Grouping::All);
+            let sums = |reader: &dyn Reader, now| reader.stats(&StatsOf::last(time, by, now));
+            look(arguments, sums, Ok, stats)
         }
         View::Log { arguments, failed, follow: true, after, .. } => {
             log::follow(arguments, failed, after)
@@ -59,25 +74,18 @@ pub fn run(asked: View) -> Result<(), Failure> {
             let with_outputs = |found| Ok(log::with_outputs(found, log_dir.as_deref()));
             look(arguments, |reader, _| reader.ended_attempts(&asked), with_outputs, log::render)
         }
-        View::Metrics { target, config } => {
-            print(Scrape::take(Target::find(target, config.as_deref())?)?.text())
-        }
-        View::Stats { arguments, time, by } => {
-            let by = by.unwrap_or(Grouping::All);
-            let sums = |reader: &dyn Reader, now| reader.stats(&StatsOf::last(time, by, now));
-            look(arguments, sums, Ok, stats)
-        }
+        View::Metrics { target } => print(Scrape::take(target.find()?)?.text()),
     }
 }
 
 /// Asks, and shows what `then` makes of the answer: as JSON, or as the text that `render` makes of it at a time.
 fn look<A, T: Serialize>(
-    ViewArguments { target, config, json }: ViewArguments,
+    ViewArguments { target, json }: ViewArguments,
     question: impl FnOnce(&dyn Reader, i64) -> ReadResult<A>,
     then: impl FnOnce(A) -> Result<T, Failure>,
     render: impl FnOnce(&T, i64) -> String,
 ) -> Result<(), Failure> {
-    let target = Target::find(target, config.as_deref())?;
+    let target = target.find()?;
     let now = SystemClock.now();
     let found = then(ask(&target.database, question)?)?;
     if !json {
@@ -87,11 +95,8 @@ fn look<A, T: Serialize>(
 }
 
 /// The next jobs, and when the turn of each is expected.
-fn queue(
-    ViewArguments { target, config, json }: ViewArguments,
-    count: usize,
-) -> Result<(), Failure> {
-    let target = Target::find(target, config.as_deref())?;
+fn queue(ViewArguments { target, json }: ViewArguments, count: usize) -> Result<(), Failure> {
+    let target = target.find()?;
     let now = SystemClock.now();
     let question = |reader: &dyn Reader, now| {
         reader.next_jobs(now, count).and_then(|found| Ok((found, reader.status(now)?)))
@@ -119,8 +124,8 @@ fn show<T: Serialize>(
 
 fn render_queue(queue: &Queue, turns: &Turns, now: i64) -> String {
     let paused = match queue.paused {
-        true => "Paused: nothing is handed out until `shiftboss resume`.\n",
-        false => "",
+        true => format!("Paused: nothing is handed out until {}.\n", line("resume")),
+        false => String::new(),
     };
     let more = match queue.truncated {
         true => "There are more: their payloads are too long to be listed at once.\n",
@@ -140,6 +145,10 @@ fn tasks(found: &Tasks, now: i64) -> String {
 
 fn held(found: &HeldKeys, now: i64) -> String {
     listings::held(found, now).render_or_none() + more(found.truncated)
+}
+
+fn found(found: &Found, now: i64) -> String {
+    listings::found(found, now).render_or_none() + more(found.truncated)
 }
 
 fn stats(stats: &Stats, now: i64) -> String {

@@ -1,5 +1,5 @@
 //! What is asked of a queue and its daemon for one frame, on the reading thread. The readers and answers are those of `status`,
-//! `queue`, `log`, `stats`, `held` and `why`; here they are put together.
+//! `tasks`, `log` and `why`; here they are put together.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::metrics;
 use crate::outputs::Outputs;
 use crate::outputs::screen::{self, Colours};
 use crate::stores::{self, Database};
-use crate::target::Target;
+use crate::target::{Asked, Target};
 use crate::text::{self, line, shown};
 use crate::view::table::{Attempt, Table, capitalized};
 use crate::view::{machines, why};
@@ -37,8 +37,7 @@ const TAB: &str = "    ";
 
 /// Who looks again and again.
 pub struct Looker {
-    target: Option<PathBuf>,
-    config: Option<PathBuf>,
+    target: Asked,
     outputs: Option<(PathBuf, Outputs)>,
     /// Where the queue was: a socket that is gone tells it no more.
     known: Option<Database>,
@@ -46,14 +45,14 @@ pub struct Looker {
 }
 
 impl Looker {
-    pub fn new(target: Option<PathBuf>, config: Option<PathBuf>, log_dir: Option<PathBuf>) -> Self {
+    pub fn new(target: Asked, log_dir: Option<PathBuf>) -> Self {
         let outputs = log_dir.map(|path| (path.clone(), Outputs::of_log_dir(path)));
-        Self { target, config, outputs, known: None, last: Last::default() }
+        Self { target, outputs, known: None, last: Last::default() }
     }
 
     /// Where the queue and its daemon are now: it may have been started since.
     pub fn find(&mut self) -> Result<Target, Failure> {
-        match (Target::find(self.target.clone(), self.config.as_deref()), &self.known) {
+        match (self.target.find(), &self.known) {
             (Err(failure), Some(database)) if failure.code() == ExitCode::Unavailable => {
                 Ok(Target { database: database.clone(), daemon: LockState::Free })
             }
@@ -139,8 +138,8 @@ fn ask(
             }
             Tab::InFlight | Tab::Held => {}
             Tab::Delayed | Tab::Failed | Tab::DeadLetters => {
-                let Some(status) = tab.status() else { continue };
-                let asked = TasksWith { status, fetcher: None, since: None, count: ROWS_MAX };
+                let asked =
+                    TasksWith { status: tab.status(), fetcher: None, since: None, count: ROWS_MAX };
                 lists.tasks.push(reader.tasks(now, &asked)?);
             }
         }

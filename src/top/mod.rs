@@ -32,6 +32,8 @@ use std::time::Duration;
 pub use live::run;
 pub use plain::frame;
 
+use crate::target::Asked;
+
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 /// Between two looks, as `+` and `-` set it; in milliseconds.
@@ -39,8 +41,7 @@ const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 3
 
 #[derive(Debug)]
 pub struct Settings {
-    pub target: Option<PathBuf>,
-    pub config: Option<PathBuf>,
+    pub target: Asked,
     /// Between two looks.
     pub interval: Duration,
     /// One frame is enough, as text.

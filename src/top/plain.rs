@@ -25,8 +25,8 @@ const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 
 /// What is to be printed.
 pub fn frame(settings: &Settings) -> Result<String, Failure> {
-    let Settings { target, config, ascii, .. } = settings;
-    let mut looker = Looker::new(target.clone(), config.clone(), None);
+    let Settings { target, ascii, .. } = settings;
+    let mut looker = Looker::new(target.clone(), None);
     let picture = looker.look(&View { tabs: Tab::ALL.to_vec(), detail: None })?;
     Ok(text(&picture, width(), &Theme::new(false, *ascii)))
 }

@@ -80,7 +80,7 @@ impl Tab {
             Self::Ended => listings::log(&lists.ended.as_ref()?.attempts, &held, now),
             Self::Held => listings::held(lists.held.as_ref()?, now),
             Self::Delayed | Self::Failed | Self::DeadLetters => {
-                let tasks = lists.tasks.iter().find(|it| Some(it.status) == self.status())?;
+                let tasks = lists.tasks.iter().find(|it| it.status == self.status())?;
                 listings::tasks(tasks, &held, now)
             }
         })

@@ -96,9 +96,11 @@ impl Serialize for Up {
 
 /// How many of a queue's daemons run, by what they write into its database.
 pub fn running(daemons: &[DaemonStatus]) -> usize {
-    let runs =
-        |it: &&DaemonStatus| matches!(it.state, DaemonState::Running | DaemonState::Draining);
-    daemons.iter().filter(runs).count()
+    daemons.iter().filter(|daemon| runs(daemon)).count()
+}
+
+pub fn runs(daemon: &DaemonStatus) -> bool {
+    matches!(daemon.state, DaemonState::Running | DaemonState::Draining)
 }
 
 #[derive(Debug, Serialize)]

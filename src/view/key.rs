@@ -5,21 +5,20 @@ use shiftboss_queue::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
 
-use crate::text::{ago, counted, cut, shown, span};
+use crate::target::line;
+use crate::text::{ago, counted, cut, quoted, shown, span};
 
 /// Characters of each key before this one that are shown.
 const EARLIER_KEY_WIDTH: usize = 30;
 /// Jobs that all ended within less are not said to be those of an hour.
 const FEW_SECONDS: i64 = 50 * 60;
 const MINUTE_SECONDS: i64 = 60;
-/// What can be done about single tasks that ended.
-const AGAIN: &str = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
 
 /// Each sentence with what it is about.
 pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     let mut said = vec![("State", state(why))];
     if why.paused {
-        said.push(("Paused", "nothing is handed out until `shiftboss resume`".to_owned()));
+        said.push(("Paused", format!("nothing is handed out until {}", line("resume"))));
     }
     said.extend(why.hold.iter().map(|hold| ("Held", held(hold, now))));
     said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
@@ -29,10 +28,20 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     }
     said.extend(why.in_flight.iter().map(|delivery| ("In flight", in_flight(delivery, now))));
     if why.failed_single_tasks > 0 && !(why.state == KeyState::Dispatched && is_single(why)) {
-        said.push(("Single tasks", format!("{} failed: {AGAIN}", why.failed_single_tasks)));
+        said.push(("Single tasks", format!("{} failed: {}", why.failed_single_tasks, again(why))));
     }
     said.push(("Last result", last_result(why, now)));
     said
+}
+
+/// A command line about the key.
+fn line_of(command: &str, why: &Why) -> String {
+    line(format_args!("{command} {}", quoted(&why.key)))
+}
+
+/// What can be done about single tasks that ended.
+fn again(why: &Why) -> String {
+    format!("{} runs it again, {} deletes it", line_of("retry", why), line_of("cancel", why))
 }
 
 fn state(why: &Why) -> String {
@@ -46,12 +55,13 @@ fn state(why: &Why) -> String {
         KeyState::Held => "held: it is not handed out, and keeps its place".to_owned(),
         KeyState::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
         KeyState::DeadLetter if is_single(why) => {
-            format!("a dead letter after {}: {AGAIN}", counted(expired, "expired lease"))
+            format!("a dead letter after {}: {}", counted(expired, "expired lease"), again(why))
         }
-        KeyState::Dispatched if is_single(why) => format!("failed: {AGAIN}"),
+        KeyState::Dispatched if is_single(why) => format!("failed: {}", again(why)),
         KeyState::DeadLetter => format!(
-            "dead-lettered after {}: it runs again when its fetcher's next list names it, or by `shiftboss retry`",
-            counted(expired, "expired lease")
+            "dead-lettered after {}: it runs again when its fetcher's next list names it, or by {}",
+            counted(expired, "expired lease"),
+            line_of("retry", why)
         ),
         KeyState::Dispatched => match failure(why) {
             Some(code) => format!(
@@ -68,10 +78,10 @@ fn state(why: &Why) -> String {
 }
 
 /// What else brings a list's row back.
-fn or_now(why: &Why) -> &'static str {
+fn or_now(why: &Why) -> String {
     match why.hold {
-        None => ", or now by `shiftboss retry`",
-        Some(_) => ", once nothing holds it",
+        None => format!(", or now by {}", line_of("retry", why)),
+        Some(_) => ", once nothing holds it".to_owned(),
     }
 }
 
@@ -87,7 +97,10 @@ fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
     let left = span(retry.due.saturating_sub(now).max(0));
     let list =
         if is_single(why) { "" } else { ", or with its fetcher's next list if that is sooner" };
-    let sooner = if why.hold.is_none() { "; soon by `shiftboss bump`" } else { "" };
+    let sooner = match why.hold {
+        None => format!("; soon by {}", line_of("bump", why)),
+        Some(_) => String::new(),
+    };
     format!("in {left}, retry {} of this task{list}{sooner}", retry.retries)
 }
 
@@ -248,7 +261,7 @@ mod tests {
                 truncated: false,
             })
         };
-        let then = "`shiftboss retry` runs it again, `shiftboss cancel` deletes it";
+        let then = "`shiftboss retry alpha` runs it again, `shiftboss cancel alpha` deletes it";
         assert_eq!(text(KeyState::Dispatched), format!("failed: {then}"));
         assert_eq!(
             text(KeyState::DeadLetter),

@@ -10,7 +10,7 @@ use crate::stores::outcome_words::{in_words, of_code};
 use crate::text::{TEXT_WIDTH, ago, cut, span, time, took};
 use shiftboss_queue::answers::{
     Ended, Found, HeldKey, HeldKeys, Holding, KeyRow, KnownKey, Next, Queue, QueueStatus, Stats,
-    StatsGroup, Task, Tasks,
+    StatsGroup, Task, TaskStatus, Tasks,
 };
 
 /// Keys that are held, as far as they are known: marked wherever they are listed.
@@ -27,6 +27,7 @@ const NEXT: &[Column] = &[
 ];
 const TASKS: &[Column] = &[
     text("key", 0, 12),
+    column("status", 1),
     text("fetcher", 3, 8),
     column("since", 2),
     column("due", 1),
@@ -124,7 +125,7 @@ pub fn next(queue: &Queue, turns: &Turns, now: i64) -> Table {
     table("Next jobs", NEXT, "Nothing is waiting.", queue.keys.iter().enumerate().map(row))
 }
 
-/// Tasks with a status; those that are delayed with when they are due.
+/// Tasks, each with its status unless one was asked for; those that are delayed with when they are due.
 pub fn tasks(found: &Tasks, held: &HeldSet<'_>, now: i64) -> Table {
     let row = |task: &Task| {
         let left = task.due.map(|due| due.saturating_sub(now).max(0));
@@ -135,6 +136,7 @@ pub fn tasks(found: &Tasks, held: &HeldSet<'_>, now: i64) -> Table {
         };
         let cells = vec![
             key(&task.key, held),
+            Cell::word(if found.status.is_some() { "" } else { status(task.status) }),
             Cell::fetcher(&task.fetcher),
             Cell::since(task.since, now),
             Cell { value: left, ..Cell::word(due) },
@@ -144,7 +146,21 @@ pub fn tasks(found: &Tasks, held: &HeldSet<'_>, now: i64) -> Table {
         let id = format!("{} {} {}", task.key, task.fetcher, task.run);
         Row { id, attempt: task.since.map(attempt), ..of_key(&task.key, cells) }
     };
-    table("Tasks", TASKS, "No task has that status.", found.tasks.iter().map(row))
+    let none = match found.status {
+        Some(_) => "No task has that status.",
+        None => "No task waits, runs or ended badly.",
+    };
+    table("Tasks", TASKS, none, found.tasks.iter().map(row))
+}
+
+fn status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Waiting => "waiting",
+        TaskStatus::InFlight => "in flight",
+        TaskStatus::Delayed => "delayed",
+        TaskStatus::Failed => "failed",
+        TaskStatus::DeadLetter => "dead letter",
+    }
 }
 
 /// Keys that operators or backoff hold.
@@ -266,7 +282,7 @@ fn of(group: &StatsGroup) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::{Done, Hold, HoldKind, TaskStatus};
+    use shiftboss_queue::answers::{Done, Hold, HoldKind};
     use shiftboss_queue::reader::Grouping;
 
     use super::*;
@@ -324,6 +340,7 @@ bravo  for another 2h            1m ago  eve
 ";
         assert_eq!(held(&HeldKeys { keys, truncated: true }, 1_000_060).render(), expected);
         let task = Task {
+            status: TaskStatus::Delayed,
             key: "alpha".to_owned(),
             fetcher: "@tasks".to_owned(),
             run: 7,
@@ -331,12 +348,19 @@ bravo  for another 2h            1m ago  eve
             reason: "failure 1; retry 1".to_owned(),
             due: Some(1_000_090),
         };
-        let tasks = Tasks { status: TaskStatus::Delayed, tasks: vec![task], truncated: false };
+        let status = Some(TaskStatus::Delayed);
+        let mut tasks = Tasks { status, tasks: vec![task], truncated: false };
         let expected = "\
 Key           fetcher  since   due     reason
 alpha (held)  @tasks   1m ago  in 30s  failure 1; retry 1
 ";
         assert_eq!(super::tasks(&tasks, &HeldSet::from(["alpha"]), 1_000_060).render(), expected);
+        tasks.status = None;
+        let expected = "\
+Key    status   fetcher  since   due     reason
+alpha  delayed  @tasks   1m ago  in 30s  failure 1; retry 1
+";
+        assert_eq!(super::tasks(&tasks, &HeldSet::new(), 1_000_060).render(), expected);
     }
 
     /// What a user sees, to the letter.

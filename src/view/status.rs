@@ -12,7 +12,7 @@ use super::machines;
 use super::table::capitalized;
 use crate::lock::LockState;
 use crate::stores::Database;
-use crate::target::Target;
+use crate::target::{Target, line as hint};
 use crate::text::{CELL_WIDTH_MAX, ago, counted, cut, line, quoted, shown, span};
 
 /// A daemon or a relay that is gone for so many seconds may be so for good.
@@ -20,7 +20,7 @@ const LONG_GONE_SECONDS: i64 = 3_600;
 
 /// All of it: facts, what is wrong, and tables of those who take part.
 pub fn render(snapshot: &Snapshot) -> String {
-    let Snapshot { at, target, queue, live: asked } = snapshot;
+    let Snapshot { at, queue, live: asked, .. } = snapshot;
     let live = snapshot.live();
     let broker = live.and_then(|live| live.broker.as_ref());
     let mut out = facts(snapshot);
@@ -28,9 +28,9 @@ pub fn render(snapshot: &Snapshot) -> String {
     out += &broker.map_or_else(String::new, self::broker);
     out += &snapshot.health().troubles.iter().map(trouble).collect::<String>();
     out += &machines::daemons(&queue.daemons, *at).render();
-    out += &gone(target, queue, *at);
+    out += &gone(queue, *at);
     out += &machines::relays(&queue.relays, broker, *at).render();
-    out += &gone_relays(target, queue, *at);
+    out += &gone_relays(queue, *at);
     out += &match queue.fetchers.is_empty() {
         true => "No fetcher has a run.\n".to_owned(),
         false => machines::fetchers(queue, None, &[], *at).render(),
@@ -58,7 +58,7 @@ pub fn render_live(target: &Target, live: &Live, now: i64) -> String {
 fn facts(snapshot: &Snapshot) -> String {
     let Snapshot { at, target, queue, .. } = snapshot;
     let keys = |count: i64, what: &str, command: &str, does: &str| {
-        (count > 0).then(|| format!("{}: {} {does}", counted(count, what), how(target, command)))
+        (count > 0).then(|| format!("{}: {} {does}", counted(count, what), hint(command)))
     };
     let socket = match &target.daemon {
         LockState::By(holder) => Some(shown(&holder.socket.display().to_string())),
@@ -73,9 +73,9 @@ fn facts(snapshot: &Snapshot) -> String {
         ("Longest waiting", Some(oldest(queue, *at))),
         ("Last hour", Some(last_hour(queue))),
         ("Delayed", keys(queue.delayed, "task", "tasks --status delayed", "lists them")),
-        ("Held", keys(queue.held, "key", "held", "lists them")),
-        ("Backed off", keys(queue.backed_off, "key that fails", "held", "lists them")),
-        ("Bumped", keys(queue.bumped, "key", "queue", "shows when their turn is")),
+        ("Held", keys(queue.held, "key", "tasks --held", "lists them")),
+        ("Backed off", keys(queue.backed_off, "key that fails", "tasks --held", "lists them")),
+        ("Bumped", keys(queue.bumped, "key", "tasks --next", "shows when their turn is")),
     ])
 }
 
@@ -85,11 +85,6 @@ fn lines<const N: usize>(lines: [(&str, Option<String>); N]) -> String {
 
 fn trouble(trouble: &Trouble) -> String {
     line(&capitalized(&trouble.subject), &trouble.text)
-}
-
-/// A command on this target, to be copied.
-pub(super) fn how(target: &Target, command: &str) -> String {
-    format!("`shiftboss {command} {}`", quoted(&target.database.to_string()))
 }
 
 /// Whether a daemon runs, in words.
@@ -188,7 +183,7 @@ fn last_hour(queue: &QueueStatus) -> String {
 }
 
 /// Daemons that may be gone for good, and those whose server fell back, to a backup or to a replica that was behind.
-fn gone(target: &Target, queue: &QueueStatus, now: i64) -> String {
+fn gone(queue: &QueueStatus, now: i64) -> String {
     let daemons = &queue.daemons;
     let older = daemons.iter().filter_map(|daemon| {
         let found = ago(now.saturating_sub(daemon.went_back?));
@@ -204,25 +199,29 @@ fn gone(target: &Target, queue: &QueueStatus, now: i64) -> String {
             && matches!(daemon.state, DaemonState::Stopped | DaemonState::Silent)
             && now.saturating_sub(daemon.since) > LONG_GONE_SECONDS
     };
-    older.chain(daemons.iter().filter(is_gone).map(|it| forget(target, &it.name))).collect()
+    older.chain(daemons.iter().filter(is_gone).map(|it| forget(&it.name))).collect()
 }
 
-fn gone_relays(target: &Target, queue: &QueueStatus, now: i64) -> String {
+fn gone_relays(queue: &QueueStatus, now: i64) -> String {
     let is_gone = |relay: &&RelayStatus| {
         let is_old = now.saturating_sub(relay.joined_since) > LONG_GONE_SECONDS;
         relay.gone && (relay.silent || is_old) && !relay.fetchers.is_empty()
     };
-    queue.relays.iter().filter(is_gone).map(|it| forget(target, &it.name)).collect()
+    queue.relays.iter().filter(is_gone).map(|it| forget(&it.name)).collect()
 }
 
 /// What to do about a relay or a daemon that does not come back.
-fn forget(target: &Target, name: &str) -> String {
+fn forget(name: &str) -> String {
     format!(
-        "{} is gone for good? `shiftboss forget-daemon {} {}` takes its lists out of the queue, and frees its fetchers.\n",
+        "{} is gone for good? {} takes its lists out of the queue, and frees its fetchers.\n",
         shown(name),
-        quoted(&target.database.to_string()),
-        quoted(name)
+        forgetting(name)
     )
+}
+
+/// The command line that forgets it.
+pub(super) fn forgetting(name: &str) -> String {
+    hint(format_args!("forget --daemon {}", quoted(name)))
 }
 
 /// The broker as its daemon sees it: where rows of lists wait, and what nobody takes.

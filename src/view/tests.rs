@@ -126,9 +126,9 @@ Rules           fair, lease 12h, durability power
 Rows            3 waiting, 2 running (1 of them again, after a lease that expired), 1 ended, 1 dead-lettered
 Longest waiting evil\\u{1b}[2J (last run 1m ago)
 Last hour       7 jobs ended: 5 with exit code 0, 2 with exit code 1
-Delayed         1 task: `shiftboss tasks --status delayed /var/state.db` lists them
-Held            2 keys: `shiftboss held /var/state.db` lists them
-Bumped          1 key: `shiftboss queue /var/state.db` shows when their turn is
+Delayed         1 task: `shiftboss tasks --status delayed` lists them
+Held            2 keys: `shiftboss tasks --held` lists them
+Bumped          1 key: `shiftboss tasks --next` shows when their turn is
 Stopped         no daemon runs, and nothing is handed out
 Storage         nothing can be written since 2m ago: no space left
 Input           the directory is lost since 10s ago: another directory is at its path
@@ -137,8 +137,8 @@ Paused          nothing is handed out until `shiftboss resume`
 Single tasks    5 kept, and max_single_tasks is 5: `add` is refused until some are done or cancelled
 Fetcher repology the command ended with exit code 7 (10m ago)
 Rejected        a.b.txt: no number (1s ago)
-Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter /var/state.db` lists them
-Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed /var/state.db` lists those that failed
+Dead letters    1 task lost too many leases: `shiftboss tasks --status dead_letter` lists them
+Failed          3 single tasks failed or are dead letters: `shiftboss tasks --status failed` lists those that failed
 Log             17 lines dropped: nobody read the daemon's standard error for a time
 Fetcher   run         state     lines  waiting  skipped  dead letters  age    older runs  next run  failed with
 repology  1000000000  complete  7      3        1        0             1h 1m  0           in 1h 45m  exit code 7
@@ -209,6 +209,7 @@ fn those_who_take_part_are_as_documented() {
         host: (state != DaemonState::Stopped).then(|| "mill".to_owned()),
         pid: (state == DaemonState::Running).then_some(711),
         input_dir: Some("/srv/in".to_owned()),
+        socket: None,
         fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
         in_flight,
         went_back: (state == DaemonState::Draining).then_some(NOW - 10),
@@ -255,20 +256,20 @@ Daemon          bravo has not been heard of for 5h, and was not stopped
 Broker          refused 4 messages: `shiftboss broker dead-letters` shows what, and why
 Relay one       its input directory is lost since 30s ago: gone\\u{7}
 Relay one       2 files left out; its log says why
-Relay three     it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)
+Relay three     it is silent, and was not stopped: start it again, or forget it (`shiftboss forget --daemon three`)
 Daemon         state             version  jobs  fetchers      where
 alpha          running for 2h    0.1.0    16    links, notes  pid 711 on mill:/srv/in
 bravo          SILENT for 5h     0.1.0    0     repology      mill:/srv/in
 charlie\\u{1b}  stopped 1m ago    0.1.0    0     -             -
 delta          draining for 30s  0.1.0    2     -             mill:/srv/in
 delta found 10s ago that the queue went back to an older state than it had written: what happened between is done again.
-bravo is gone for good? `shiftboss forget-daemon /var/state.db bravo` takes its lists out of the queue, and frees its fetchers.
+bravo is gone for good? `shiftboss forget --daemon bravo` takes its lists out of the queue, and frees its fetchers.
 Relay  state                           jobs  fetchers
 one    heard of 2s ago, joined 1m ago  3     f, g
 two    gone, joined 1h 1m ago          3     f, g
 three  SILENT, joined 1m ago           3     f, g
-two is gone for good? `shiftboss forget-daemon /var/state.db two` takes its lists out of the queue, and frees its fetchers.
-three is gone for good? `shiftboss forget-daemon /var/state.db three` takes its lists out of the queue, and frees its fetchers.
+two is gone for good? `shiftboss forget --daemon two` takes its lists out of the queue, and frees its fetchers.
+three is gone for good? `shiftboss forget --daemon three` takes its lists out of the queue, and frees its fetchers.
 ";
     assert!(text.contains(expected), "{text}");
     assert_eq!(snapshot.up(), Up::OthersOnly);

@@ -7,8 +7,9 @@ use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelaySta
 
 use super::fetcher_words::failed_run;
 use super::health::{Severity, Snapshot, Trouble, Up};
-use super::status::{how, summary};
+use super::status::{forgetting, summary};
 use crate::live::Unknown;
+use crate::target::line;
 use crate::text::{ago, counted, shown, span};
 
 /// A list that begins so much later than now was named by a clock that was ahead, not by one of two that differ a little.
@@ -87,9 +88,9 @@ fn stops(snapshot: &Snapshot) -> [Option<Trouble>; 7] {
         outage,
         lost,
         draining(queue, live),
-        queue.paused.then(|| {
-            warning("paused", "nothing is handed out until `shiftboss resume`".to_owned())
-        }),
+        queue
+            .paused
+            .then(|| warning("paused", format!("nothing is handed out until {}", line("resume")))),
     ]
 }
 
@@ -150,8 +151,8 @@ fn broker(broker: &BrokerLive) -> impl Iterator<Item = Trouble> {
 fn relay(relay: &RelayStatus, now: i64) -> impl Iterator<Item = Trouble> {
     let subject = format!("relay {}", shown(&relay.name));
     let silent = relay.silent.then(|| {
-        "it is silent, and was not stopped: start it again, or forget it (`shiftboss forget-daemon`)"
-            .to_owned()
+        let forget = forgetting(&relay.name);
+        format!("it is silent, and was not stopped: start it again, or forget it ({forget})")
     });
     let lost = relay.directory_lost_since.filter(|_| !relay.gone).map(|since| {
         let why = relay.directory_lost_reason.as_deref().map(shown).unwrap_or_default();
@@ -179,17 +180,17 @@ fn ahead(fetcher: &FetcherStatus, now: i64) -> Option<Trouble> {
 
 /// What ended and does not go on by itself; and what nobody read.
 fn ended(snapshot: &Snapshot) -> impl Iterator<Item = Trouble> {
-    let Snapshot { target, queue, .. } = snapshot;
+    let Snapshot { queue, .. } = snapshot;
     let dead = (queue.dead_letters > 0).then(|| {
         let (tasks, how) =
-            (counted(queue.dead_letters, "task"), how(target, "tasks --status dead_letter"));
+            (counted(queue.dead_letters, "task"), line("tasks --status dead_letter"));
         warning("dead letters", format!("{tasks} lost too many leases: {how} lists them"))
     });
     let failed = (queue.single_tasks_ended > 0).then(|| {
         let are =
             if queue.single_tasks_ended == 1 { "is a dead letter" } else { "are dead letters" };
         let tasks = counted(queue.single_tasks_ended, "single task");
-        let how = how(target, "tasks --status failed");
+        let how = line("tasks --status failed");
         warning("failed", format!("{tasks} failed or {are}: {how} lists those that failed"))
     });
     let dropped = snapshot.live().map_or(0, |live| live.dropped_log_lines);

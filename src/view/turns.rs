@@ -1,4 +1,4 @@
-//! When the turns of those that wait are expected: what `shiftboss queue`, `top` and the page say beside each of them. Pure.
+//! When the turns of those that wait are expected: what `shiftboss tasks --next`, `top` and the page say beside each of them. Pure.
 
 use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::sums::total;

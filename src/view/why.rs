@@ -117,8 +117,8 @@ repology  1700000000  complete  hidden by a newer run  1.0 1.1
         let (state, rows) = (KeyState::Dispatched, vec![row]);
         let failed = Why { state, rows, place: None, failed_single_tasks: 1, ..waiting() };
         let text = render(&failed, 5_100);
-        let expected = "State           failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry`\n\
-            Single tasks    1 failed: `shiftboss retry` runs it again, `shiftboss cancel` deletes it\n";
+        let expected = "State           failed with exit code 3; due again with its fetcher's next list, or now by `shiftboss retry alpha`\n\
+            Single tasks    1 failed: `shiftboss retry alpha` runs it again, `shiftboss cancel alpha` deletes it\n";
         assert!(text.contains(expected), "{text}");
     }
 

@@ -18,7 +18,6 @@ mod refused;
 mod request_log;
 mod token;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
 use crate::signals::Signals;
 use crate::stores;
-use crate::target::Target;
+use crate::target::{Asked, Target};
 use answers::{Health, Made};
 use connections::Connections;
 use hosts::Hosts;
@@ -70,14 +69,12 @@ pub struct Settings {
     pub outputs: Option<Outputs>,
     /// Without one nothing can be changed.
     pub token: Option<Token>,
-    pub target: Option<PathBuf>,
-    pub config: Option<PathBuf>,
+    pub target: Asked,
 }
 
 /// What all requests share.
 struct Page {
-    target: Option<PathBuf>,
-    config: Option<PathBuf>,
+    target: Asked,
     title: String,
     outputs: Option<Outputs>,
     token: Option<Token>,
@@ -96,7 +93,6 @@ impl Page {
     fn new(settings: Settings) -> Self {
         Self {
             target: settings.target,
-            config: settings.config,
             title: settings.title,
             outputs: settings.outputs,
             token: settings.token,
@@ -122,7 +118,7 @@ impl Page {
 
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
-        Target::find(self.target.clone(), self.config.as_deref())
+        self.target.find()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::signals::Signals;
 use client::Client;
 use pool::{Counts, Pool};
 use progress::Progress;
-use source::{GaveUp, PAUSED, Slot};
+use source::{GaveUp, Slot, paused};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -119,7 +119,7 @@ fn host_and_process() -> Name {
 fn warn_left(left: Idle) {
     match left {
         Idle::Nothing => {}
-        Idle::Paused(left) => warn!(left, "{PAUSED}"),
+        Idle::Paused(left) => warn!(left, "{}", paused()),
         Idle::Busy(left) => warn!(left, "Other workers hold jobs that are not done yet."),
     }
 }

@@ -21,7 +21,7 @@ use crate::child::{StartError, Template};
 use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
 use crate::runner::payload::Payload;
 use crate::runner::{Source, Stop};
-pub use exchange::PAUSED;
+pub use exchange::paused;
 use exchange::{BEATS_PER_LEASE, Trouble};
 
 /// After a `NOJOBS` that came at once.

@@ -150,7 +150,7 @@ fn a_missing_program() {
     let cases: [&[&str]; 5] = [
         &["fetch", "input", "f"],
         &["fetch", "--every", "1h", "input", "f"],
-        &["work", "socket"],
+        &["work", "-t", "socket"],
         &["on-change", "."],
         &["on-change", "--once", "."],
     ];

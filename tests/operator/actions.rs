@@ -177,7 +177,7 @@ fn a_token_must_be_one() {
         std::fs::write(&file, text).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode))
             .unwrap();
-        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "database"]);
+        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "-t", "database"]);
         (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
     };
     for (text, mode, said) in [

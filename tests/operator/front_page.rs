@@ -25,7 +25,7 @@ fn what_is_set_apart_is_listed() {
     site.next_key("READY");
     site.next_key("DONE alpha 124");
     assert_listed(&page, "tasks?status=delayed", "alpha", "timeout; retry 1 in ");
-    said(&site, &["hold", "--reason", "it is broken", "socket", "bravo"]);
+    said(&site, &["hold", "--reason", "it is broken", "bravo"]);
     assert_listed(&page, "held", "bravo", "it is broken");
     site.write("g.1.txt", "charlie 0 1\n");
     site.wait_count(2);

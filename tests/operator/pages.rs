@@ -233,17 +233,18 @@ fn programs_get_the_objects_of_the_commands() {
     let page = start(&site, &[]);
     let target = "socket";
     for (address, command) in [
-        ("queue?n=2", vec!["queue", target, "-n", "2"]),
-        ("why?k=alpha", vec!["why", target, "alpha"]),
-        ("log", vec!["log", target]),
-        ("log?outcome=failed&k=alpha", vec!["log", target, "--failed", "--key", "alpha"]),
-        ("stats?by=fetcher", vec!["stats", target, "--by", "fetcher"]),
-        ("held", vec!["held", target]),
+        ("queue?n=2", vec!["tasks", "--next", "-t", target, "-n", "2"]),
+        ("why?k=alpha", vec!["why", "-t", target, "alpha"]),
+        ("log", vec!["log", "-t", target]),
+        ("log?outcome=failed&k=alpha", vec!["log", "-t", target, "--failed", "--key", "alpha"]),
+        ("stats?by=fetcher", vec!["log", "--sum", "-t", target, "--by", "fetcher"]),
+        ("held", vec!["tasks", "--held", "-t", target]),
+        ("tasks", vec!["tasks", "-t", target]),
         (
             "tasks?status=waiting&fetcher=f",
-            vec!["tasks", target, "--status", "waiting", "--fetcher", "f"],
+            vec!["tasks", "-t", target, "--status", "waiting", "--fetcher", "f"],
         ),
-        ("status", vec!["status", target]),
+        ("status", vec!["status", "-t", target]),
     ] {
         let command = [command, vec!["--json"]].concat();
         let printed = site.run(&command);
@@ -303,7 +304,7 @@ fn what_jobs_wrote_is_shown() {
     site.deliver("f", 1, "a/b 1\n");
     site.wait_count(1);
     let logs = site.path("logs");
-    let work = ["work", "socket", "--once", "--log-dir", logs.to_str().unwrap(), "--"];
+    let work = ["work", "-t", "socket", "--once", "--log-dir", logs.to_str().unwrap(), "--"];
     let script = "printf '\\033[31m<b>red</b>\\033[0m'; exit 3";
     assert!(site.run(&[&work[..], &["sh", "-c", script]].concat()).status.success());
     let page = start(&site, &["--output", &format!("{}/{{day}}/{{key}}.log", logs.display())]);
@@ -335,7 +336,7 @@ fn what_a_job_in_flight_has_written() {
     assert!(page.get("/").body.contains("does a worker run?"));
     let script = format!("echo begun; until [ -e {} ]; do sleep 0.05; done", end.display());
     let mut worker = site.program();
-    worker.args(["work", "socket", "--once", "--log-dir"]).arg(&logs);
+    worker.args(["work", "-t", "socket", "--once", "--log-dir"]).arg(&logs);
     let mut worker = worker.args(["--", "sh", "-c", &script]).spawn().unwrap();
     let link_on = |address: &str| {
         links(&page.get(address).body).into_iter().find(|link| link.starts_with("output?"))

@@ -21,16 +21,16 @@ fn text(output: &Output) -> String {
 }
 
 fn table(site: &Site) -> String {
-    text(&site.run(&["status", "state.db"]))
+    text(&site.run(&["status"]))
 }
 
 fn object(site: &Site, target: &str) -> Value {
-    serde_json::from_str(&text(&site.run(&["status", "--json", target]))).unwrap()
+    serde_json::from_str(&text(&site.run(&["status", "--json", "-t", target]))).unwrap()
 }
 
 /// Runs `command` on `target` and expects it to fail with `code`; returns what it said.
 fn failure(site: &Site, target: &str, code: i32) -> String {
-    let output = site.run(&["status", target]);
+    let output = site.run(&["status", "-t", target]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{said}");
     said
@@ -43,7 +43,7 @@ fn as_a_reader(site: &Site) -> Output {
         fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
     }
     let mut command = Command::new(&program);
-    command.args(["status", "--json"]).arg(site.target());
+    command.args(["status", "--json", "-t"]).arg(site.target());
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -156,7 +156,7 @@ fn a_daemon_that_died() {
     assert!(shown.contains(&format!("pid {pid} ended without a clean stop")), "{shown}");
     assert!(shown.contains("last wrote"), "{shown}");
     assert_eq!(object(&site, "state.db")["not_stopped"]["pid"], pid);
-    let checked = site.run(&["status", "--check", "state.db"]);
+    let checked = site.run(&["status", "--check"]);
     let why = String::from_utf8(checked.stderr).unwrap();
     assert!(checked.status.code() == Some(69) && why.contains("clean stop"), "{why}");
     site.start().stop();
@@ -196,17 +196,17 @@ fn a_check() {
     let site = Site::new();
     let daemon = site.start();
     let check = || {
-        let output = site.run(&["status", "--check", "socket"]);
+        let output = site.run(&["status", "--check", "-t", "socket"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert_eq!(check(), (Some(0), String::new()));
-    assert!(site.run(&["pause", "socket"]).status.success());
+    assert!(site.run(&["pause", "-t", "socket"]).status.success());
     assert_eq!(check().0, Some(0), "who paused it knows");
     assert!(check().1.starts_with("warning: paused: "), "{}", check().1);
     daemon.stop();
     let daemon = site.start();
     assert_eq!(daemon.warnings(&["is paused", "resume"]).len(), 1);
-    assert!(site.run(&["resume", "socket"]).status.success());
+    assert!(site.run(&["resume", "-t", "socket"]).status.success());
     let locked = Connection::open(site.database()).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(site.ask("READY"), "");
@@ -231,7 +231,7 @@ fn a_check_of_a_classic_daemon() {
     let site = Site::new();
     let daemon = site.start_with(&["--classic"]);
     let check = || {
-        let output = site.run(&["status", "--check", "state.db"]);
+        let output = site.run(&["status", "--check"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert_eq!(check(), (Some(0), String::new()));
@@ -307,7 +307,7 @@ fn another_user_is_told_who_runs() {
     let daemon = site.start();
     let pid = daemon.pid().as_raw_nonzero().to_string();
     for target in ["socket", "state.db"] {
-        let output = site.as_somebody_else(&["status", "--json", target]).output().unwrap();
+        let output = site.as_somebody_else(&["status", "--json", "-t", target]).output().unwrap();
         let told = text(&output);
         assert!(told.contains(&format!("\"pid\":{pid}")), "{target}: {told}");
     }
@@ -316,7 +316,7 @@ fn another_user_is_told_who_runs() {
         assert_eq!(mode & 0o777, 0o600, "{lock}");
     }
     daemon.stop();
-    let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
+    let output = site.as_somebody_else(&["status", "--json"]).output().unwrap();
     assert!(text(&output).contains("\"daemon\":null"));
 }
 
@@ -331,7 +331,7 @@ fn a_list_of_the_future() {
     site.deliver("serial", 20_261_121_130_000, "bravo 1\n");
     site.deliver("near", now + 5, "charlie 1\n");
     site.wait_count(3);
-    let checked = || site.run(&["status", "--check", "state.db"]);
+    let checked = || site.run(&["status", "--check"]);
     assert!(checked().status.success(), "{}", text(&checked()));
     for name in [format!("f.{}.txt", now + 90_000), format!("g.{}.txt.part", now + 900_000_000)] {
         site.write(&name, "delta 1\n");
@@ -377,7 +377,7 @@ fn what_cannot_be_shown() {
     other.execute_batch("CREATE TABLE users (name)").unwrap();
     assert!(failure(&site, "state.db", 78).contains("not the database of a supervisor"));
     assert!(failure(&site, ".", 78).contains("is no regular file"));
-    assert_eq!(site.run(&["backup", "state.db", "copy.db"]).status.code(), Some(78));
+    assert_eq!(site.run(&["backup", "copy.db"]).status.code(), Some(78));
     fs::remove_file(site.database()).unwrap();
     version_2(&site.database()).execute_batch("PRAGMA user_version = 99").unwrap();
     assert!(failure(&site, "state.db", 78).contains("newer"));
@@ -483,7 +483,7 @@ fn a_check_by_who_may_not_connect() {
     let site = Site::new();
     let _daemon = site.start();
     let check = || {
-        let mut command = site.as_somebody_else(&["status", "--check", "state.db"]);
+        let mut command = site.as_somebody_else(&["status", "--check"]);
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
@@ -504,6 +504,6 @@ fn a_closed_pipe() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = site.program();
-    let output = command.args(["status", "state.db"]).stdout(writer).output().unwrap();
+    let output = command.args(["status"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }

@@ -8,11 +8,10 @@ use crate::{page, tables};
 
 /// The notes of each command, and what stands in front of all of them.
 const INTRODUCTION: &str = include_str!("../notes/introduction.md");
-const NOTES: [(&str, &str); 14] = [
+const NOTES: [(&str, &str); 13] = [
     ("serve", include_str!("../notes/serve.md")),
     ("status", include_str!("../notes/status.md")),
     ("why", include_str!("../notes/why.md")),
-    ("queue", include_str!("../notes/queue.md")),
     ("tasks", include_str!("../notes/tasks.md")),
     ("log", include_str!("../notes/log.md")),
     ("drain", include_str!("../notes/drain.md")),
@@ -96,7 +95,9 @@ fn row(argument: &Arg) -> String {
     };
     let mut meaning = match paragraphs(&help) {
         // The introduction says what takes its place.
-        all if page::is_target(argument) => format!("{} [May be left out.](#which-daemon)", all[0]),
+        all if page::is_target(argument) => {
+            format!("{} [If it is left out.](#which-queue)", all[0])
+        }
         all => all.join(" ").replace('|', "\\|"),
     };
     for value in values(argument) {

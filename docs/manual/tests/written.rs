@@ -66,11 +66,11 @@ fn sections() {
     assert!(section(&serve, "FILES").contains("state.db-wal"), "{serve}");
     let codes = section(&serve, "\"EXIT STATUS\"");
     assert!(codes.contains("fB65fR\nthe database is damaged"), "{codes}");
-    assert!(!codes.contains("nobody ever heard"), "{codes}");
+    assert!(!codes.contains("the key is unknown"), "{codes}");
     let why = page("shiftboss-why.1");
-    assert!(section(&why, "ENVIRONMENT").contains("SHIFTBOSS_DATABASE"), "{why}");
+    assert!(section(&why, "ENVIRONMENT").contains("SHIFTBOSS_TARGET"), "{why}");
     assert!(section(&why, "FILES").contains("/etc/shiftboss.toml"), "{why}");
-    assert!(section(&why, "\"EXIT STATUS\"").contains("nobody ever heard of the key"), "{why}");
+    assert!(section(&why, "\"EXIT STATUS\"").contains("the key is unknown"), "{why}");
     for name in ["shiftspool-take.1", "shiftspool.1"] {
         let codes = section(&page(name), "\"EXIT STATUS\"");
         assert!(codes.contains("nothing was there to take"), "{codes}");
@@ -80,7 +80,7 @@ fn sections() {
     assert!(watch.contains("another one of NAME runs"), "{watch}");
     let first = page("shiftboss.1");
     assert!(section(&first, "\"EXIT STATUS\"").contains("fB128+NfR"), "{first}");
-    assert!(section(&first, "ENVIRONMENT").contains("SHIFTBOSS_SOCKET"), "{first}");
+    assert!(section(&first, "ENVIRONMENT").contains("SHIFTBOSS_TARGET"), "{first}");
 }
 
 /// An example is shown as it is to be typed: no line of it is filled, cut or stretched.
@@ -112,7 +112,7 @@ fn synopses() {
     };
     for (page, expected) in [
         ("shiftboss.1", "fBshiftbossfR <COMMAND>"),
-        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] [SOCKET] -- <COMMAND>..."),
+        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] -- <COMMAND>..."),
         ("shiftspool-put.1", "fBshiftspool putfR [OPTIONS] <DIR> <QUEUE> [FILE]"),
     ] {
         assert_eq!(synopsis(page), expected);

@@ -63,6 +63,8 @@ pub struct DaemonStatus {
     /// `None`: it was stopped.
     pub pid: Option<i64>,
     pub input_dir: Option<String>,
+    /// Its socket, on its machine.
+    pub socket: Option<String>,
     /// Whose lists it has, by name.
     pub fetchers: Vec<String>,
     /// Jobs that it handed out, or adopted.

@@ -64,6 +64,7 @@ impl ServeSettings {
             joining: Joining {
                 name: said.daemon_name.unwrap_or_else(host_name),
                 input: common.input.clone(),
+                socket: common.socket.path.clone(),
                 migrate: said.no_migrate != Some(true),
                 takeover: said.takeover.unwrap_or(TAKEOVER),
                 polls: polls(said.poll, said.poll_notified),

@@ -4,7 +4,6 @@
 //! tells. On a terminal it shows meanwhile what is still out.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use shiftboss_protocol::answers::Holding;
@@ -18,7 +17,7 @@ use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::stores::Database;
-use crate::target::{self, socket};
+use crate::target::{self, line};
 use crate::terminal;
 use crate::text::{counted, cut, shown};
 
@@ -33,8 +32,8 @@ const NAMED_MAX: usize = 8;
 const SHOWN_WIDTH: usize = 78;
 
 /// Drains the daemon, and waits until it has gone, at most for the timeout.
-pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
-    let socket = &socket(daemon.socket.clone(), "drain")?;
+pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
+    let socket = &daemon.target.socket("drain")?;
     let whole = daemon.timeout.and_then(within);
     // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
@@ -52,10 +51,13 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     if !waited? {
         let waited = humantime::format_duration(daemon.timeout.unwrap_or_default());
         return Err(unavailable(format!(
-            "waited {waited}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
-             stops when they have ended, or goes on after `shiftboss resume`"
+            "waited {waited}, and jobs are still in flight ({} shows them); the daemon stops when they have \
+             ended, or goes on after {}",
+            line("status"),
+            line("resume")
         )));
     }
+    let database = holder.as_ref().map(|holder| Database::from(holder.database.clone()));
     if let Some(holder) = holder {
         let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
         if !lock::wait_given_up(socket, holder.pid, patience) {
@@ -63,28 +65,39 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
                 "the daemon closed the connection, and still runs: see its log",
             ));
         }
-        require_drained(holder.database)?;
     }
-    if daemon.json { Ok(()) } else { print("The daemon has gone.\n") }
+    database.as_ref().map_or(Ok(()), require_drained)?;
+    if daemon.json { Ok(()) } else { print(gone(database.as_ref())) }
 }
 
 fn unavailable(text: impl Into<String>) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
 }
 
+fn gone(database: Option<&Database>) -> String {
+    match database {
+        Some(Database::File(_)) => format!(
+            "The daemon has gone. The queue stays paused: once a daemon runs again, {} hands tasks out.\n",
+            line("resume")
+        ),
+        _ => "The daemon has gone.\n".to_owned(),
+    }
+}
+
 /// A daemon that was killed, or stopped otherwise, has gone as well. On a server the jobs of other daemons are in flight.
-fn require_drained(database: PathBuf) -> Result<(), Failure> {
-    let file @ Database::File(_) = Database::from(database) else {
+fn require_drained(database: &Database) -> Result<(), Failure> {
+    if database.file().is_none() {
         return Ok(());
-    };
-    let found = target::ask(&file, |reader, now| reader.status(now))?;
+    }
+    let found = target::ask(database, |reader, now| reader.status(now))?;
     if found.holders.is_empty() {
         return Ok(());
     }
     let jobs = counted(found.holders.len(), "job");
     Err(unavailable(format!(
         "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
-         until `shiftboss resume`), and drain it again if it is to stop by itself"
+         until {}), and drain it again if it is to stop by itself",
+        line("resume")
     )))
 }
 

@@ -13,20 +13,21 @@ use shiftboss_protocol::verbs::{
     UnholdAllAnswer, UnholdAnswer, Verb,
 };
 
-use super::{key, show, text};
+use super::{for_each, line_of, show, text};
 use crate::cli::{self, By, KeyArguments};
 use crate::client::{self, this_user};
 use crate::exit::Failure;
-use crate::target::socket;
+use crate::target::line;
 use crate::text::{counted, shown};
 
 pub(super) fn hold(asked: cli::Hold) -> Result<(), Failure> {
     let cli::Hold { of, prefix, time, reason, by } = asked;
     let (seconds, reason) = (time.unwrap_or(HoldTime::UNTIL_UNHELD), reason.unwrap_or_default());
     if prefix {
-        tell(of, by, |prefix| HoldAll { prefix, seconds, reason }, all_held)
+        let request = |prefix| HoldAll { prefix, seconds, reason: reason.clone() };
+        tell(of, by, request, all_held)
     } else {
-        tell(of, by, |key| Hold { key, seconds, reason }, held)
+        tell(of, by, |key| Hold { key, seconds, reason: reason.clone() }, held)
     }
 }
 
@@ -41,29 +42,30 @@ pub(super) fn bump(of: KeyArguments, by: By) -> Result<(), Failure> {
     tell(of, by, |key| Bump { key }, bumped)
 }
 
-/// Sends a request in somebody's name.
+/// Sends a request in somebody's name, for each key.
 fn tell<V: Verb<Answer: DeserializeOwned>>(
     of: KeyArguments,
     by: By,
-    request: impl FnOnce(Key) -> V,
-    render: impl FnOnce(&V::Answer) -> String,
+    request: impl Fn(Key) -> V,
+    render: impl Fn(&V::Answer) -> String,
 ) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
-    let socket = socket(daemon.socket.clone(), &V::NAME.to_lowercase())?;
     let by = by.by.unwrap_or_else(this_user);
-    show(&client::ask_as(&socket, by, request(key), daemon.timeout())?, daemon.json, render)
+    for_each(of, |daemon, key| {
+        let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
+        let answer = client::ask_as(&socket, by.clone(), request(key), daemon.timeout())?;
+        show(&answer, daemon.json, &render)
+    })
 }
 
 fn held(answer: &HoldAnswer) -> String {
-    let until = answer.until.map_or("until `shiftboss unhold`".to_owned(), |until| {
-        format!("until {}, or until `shiftboss unhold`", time(until))
-    });
+    let unhold = line_of("unhold", &answer.key);
+    let until = answer.until.map_or(String::new(), |until| format!("until {}, or ", time(until)));
     let doubt = match answer.known {
         true => "",
         false => " No list has it now, and it never ran: is it spelled right?",
     };
     let replaced = answer.replaced.as_ref().map(replaced).unwrap_or_default();
-    format!("Held {until}: {}.{replaced}{doubt}", text(&answer.key))
+    format!("Held {until}until {unhold}: {}.{replaced}{doubt}", text(&answer.key))
 }
 
 fn all_held(answer: &HoldAllAnswer) -> String {
@@ -72,8 +74,9 @@ fn all_held(answer: &HoldAllAnswer) -> String {
         some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
     };
     format!(
-        "{}; `shiftboss held` lists them. Keys that come later are not held.{replaced}",
-        begin_so("Held", answer.held, &answer.prefix)
+        "{}; {} lists them. Keys that come later are not held.{replaced}",
+        begin_so("Held", answer.held, &answer.prefix),
+        line("tasks --held")
     )
 }
 
@@ -112,12 +115,13 @@ fn unheld(answer: &UnholdAnswer) -> String {
 }
 
 fn bumped(answer: &BumpAnswer) -> String {
-    let key = text(&answer.key);
+    let name = text(&answer.key);
     match answer.bumped_before {
         0 => {
-            format!("Bumped: {key} is the next of the bumped keys; `shiftboss why` tells its turn.")
+            let why = line_of("why", &answer.key);
+            format!("Bumped: {name} is the next of the bumped keys; {why} tells its turn.")
         }
-        before => format!("Bumped: {key}, behind {}.", counted(before, "bumped key")),
+        before => format!("Bumped: {name}, behind {}.", counted(before, "bumped key")),
     }
 }
 
@@ -134,23 +138,23 @@ mod tests {
         let of = |until, known, replaced| HoldAnswer { key: key("a"), until, known, replaced };
         assert_eq!(
             held(&of(Some(1_000_000), true, None)),
-            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold`: a."
+            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold a`: a."
         );
         assert_eq!(
             held(&of(None, false, None)),
-            "Held until `shiftboss unhold`: a. No list has it now, and it never ran: is it spelled right?"
+            "Held until `shiftboss unhold a`: a. No list has it now, and it never ran: is it spelled right?"
         );
         let (by, reason) = ("eve".to_owned(), "a\tb".to_owned());
         let before = answers::Hold { kind: HoldKind::Hold, since: 0, until: Some(0), reason, by };
         assert_eq!(
             held(&of(None, true, Some(before))),
-            "Held until `shiftboss unhold`: a. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
+            "Held until `shiftboss unhold a`: a. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
         );
         assert_eq!(unheld(&UnholdAnswer { key: key("a"), was_held: false }), "a was not held.");
         let behind = |bumped_before| bumped(&BumpAnswer { key: key("a"), bumped_before });
         assert_eq!(
             behind(0),
-            "Bumped: a is the next of the bumped keys; `shiftboss why` tells its turn."
+            "Bumped: a is the next of the bumped keys; `shiftboss why a` tells its turn."
         );
         assert_eq!(behind(2), "Bumped: a, behind 2 bumped keys.");
     }

@@ -17,7 +17,8 @@ use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::target::{self, Target, socket};
+use crate::stores::Database;
+use crate::target;
 use crate::text::counted;
 
 /// Tasks that one command puts back at the most.
@@ -27,13 +28,13 @@ const BATCH: usize = 200;
 /// After so many refusals the daemon closes a connection.
 const REFUSALS_MAX: usize = 10;
 
-pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
-    let socket = socket(daemon.socket.clone(), "retry")?;
-    let (tasks, count, held) = tasks_of(&socket, failed)?;
+pub(super) fn run(daemon: &DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
+    let socket = daemon.target.socket("retry")?;
+    let (tasks, count, held) = tasks_of(&daemon.target.database()?, failed)?;
     if !tasks.is_empty() && !failed.yes && !confirm(&count)? {
         return print("Nothing was put back.\n");
     }
-    let rows = put_back(&socket, &tasks, &daemon)?;
+    let rows = put_back(&socket, &tasks, daemon)?;
     print(if daemon.json {
         let keys: BTreeSet<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
         format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows, "held": held}))
@@ -51,15 +52,17 @@ fn left_alone(held: usize) -> String {
 }
 
 /// The failed tasks by key and fetcher, how many there are, in words, and how many more have a key that is held.
-fn tasks_of(socket: &Path, failed: &FailedOnes) -> Result<(Vec<RetryOf>, String, usize), Failure> {
-    let target = Target::find(Some(socket.to_owned()), None)?;
+fn tasks_of(
+    database: &Database,
+    failed: &FailedOnes,
+) -> Result<(Vec<RetryOf>, String, usize), Failure> {
     let asked = TasksWith {
-        status: TaskStatus::Failed,
+        status: Some(TaskStatus::Failed),
         fetcher: failed.fetcher.clone(),
         since: failed.since,
         count: TASKS_MAX,
     };
-    let (mut found, held) = target::ask(&target.database, |reader, now| {
+    let (mut found, held) = target::ask(database, |reader, now| {
         Ok((reader.tasks(now, &asked)?, reader.held(HOLDS_MAX)?))
     })?;
     let held: BTreeSet<String> = held.keys.into_iter().map(|held| held.key).collect();
@@ -152,7 +155,8 @@ mod tests {
         let fetcher = FetcherName::read("f").unwrap();
         let task = |n| RetryOf { key: Key::stored(&format!("key{n}")), fetcher: fetcher.clone() };
         let tasks: Vec<_> = (0..15).map(task).collect();
-        let arguments = DaemonArguments { timeout: None, socket: None, json: false };
+        let arguments =
+            DaemonArguments { timeout: None, target: crate::target::Asked::default(), json: false };
         assert_eq!(put_back(&socket, &tasks, &arguments).unwrap(), 3);
         daemon.join().unwrap();
     }

@@ -14,13 +14,12 @@ use shiftboss_protocol::task_line::single_task;
 use shiftboss_protocol::verbs::{self, AddAnswer, Cancel, Name};
 use shiftboss_protocol::wire::session::Addition;
 
-use super::{key, show, text, word};
-use crate::cli::{Add, DaemonArguments, KeyArguments};
+use super::{line_of, show, text};
+use crate::cli::{Add, DaemonArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::target::{move_up, socket};
 use crate::text::{counted, shown};
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
@@ -30,29 +29,13 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut daemon, key, payload, id, file, lines } = add;
-    if lines {
-        return match key {
-            None => add_lines(&daemon, id, file.as_deref().unwrap_or(Path::new("-"))),
-            Some(_) => {
-                Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
-            }
-        };
-    }
-    let (daemon, task) = match file {
-        None => {
-            let (socket, [key, payload]) =
-                move_up(daemon.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
-            daemon.socket = socket;
-            (daemon, task_of(&key, payload.as_bytes(), ExitCode::Usage)?)
-        }
-        Some(_) if payload.is_some() => {
-            return Err(Failure::usage("give PAYLOAD or --file, not both"));
-        }
-        Some(file) => {
-            let (daemon, key) = word(daemon, key, "KEY")?;
-            (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
-        }
+    let Add { daemon, key, payload, id, file, lines } = add;
+    let Some(key) = key.filter(|_| !lines) else {
+        return add_lines(&daemon, id, file.as_deref().unwrap_or(Path::new("-")));
+    };
+    let task = match file {
+        Some(file) => task_of(&key, &payload_in(&file)?, ExitCode::BadData)?,
+        None => task_of(&key, payload.unwrap_or_default().as_bytes(), ExitCode::Usage)?,
     };
     super::tell(&daemon, Addition { task, id }, added)
 }
@@ -116,7 +99,7 @@ fn turn(answer: &AddAnswer) -> String {
 
 fn add_lines(daemon: &DaemonArguments, id: Option<Name>, path: &Path) -> Result<(), Failure> {
     let (mut input, name) = open(path)?;
-    let socket = socket(daemon.socket.clone(), "add")?;
+    let socket = daemon.target.socket("add")?;
     let session = Session::begin::<verbs::Add>(&socket, &[], daemon.timeout())?;
     let mut sender = Sender::new(session, id, &name, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
@@ -218,10 +201,9 @@ impl<'a> Sender<'a> {
 }
 
 /// Deletes a key's single tasks, as many rounds as that takes.
-pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
+pub(super) fn cancel(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> {
     let requests = [Cancel { key }];
-    let socket = socket(daemon.socket.clone(), "cancel")?;
+    let socket = daemon.target.socket("cancel")?;
     let mut session = Session::begin(&socket, &requests, daemon.timeout())?;
     let mut answer = session.answer::<Cancel>()?.object;
     let mut deleted = answer.deleted;
@@ -234,15 +216,15 @@ pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
     }
     let is_in_flight = answer.in_flight;
     let object = json!({"key": answer.key, "deleted": deleted, "in_flight": is_in_flight});
-    let key = text(&answer.key);
+    let (name, why) = (text(&answer.key), line_of("why", &answer.key));
     show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
-        format!("Deleted {} of {key}.", counted(deleted, "single task"))
+        format!("Deleted {} of {name}.", counted(deleted, "single task"))
     })?;
     if !is_in_flight {
         return Ok(());
     }
     let text = format!(
-        "one of {key} is in flight and stays: cancel it again when its job has ended (`shiftboss why` tells)"
+        "one of {name} is in flight and stays: cancel it again when its job has ended ({why} tells)"
     );
     Err(Failure::new(ExitCode::AlreadyRunning, text))
 }

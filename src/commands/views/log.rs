@@ -14,7 +14,7 @@ use crate::commands::printing::{json, offer};
 use crate::exit::{ExitCode, Failure};
 use crate::runner::log_directory::{day, file_name};
 use crate::stores::outcome_words::in_words;
-use crate::target::{Target, ask};
+use crate::target::ask;
 use crate::text::{shown, timestamp, took};
 use crate::view::listings::{self, HeldSet};
 
@@ -26,11 +26,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.
 pub(super) fn follow(
-    ViewArguments { target, config, json }: ViewArguments,
+    ViewArguments { target, json }: ViewArguments,
     failed: bool,
     after: Option<i64>,
 ) -> Result<(), Failure> {
-    let target = Target::find(target, config.as_deref())?;
+    let target = target.find()?;
     let look = |after| ask(&target.database, |reader, _| reader.ends_after(after, AT_ONCE));
     let mut found = look(after)?;
     if after.is_some_and(|after| after > 0 && !found.is_kept) {

@@ -18,8 +18,8 @@ use crate::view::status;
 
 /// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 if any of it is an error.
 pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
-    let ViewArguments { target, config, json } = arguments;
-    let target = Target::find(target, config.as_deref())?;
+    let ViewArguments { target, json } = arguments;
+    let target = target.find()?;
     let at = SystemClock.now();
     let is_on_server = matches!(target.database, Database::Server(_));
     let asked = is_on_server.then(|| live::begin(&target, PATIENCE_ON_SERVER));

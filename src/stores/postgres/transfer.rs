@@ -37,8 +37,8 @@ const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM
     AND NOT EXISTS (SELECT FROM documents WHERE name = $1)";
 /// The daemon whose lists these are, as one that was stopped; others adopt its jobs.
 const DAEMON: &str =
-    "INSERT INTO daemons (name, process, pid, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
-    SELECT $1, '', 0, $2, '', nextval('epochs'), now, 0, now, 'stopped', now, false
+    "INSERT INTO daemons (name, process, pid, socket, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
+    SELECT $1, '', 0, '', $2, '', nextval('epochs'), now, 0, now, 'stopped', now, false
     FROM floor(extract(epoch FROM clock_timestamp())) AS now
     ON CONFLICT (name) DO UPDATE SET gone = 'stopped', gone_at = excluded.gone_at, adopted = false RETURNING daemon, gone_at";
 const IDENTITY: &str =

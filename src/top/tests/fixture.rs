@@ -68,7 +68,7 @@ pub fn picture() -> Picture {
 pub fn empty() -> Picture {
     let since = 0;
     let by = Grouping::Fetcher;
-    let tasks = |status| Tasks { status, tasks: Vec::new(), truncated: false };
+    let tasks = |status| Tasks { status: Some(status), tasks: Vec::new(), truncated: false };
     let lists = Lists {
         last_day: Some(Stats { since, by, groups: Vec::new(), truncated: false }),
         next: Some(Queue { paused: false, keys: Vec::new(), truncated: false }),
@@ -182,8 +182,9 @@ fn lists() -> Lists {
         next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
         ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
         tasks: vec![Tasks {
-            status: TaskStatus::Delayed,
+            status: Some(TaskStatus::Delayed),
             tasks: vec![Task {
+                status: TaskStatus::Delayed,
                 key: "python3.12-bar".to_owned(),
                 fetcher: "links".to_owned(),
                 run: 1,

@@ -104,7 +104,7 @@ impl Asked {
 
     pub(in crate::web) fn tasks(&self) -> TasksWith {
         let fetcher = (!self.fetcher.is_empty()).then(|| self.fetcher.clone());
-        TasksWith { status: self.status(), fetcher, since: self.since, count: self.count() }
+        TasksWith { status: self.status, fetcher, since: self.since, count: self.count() }
     }
 
     pub(in crate::web) fn attempts(&self) -> EndedAttempts {

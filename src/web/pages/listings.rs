@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::answers::TaskStatus;
-use shiftboss_queue::reader::ReadResult;
+use shiftboss_queue::reader::{ReadResult, TasksWith};
 
 use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
 use super::parts::{Frame, Grid, address, text};
@@ -232,7 +232,8 @@ fn tasks(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
         TaskStatus::Waiting => ("Waiting tasks", ""),
         TaskStatus::InFlight => ("Tasks in flight", ""),
     };
-    let found = sight.reader.tasks(sight.now(), &asked.tasks())?;
+    let asked_for = TasksWith { status: Some(asked.status()), ..asked.tasks() };
+    let found = sight.reader.tasks(sight.now(), &asked_for)?;
     Ok(Listed {
         title,
         here: "",

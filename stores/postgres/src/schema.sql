@@ -187,7 +187,7 @@ CREATE TABLE credits (
 ) WITH (fillfactor = 20);
 
 -- The daemons: who may write, and who lives (src/membership.rs). epoch: that of its last joining, or of whoever took it for dead since; no two
--- are the same. process: which one, and behind an @ where. connections: what the server calls its connections by. beat: raised once a
+-- are the same. process: which one, and behind an @ where. socket: where it answers, there. connections: what the server calls its connections by. beat: raised once a
 -- second while it lives; beat_at: when that was, for people. gone: 'stopped', or 'silent': it was taken for dead. adopted: what it saw to is others'.
 CREATE SEQUENCE epochs;
 CREATE TABLE daemons (
@@ -195,6 +195,7 @@ CREATE TABLE daemons (
     name        text NOT NULL UNIQUE,
     process     text NOT NULL,
     pid         int8 NOT NULL,
+    socket      text NOT NULL,
     version     text NOT NULL,
     connections text NOT NULL,
     epoch       int8 NOT NULL,

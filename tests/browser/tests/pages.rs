@@ -160,11 +160,11 @@ async fn a_pause_is_noticed_by_a_worker() {
     browser.see(".banner").await;
     let banner = driver.find(By::Css(".banner")).await.unwrap().text().await.unwrap();
     assert!(banner.starts_with("Paused"), "{banner}");
-    assert_eq!(site.run(&["ask", "socket", "READY"]), "NOJOBS\n");
+    assert_eq!(site.run(&["ask", "-t", "socket", "READY"]), "NOJOBS\n");
     press("form[action='actions/resume'] button").await;
     browser.see("a.button[href=pause]").await;
     assert!(driver.find_all(By::Css(".banner")).await.unwrap().is_empty());
-    assert!(site.run(&["ask", "socket", "READY"]).starts_with("JOB "));
+    assert!(site.run(&["ask", "-t", "socket", "READY"]).starts_with("JOB "));
     browser.expect_no_complaint("pause").await;
     browser.stop().await;
 }
@@ -176,7 +176,7 @@ async fn a_key_is_held_and_unheld() {
     let site = Site::new();
     let browser = Browser::start().await;
     browser.give_token(ANN).await;
-    let waiting = site.run(&["queue", "--json", "socket"]);
+    let waiting = site.run(&["tasks", "--next", "--json", "-t", "socket"]);
     let waiting: Value = serde_json::from_str(&waiting).unwrap();
     let key = waiting["keys"][0]["key"].as_str().unwrap().to_owned();
     browser.go(&site.address).await;
@@ -193,14 +193,14 @@ async fn a_key_is_held_and_unheld() {
     browser.see("form[action='actions/unhold']").await;
     let page = driver.find(By::Css("main")).await.unwrap().text().await.unwrap();
     assert!(page.contains("by ann, until") && page.contains("it is broken"), "{page}");
-    assert_eq!(site.run(&["ask", "socket", "READY"]), "NOJOBS\n");
+    assert_eq!(site.run(&["ask", "-t", "socket", "READY"]), "NOJOBS\n");
     browser.go(&format!("{}held", site.address)).await;
     let held = driver.find(By::Css("main")).await.unwrap().text().await.unwrap();
     assert!(held.contains(&key) && held.contains("it is broken"), "{held}");
     press("main .key a").await;
     browser.arrive("key?k=").await;
     press("form[action='actions/unhold'] button").await;
-    wait_until("it is handed out", || site.run(&["ask", "socket", "READY"]).starts_with("JOB "));
+    wait_until("it is handed out", || site.run(&["ask", "-t", "socket", "READY"]).starts_with("JOB "));
     browser.expect_no_complaint("hold").await;
     browser.stop().await;
 }
@@ -215,7 +215,7 @@ async fn a_page_keeps_itself_fresh() {
     browser.go(&site.address).await;
     let driver = &browser.driver;
     browser.value("document.getElementById('ended-table').open = true").await;
-    assert!(!site.run(&["pause", "socket"]).is_empty());
+    assert!(!site.run(&["pause", "-t", "socket"]).is_empty());
     let end = Instant::now() + PATIENCE;
     while driver.find_all(By::Css(".banner")).await.unwrap().is_empty() {
         assert!(Instant::now() < end, "the page does not show that it is paused");

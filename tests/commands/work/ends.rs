@@ -151,7 +151,9 @@ fn a_command_has_no_terminal() {
     site.wait_count(1);
     let (given, shown) = terminal();
     let mut worker = Command::new("setsid");
-    worker.args(["--ctty", env!("CARGO_BIN_EXE_shiftboss"), "work", "--once"]).arg(site.socket());
+    worker
+        .args(["--ctty", env!("CARGO_BIN_EXE_shiftboss"), "work", "--once", "-t"])
+        .arg(site.socket());
     worker.args(["--", "sh", "-c", "read x < /dev/tty || exit 3"]).current_dir(site.path(""));
     worker.stdin(given.try_clone().unwrap()).stdout(given.try_clone().unwrap()).stderr(given);
     let mut worker = worker.spawn().unwrap();

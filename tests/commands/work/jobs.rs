@@ -53,13 +53,13 @@ fn once_says_that_the_queue_is_paused() {
     write_jobs(&site, 3);
     site.wait_count(3);
     let socket = site.socket();
-    assert!(site.run(&["pause", socket.to_str().unwrap()]).status.success());
+    assert!(site.run(&["pause", "-t", socket.to_str().unwrap()]).status.success());
     let (code, _, log) = run(&site, &["--once"], "exit 1");
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
     assert!(log.contains("left=3"), "{log}");
     assert!(log.contains("succeeded=0 failed=0 given_back=0\n"), "{log}");
-    assert!(site.run(&["resume", socket.to_str().unwrap()]).status.success());
+    assert!(site.run(&["resume", "-t", socket.to_str().unwrap()]).status.success());
     let (code, _, log) = run(&site, &["--once"], "[ $SHIFTBOSS_KEY != k1 ]");
     assert_eq!(code, Some(0), "{log}");
     assert!(!log.contains("paused"), "{log}");

@@ -20,14 +20,14 @@ fn user() -> u32 {
 /// Each command, as it is typed in the site's directory.
 const COMMANDS: [&[&str]; 9] = [
     &["serve", "state.db", "input", "socket"],
-    &["work", "--once", "other-socket", "--", "true"],
+    &["work", "--once", "-t", "other-socket", "--", "true"],
     &["fetch", "input", "f", "--", "echo", "key value"],
     &["on-change", "--once", "input", "--", "true"],
-    &["status", "state.db"],
-    &["log", "state.db"],
+    &["status", "-t", "state.db"],
+    &["log", "-t", "state.db"],
     &["check", "input"],
-    &["backup", "state.db", "copy.db"],
-    &["ask", "other-socket", "READY"],
+    &["backup", "-t", "state.db", "copy.db"],
+    &["ask", "-t", "other-socket", "READY"],
 ];
 
 /// A site with a database and a list, and the program, all a user's who is not root; and a daemon

@@ -211,7 +211,7 @@ fn a_start_that_succeeds_leaves_its_locks() {
         assert_eq!(fs::read(site.path(lock)).unwrap(), b"");
     }
     assert!(site.database().exists() && site.input().exists());
-    let status = site.run(&["status", site.socket().to_str().unwrap()]);
+    let status = site.run(&["status", "-t", site.socket().to_str().unwrap()]);
     let told = String::from_utf8_lossy(&status.stderr);
     assert!(told.contains("a daemon that stopped leaves no socket"), "{told}");
     site.start().stop();

@@ -38,7 +38,7 @@ fn work() {
     let _daemon = site.start();
     site.write("f.1.txt", "key value\n");
     let mut command = site.program();
-    command.arg("work").arg(site.socket());
+    command.args(["work", "-t"]).arg(site.socket());
     is_one_stop(&site, command, 0);
     assert_eq!(site.sql("SELECT exit_code FROM log"), ["0"]);
 }

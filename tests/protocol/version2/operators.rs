@@ -48,6 +48,7 @@ fn strangers_are_denied() {
     let (site, _daemon) = with_jobs(&["alpha"], &["--socket-mode", "0666"]);
     let lines = [
         "ask",
+        "-t",
         "socket",
         "HELLO 2 stranger",
         "PAUSE",
