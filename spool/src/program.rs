@@ -1,5 +1,5 @@
 //! The program `shiftspool`: one verb each calls the library. Here is what they share: how a spool is opened, and what
-//! its errors mean for the exit code. `main` calls [`run`]; the library knows nothing of it.
+//! its errors mean for the exit code. `main` calls [`run()`]; the library knows nothing of it.
 
 pub mod cli;
 mod health;

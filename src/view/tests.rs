@@ -154,7 +154,7 @@ idle       0     -          1            1h 1m ago
     let snapshot = snapshot(queue(), live());
     assert_eq!(render(&snapshot), expected);
     let health = snapshot.health();
-    assert_eq!((health.up, health.count(Severity::Error)), (Up::Down, 7));
+    assert_eq!((health.up, health.count(Severity::Error)), (Up::Down, 6));
     let lines: Vec<String> = health.troubles.iter().map(ToString::to_string).collect();
     assert!(
         lines.contains(&"warning: paused: nothing is handed out until `shiftboss resume`".into())
