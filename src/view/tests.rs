@@ -198,10 +198,14 @@ fn nonsense_is_shown_as_something() {
     }
 }
 
-/// Daemons of a server and relays, to the letter: those that are gone for long may be forgotten.
-#[test]
-fn those_who_take_part_are_as_documented() {
-    let daemon = |name: &str, state, since: i64, fetchers: &[&str], in_flight| DaemonStatus {
+fn daemon(
+    name: &str,
+    state: DaemonState,
+    since: i64,
+    fetchers: &[&str],
+    in_flight: i64,
+) -> DaemonStatus {
+    DaemonStatus {
         name: name.to_owned(),
         state,
         since: NOW - since,
@@ -213,7 +217,12 @@ fn those_who_take_part_are_as_documented() {
         fetchers: fetchers.iter().map(|name| (*name).to_owned()).collect(),
         in_flight,
         went_back: (state == DaemonState::Draining).then_some(NOW - 10),
-    };
+    }
+}
+
+/// Daemons of a server and relays, to the letter: those that are gone for long may be forgotten.
+#[test]
+fn those_who_take_part_are_as_documented() {
     let relay = |name: &str, gone, joined: i64| RelayStatus {
         name: name.to_owned(),
         joined_since: NOW - joined,
