@@ -18,13 +18,13 @@ trap clean_up EXIT
 # No daemon runs yet, so `add` ends with 69, and the entries stay: "later".
 "$shiftspool" init spool tasks
 "$shiftspool" run spool tasks --attempts 1 --defer 69,74,75,77,78 -- \
-    "$shiftboss" add --id {id} --lines --file {meta_file} "$place/worker.sock" >/dev/null &
+    "$shiftboss" add --id {id} --lines --file {meta_file} -t "$place/worker.sock" >/dev/null &
 adder=$!
 printf '%s\n' 'alpha 1' 'bravo 2' | "$shiftspool" put spool tasks --meta-lines >/dev/null
 
 "$shiftboss" serve state.db input worker.sock &
 daemon=$!
-"$shiftboss" work --max-jobs 2 worker.sock -- echo {payload}
+"$shiftboss" work --max-jobs 2 -t worker.sock -- echo {payload}
 until [ -z "$("$shiftspool" list spool tasks; "$shiftspool" list --checkouts spool tasks | grep -v 'Nothing')" ]; do
     sleep 0.1
 done

@@ -42,14 +42,18 @@ fn each_entry_is_added_once_whatever_dies() {
             ["run", "spool", "tasks", "-n", "2", "--attempts", "1000", "--defer", "69,74,75,77,78"];
         let mut command = spool(&[&words[..], once, &["--"]].concat());
         command.arg(env!("CARGO_BIN_EXE_shiftboss")).args(["add", "--id", "{id}", "--lines"]);
-        command.args(["--file", "{meta_file}", "socket"]).stdout(Stdio::null()).spawn().unwrap()
+        command
+            .args(["--file", "{meta_file}", "-t", "socket"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
     };
     for round in 0..8 {
         let daemon = site.start();
         let mut adding = run(&[]);
         // What is done at once is known by its ID alone.
         let mut work = site.program();
-        work.args(["work", "--lease", "1s", "socket", "--", "true"]).stderr(Stdio::null());
+        work.args(["work", "--lease", "1s", "-t", "socket", "--", "true"]).stderr(Stdio::null());
         let mut worker = work.spawn().unwrap();
         pause(Duration::from_millis(random.below(400)));
         if round % 2 == 0 {

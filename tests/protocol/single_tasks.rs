@@ -172,7 +172,7 @@ fn many_lines_are_added() {
 #[test]
 fn a_task_with_an_id_is_added_once() {
     let site = Site::new();
-    let add = |payload| site.shiftboss(&["add", "--id", "e:1", "socket", "alpha", payload]);
+    let add = |payload| site.shiftboss(&["add", "--id", "e:1", "alpha", payload]);
     let daemon = site.start_with(&["--durability", "process"]);
     assert_eq!(add("1").1, "Added alpha; it is the next key.\n");
     daemon.kill();
@@ -182,7 +182,7 @@ fn a_task_with_an_id_is_added_once() {
     for payload in ["1", "2"] {
         assert!(add(payload).1.contains("alpha was added already"));
     }
-    let lines = |id| site.fed(&["add", "--lines", "--id", id, "socket"], b"a 1\nfaulty\nb 1\n");
+    let lines = |id| site.fed(&["add", "--lines", "--id", id], b"a 1\nfaulty\nb 1\n");
     assert_eq!(lines("x").1, "Added 2 tasks.\n");
     let first = site.next_key("READY").unwrap();
     let second = site.next_key(&format!("DONE {first} 0")).unwrap();
@@ -190,7 +190,7 @@ fn a_task_with_an_id_is_added_once() {
     assert_eq!(lines("x").1, "Added 0 tasks; 2 tasks added before.\n");
     assert_eq!(lines("y").1, "Added 2 tasks.\n");
     assert_eq!(add("two words").0, 0);
-    let (code, _, stderr) = site.shiftboss(&["add", "--id", "two words", "socket", "a", "1"]);
+    let (code, _, stderr) = site.shiftboss(&["add", "--id", "two words", "a", "1"]);
     assert!(code == 64 && stderr.contains("give one word of at most 200 bytes"), "{stderr}");
 }
 
