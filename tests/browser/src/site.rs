@@ -48,9 +48,23 @@ impl Site {
         let list = "alpha https://example.org/1\nbravo 2\nbravado 3\n<b>&\"quoted\" 4\n";
         fs::write(site.path("input/list.1.txt.part"), list).unwrap();
         fs::rename(site.path("input/list.1.txt.part"), site.path("input/list.1.txt")).unwrap();
-        wait_until("the list is in", || site.run(&["status", "-t", "socket"]).contains("4 waiting"));
+        wait_until("the list is in", || {
+            site.run(&["status", "-t", "socket"]).contains("4 waiting")
+        });
         let script = "echo \"$SHIFTBOSS_KEY wrote this\"; [ \"$SHIFTBOSS_KEY\" != bravo ]";
-        site.run(&["work", "--max-jobs", "2", "--log-dir", "logs", "-t", "socket", "--", "sh", "-c", script]);
+        site.run(&[
+            "work",
+            "--max-jobs",
+            "2",
+            "--log-dir",
+            "logs",
+            "-t",
+            "socket",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]);
         site.run(&["ask", "-t", "socket", "READY"]);
         fs::write(site.path("token"), TOKEN).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);

@@ -95,8 +95,9 @@ async fn every_page_is_sound_for_everybody() {
             }
         }
         if browser.value("document.contentType").await == "text/html" {
-            let new =
-                links(&browser, &site).await.into_iter().filter(|link| known.insert(link.clone()));
+            // Another order of the same rows is no other page.
+            let all = links(&browser, &site).await.into_iter();
+            let new = all.filter(|link| !link.contains("sort=") && known.insert(link.clone()));
             left.extend(new.collect::<Vec<_>>());
         }
     }
@@ -200,7 +201,9 @@ async fn a_key_is_held_and_unheld() {
     press("main .key a").await;
     browser.arrive("key?k=").await;
     press("form[action='actions/unhold'] button").await;
-    wait_until("it is handed out", || site.run(&["ask", "-t", "socket", "READY"]).starts_with("JOB "));
+    wait_until("it is handed out", || {
+        site.run(&["ask", "-t", "socket", "READY"]).starts_with("JOB ")
+    });
     browser.expect_no_complaint("hold").await;
     browser.stop().await;
 }
@@ -255,16 +258,16 @@ async fn a_listing_is_arranged() {
         browser.go(&log).await;
         let driver = &browser.driver;
         driver.find(By::Id("fetcher")).await.unwrap().send_keys("list").await.unwrap();
-        driver.find(By::Id("text")).await.unwrap().send_keys("BRAV").await.unwrap();
+        driver.find(By::Id("text")).await.unwrap().send_keys("ALPH").await.unwrap();
         if !has_scripts {
             driver.find(By::Css("#filter button")).await.unwrap().click().await.unwrap();
         }
-        until(&["bravo"]).await;
-        browser.arrive("text=BRAV").await;
+        until(&["alpha"]).await;
+        browser.arrive("text=ALPH").await;
         let head = driver.find(By::Css("#listing thead a")).await.unwrap();
         head.click().await.unwrap();
         browser.arrive("sort=key").await;
-        until(&["bravo"]).await;
+        until(&["alpha"]).await;
         let order = browser.value("document.querySelector('#listing thead th').ariaSort").await;
         assert_eq!(order, "ascending");
     }
