@@ -218,7 +218,7 @@ fn the_demonstration_works() {
     let readme = fs::read_to_string(readme).unwrap();
     assert!(readme.lines().count() <= 80);
     let directory = tempfile::tempdir().unwrap();
-    let typed = commands(&readme, "## Try it in three terminals");
+    let typed = commands(&readme, "## Try it in two terminals");
     let [make, serve, fetch, status, work, log] = &typed[..] else { panic!("{typed:#?}") };
     let done = |command: &str| done(directory.path(), command);
     done(make);
