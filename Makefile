@@ -9,7 +9,7 @@ help: ## Show this list
 setup: ## Fetch the dependencies and build, so that the rest works offline
 	cargo fetch --locked
 	cargo fetch --locked --manifest-path tests/browser/Cargo.toml
-	cargo build --locked --release
+	cargo build --locked --release -p shiftboss -p shiftspool
 
 run: ## Run the example: checksums of all programs, two at a time
 	sh examples/audit-files/run.sh
@@ -84,23 +84,25 @@ man: ## Write man pages and shell completions, to target/man
 
 # Installs cargo-deb below target/ where it is missing.
 deb: man ## Build the Debian package, in target/debian
+	cargo build --locked --release -p shiftboss -p shiftspool
 	sh contrib/debian/build.sh
 
 # Installs Debian's musl-tools and Rust's musl target where they are missing.
 dist: man ## Build the static tarball with its checksum, and what the image is made of, in target/dist
 	sh contrib/dist.sh
 
-built := $(or $(CARGO_TARGET_DIR),target)/release/shiftboss
+built := $(or $(CARGO_TARGET_DIR),target)/release
+programs := $(built)/shiftboss $(built)/shiftspool
 
 # Only what is missing is built, so `make setup man && sudo make install` needs no Rust of root's.
-install: $(built) target/man/man1 ## Install program, units, man pages and completions (PREFIX=/usr/local, DESTDIR=)
+install: $(programs) target/man/man1 ## Install programs, units, man pages and completions (PREFIX=/usr/local, DESTDIR=)
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh contrib/install.sh $(built) target/man
 
 uninstall: ## Take away what `make install` installed, but no settings and no database
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh contrib/install.sh --uninstall
 
-$(built):
-	cargo build --locked --release
+$(programs) &:
+	cargo build --locked --release -p shiftboss -p shiftspool
 
 target/man/man1:
 	$(MAKE) man

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the tarball, its checksum, and the directory that the image is made of, in target/dist: `make dist` calls it, after
-# `make man`. The program is linked statically, with musl, so it runs on any Linux.
+# `make man`. The programs are linked statically, with musl, so they run on any Linux.
 #
-# The same program gives the same bytes, and no path of this machine is in them. Environment: SOURCE_DATE_EPOCH, the
+# The same programs give the same bytes, and no path of this machine is in them. Environment: SOURCE_DATE_EPOCH, the
 # time of all files in the tarball (the last commit's).
 set -eu
 cd "$(dirname "$0")/.."
@@ -27,17 +27,17 @@ build() {
     CARGO_ENCODED_RUSTFLAGS=$(printf -- '--remap-path-prefix=%s=/shiftboss\037--remap-path-prefix=%s=/cargo' "$here" "$cargo")
     export CARGO_ENCODED_RUSTFLAGS
     export "CFLAGS_$(echo "$triple" | tr - _)=-ffile-prefix-map=$here=/shiftboss -ffile-prefix-map=$cargo=/cargo"
-    cargo build --locked --release -p shiftboss --target "$triple"
+    cargo build --locked --release -p shiftboss -p shiftspool --target "$triple"
 }
 
 # What `make install` would put into /usr/local, and the documents. Settings are in share/doc.
 stage() {
     rm -rf "$dist"
     mkdir -p "$dist"
-    DESTDIR=$dist/staged PREFIX=/usr/local sh contrib/install.sh "$target/$triple/release/shiftboss" target/man
+    DESTDIR=$dist/staged PREFIX=/usr/local sh contrib/install.sh "$target/$triple/release" target/man
     mv "$dist/staged/usr/local" "$dist/$name"
     rm -r "$dist/staged"
-    strip "$dist/$name/bin/shiftboss"
+    strip "$dist/$name"/bin/*
     cp README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT "$dist/$name/share/doc/shiftboss/"
 }
 
@@ -50,7 +50,7 @@ pack() {
 # The directories are for volumes, which get their owner from them.
 image() {
     mkdir -p "$dist/image/usr/bin" "$dist/image/var/lib/shiftboss" "$dist/image/run/shiftboss"
-    cp "$dist/$name/bin/shiftboss" "$dist/image/usr/bin/"
+    cp "$dist/$name"/bin/* "$dist/image/usr/bin/"
 }
 
 build

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts a built shiftboss in its place, or takes it away: `make install`, `make uninstall`, `make dist` and contrib/nix
+# Puts the built programs in their place, or takes them away: `make install`, `make uninstall`, `make dist` and contrib/nix
 # call it. Settings, /etc/shiftboss.toml, are never replaced nor removed.
-# Usage: contrib/install.sh PROGRAM MAN_DIR | --uninstall
+# Usage: contrib/install.sh PROGRAMS_DIR MAN_DIR | --uninstall
 #
 # Environment: PREFIX (/usr/local), DESTDIR (none: a directory that stands for the root, for who makes packages).
 set -eu
@@ -16,22 +16,24 @@ case "$prefix" in
 esac
 below=$root$prefix
 settings=$root/etc/shiftboss.toml
-completions="share/bash-completion/completions/shiftboss share/zsh/site-functions/_shiftboss
-share/fish/vendor_completions.d/shiftboss.fish"
+programs="shiftboss shiftspool"
 
 put() {
     install -D -m 644 "$1" "$below/$2"
 }
 
 install_all() {
-    [ -f "$1" ] && [ -d "$2/man1" ] || { echo "install.sh: $1 or $2/man1 is missing: run make setup man" >&2 && exit 69; }
-    install -D -m 755 "$1" "$below/bin/shiftboss"
+    [ -f "$1/shiftboss" ] && [ -f "$1/shiftspool" ] && [ -d "$2/man1" ] ||
+        { echo "install.sh: a program in $1, or $2/man1, is missing: run make setup man" >&2 && exit 69; }
     for page in "$2"/man1/*; do
         put "$page" "share/man/man1/$(basename "$page")"
     done
-    put "$2/completions/shiftboss.bash" share/bash-completion/completions/shiftboss
-    put "$2/completions/_shiftboss" share/zsh/site-functions/_shiftboss
-    put "$2/completions/shiftboss.fish" share/fish/vendor_completions.d/shiftboss.fish
+    for program in $programs; do
+        install -D -m 755 "$1/$program" "$below/bin/$program"
+        put "$2/completions/$program.bash" "share/bash-completion/completions/$program"
+        put "$2/completions/_$program" "share/zsh/site-functions/_$program"
+        put "$2/completions/$program.fish" "share/fish/vendor_completions.d/$program.fish"
+    done
     put "$here/shiftboss.sysusers" lib/sysusers.d/shiftboss.conf
     put "$here/shiftboss.toml" share/doc/shiftboss/shiftboss.toml
     put "$here/network.conf" share/doc/shiftboss/network.conf
@@ -39,7 +41,7 @@ install_all() {
     for unit in "$here"/*.service; do
         place=lib/systemd/system/$(basename "$unit")
         put "$unit" "$place"
-        sed -i "s,/usr/bin/shiftboss,$prefix/bin/shiftboss," "$below/$place"
+        sed -i "s,/usr/bin/shift,$prefix/bin/shift," "$below/$place"
     done
     if [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
         echo "You are not root: $settings is not made, and units in $below/lib/systemd/system may not be looked for."
@@ -49,10 +51,12 @@ install_all() {
 }
 
 uninstall() {
-    rm -f "$below/bin/shiftboss" "$below"/share/man/man1/shiftboss.1 "$below"/share/man/man1/shiftboss-*.1
-    for file in $completions lib/sysusers.d/shiftboss.conf; do
-        rm -f "$below/$file"
+    for program in $programs; do
+        rm -f "$below/bin/$program" "$below/share/man/man1/$program.1" "$below/share/man/man1/$program"-*.1 \
+            "$below/share/bash-completion/completions/$program" "$below/share/zsh/site-functions/_$program" \
+            "$below/share/fish/vendor_completions.d/$program.fish"
     done
+    rm -f "$below/lib/sysusers.d/shiftboss.conf"
     for unit in "$here"/*.service; do
         rm -f "$below/lib/systemd/system/$(basename "$unit")"
     done
@@ -63,5 +67,5 @@ uninstall() {
 case "$#:${1:-}" in
 1:--uninstall) uninstall ;;
 2:*) install_all "$1" "$2" ;;
-*) echo "usage: install.sh PROGRAM MAN_DIR | --uninstall" >&2 && exit 64 ;;
+*) echo "usage: install.sh PROGRAMS_DIR MAN_DIR | --uninstall" >&2 && exit 64 ;;
 esac

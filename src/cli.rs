@@ -1,6 +1,7 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
+mod ask;
 mod broker;
 mod common;
 mod fetch;
@@ -9,27 +10,28 @@ mod operators;
 mod output;
 mod relay;
 mod serve;
-mod spool;
 mod top;
 mod views;
 mod web;
+mod words;
 mod work;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use shiftboss_console::arguments::{RunArguments, RunnerArguments, absolute, one_of, template};
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
 use shiftboss_relay::{Broker, QueueKind};
 
-use crate::child::{CommandSpec, GRACE, Template};
 use crate::exit::{ExitCode, Failure};
-use crate::runner::RunnerSettings;
 use crate::stores::{Database, Destination};
+use crate::target::Asked;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
 pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
@@ -38,10 +40,6 @@ pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
 use serve::parse_daemon_name;
 pub use serve::{ServeArguments, ServeOptions, ServeSettings, host_name};
-pub use spool::{
-    InQueue, MonitorArguments, OneEntry, PutArguments, SpoolArguments, SpoolRunArguments,
-    SpoolVerb, TakeArguments,
-};
 pub use top::TopArguments;
 pub use views::{View, ViewArguments};
 pub use web::WebArguments;
@@ -57,10 +55,13 @@ pub use work::WorkArguments;
     version,
     arg_required_else_help = true,
     after_help = "\
+-t, --target DATABASE|SOCKET|URL says which queue a command is about. It stands before the command or behind it; if it is
+left out, SHIFTBOSS_TARGET says it, or the configuration file (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
+
 Exit codes:
    0  done; the daemon: stopped cleanly     64  wrong command line
-   1  spool fsck, monitor, status --check: something is or was wrong; spool run --once, work --fail: a job failed
-  65  input or database is faulty           69  no daemon or server answered; nothing fetched or taken
+   1  status --check: something is wrong; work --fail: a job failed
+  65  input or database is faulty           69  no daemon or server answered; nothing fetched
   70  a bug in shiftboss                    73  a file or socket cannot be made
   74  an I/O error                          75  already running; in flight, no room
   77  for operators only                    78  something needed is missing or unusable"
@@ -68,6 +69,21 @@ Exit codes:
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// What clap says; help and the version, too.
+    pub fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let definition = Self::command();
+        let words = words::straightened(words.collect(), &definition).map_err(|new| {
+            let text = format!("this is written otherwise now:\n  {}\n", words::shown(&new));
+            clap::Error::raw(ErrorKind::InvalidSubcommand, text)
+        })?;
+        Self::from_arg_matches(&definition.try_get_matches_from(words)?)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,18 +99,44 @@ pub enum Command {
     /// For machines that reach a RabbitMQ broker, but not the database. Fetchers and workers use a relay as they use a daemon.
     /// A daemon that is started with --broker has the queue. A relay keeps nothing on disk.
     Relay(Box<RelayArguments>),
+    /// Take jobs from the daemon, and run COMMAND for each
+    ///
+    /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
+    /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
+    /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
+    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
+    /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
+    /// no such program, no job is taken, and work exits with 78.
+    ///
+    /// SIGTERM lets running jobs finish and takes no more; a second one kills them and gives them back. No command
+    /// outlives the worker, however that ends.
+    Work(WorkArguments),
+    Fetch(Box<FetchArguments>),
+    /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
+    ///
+    /// COMMAND runs once at the start, then after each change; two runs never overlap. It finds the changed paths in the
+    /// file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place of an argument {paths}. Globs are written as
+    /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
+    /// *.~undo-tree~).
+    OnChange(Box<OnChangeArguments>),
+    #[command(flatten)]
+    View(View),
+    /// Ask whether the daemon can do its work: a round trip through its database
+    ///
+    /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
+    #[command(after_help = "\
+Examples:
+  shiftboss health
+  shiftboss health --timeout 2s -t /run/shiftboss/worker.sock || systemctl status shiftboss")]
+    Health(DaemonArguments),
+    Top(TopArguments),
     /// Show the queue in a browser, and serve metrics and health over HTTP
     ///
     /// A process of its own, which reads the database as `status` does, and asks the daemon on its socket. It works while the
     /// daemon is stopped. Nothing can be changed there without --token-file. /metrics is for Prometheus, /healthz says whether the
     /// daemon can reach its database (docs/web.md).
     Web(WebArguments),
-    Top(TopArguments),
-    /// Look at a message broker: its queues, and the messages that were refused
-    Broker(BrokerArguments),
     Output(OutputArguments),
-    #[command(flatten)]
-    View(View),
     #[command(flatten)]
     Operate(Operate),
     /// Read fetcher files, or a configuration file, as the daemon would, and report what is wrong
@@ -123,39 +165,15 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
-    ///
-    /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
+    /// Copy the database, consistently, while the daemon runs
     #[command(after_help = "\
 Example:
-  shiftboss migrate postgres://shiftboss@db.example/queue")]
-    Migrate {
-        /// The URL of the database
-        #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_parser = database())]
-        database: Database,
-    },
-    /// Forget a relay that is gone for good, or one of several daemons
-    ///
-    /// Its lists leave the queue, and its fetchers are free: another daemon that has lists of them takes them within a minute,
-    /// and reads them from the start. What it noted of rejected files, managed fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again.
-    /// A daemon that was not stopped is watched for six seconds first. The same is for relays (docs/broker.md), of a queue in a file,
-    /// too, beside its daemon. Of a daemon and a relay of one name the daemon is forgotten first. Exits with 75 if it lives, and with
-    /// 65 if the queue has neither of that name.
-    #[command(
-        after_help = "\
-Examples:
-  shiftboss forget-daemon postgres://shiftboss@db.example/queue builder-2
-  shiftboss forget-daemon /var/lib/shiftboss/state.db site-2",
-        override_usage = "shiftboss forget-daemon [TARGET] <NAME>"
-    )]
-    ForgetDaemon {
-        /// The database, or the socket of a daemon of the queue
-        ///
-        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        target: Option<PathBuf>,
-        /// The name, as `shiftboss status` shows it
-        name: Option<String>,
+  shiftboss backup /backup/state-$(date +%F).db")]
+    Backup {
+        #[command(flatten)]
+        target: Asked,
+        /// The copy to be made; must not exist
+        file: PathBuf,
     },
     /// Move a queue from a file to a PostgreSQL server, or back; to the Python supervisor; or out of a damaged file
     ///
@@ -187,67 +205,37 @@ Examples:
         #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
         daemon_name: Option<String>,
     },
+    /// Make the schema of a queue on a PostgreSQL server, or bring it up to date
+    ///
+    /// `serve` does so itself, unless it is started with --no-migrate. The role needs CREATE on the database, once.
+    #[command(after_help = "\
+Example:
+  shiftboss migrate -t postgres://shiftboss@db.example/queue")]
+    Migrate {
+        #[command(flatten)]
+        target: Asked,
+    },
+    /// Look at a message broker: its queues, and the messages that were refused
+    Broker(BrokerArguments),
     /// Send lines to the daemon, and print its answers
     ///
     /// For workers written in shell. Exits with 69 if nobody answers in time.
-    #[command(
-        after_help = "\
+    #[command(after_help = "\
 Examples:
-  shiftboss ask worker.sock READY
-  shiftboss ask worker.sock 'DONE alpha 0'",
-        override_usage = "shiftboss ask [OPTIONS] [SOCKET] <LINES>..."
+  shiftboss ask READY
+  shiftboss ask -t worker.sock 'DONE alpha 0'",
+        after_long_help = ask::help()
     )]
     Ask {
         /// How long to wait for the answers
         #[arg(long, default_value = "5s", value_parser = timeout)]
         timeout: Duration,
-        /// The daemon's socket
-        ///
-        /// A single argument is a line; then it is SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        target: Asked,
         /// What to send, a line each: READY, or DONE KEY EXIT_CODE
-        #[arg(allow_hyphen_values = true)]
+        #[arg(allow_hyphen_values = true, required = true)]
         lines: Vec<String>,
     },
-    /// Copy the database, consistently, while the daemon runs
-    #[command(
-        after_help = "\
-Example:
-  shiftboss backup /var/lib/shiftboss/state.db /backup/state-$(date +%F).db",
-        override_usage = "shiftboss backup [OPTIONS] [TARGET] <FILE>"
-    )]
-    Backup {
-        /// The database, or its daemon's socket
-        ///
-        /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
-        /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-        target: Option<PathBuf>,
-        /// The copy to be made; must not exist
-        file: Option<PathBuf>,
-    },
-    Fetch(Box<FetchArguments>),
-    /// Take jobs from the daemon, and run COMMAND for each
-    ///
-    /// A job is a key and a payload: the first word of a fetcher's line, and the rest of that line. {key} and {payload} are
-    /// replaced by them wherever they stand in COMMAND's arguments; no shell looks at them. {payload_file} is the path of
-    /// a file with the payload, which may be too long for an argument (128 KiB). COMMAND also has SHIFTBOSS_KEY,
-    /// SHIFTBOSS_PAYLOAD (not if it is above 120 KiB), SHIFTBOSS_ATTEMPT and SHIFTBOSS_WORKER in its environment. Its exit
-    /// code is reported to the daemon: 128 plus the number if a signal ended it, 124 when its time was over. If there is
-    /// no such program, no job is taken, and work exits with 78.
-    ///
-    /// SIGTERM lets running jobs finish and takes no more; a second one kills them and gives them back. No command
-    /// outlives the worker, however that ends.
-    Work(WorkArguments),
-    /// Watch directories, and run COMMAND when something in them has changed and it is quiet again
-    ///
-    /// COMMAND runs once at the start, then after each change; two runs never overlap. It finds the changed paths in the
-    /// file that SHIFTBOSS_CHANGED names, each ended by a NUL, and in place of an argument {paths}. Globs are written as
-    /// in .gitignore. By default .git is left out, and what editors keep beside files (*.tmp, *~, .#*, #*#, .*.sw?, 4913,
-    /// *.~undo-tree~).
-    OnChange(Box<OnChangeArguments>),
-    /// Use a spool: a queue in a directory, for processes that share no daemon
-    Spool(SpoolArguments),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -260,86 +248,6 @@ Examples:
     /// Started by shiftboss beside its commands, to end them should it be killed
     #[command(hide = true)]
     Guardian,
-}
-
-/// How a command is run, wherever one is.
-#[derive(Debug, Args)]
-pub struct RunArguments {
-    /// End COMMAND after so long (TERM, then KILL); that is a failure
-    #[arg(long, value_name = "TIME", value_parser = above_zero)]
-    pub timeout: Option<Duration>,
-    /// How long COMMAND may take to end after SIGTERM
-    #[arg(long, value_name = "TIME", default_value_t = GRACE.into())]
-    pub grace: humantime::Duration,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
-    pub log_level: String,
-}
-
-impl RunArguments {
-    /// A command that is run so.
-    fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
-        let (time_limit, grace) = (self.timeout, self.grace.into());
-        CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }
-    }
-}
-
-/// How a command is run for each of many jobs.
-#[derive(Debug, Args)]
-pub struct RunnerArguments {
-    /// Run so many at a time
-    #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
-    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed
-    #[arg(long)]
-    allow_shell_templates: bool,
-    /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
-    /// behind each NAME
-    #[arg(long, value_name = "DIR")]
-    log_dir: Option<PathBuf>,
-    /// How long logs are kept
-    #[arg(long, value_name = "TIME", default_value = "30days", requires = "log_dir")]
-    keep: humantime::Duration,
-    #[command(flatten)]
-    pub run: RunArguments,
-    /// The program that does a job, and its arguments
-    #[arg(required = true, last = true, num_args = 1..)]
-    command: Vec<OsString>,
-}
-
-impl RunnerArguments {
-    /// The settings; `places` are what is replaced in the arguments.
-    pub fn settings(self, places: &[&str]) -> Result<RunnerSettings, Failure> {
-        let logs = self.log_dir.map(absolute).transpose()?;
-        Ok(RunnerSettings {
-            template: template(self.command, self.allow_shell_templates, places)?,
-            time_limit: self.run.timeout,
-            grace: self.run.grace.into(),
-            logs: logs.map(|directory| (directory, self.keep.into())),
-        })
-    }
-}
-
-/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
-fn template(
-    command: Vec<OsString>,
-    allow_scripts: bool,
-    places: &[&str],
-) -> Result<Template, Failure> {
-    let mut words = command.into_iter();
-    let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
-    let template = Template { program, arguments: words.collect() };
-    if !allow_scripts {
-        template.refuse_scripts(places).map_err(Failure::of(ExitCode::Usage))?;
-    }
-    Ok(template)
-}
-
-/// Paths are kept whole: `status` shows them, and is called from other directories.
-fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    std::path::absolute(&path).map_err(|error| {
-        Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
-    })
 }
 
 /// The URL of a server; what is wrong with it is said without its password, when it is used.
@@ -368,13 +276,6 @@ fn database() -> impl TypedValueParser<Value = Database> {
     PathBufValueParser::new().map(Database::from)
 }
 
-fn above_zero(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("give a time above 0, or none".to_owned()),
-        result => result.map_err(|error| error.to_string()),
-    }
-}
-
 /// How long an answer is waited for.
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -384,21 +285,8 @@ fn timeout(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a time such as 5s".to_owned())
 }
 
-/// One of some words, each with its help, and what it stands for.
-fn one_of<T: Copy + Send + Sync>(
-    words: &'static [(&'static str, &'static str, T)],
-) -> impl TypedValueParser<Value = T> {
-    let known = words.iter().map(|(word, help, _)| PossibleValue::new(*word).help(*help));
-    PossibleValuesParser::new(known).try_map(|word| {
-        let found = words.iter().find(|(known, ..)| *known == word);
-        found.map(|(.., value)| *value).ok_or("there is no such word")
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// The definitions hold together.

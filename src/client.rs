@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{User, getuid};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::client::{Connection, Deadline, is_timeout, within};
-use shiftboss_protocol::wire::answers::Answer as Greeting;
-use shiftboss_protocol::wire::session::{NAME_MAX_BYTES, VERSION};
+use shiftboss_protocol::verbs::{Lease, Name, Verb, checked};
+use shiftboss_protocol::wire::answers::Answer as Line;
+use shiftboss_protocol::wire::session::Hello;
 
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
+use crate::target::line;
 
 /// A connection that was greeted.
 pub struct Session {
@@ -24,55 +26,79 @@ pub struct Session {
     deadline: Deadline,
 }
 
-/// One JSON object, as the daemon sent it.
-pub struct Answer {
+/// What a request is answered: one JSON object, also as the daemon sent it.
+pub struct Answer<T> {
     pub line: String,
-    pub object: Value,
+    pub object: T,
+}
+
+/// Asks one thing.
+pub fn ask<V: Verb<Answer: DeserializeOwned>>(
+    socket: &Path,
+    request: V,
+    timeout: Duration,
+) -> Result<Answer<V::Answer>, Failure> {
+    Session::begin(socket, &[request], timeout)?.answer::<V>()
+}
+
+/// The same in the name of somebody whom the daemon is to remember.
+pub fn ask_as<V: Verb<Answer: DeserializeOwned>>(
+    socket: &Path,
+    by: Name,
+    request: V,
+    timeout: Duration,
+) -> Result<Answer<V::Answer>, Failure> {
+    Session::begin_as(socket, by, &[request], timeout)?.answer::<V>()
 }
 
 impl Session {
-    /// Connects, and says in one write who asks, and what: whole lines, whose answers are to be read.
-    pub fn begin(
+    /// Connects, and says in one write who asks, and what: requests whose answers are to be read.
+    pub fn begin<V: Verb>(
         socket: &Path,
-        name: &str,
-        requests: &str,
+        requests: &[V],
         timeout: Duration,
     ) -> Result<Self, Failure> {
-        Self::begin_as(socket, &format!("shiftboss-{name}"), name, requests, timeout)
+        let by = Name::resembling(&format!("shiftboss-{}", V::NAME.to_lowercase()));
+        Self::begin_as(socket, by, requests, timeout)
     }
 
-    /// The same in the name of somebody whom the daemon is to remember: one word.
-    pub fn begin_as(
+    fn begin_as<V: Verb>(
         socket: &Path,
-        by: &str,
-        name: &str,
-        requests: &str,
+        by: Name,
+        requests: &[V],
         timeout: Duration,
     ) -> Result<Self, Failure> {
         let deadline = within(timeout);
         let connection = Connection::connect(socket, deadline)
             .map_err(|error| no_answer(socket, timeout, &error))?;
         let mut session = Self { connection, socket: socket.to_owned(), timeout, deadline };
-        session.send(&format!("HELLO {VERSION} {by}\n{requests}"))?;
+        let hello = Hello { worker: by, lease: Lease::USUAL };
+        session.send_lines(&format!("{hello}\n{}", lines(requests)))?;
         let greeting = session.connection.line(session.deadline);
         match greeting.map_err(|error| session.no_answer(&error))? {
-            None => Err(session.silent(name)),
-            Some(line) => match Greeting::read(line.as_bytes()) {
-                Some(Greeting::Hello) => Ok(session),
+            None => Err(session.silent(&V::NAME.to_lowercase())),
+            Some(line) => match Line::read(line.as_bytes()) {
+                Some(Line::Hello) => Ok(session),
                 _ => Err(session.refused(&line)),
             },
         }
     }
 
-    /// Sends whole lines, whose answers are to be read. Their time begins now.
-    pub fn send(&mut self, requests: &str) -> Result<(), Failure> {
+    /// Sends requests whose answers are to be read. Their time begins now.
+    pub fn send(&mut self, requests: &[impl Verb]) -> Result<(), Failure> {
+        self.send_lines(&lines(requests))
+    }
+
+    fn send_lines(&mut self, lines: &str) -> Result<(), Failure> {
         self.deadline = within(self.timeout);
-        let sent = self.connection.send(requests.as_bytes(), self.deadline);
+        let sent = self.connection.send(lines.as_bytes(), self.deadline);
         sent.map_err(|error| self.no_answer(&error))
     }
 
     /// The answer to the next request that was sent.
-    pub fn answer(&mut self) -> Result<Answer, Failure> {
+    pub fn answer<V: Verb<Answer: DeserializeOwned>>(
+        &mut self,
+    ) -> Result<Answer<V::Answer>, Failure> {
         let line = self.connection.line(self.deadline);
         let line = line.map_err(|error| self.no_answer(&error))?.ok_or_else(|| {
             let why = "the daemon closed the connection without an answer";
@@ -92,8 +118,9 @@ impl Session {
     fn silent(&self, name: &str) -> Failure {
         let text = format!(
             "the daemon on {} closed the connection without a word: it runs with --classic, \
-             where there is no `{name}` (`shiftboss status` shows it), or it is stopping",
-            self.socket.display()
+             where there is no `{name}` ({} shows it), or it is stopping",
+            self.socket.display(),
+            line("status")
         );
         Failure::new(ExitCode::Unavailable, text)
     }
@@ -151,14 +178,12 @@ fn who_may_connect(socket: &Path) -> String {
     }
 }
 
-/// Whether it may stand for somebody.
-pub fn is_by(text: &str) -> bool {
-    let is_word = !text.contains(|it: char| it.is_control() || it.is_whitespace());
-    (1..=NAME_MAX_BYTES).contains(&text.len()) && is_word
+fn lines(requests: &[impl Verb]) -> String {
+    requests.iter().map(|request| format!("{request}\n")).collect()
 }
 
 /// This process's user by name, or by number.
-pub fn this_user() -> String {
-    let name = User::from_uid(getuid()).ok().flatten().map(|user| user.name);
-    name.filter(|name| is_by(name)).unwrap_or_else(|| format!("uid-{}", getuid()))
+pub fn this_user() -> Name {
+    let name = User::from_uid(getuid()).ok().flatten().and_then(|user| checked(&user.name).ok());
+    name.unwrap_or_else(|| Name::resembling(&format!("uid-{}", getuid())))
 }

@@ -1,48 +1,32 @@
 //! The program's parts, as a library so that tests and benchmarks can reach some of them.
 //!
-//! [`stores`] implements the queue. [`child`] runs commands, [`schedule`] says when, [`fetch`]
-//! has one write a list, [`runner`] runs one for each job, which [`worker`] takes from the daemon. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`], [`text`], [`escape`], [`limits`], [`lock`], [`logging`],
-//! [`safe_file`], [`signals`], [`standard_error`] and [`exit`] are what they stand on.
-//!
-//! [`first_process`] reaps orphans where we are a container's first process.
+//! [`stores`] implements the queue. [`schedule`] says when commands run, [`fetch`]
+//! has one write a list, [`worker`] has one run for each job. [`cli`] is what the user typed;
+//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`] and [`lock`] are what they stand on. So are [`shiftboss_runner`], whose [`child`] runs one command and
+//! whose [`runner`] runs one for each job, and [`shiftboss_console`], which has what two programs say and how they end.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
-//!
-//! Crates of their own are the filesystem queue, [`shiftboss_spool`], whose tasks [`intake`] brings into the daemon's queue, and
-//! relays, [`shiftboss_relay`].
+//! Relays are a crate of their own, [`shiftboss_relay`].
 
-pub mod child;
 pub mod cli;
 mod client;
 pub mod commands;
 mod config;
-mod escape;
-pub mod exit;
 mod fetch;
 mod fetchers;
-pub mod first_process;
-mod intake;
-mod limits;
 mod live;
 pub mod lock;
-mod logging;
 mod metrics;
-mod near;
 mod outputs;
 mod process_usage;
-mod runner;
-mod safe_file;
 mod schedule;
-mod signals;
 mod socket;
-pub mod standard_error;
-mod standing;
 pub mod stores;
 mod target;
-mod terminal;
-mod text;
 mod top;
-pub mod up;
+mod view;
 mod web;
 mod worker;
+
+use shiftboss_console::{exit, limits, logging, near, program, standard_error, terminal, text};
+use shiftboss_runner::{self as runner, child, escape, safe_file, signals};

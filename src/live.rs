@@ -1,4 +1,4 @@
-//! What only the memory of a daemon knows (`live` of `status`), asked over its socket. For commands and the page.
+//! What only the memory of a daemon knows (`live` of `status`), asked over its socket. For commands, the page and `top`.
 
 use std::fmt;
 use std::path::Path;
@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use shiftboss_actors::live::Live;
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_protocol::verbs::Status;
 use shiftboss_queue::answers::QueueStatus;
 
 use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::Target;
+use crate::view::health::Snapshot;
 
 /// How long the daemon may take. All the rest of the status is there without it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -38,7 +40,13 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Asks the daemon of a database in a file, if one runs.
+/// A queue as it was found, and what its daemon says.
+pub fn snapshot(target: Target, queue: QueueStatus, at: i64) -> Snapshot {
+    let live = ask(&target, &queue);
+    Snapshot { at, target, queue, live }
+}
+
+/// Asks the daemon of a queue, if one runs.
 pub fn ask(target: &Target, queue: &QueueStatus) -> Result<Option<Live>, Unknown> {
     if let LockState::By(daemon) = &target.daemon
         && queue.policy.as_deref() == Some("classic")
@@ -53,17 +61,16 @@ pub fn begin(target: &Target, patience: Duration) -> Result<Option<Session>, Unk
     let LockState::By(daemon) = &target.daemon else {
         return Ok(None);
     };
-    Session::begin(&daemon.socket, "status", "STATUS\n", patience).map(Some).map_err(unreached)
+    Session::begin(&daemon.socket, &[Status {}], patience).map(Some).map_err(unreached)
 }
 
 pub fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
     let Some(mut session) = asked else { return Ok(None) };
-    let answer = session.answer().map_err(|failure| match failure.code() {
+    let answer = session.answer::<Status>().map_err(|failure| match failure.code() {
         ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
         _ => Unknown::Silent(failure.to_string()),
     })?;
-    // An older daemon tells nothing of it.
-    Ok(serde_json::from_value(answer.object["live"].clone()).unwrap_or(None))
+    Ok(answer.object.live)
 }
 
 /// Whether anybody closes a connection on which nothing is asked: all that a classic daemon tells.

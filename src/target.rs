@@ -1,16 +1,20 @@
-//! The target of a command, its database or its daemon's socket, and where it is looked for when it is left out:
-//! `shiftboss why KEY` is `shiftboss why TARGET KEY` on the usual target.
+//! The target of a command: a queue's database, or its daemon's socket. Said once, with -t, and else found where everybody finds
+//! it: in SHIFTBOSS_TARGET, or in the configuration file.
 //!
-//! Used by all commands that have a target. Those that look at a queue ask nobody: the lock file tells whether a
-//! daemon runs, the database (read-only) the rest. So they work whether or not one runs.
+//! Used by all commands that have a target. Any kind serves any command that can use it. A look at a queue asks nobody: the lock
+//! file tells whether a daemon runs, the database (read-only) the rest; so it works whether or not one runs. An order goes to a
+//! daemon's socket, which the lock file of a database in a file names, and the table of daemons of one on a server.
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Daemon, Report};
@@ -21,24 +25,53 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
 use crate::socket::check_length;
 use crate::stores::{self, Database};
+use crate::text::quoted;
+use crate::view::health::runs;
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
 /// Daemons that share a queue are on machines of their own.
 const ASK_A_SOCKET: &str = "a daemon that uses it is found by its socket: give that instead";
+/// Commands that are for one daemon of a queue, not for all of it.
+const FOR_ONE: [&str; 3] = ["drain", "run-fetcher", "accept-input"];
 /// What a database begins with.
 const DATABASE_BEGINS: &[u8] = b"SQLite format 3\0";
 
-/// Where a daemon is: what the environment or a configuration file says.
+/// The option of every command that has a target.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct Asked {
+    /// The queue's database (a path, or the URL of a PostgreSQL database), or its daemon's socket
+    ///
+    /// Also before the command. If it is left out: SHIFTBOSS_TARGET, else what the configuration file says (SHIFTBOSS_CONFIG, else
+    /// /etc/shiftboss.toml).
+    #[arg(short, long, value_name = "DATABASE|SOCKET|URL")]
+    target: Option<PathBuf>,
+}
+
+/// What was typed, as the next command line has to have it, too.
+static TYPED: OnceLock<String> = OnceLock::new();
+
+/// From now on [`line`] names this target: nobody else knows it.
+pub fn remember(target: &Path) {
+    let target = Database::from(target.to_owned()).to_string();
+    let _ = TYPED.set(format!("-t {} ", quoted(&target)));
+}
+
+/// A command line of ours that works as it stands for whoever typed this one: what was typed with -t it has, too.
+pub fn line(words: impl Display) -> String {
+    format!("`shiftboss {}{words}`", TYPED.get().map_or("", String::as_str))
+}
+
+/// Where a queue and its daemon are, as far as that was said.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
-struct DaemonPaths {
+struct Places {
     database: Option<Database>,
     socket: Option<PathBuf>,
 }
 
-impl Checked for DaemonPaths {}
+impl Checked for Places {}
 
-impl DaemonPaths {
+impl Places {
     /// What a configuration file says; what else stands in it may be wrong.
     fn of_file(file: &Path) -> Result<Self, Failure> {
         let (said, file): (Self, _) = config::read(file)?;
@@ -48,30 +81,122 @@ impl DaemonPaths {
             socket: said.socket.map(|path| directory.join(path)),
         })
     }
+
+    /// What one word says: what is no file, and no URL, is a socket, or was one.
+    fn of_word(word: PathBuf) -> Self {
+        match Database::from(word) {
+            Database::File(path) if !path.is_file() => {
+                Self { socket: Some(path), ..Self::default() }
+            }
+            database => Self { database: Some(database), ..Self::default() },
+        }
+    }
+
+    /// What the environment says, else the file that it names, else the packages' one.
+    fn usual(
+        variable: impl Fn(&str) -> Option<OsString>,
+        packaged: &Path,
+    ) -> Result<Self, Failure> {
+        let path = |name| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
+        match (path("SHIFTBOSS_TARGET"), path("SHIFTBOSS_CONFIG")) {
+            (Some(target), _) => Ok(Self::of_word(target)),
+            (None, Some(file)) => Self::of_file(&file),
+            (None, None) if packaged.exists() => Self::of_file(packaged),
+            (None, None) => Ok(Self::default()),
+        }
+    }
 }
 
-/// The first target that the environment or the packages' file has, of those that `choose` takes.
-fn usual<T>(choose: impl Fn(DaemonPaths) -> Option<T>) -> Result<Option<T>, Failure> {
-    usual_in(|name| env::var_os(name), PACKAGED_CONFIGURATION.as_ref(), choose)
+impl Asked {
+    fn places(&self) -> Result<Places, Failure> {
+        let Some(typed) = &self.target else {
+            return Places::usual(|name| env::var_os(name), PACKAGED_CONFIGURATION.as_ref());
+        };
+        remember(typed);
+        Ok(Places::of_word(typed.clone()))
+    }
+
+    /// The database that is meant, and its daemon if one runs.
+    pub fn find(&self) -> Result<Target, Failure> {
+        let Places { database, socket } = self.places()?;
+        let given = database.or(socket.map(Database::File)).ok_or_else(nothing_said)?;
+        let database = database_of(&given)?;
+        let daemon = match (&database, &given) {
+            (Database::File(path), _) => lock::state_of(path),
+            (Database::Server(_), Database::File(socket)) => lock::state_of(socket),
+            (Database::Server(_), Database::Server(_)) => LockState::Unknown(ASK_A_SOCKET),
+        };
+        Ok(Target { database, daemon })
+    }
+
+    /// The database itself, for commands that need no daemon.
+    pub fn database(&self) -> Result<Database, Failure> {
+        Ok(self.find()?.database)
+    }
+
+    /// The socket of a daemon of the queue, for a command.
+    pub fn socket(&self, command: &str) -> Result<PathBuf, Failure> {
+        let found = self.sockets()?;
+        if found.len() > 1 && FOR_ONE.contains(&command) {
+            let sockets: Vec<_> = found.iter().map(|it| it.display().to_string()).collect();
+            return Err(Failure::usage(format!(
+                "`{command}` is for one daemon, and several of this queue run here: give the socket of one with -t: {}",
+                sockets.join(", ")
+            )));
+        }
+        found.into_iter().next().ok_or_else(nothing_said)
+    }
+
+    /// The sockets of the daemons that can be asked from here; there is one at least.
+    fn sockets(&self) -> Result<Vec<PathBuf>, Failure> {
+        let socket = match self.places()? {
+            Places { socket: Some(socket), .. } => socket,
+            Places { database: Some(Database::File(path)), .. } => match lock::state_of(&path) {
+                LockState::By(daemon) => daemon.socket,
+                LockState::Free => {
+                    let text = format!("no daemon runs on {}", path.display());
+                    return Err(Failure::new(ExitCode::Unavailable, text));
+                }
+                LockState::Unknown(why) => {
+                    let path = path.display();
+                    let text = format!(
+                        "the daemon of {path} is not known: {why}; give its socket with -t"
+                    );
+                    return Err(Failure::new(ExitCode::Unavailable, text));
+                }
+            },
+            Places { database: Some(server @ Database::Server(_)), .. } => {
+                return sockets_here(&server);
+            }
+            Places { .. } => return Err(nothing_said()),
+        };
+        check_length(&socket, ExitCode::Usage)?;
+        Ok(vec![socket])
+    }
 }
 
-/// The same, where `variable` is the environment.
-fn usual_in<T>(
-    variable: impl Fn(&str) -> Option<OsString>,
-    packaged: &Path,
-    choose: impl Fn(DaemonPaths) -> Option<T>,
-) -> Result<Option<T>, Failure> {
-    let path = |name| variable(name).filter(|text| !text.is_empty()).map(PathBuf::from);
-    let database = path("SHIFTBOSS_DATABASE").map(Database::from);
-    let said = DaemonPaths { database, socket: path("SHIFTBOSS_SOCKET") };
-    if let Some(found) = choose(said) {
-        return Ok(Some(found));
+fn nothing_said() -> Failure {
+    Failure::usage(format!(
+        "which queue? Give its database or its daemon's socket with -t, set SHIFTBOSS_TARGET, or name them in {PACKAGED_CONFIGURATION}"
+    ))
+}
+
+/// The sockets of those daemons of a queue on a server that run on this machine: each has the lock of its socket.
+fn sockets_here(server: &Database) -> Result<Vec<PathBuf>, Failure> {
+    let status = ask(server, |reader, now| reader.status(now))?;
+    let here = status.daemons.iter().filter(|daemon| runs(daemon)).filter_map(|daemon| {
+        let holder = lock::holder_of(daemon.socket.as_deref()?.as_ref())?;
+        let is_it = daemon.pid == Some(holder.pid.into()) && holder.database == server.name();
+        is_it.then_some(holder.socket)
+    });
+    let here: Vec<PathBuf> = here.collect();
+    if here.is_empty() {
+        let text = format!(
+            "no daemon of {server} runs on this machine: where one runs, give its socket with -t (`shiftboss status` shows where)"
+        );
+        return Err(Failure::usage(text));
     }
-    match path("SHIFTBOSS_CONFIG") {
-        Some(file) => DaemonPaths::of_file(&file).map(choose),
-        None if packaged.exists() => DaemonPaths::of_file(packaged).map(choose),
-        None => Ok(None),
-    }
+    Ok(here)
 }
 
 /// A database that is looked at, and the daemon that keeps it; on a server it is the one whose socket was given.
@@ -83,29 +208,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds the database that is meant: the given one, that of a configuration file, or the usual one; and its daemon
-    /// if one runs.
-    pub fn find(given: Option<PathBuf>, config: Option<&Path>) -> Result<Self, Failure> {
-        let target = either(given, config)?;
-        let database = database_of(&target)?;
-        let daemon = match (&database, &target) {
-            (Database::File(path), _) => lock::state_of(path),
-            (Database::Server(_), Database::File(socket)) => lock::state_of(socket),
-            (Database::Server(_), Database::Server(_)) => LockState::Unknown(ASK_A_SOCKET),
-        };
-        Ok(Self { database, daemon })
-    }
-}
-
-impl Target {
     /// What was found as one line of JSON: in the envelope that all objects have.
     pub fn json(&self, found: &impl Serialize) -> Result<String, Failure> {
         let (daemon, daemon_unknown) = match &self.daemon {
             LockState::Free => (None, None),
-            LockState::By(daemon) => (Some(daemon), None),
-            LockState::Unknown(why) => (None, Some(*why)),
+            LockState::By(daemon) => (Some(daemon.clone()), None),
+            LockState::Unknown(why) => (None, Some((*why).to_owned())),
         };
-        let database = &*self.database.name();
+        let database = self.database.name();
         let report = Report { database, daemon, daemon_unknown, found };
         serde_json::to_string(&report)
             .map(|line| line + "\n")
@@ -164,172 +274,67 @@ fn queue_of(holder: Daemon, socket: &Path) -> Result<Database, Failure> {
     Err(Failure::new(ExitCode::Unavailable, text))
 }
 
-/// The database or the socket that a command looks at.
-fn either(given: Option<PathBuf>, config: Option<&Path>) -> Result<Database, Failure> {
-    let choose = |paths: DaemonPaths| paths.database.or(paths.socket.map(Database::File));
-    let found = match (given, config) {
-        (Some(_), Some(_)) => return Err(Failure::usage("give a target or --config, not both")),
-        (None, Some(file)) => choose(DaemonPaths::of_file(file)?),
-        (Some(given), None) => Some(given.into()),
-        (None, None) => usual(choose)?,
-    };
-    found.ok_or_else(|| {
-        Failure::usage(format!(
-            "which daemon? Give its database or its socket, set SHIFTBOSS_DATABASE or SHIFTBOSS_SOCKET, or name them in {PACKAGED_CONFIGURATION}"
-        ))
-    })
-}
-
-/// The socket on which `command` talks to the daemon: the given one, or the usual one.
-pub fn socket(given: Option<PathBuf>, command: &str) -> Result<PathBuf, Failure> {
-    let found = match given {
-        Some(given) => Some(given),
-        None => usual(|paths| paths.socket)?,
-    };
-    let needs = format!("`{command}` needs the daemon's socket");
-    match found {
-        Some(path) if is_database(&path) => {
-            let database = Database::from(path);
-            let text = match &database {
-                Database::File(_) => format!("{needs}; {database} is a database"),
-                Database::Server(_) => format!(
-                    "{needs}; {database} is a database on a server: ask one of its daemons: \
-                     `shiftboss {command} SOCKET`, on that daemon's machine"
-                ),
-            };
-            Err(Failure::usage(text))
-        }
-        Some(path) => check_length(&path, ExitCode::Usage).map(|()| path),
-        None => Err(Failure::usage(format!(
-            "{needs}: give it, set SHIFTBOSS_SOCKET, or name it in {PACKAGED_CONFIGURATION}"
-        ))),
-    }
-}
-
-fn is_database(path: &Path) -> bool {
-    if Database::from(path.to_owned()).file().is_none() {
-        return true;
-    }
+/// A word of a command line is a target, not a key: a database, or what is a daemon's socket or was one.
+pub fn is_target(word: &Path) -> bool {
     let begins = |file: File| {
         let mut begin = Vec::new();
         let read = file.take(DATABASE_BEGINS.len() as u64).read_to_end(&mut begin);
         read.is_ok() && begin == DATABASE_BEGINS
     };
-    path.is_file() && File::open(path).is_ok_and(begins)
-}
-
-/// What is at the path of a target, or was as long as its daemon ran; `None`: nothing of a daemon's.
-fn kind_of(path: &Path) -> Option<&'static str> {
-    if is_database(path) {
-        return Some("a database");
-    }
-    let is_socket = fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    (is_socket || lock::file_of(path).exists()).then_some("a daemon's socket")
-}
-
-/// The words of a command whose first one, the target, may be left out. The number of arguments decides: where
-/// the last of `words` is missing, there is no target, and all of them move up.
-pub fn move_up<const N: usize>(
-    target: Option<PathBuf>,
-    words: [Option<String>; N],
-    names: [&str; N],
-) -> Result<(Option<PathBuf>, [String; N]), Failure> {
-    let is_left_out = words.last().is_none_or(Option::is_none);
-    let (target, first) = if is_left_out { (None, target) } else { (target, None) };
-    let first = first.map(|word| word.into_os_string().into_string()).transpose();
-    let first = first.map_err(|word| Failure::usage(format!("{word:?} is not UTF-8")))?;
-    let words: Vec<String> = first.into_iter().chain(words.into_iter().flatten()).collect();
-    if let Some(last) = names.last()
-        && words.len() == N
-        && let Some(first) = words.first().map(Path::new)
-        && is_left_out
-        && let Some(kind) = kind_of(first)
-    {
-        let text = format!(
-            "{last} is missing: {} is {kind}; give {} after it",
-            Database::from(first.to_owned()),
-            names.join(" ")
-        );
-        return Err(Failure::usage(text));
-    }
-    let missing = names.get(words.len()).copied().unwrap_or_default();
-    let text = format!("{missing} is missing: `--help` shows what is to be given");
-    Ok((target, words.try_into().map_err(|_| Failure::usage(text))?))
+    let is_socket = fs::metadata(word).is_ok_and(|found| found.file_type().is_socket());
+    let is_file = word.is_file() && File::open(word).is_ok_and(begins);
+    is_file || is_socket || stores::is_server(word) || lock::file_of(word).exists()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn moved<const N: usize>(typed: &[&str], names: [&str; N]) -> Result<String, String> {
-        let word = |at: usize| typed.get(at).map(|&word| word.to_owned());
-        let words = std::array::from_fn(|at| word(at + 1));
-        let moved = move_up(word(0).map(PathBuf::from), words, names);
-        moved.map(|found| format!("{found:?}")).map_err(|failure| failure.to_string())
-    }
-
-    /// How many there are decides which word is the target; what is missing is named.
-    #[test]
-    fn the_number_of_words_decides() {
-        let add = ["KEY", "PAYLOAD"];
-        assert_eq!(moved(&["s", "k", "p"], add).unwrap(), r#"(Some("s"), ["k", "p"])"#);
-        assert_eq!(moved(&["k", "p"], add).unwrap(), r#"(None, ["k", "p"])"#);
-        assert!(moved(&["k"], add).unwrap_err().starts_with("PAYLOAD is missing"));
-        assert!(moved(&[], add).unwrap_err().starts_with("KEY is missing"));
-        assert_eq!(moved(&["s", "k"], ["KEY"]).unwrap(), r#"(Some("s"), ["k"])"#);
-        assert_eq!(moved(&["k"], ["KEY"]).unwrap(), r#"(None, ["k"])"#);
-    }
-
-    /// Where the last word is forgotten, a target is not taken for what is to stand behind it.
-    #[test]
-    fn a_target_is_no_key() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        let (socket, database) = (path("socket"), path("state.db"));
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        fs::write(&database, [DATABASE_BEGINS, b"..."].concat()).unwrap();
-        let said = moved(&[&socket], ["KEY"]).unwrap_err();
-        let expected = "is a daemon's socket; give KEY after it";
-        assert!(said.starts_with("KEY is missing: ") && said.ends_with(expected), "{said}");
-        let said = moved(&[&database], ["KEY"]).unwrap_err();
-        assert!(said.contains("state.db is a database; "), "{said}");
-        let said = moved(&[&socket, "k"], ["KEY", "PAYLOAD"]).unwrap_err();
-        assert!(said.starts_with("PAYLOAD is missing: "), "{said}");
-        assert!(
-            moved(&[&path("else")], ["KEY"]).is_ok() && moved(&[&socket, "k"], ["KEY"]).is_ok()
-        );
-    }
-
-    /// The environment comes before the file, and for a look the database before the socket.
+    /// The environment comes before the file, a relative path is its directory's, and one word is a socket or a database.
     #[test]
     fn what_is_usual() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("shiftboss.toml");
-        std::fs::write(&file, "database = 'a.db'\nsocket = '/run/s'\nleese = 1").unwrap();
-        let found = |packaged: &Path, said: &[(&str, &str)]| {
-            let variable = |name: &str| {
-                let value = said.iter().find(|(said, _)| *said == name);
-                value.map(|(_, value)| OsString::from(value))
-            };
-            let look = usual_in(variable, packaged, |paths| {
-                paths.database.map(|database| database.name()).or(paths.socket)
-            });
-            let socket = usual_in(variable, packaged, |paths| paths.socket);
-            (look.map_err(|error| error.code()), socket.ok().flatten())
+        fs::write(&file, "database = 'a.db'\nsocket = '/run/s'\nleese = 1").unwrap();
+        let database = directory.path().join("b.db");
+        fs::write(&database, "").unwrap();
+        let found = |packaged: &Path, said: &[(&str, &Path)]| {
+            let value = |name: &str| said.iter().find(|(said, _)| *said == name);
+            let variable = |name: &str| value(name).map(|(_, value)| OsString::from(value));
+            let places = Places::usual(variable, packaged).map_err(|error| error.code())?;
+            Ok((places.database.map(|it| it.name()), places.socket))
         };
         let path = |text: &str| Some(PathBuf::from(text));
-        let of_file = Some(directory.path().join("a.db"));
-        let (nowhere, socket) = (Path::new("/nowhere"), ("SHIFTBOSS_SOCKET", "w"));
-        assert_eq!(found(&file, &[]), (Ok(of_file.clone()), path("/run/s")));
-        assert_eq!(found(&file, &[("SHIFTBOSS_SOCKET", "")]), (Ok(of_file), path("/run/s")));
-        assert_eq!(found(&file, &[socket]), (Ok(path("w")), path("w")));
-        let database = ("SHIFTBOSS_DATABASE", "d");
-        assert_eq!(found(&file, &[socket, database]), (Ok(path("d")), path("w")));
-        assert_eq!(found(nowhere, &[database]), (Ok(path("d")), None));
-        assert_eq!(found(nowhere, &[]), (Ok(None), None));
-        assert_eq!(
-            found(&file, &[("SHIFTBOSS_CONFIG", "/nowhere")]),
-            (Err(ExitCode::Configuration), None)
-        );
+        let of_file = Ok((Some(directory.path().join("a.db")), path("/run/s")));
+        let (nowhere, empty) = (Path::new("/nowhere"), Path::new(""));
+        assert_eq!(found(&file, &[]), of_file);
+        assert_eq!(found(nowhere, &[("SHIFTBOSS_CONFIG", &file)]), of_file);
+        assert_eq!(found(&file, &[("SHIFTBOSS_TARGET", empty)]), of_file);
+        let target = |word| ("SHIFTBOSS_TARGET", word);
+        assert_eq!(found(&file, &[target(Path::new("s"))]), Ok((None, path("s"))));
+        let url = Path::new("postgres://h/db");
+        for word in [url, &database] {
+            let both = [target(word), ("SHIFTBOSS_CONFIG", nowhere)];
+            assert_eq!(found(&file, &both), Ok((Some(word.to_owned()), None)));
+        }
+        assert_eq!(found(nowhere, &[]), Ok((None, None)));
+        let code = Err(ExitCode::Configuration);
+        assert_eq!(found(&file, &[("SHIFTBOSS_CONFIG", nowhere)]), code);
+    }
+
+    /// A key is no target, though it is a URL.
+    #[test]
+    fn what_is_a_target() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let _listener = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        fs::write(path("state.db"), [DATABASE_BEGINS, b"..."].concat()).unwrap();
+        fs::write(path("text"), "alpha 1").unwrap();
+        for word in [path("socket"), path("state.db"), "postgres://h/db".into()] {
+            assert!(is_target(&word), "{word:?}");
+        }
+        for word in [path("text"), path("nothing"), "https://example.org/".into(), "a".into()] {
+            assert!(!is_target(&word), "{word:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-for room in src actors/src protocol/src queue/src relay/src spool/src stores/postgres/src stores/sqlite/src; do
+for room in src actors/src console/src protocol/src queue/src relay/src runner/src spool/src stores/postgres/src stores/sqlite/src; do
     find "$room" \( -name '*.rs' -o -name '*.sql' -o -path '*/templates/*' \) -type f \
         | grep -vE '/tests?/|tests?\.rs$|/testing|_tests\.rs$' | sort \
         | xargs awk -v room="$room" '

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Tests `make install` and `make uninstall` with a built program: tests/packages.sh calls it. What one brought the other takes
+# Tests `make install` and `make uninstall` with built programs: tests/packages.sh calls it. What one brought the other takes
 # away, but settings.
-# Usage: tests/make-install.sh PROGRAM
+# Usage: tests/make-install.sh PROGRAMS_DIR
 set -eu
 cd "$(dirname "$0")/.."
-program=$1
+programs=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -17,12 +17,14 @@ fail() {
 test_below() {
     root=$scratch/root
     rm -rf "$root"
-    make install built="$program" PREFIX="$1" DESTDIR="$root" >/dev/null
+    make install built="$programs" PREFIX="$1" DESTDIR="$root" >/dev/null
     "$root$1/bin/shiftboss" --version
+    "$root$1/bin/shiftspool" --version
     grep -q "^ExecStart=$1/bin/shiftboss " "$root$1/lib/systemd/system/shiftboss.service" || fail "the unit runs another program"
+    grep -q "^ExecStart=$1/bin/shiftspool " "$root$1/lib/systemd/system/shiftspool-tasks.service" || fail "the unit runs another spool"
     [ -e "$root$1/share/man/man1/shiftboss-serve.1" ] || fail "make install brought no man page"
     echo '# Mine.' >>"$root/etc/shiftboss.toml"
-    make install built="$program" PREFIX="$1" DESTDIR="$root" >/dev/null
+    make install built="$programs" PREFIX="$1" DESTDIR="$root" >/dev/null
     grep -q '^# Mine.$' "$root/etc/shiftboss.toml" || fail "make install replaced the settings"
     make uninstall PREFIX="$1" DESTDIR="$root" >/dev/null
     left=$(cd "$root" && find . -type f)

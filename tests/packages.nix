@@ -40,5 +40,5 @@ assert builtins.pathExists package.cargoLock.lockFile;
 assert builtins.attrNames options == [ "enable" "package" "settings" "web" ];
 assert services.shiftboss.wantedBy == [ "multi-user.target" ];
 assert services.shiftboss-web.serviceConfig.ExecStart
-  == [ "" "/nix/store/shiftboss/bin/shiftboss web --config /etc/shiftboss.toml --listen 127.0.0.1:8080" ];
+  == [ "" "/nix/store/shiftboss/bin/shiftboss web --listen 127.0.0.1:8080" ];
 builtins.deepSeq [ package module ] module.config.environment.etc."shiftboss.toml".source

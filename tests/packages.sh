@@ -138,27 +138,31 @@ test_lintian() {
     lintian --allow-root --fail-on error "$deb" || fail "lintian found errors"
 }
 
-# All commands, and those below them.
+# All commands of a program, and those below them.
 commands_of() {
-    "$program" "$@" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -v '^help$' |
+    of=$1
+    shift
+    "$programs/$of" "$@" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' | grep -v '^help$' |
         while read -r name; do
-            echo "shiftboss${1:+-$1}-$name"
+            echo "$of${1:+-$1}-$name"
             # No command has two levels below it.
-            [ "$#" != 0 ] || commands_of "$name"
+            [ "$#" != 0 ] || commands_of "$of" "$name"
         done
 }
 
 test_content() {
     step "a man page for each command, completions, settings"
-    commands_of >"$scratch/commands"
+    { commands_of shiftboss && commands_of shiftspool; } >"$scratch/commands"
     [ "$(wc -l <"$scratch/commands")" -gt 40 ] || fail "$(wc -l <"$scratch/commands") commands were found"
     dpkg-deb -c "$deb" | awk '{ print $6 }' >"$scratch/content"
     while read -r name; do
         grep -qx "./usr/share/man/man1/$name.1.gz" "$scratch/content" || fail "$name has no man page"
     done <"$scratch/commands"
-    for file in bash-completion/completions/shiftboss zsh/vendor-completions/_shiftboss \
-        fish/vendor_completions.d/shiftboss.fish; do
-        grep -qx "./usr/share/$file" "$scratch/content" || fail "the package lacks $file"
+    for name in shiftboss shiftspool; do
+        for file in bin/$name share/bash-completion/completions/$name share/zsh/vendor-completions/_$name \
+            share/fish/vendor_completions.d/$name.fish share/man/man1/$name.1.gz; do
+            grep -qx "./usr/$file" "$scratch/content" || fail "the package lacks $file"
+        done
     done
     expect "conffiles" "$(dpkg-deb --ctrl-tarfile "$deb" | tar -xO ./conffiles)" /etc/shiftboss.toml
 }
@@ -176,6 +180,7 @@ test_units() {
     systemd-analyze security --offline=true --threshold=15 contrib/shiftboss.service | tail -n 1
     systemd-analyze security --offline=true --threshold=15 contrib/shiftboss-web.service | tail -n 1
     systemd-analyze security --offline=true --threshold=15 contrib/shiftboss-relay.service | tail -n 1
+    systemd-analyze security --offline=true --threshold=15 contrib/shiftspool-tasks.service | tail -n 1
 }
 
 state_of() {
@@ -190,11 +195,24 @@ test_first_installation() {
     expect "a relay" "$(state_of shiftboss-relay)" "disabled inactive"
     expect "the socket" "$(inside stat -c '%a %U %G' /run/shiftboss/worker.sock)" "660 shiftboss shiftboss"
     shell 'shiftboss check --config /etc/shiftboss.toml && shiftboss health && systemctl reload shiftboss' >/dev/null
-    inside systemd-analyze verify shiftboss.service shiftboss-web.service shiftboss-relay.service shiftboss-worker@jobs.service
+    inside systemd-analyze verify shiftboss.service shiftboss-web.service shiftboss-relay.service shiftboss-worker@jobs.service \
+        shiftspool-tasks.service
     inside systemd-analyze security --threshold=15 shiftboss.service | tail -n 1
     inside systemctl start shiftboss-web
     wait_for "the page is well" 'inside bash -c "exec 3<>/dev/tcp/127.0.0.1/7390 &&
         printf \"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n\" >&3 && tail -n 1 <&3" 2>/dev/null | grep -qx ok'
+}
+
+# Its unit brings a task that was put while the daemon was down.
+test_spool() {
+    step "a spool's tasks"
+    inside systemctl stop shiftboss
+    inside systemctl start shiftspool-tasks
+    shell 'shiftspool put /var/lib/shiftboss-spool tasks --meta "spooled 1" </dev/null' >/dev/null
+    inside systemctl start shiftboss
+    wait_for "the task is added" 'inside shiftboss tasks | grep -q "^spooled "'
+    inside shiftboss cancel spooled
+    inside systemctl stop shiftspool-tasks
 }
 
 # It takes the daemon's place, waits for a broker that is not there, and gives the place back.
@@ -272,14 +290,14 @@ test_removal() {
     inside dpkg -r shiftboss >"$scratch/dpkg.log" 2>&1 || { cat "$scratch/dpkg.log" >&2 && fail "dpkg -r failed"; }
     expect "jobs that began, and did not end" "$(($(counted began) - $(counted ended)))" 0
     cp "$root/var/lib/shiftboss/state.db" "$scratch/left.db"
-    expect "jobs in flight" "$("$program" status --json "$scratch/left.db" | sed 's/.*"in_flight":\([0-9]*\).*/\1/')" 0
-    expect "processes" "$(shell 'cat /proc/[0-9]*/comm' | grep -c shiftboss || :)" 0
-    shell 'test -e /etc/shiftboss.toml; test ! -e /usr/bin/shiftboss'
+    expect "jobs in flight" "$("$program" status --json -t "$scratch/left.db" | sed 's/.*"in_flight":\([0-9]*\).*/\1/')" 0
+    expect "processes" "$(shell 'cat /proc/[0-9]*/comm' | grep -c '^shift' || :)" 0
+    shell 'test -e /etc/shiftboss.toml; test ! -e /usr/bin/shiftboss; test ! -e /usr/bin/shiftspool'
     step "purge"
     inside dpkg -P shiftboss >"$scratch/dpkg.log" 2>&1 || { cat "$scratch/dpkg.log" >&2 && fail "dpkg -P failed"; }
     grep "the database and the lists are left in /var/lib/shiftboss" "$scratch/dpkg.log" || fail "purge did not say what it left"
     shell 'test ! -e /etc/shiftboss.toml; test -e /var/lib/shiftboss/state.db'
-    expect "what is left in /etc/systemd" "$(inside find /etc/systemd/system -name 'shiftboss*')" ""
+    expect "what is left in /etc/systemd" "$(inside find /etc/systemd/system -name 'shift*')" ""
     step "install again, on the database that was left"
     install_package first
     expect "keys that ran" "$(inside shiftboss log -n 1000 | grep -c ' success')" "$((jobs + $(counted ended)))"
@@ -289,7 +307,7 @@ test_removal() {
 test_from_source() {
     step "make install, and the daemon that it brings"
     inside dpkg -P shiftboss >/dev/null 2>&1
-    make install built="$program" DESTDIR="$root" >/dev/null
+    make install built="$programs" DESTDIR="$root" >/dev/null
     shell 'systemd-sysusers; systemctl daemon-reload; systemctl enable --now shiftboss' 2>/dev/null
     expect "the daemon" "$(inside readlink "/proc/$(inside systemctl show -P MainPID shiftboss)/exe")" /usr/local/bin/shiftboss
     inside shiftboss health
@@ -327,12 +345,13 @@ build() {
     if [ "$1" = release ]; then
         make deb
     else
-        cargo build --locked -p shiftboss
+        cargo build --locked -p shiftboss -p shiftspool
         make man
-        sh contrib/debian/build.sh --quiet --profile dev --no-build --fast --strip --no-separate-debug-symbols
+        sh contrib/debian/build.sh --quiet --profile dev --fast --strip --no-separate-debug-symbols
     fi
     deb=$target/debian/shiftboss_$version-1_$(dpkg --print-architecture).deb
-    program=$target/$1/shiftboss
+    programs=$target/$1
+    program=$programs/shiftboss
     ls -l "$deb"
     cp "$deb" "$scratch/first.deb"
 }
@@ -348,12 +367,13 @@ test_units
 test_nix
 boot
 test_first_installation
+test_spool
 test_relay
 test_upgrade
 test_removal
 test_from_source
 stop_container
 test_without_systemd
-sh tests/make-install.sh "$program"
+sh tests/make-install.sh "$programs"
 [ $profile = debug ] || sh tests/tarball.sh
 echo "The packages are in order."

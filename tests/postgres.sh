@@ -26,7 +26,7 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^observed::(a_backup|counts_are_true_under_outside_edits|status_of_a_running)/)
     | test(/^orders::(a_classic_daemon|a_lock_is_named|health$)/)
     | test(/^serving::statement_(22|34|39)_/)
-    | test(/^serve::many_entries$/)
+    | test(/^spool_tasks::/)
     | test(/^single_tasks::(a_job_that_ends_under|a_task_outlives|an_unknown_group|classic_knows)/)
     | test(/^(targets|top)::/)
     | test(/^(metrics|web|pages)::(a_classic|the_health_of_a_classic|a_database)/)
@@ -34,7 +34,7 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
     | test(/^views::(a_database_for_others|the_json_objects|times_that|why_in_words|with_the_daemon_down)/)'
 # Those of commands that use no queue.
-other='binary(project) | (binary(spool) & not test(/^serve/)) | test(/^(check|child|fetch|on_change|cli)::/)'
+other='binary(project) | test(/^(check|child|fetch|on_change|cli)::/)'
 # Thousands of files: one after the other, for server and daemon share the machine's cores.
 many='test(/^files::bulk::/)'
 daemon="kind(test) & package(shiftboss) & not ($sqlite | $many | $other | test(/on_server::/))"

@@ -70,7 +70,7 @@ test_tarball() {
     # The job's command is where the image has the program, too.
     mkdir "$root/usr" && ln -s ../bin "$root/usr/bin"
     run_queue "the empty directory" env -i PATH="$PATH" SHIFTBOSS_DATABASE=/state/db SHIFTBOSS_INPUT_DIR=/state/input \
-        SHIFTBOSS_SOCKET=/state/socket unshare --mount sh -c 'mount -t proc proc "$0/proc" &&
+        SHIFTBOSS_SOCKET=/state/socket SHIFTBOSS_TARGET=/state/socket unshare --mount sh -c 'mount -t proc proc "$0/proc" &&
             exec chroot --userspec=65532:65532 --groups= "$0" /bin/shiftboss "$@"' "$root"
 }
 

@@ -39,8 +39,8 @@ use reply::{Reply, Wait};
 use session::Asker;
 use shiftboss_protocol::model::{Idle, LeaseHolder};
 use shiftboss_protocol::wire::answers::Answer;
-use shiftboss_protocol::wire::session::{Refused, SessionRequest};
-use shiftboss_protocol::wire::{Line, LineCodec, Request, WireError};
+use shiftboss_protocol::wire::session::{Refused, Step};
+use shiftboss_protocol::wire::{ClassicRequest, Line, LineCodec, WireError};
 use shiftboss_queue::operation::Complete;
 
 /// First size of the read buffer; requests are short and connections many.
@@ -198,11 +198,11 @@ impl Connection {
         }
     }
 
-    async fn classic(&mut self, request: Request) -> Reply {
+    async fn classic(&mut self, request: ClassicRequest) -> Reply {
         self.settle_read();
         let (word, ended) = match request {
-            Request::Ready => ("READY", None),
-            Request::Done { key, exit_code } => ("DONE", Some(Complete { key, exit_code })),
+            ClassicRequest::Ready => ("READY", None),
+            ClassicRequest::Done { key, exit_code } => ("DONE", Some(Complete { key, exit_code })),
         };
         self.links.metrics.requested(word, 1);
         match next_work(ended, None, &self.links).await {
@@ -233,12 +233,12 @@ impl Connection {
         Reply::line(&Answer::Hello)
     }
 
-    async fn session_line(&mut self, line: Result<SessionRequest, Refused>) -> Reply {
+    async fn session_line(&mut self, line: Result<Step, Refused>) -> Reply {
         match (line, &mut self.session) {
-            (Ok(request), Some(session)) => {
-                let count = |(word, count)| self.links.metrics.requested(word, count);
-                request.words().into_iter().flatten().for_each(count);
-                session.reply(request).await
+            (Ok(step), Some(session)) => {
+                let count = |(verb, count)| self.links.metrics.requested(verb, count);
+                step.verbs().into_iter().flatten().for_each(count);
+                session.reply(step).await
             }
             (Err(refused), _) => {
                 self.complain("A faulty request.", &refused);

@@ -27,7 +27,6 @@ pub mod file_tail;
 pub mod file_watcher;
 pub mod fs_events;
 pub mod listener;
-pub mod live;
 pub mod metrics;
 pub mod peer;
 pub mod reconnect;
@@ -39,3 +38,5 @@ pub mod store;
 pub mod testing;
 pub mod throttle;
 pub mod tree;
+
+pub use shiftboss_protocol::answers::live;

@@ -1,5 +1,5 @@
 //! Services: actors of the program that the tree starts and stops beside its own. It knows of them only what
-//! connections may ask. Called by [`tree`](crate::tree); a spool's intake is one, the daemon's own fetchers are another.
+//! connections may ask. Called by [`tree`](crate::tree); the daemon's own fetchers are one, the relays' server is another.
 //!
 //! A service is started once every run is registered and stopped before storage. Its end by itself ends
 //! the process, as that of a central actor does.
@@ -7,23 +7,20 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actix::prelude::*;
 
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
-use crate::live::{BrokerLive, SpoolLive};
+use crate::live::BrokerLive;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
+use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 
-/// Has a fetcher of this name, which the daemon runs itself, run now; answers with one line of JSON.
-pub type RunFetcher = Rc<dyn Fn(&str) -> Result<String, Refused>>;
-
-/// Looks how the spool is that the daemon takes tasks from. May take a while: it is called on a thread for it.
-pub type LookAtSpool = Arc<dyn Fn() -> SpoolLive + Send + Sync>;
+/// Has a fetcher of this name, which the daemon runs itself, run now.
+pub type RunFetcher = Rc<dyn Fn(&str) -> Result<RunFetcherAnswer, Refused>>;
 
 /// Tells how the broker is over which the daemon serves relays. Asks nobody. `None`: the service has ended.
 pub type LookAtBroker = Rc<dyn Fn() -> Option<BrokerLive>>;
@@ -71,11 +68,6 @@ pub trait Service {
 
     /// Has fetchers run for operators, if it has any; asked once it is started.
     fn run_fetcher(&self) -> Option<RunFetcher> {
-        None
-    }
-
-    /// How to look at the spool, if it takes tasks from one.
-    fn spool(&self) -> Option<LookAtSpool> {
         None
     }
 

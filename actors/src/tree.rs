@@ -261,9 +261,8 @@ impl Tree {
             let (storage, watcher) =
                 (self.storage.address.clone(), self.watcher.clone().recipient());
             let run_fetcher = self.services.iter().find_map(|service| service.run_fetcher());
-            let spool = self.services.iter().find_map(|service| service.spool());
             let broker = self.services.iter().find_map(|service| service.broker());
-            Rc::new(SessionLinks::new(storage, watcher, run_fetcher, spool, broker, operators))
+            Rc::new(SessionLinks::new(storage, watcher, run_fetcher, broker, operators))
         });
         WorkLinks {
             dispatch: self.storage.address.clone().recipient(),

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use shiftboss_protocol::client::ready;
+use shiftboss_protocol::verbs::{Ready, Wait};
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use shiftboss_protocol::wire::session::VERSION;
 
@@ -40,7 +40,7 @@ impl Protocol {
     pub fn ask(self) -> Vec<u8> {
         match self {
             Self::Classic => b"READY\n".to_vec(),
-            Self::Leased => format!("HELLO {VERSION} bench\n{}\n", ready(WAIT)).into(),
+            Self::Leased => format!("HELLO {VERSION} bench\n{}\n", ready()).into(),
             Self::Beanstalkd => b"reserve-with-timeout 0\r\n".to_vec(),
         }
     }
@@ -74,6 +74,10 @@ impl Protocol {
     }
 }
 
+fn ready() -> Ready {
+    Ready { seconds: Wait::of(WAIT) }
+}
+
 /// The last line without its end; `None`: it has none yet.
 fn last_line(input: &[u8]) -> Option<&[u8]> {
     input.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()
@@ -82,7 +86,7 @@ fn last_line(input: &[u8]) -> Option<&[u8]> {
 fn end_job(read: Option<Answer>, answer: &[u8], next: &mut Vec<u8>) -> Outcome {
     let written = match read {
         Some(Answer::Job(Job { attempt: Some(attempt), .. })) => {
-            writeln!(next, "DONE {} 0\n{}", attempt.0, ready(WAIT))
+            writeln!(next, "DONE {} 0\n{}", attempt.0, ready())
         }
         Some(Answer::Job(Job { key, .. })) => {
             next.extend_from_slice(b"DONE ");

@@ -204,7 +204,7 @@ impl Server {
     /// When it cannot be run.
     pub fn status(&self) -> io::Result<serde_json::Value> {
         let mut status = Command::new(&self.program);
-        status.current_dir(&self.home).args(["status", &self.database, "--json"]);
+        status.current_dir(&self.home).args(["status", "-t", &self.database, "--json"]);
         let told = status.output()?;
         serde_json::from_slice(&told.stdout).map_err(io::Error::other)
     }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use shiftboss_spool::{Durability, EntryName, Item, Options, QueueName, Spool, SpoolError};
+use shiftspool::{Durability, EntryName, Item, Options, QueueName, Spool, SpoolError};
 use tempfile::TempDir;
 
 use crate::report::Figure;
@@ -95,7 +95,7 @@ pub fn fill(spool: &Spool, into: &QueueName, count: usize) -> io::Result<Vec<Ent
     let mut names = Vec::with_capacity(count);
     for begin in (0..count).step_by(5000) {
         let items = vec![both(); (count - begin).min(5000)];
-        let put = spool.enqueue_batch(into, shiftboss_spool::time_ordered, &items);
+        let put = spool.enqueue_batch(into, shiftspool::time_ordered, &items);
         names.extend(put.map_err(failed)?);
     }
     Ok(names)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the Debian package, in target/debian: `make deb` calls it, after `make man`. cargo-deb is installed below target/
+# Makes the Debian package of the programs that were built, in target/debian: `make deb` calls it, after `make man`. cargo-deb is installed below target/
 # where it is missing. What the package has in it stands at the end of Cargo.toml. Arguments go to cargo-deb.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,4 +9,4 @@ version="cargo-deb 3.8.0"
 # It packs in seconds however it is built; without optimizations it is built in half the time.
 [ "$("$tools/bin/cargo-deb" --version 2>/dev/null)" = "$version" ] ||
     cargo install --locked --debug --root "$tools" cargo-deb --version "${version#* }"
-"$tools/bin/cargo-deb" --locked -p shiftboss "$@"
+"$tools/bin/cargo-deb" --locked --no-build -p shiftboss "$@"

@@ -66,7 +66,7 @@ in
       # The first, empty one takes the unit's own away.
       serviceConfig.ExecStart = [
         ""
-        "${lib.getExe cfg.package} web --config /etc/shiftboss.toml ${utils.escapeSystemdExecArgs cfg.web.flags}"
+        "${lib.getExe cfg.package} web ${utils.escapeSystemdExecArgs cfg.web.flags}"
       ];
     };
 

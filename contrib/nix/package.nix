@@ -12,15 +12,15 @@ rustPlatform.buildRustPackage {
   };
   cargoLock.lockFile = ../../Cargo.lock;
 
-  # The program, and what writes its man pages.
-  cargoBuildFlags = [ "--package" "shiftboss" "--package" "shiftboss-manual" ];
+  # The programs, and what writes their man pages.
+  cargoBuildFlags = [ "--package" "shiftboss" "--package" "shiftspool" "--package" "shiftboss-manual" ];
   # The tests start daemons and servers, and look at the machine around them.
   doCheck = false;
 
   postInstall = ''
     mv $out/bin built
     built/shiftboss-manual man
-    PREFIX=$out sh contrib/install.sh built/shiftboss man
+    PREFIX=$out sh contrib/install.sh built man
   '';
 
   meta = {

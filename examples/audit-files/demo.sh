@@ -92,14 +92,14 @@ while [ ! -S "$socket" ]; do
     sleep 0.1
 done
 for name in ann bob; do
-    setsid "$shiftboss" work --name "$name" --log-dir "$place/outputs" "$socket" -- \
+    setsid "$shiftboss" work --name "$name" --log-dir "$place/outputs" -t "$socket" -- \
         sh "$place/audit.sh" {key} "${DEMO_PACE:-3}" >/dev/null 2>"$place/$name.log" &
     workers="$workers $!"
 done
 printf '%s\n' "$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')" >"$place/token"
 chmod 600 "$place/token"
 setsid "$shiftboss" web --listen "$listen" --token-file "$place/token" --output "$place/outputs/{day}/{key}.log" \
-    --title "Programs" "$socket" 2>"$place/web.log" &
+    --title "Programs" -t "$socket" 2>"$place/web.log" &
 page=$!
 while ! address=$(sed -n 's/.*Listening: \(http[^ ]*\).*/\1/p' "$place/web.log") || [ -z "$address" ]; do
     kill -0 "$page" 2>/dev/null || exit 1

@@ -44,7 +44,7 @@ list() {
 
 # --once ends when there is nothing to do. A file that cannot be read has no checksum.
 work() {
-    "$shiftboss" work -n 2 --once --lease 3s "$place/$1.sock" -- sh -c 'sha256sum -- "$1" || echo "unreadable  $1"' - {key} \
+    "$shiftboss" work -n 2 --once --lease 3s -t "$place/$1.sock" -- sh -c 'sha256sum -- "$1" || echo "unreadable  $1"' - {key} \
         >>"$place/$1.results" 2>>"$place/$1.work.log" &
     started=$!
 }
@@ -87,7 +87,7 @@ while [ "$(cat "$place"/*.results | wc -l)" -lt "$total" ] && [ $tries -lt 20 ];
 done
 
 echo
-"$shiftboss" status "$database"
+"$shiftboss" status -t "$database"
 echo
 names=$(cat "$place"/*.results | awk '{ print $NF }' | sort)
 again=$(echo "$names" | uniq -d)

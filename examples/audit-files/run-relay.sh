@@ -47,7 +47,7 @@ list() {
 
 # --once ends when there is nothing to do. A file that cannot be read has no checksum.
 work() {
-    "$shiftboss" work -n 2 --once "$place/$1.sock" -- sh -c 'sha256sum -- "$1" || echo "unreadable  $1"' - {key} \
+    "$shiftboss" work -n 2 --once -t "$place/$1.sock" -- sh -c 'sha256sum -- "$1" || echo "unreadable  $1"' - {key} \
         >>"$place/$1.results" 2>>"$place/$1.work.log" &
     workers="$workers $!"
 }
@@ -106,7 +106,7 @@ while [ "$(done_so_far)" -lt "$total" ] && [ $tries -lt 60 ]; do
 done
 
 echo
-"$shiftboss" status "$place/daemon.sock"
+"$shiftboss" status -t "$place/daemon.sock"
 echo
 names=$(cat "$place"/*.results | awk '{ print $NF }' | sort)
 again=$(echo "$names" | uniq -d)

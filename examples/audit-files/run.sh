@@ -56,10 +56,10 @@ echo "Listing the files in $directory"
 
 # --once ends when there is nothing to do; without it, the worker waits for more.
 echo "Taking their checksums"
-"$shiftboss" work -n 2 --once "$socket" -- sha256sum -- {key} >"$place/results"
+"$shiftboss" work -n 2 --once -t "$socket" -- sha256sum -- {key} >"$place/results"
 
 echo
-"$shiftboss" status "$place/state.db"
+"$shiftboss" status -t "$place/state.db"
 echo
 sums=$(cut -d' ' -f2- "$place/results" | grep -cE '^[0-9a-f]{64} ' || :)
 total=$(cat "$place/input"/audit.*.txt | wc -l)
@@ -68,4 +68,4 @@ echo "Done: $sums checksums, $((total - sums)) files that could not be read."
 kill "$daemon"
 wait "$daemon" || fail "the daemon did not stop cleanly"
 daemon=
-echo "To look at such a queue in a browser: shiftboss web DATABASE (make demo shows one)."
+echo "To look at such a queue in a browser: shiftboss web (make demo shows one)."

@@ -14,7 +14,7 @@ results=$3
 
 line=READY
 while :; do
-    answer=$("$shiftboss" ask --timeout 5s "$socket" "$line" 2>/dev/null) || answer=
+    answer=$("$shiftboss" ask --timeout 5s -t "$socket" "$line" 2>/dev/null) || answer=
     case $answer in
     'JOB '*)
         rm -f "$results.idle"

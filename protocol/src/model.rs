@@ -95,6 +95,12 @@ pub struct Row {
     pub payload: String,
 }
 
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.key, self.payload)
+    }
+}
+
 /// One run of a fetcher: the file `FETCHER.STARTED.txt`, growing or complete.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Run {
@@ -129,6 +135,12 @@ pub const IDLE_COUNT_MAX: u32 = 1_000;
 /// The number of one dispatch: it grows with each and is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt(pub i64);
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A worker that speaks protocol 2: whom a job is leased to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

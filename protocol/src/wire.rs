@@ -1,6 +1,6 @@
-//! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests
-//! of its classic part (spec 3); those of protocol 2 are in [`session`], and all answers in [`answers`]. Pure; the
-//! ConnectionActor reads and writes through it.
+//! The worker protocol (docs/protocol.md): the codec between bytes and lines, and the requests of its classic part (spec 3).
+//! Those of protocol 2 are in [`verbs`](crate::verbs), what is done in one step in [`session`], and answers in [`answers`]. Pure;
+//! the ConnectionActor reads and writes through it.
 
 pub mod answers;
 pub mod session;
@@ -11,7 +11,8 @@ use bytes::{Buf, BytesMut};
 use thiserror::Error;
 
 use crate::model::{Key, LeaseHolder};
-use session::{ADD_LINE_MAX_BYTES, Refused, SessionRequest};
+use crate::verbs::Request;
+use session::{ADD_LINE_MAX_BYTES, Refused, Step};
 
 /// Longest request line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 64 * 1024;
@@ -22,9 +23,9 @@ const BUFFER_KEPT_BYTES: usize = 4 * 1024;
 /// Bytes of a faulty line that are shown in the log.
 const SHOWN_BYTES: usize = 80;
 
-/// What a worker asks.
+/// What a classic worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum ClassicRequest {
     /// `READY`: a job, please.
     Ready,
     /// `DONE <key> <exit_code>`: that one ended; the next one, please.
@@ -46,10 +47,10 @@ pub enum WireError {
 /// What a connection's next line says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    Classic(Request),
+    Classic(ClassicRequest),
     /// The connection opts in to protocol 2, or tried to.
     Hello(Result<LeaseHolder, Refused>),
-    Session(Result<SessionRequest, Refused>),
+    Session(Result<Step, Refused>),
 }
 
 /// Which lines are expected.
@@ -80,9 +81,10 @@ impl LineCodec {
         Self { mode, is_operator, searched: 0 }
     }
 
-    /// Whether an `ADD` is next, or a part of one.
+    /// Whether an `ADD` or `ADD-ONCE` is next, or a part of one.
     fn is_adding(&self, bytes: &BytesMut) -> bool {
-        self.is_operator && self.mode == Mode::Session && bytes.starts_with(b"ADD ")
+        let adds = bytes.starts_with(b"ADD ") || bytes.starts_with(b"ADD-ONCE ");
+        adds && self.is_operator && self.mode == Mode::Session
     }
 
     /// Whether a begun line waits for its end, given what is left in the buffer.
@@ -115,23 +117,25 @@ impl LineCodec {
             }
             Mode::First | Mode::Classic => {
                 self.mode = Mode::Classic;
-                request(line, true).map(Line::Classic)
+                classic(line, true).map(Line::Classic)
             }
-            Mode::Session | Mode::Skipping => Ok(Line::Session(session::request(line))),
+            Mode::Session | Mode::Skipping => {
+                Ok(Line::Session(Request::read(line).map(Step::from)))
+            }
         }
     }
 
     /// A request together with the lines behind it that are there and belong to it.
     fn join(line: Line, bytes: &mut BytesMut) -> Line {
-        let Line::Session(Ok(mut request)) = line else {
+        let Line::Session(Ok(mut step)) = line else {
             return line;
         };
-        while let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(request.joins())])
-            && request.join(&bytes[..end])
+        while let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(step.joins())])
+            && step.join(&bytes[..end])
         {
             bytes.advance(end + 1);
         }
-        Line::Session(Ok(request))
+        Line::Session(Ok(step))
     }
 
     /// Room for what is read next: many tasks come in few pieces, and what they needed is given up then.
@@ -195,16 +199,16 @@ impl LineCodec {
         match self.mode {
             _ if rest.is_empty() => Ok(None),
             Mode::First if session::opts_in(&rest) => Ok(None),
-            Mode::First | Mode::Classic => request(&rest, false).map(Line::Classic).map(Some),
+            Mode::First | Mode::Classic => classic(&rest, false).map(Line::Classic).map(Some),
             Mode::Session | Mode::Skipping => Ok(None),
         }
     }
 }
 
 /// Reads one line, without its `\n`.
-fn request(line: &[u8], ended: bool) -> Result<Request, WireError> {
+fn classic(line: &[u8], ended: bool) -> Result<ClassicRequest, WireError> {
     if line == b"READY" && ended {
-        return Ok(Request::Ready);
+        return Ok(ClassicRequest::Ready);
     }
     done(line).ok_or_else(|| {
         let shown = &line[..line.len().min(SHOWN_BYTES)];
@@ -213,18 +217,18 @@ fn request(line: &[u8], ended: bool) -> Result<Request, WireError> {
 }
 
 /// `DONE <key> <exit_code>`, and anything behind a further space.
-fn done(line: &[u8]) -> Option<Request> {
+fn done(line: &[u8]) -> Option<ClassicRequest> {
     let text = std::str::from_utf8(line).ok()?.strip_prefix("DONE ")?;
     let text = text.strip_suffix('\r').unwrap_or(text);
     let mut words = text.split(' ');
     // Not `Key::new`: any key may be named here, and one that is not in the queue changes nothing.
     let key = words.next().filter(|key| !key.is_empty()).map(Key::stored)?;
     let exit_code = integer(words.next()?)?;
-    Some(Request::Done { key, exit_code })
+    Some(ClassicRequest::Done { key, exit_code })
 }
 
 /// A decimal integer of 64 bits with an optional sign.
-fn integer(word: &str) -> Option<i64> {
+pub(crate) fn integer(word: &str) -> Option<i64> {
     let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -8,12 +8,12 @@ fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
-fn done_of(text: &str, exit_code: i64) -> Request {
-    Request::Done { key: key(text), exit_code }
+fn done_of(text: &str, exit_code: i64) -> ClassicRequest {
+    ClassicRequest::Done { key: key(text), exit_code }
 }
 
 /// The requests of a connection that sent `pieces` and half-closed, and whether a fault ended it.
-fn requests(pieces: &[&[u8]]) -> (Vec<Request>, bool) {
+fn requests(pieces: &[&[u8]]) -> (Vec<ClassicRequest>, bool) {
     let mut codec = LineCodec::new(false, false);
     let mut bytes = BytesMut::new();
     let mut requests = Vec::new();
@@ -42,7 +42,7 @@ fn requests(pieces: &[&[u8]]) -> (Vec<Request>, bool) {
 #[test]
 fn good_lines_are_requests() {
     for (bytes, request) in [
-        (&b"READY\n"[..], Request::Ready),
+        (&b"READY\n"[..], ClassicRequest::Ready),
         (b"DONE a 0\n", done_of("a", 0)),
         (b"DONE a 0", done_of("a", 0)),
         (b"DONE a 0\r\n", done_of("a", 0)),
@@ -99,7 +99,7 @@ fn bad_lines_are_faults() {
 #[test]
 fn a_fault_ends_the_connection() {
     let (found, fault) = requests(&[b"READY\nDONE a 0\nREADY \nREADY\n"]);
-    assert_eq!((found, fault), (vec![Request::Ready, done_of("a", 0)], true));
+    assert_eq!((found, fault), (vec![ClassicRequest::Ready, done_of("a", 0)], true));
     assert_eq!(requests(&[b""]), (vec![], false));
 }
 
@@ -117,7 +117,7 @@ fn a_line_has_a_limit() {
 #[test]
 fn faults_are_shown_escaped_and_short() {
     let line = [b"\x1b[31m\n".as_slice(), &[b'x'; 200]].concat();
-    let shown = request(&line, true).unwrap_err().to_string();
+    let shown = classic(&line, true).unwrap_err().to_string();
     assert!(shown.starts_with("not a request: \"\\x1b[31m\\nxxx"), "{shown}");
     assert!(shown.len() < 120);
 }

@@ -71,6 +71,12 @@ fn mutate(bytes: &mut Vec<u8>, mutation: &Mutation) {
 }
 
 proptest! {
+    /// Each verb, with what its arguments may look like.
+    #[test]
+    fn verbs(which in any::<usize>(), arguments in "[a-z-]?[0-9]{0,3}( [0-9-]{1,9}| [a-z ]{1,9}){0,2}") {
+        check::check_verb(which, arguments.as_bytes());
+    }
+
     /// Inputs of the corpus, changed, in pieces.
     #[test]
     fn mutated_inputs(

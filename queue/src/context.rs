@@ -8,8 +8,8 @@ use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 use crate::policy::{Backoff, RetryRules};
 use crate::record::{Due, FetcherId, Millis, Task};
 
-/// As many others may be added until a single task that is done is known by its ID no longer.
-const SINGLES_KEPT: i64 = 100_000;
+/// So many minutes a single task that is done or cancelled is known by its ID: seven days.
+const IDS_KEPT: i64 = 7 * 24 * 60;
 /// In microseconds: what waits since so much later than now was told so by a clock that was ahead. Less is the order of what came in
 /// one moment, each a microsecond behind the one before.
 const AHEAD: i64 = 60_000_000;
@@ -25,7 +25,7 @@ pub struct Settings {
     pub max_expired_leases: u32,
     pub max_single_tasks: u64,
     /// Single tasks that are done or cancelled are known by their IDs until so many others were added.
-    pub singles_kept: i64,
+    pub ids_kept: i64,
     /// What keys of the lane may have of the hand-outs, in thousandths.
     pub bump_share: u32,
     /// When keys are held whose jobs fail again and again.
@@ -40,7 +40,7 @@ impl Default for Settings {
             lease_seconds: 43_200,
             max_expired_leases: 5,
             max_single_tasks: 1_000_000,
-            singles_kept: SINGLES_KEPT,
+            ids_kept: IDS_KEPT,
             bump_share: 100,
             backoff: None,
             retries: RetryRules::default(),

@@ -14,7 +14,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
-use crate::operation::{EntryId, Outcome};
+use crate::operation::Outcome;
 use crate::policy::{Backoff, RetryRules};
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
@@ -79,8 +79,6 @@ pub const ARRIVING: Kind<Move> = Kind::new("arriving");
 pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
 /// Managed fetchers, by name; behind a [`MEMBER`]'s own name on a queue that daemons share.
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
-/// Entries of spools that were accepted, until they have left their spool: by a name that [`accepted`] makes, and likewise.
-pub const ACCEPTED: Kind<EntryId> = Kind::new("accepted/");
 /// Daemons that share the queue, by name.
 pub const MEMBER: Kind<Member> = Kind::new("member/");
 /// Relays, by name.
@@ -89,12 +87,6 @@ pub const RELAY: Kind<Member> = Kind::new("relay/");
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
 /// What the last batch of a lane was answered, likewise named: its relay may ask again.
 pub const RELAY_ANSWER: Kind<Vec<Result<Outcome, error::Rejected>>> = Kind::new("relay-answer/");
-
-/// An accepted entry among others. A spool's own name has no `/`.
-pub fn accepted(id: &EntryId) -> String {
-    let EntryId { spool, name, inode, born, checksum } = id;
-    format!("{spool}/{inode}.{born}.{checksum:x}/{name}")
-}
 
 /// What is called so is a member's own, in its document's name; in a queue that has one daemon all is that one's.
 pub fn own(member: Option<&str>, name: &str) -> String {

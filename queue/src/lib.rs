@@ -3,7 +3,6 @@
 //!
 //! No actor, no SQL, no socket, no clock: `now` is an argument. Stores implement the port and decide nothing.
 
-pub mod answers;
 pub mod attempt;
 pub mod code;
 pub mod context;
@@ -32,3 +31,5 @@ pub mod standing;
 pub mod sums;
 pub mod tables;
 pub mod task;
+
+pub use shiftboss_protocol::answers;

@@ -74,6 +74,8 @@ pub struct Joined {
     /// Which one it is, the machine's name, and its input directory, each behind a space.
     pub process: String,
     pub pid: i64,
+    /// On its machine; empty: no daemon of that name has run here.
+    pub socket: String,
     pub version: String,
     pub started: UnixSeconds,
     /// Its last sign of life.

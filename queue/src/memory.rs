@@ -24,6 +24,8 @@ pub struct Single {
     pub payload: String,
     pub status: SingleStatus,
     pub id: Option<Arc<str>>,
+    /// The minute in which it was done or cancelled.
+    pub over: Option<i64>,
 }
 
 /// All that is kept.
@@ -132,7 +134,7 @@ impl Memory {
         begin_so.map(|(name, text)| (name.clone(), text.clone())).collect()
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: Change, minute: i64) {
         let at = (change.key.jitter(), change.key.clone());
         let Some((record, place)) = change.now else {
             self.kept.keys.remove(&at);
@@ -148,24 +150,23 @@ impl Memory {
             }
         }
         for edit in &record.singles.edits {
-            self.edit(&record.key, edit);
+            self.edit(&record.key, edit, minute);
         }
         self.number(&record.key);
         self.kept.keys.insert(at, (record.as_kept(), place));
     }
 
-    fn edit(&mut self, key: &Key, edit: &SingleEdit) {
+    fn edit(&mut self, key: &Key, edit: &SingleEdit, minute: i64) {
         let singles = &mut self.kept.singles;
         match edit {
             SingleEdit::Add { number, payload, id } => {
                 let status = SingleStatus::Waiting;
-                let single =
-                    Single { key: key.clone(), payload: payload.clone(), status, id: id.clone() };
-                singles.insert(*number, single);
+                let (key, payload, id) = (key.clone(), payload.clone(), id.clone());
+                singles.insert(*number, Single { key, payload, status, id, over: None });
             }
             SingleEdit::Set { number, status } => {
                 if let Some(single) = singles.get_mut(number) {
-                    single.status = *status;
+                    (single.status, single.over) = (*status, status.is_over().then_some(minute));
                 }
             }
         }
@@ -291,7 +292,7 @@ impl Records for Memory {
     }
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        changes.records.into_iter().for_each(|change| self.change(change));
+        changes.records.into_iter().for_each(|change| self.change(change, changes.minute));
         for it in changes.ended {
             // A late result takes the place of what was known of its attempt.
             self.kept.ended.retain(|_, known| known.attempt != it.attempt);
@@ -302,7 +303,7 @@ impl Records for Memory {
         self.kept.sums.merge(&changes.sums);
         if let Some(oldest) = changes.oldest {
             self.kept.sums.drop_older(oldest);
-            self.kept.singles.retain(|number, it| *number >= oldest.single || !it.status.is_over());
+            self.kept.singles.retain(|_, it| it.over.is_none_or(|minute| minute >= oldest.over));
         }
         Ok(())
     }

@@ -234,15 +234,6 @@ operations! {
     /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
     CancelTasks(Key) => Cancelled,
 
-    /// Accepts entries of a spool: adds the task of each, and remembers which entry it came from. A batch with
-    /// this in it is on the disk when it is answered, whatever the durability: the entry is removed then.
-    /// One that is remembered is [`Added::Known`], whatever became of its task. One that is [`Added::Full`]
-    /// is not remembered.
-    AcceptEntries(Vec<SpoolEntry>) => Vec<Added>,
-
-    /// Forgets an accepted entry, once its removal from the spool is durable; an unknown one changes nothing.
-    ForgetAccepted(EntryId) => (),
-
     /// Notes how a managed fetcher is, in place of what was noted of it before.
     NoteFetcher(FetcherRecord) => (),
 
@@ -310,9 +301,6 @@ operations! {
     /// Why there may be nothing to hand out; takes no longer the larger the queue is.
     WhyIdle => Idle,
 
-    /// The accepted entries that are remembered, in order.
-    AcceptedEntries => Vec<EntryId>,
-
     /// All that is noted of managed fetchers, by name.
     FetcherRecords => Vec<FetcherRecord>,
 
@@ -332,7 +320,6 @@ impl Operation {
             | Self::NextHoldEnd(_)
             | Self::CountInFlight(_)
             | Self::WhyIdle(_)
-            | Self::AcceptedEntries(_)
             | Self::FetcherRecords(_)
             | Self::Relays(_) => true,
             _ => false,
@@ -359,8 +346,7 @@ impl Operation {
             | Self::Prune(_)
             | Self::DeleteRuns(_)
             | Self::AddTask(_)
-            | Self::CancelTasks(_)
-            | Self::AcceptEntries(_) => true,
+            | Self::CancelTasks(_) => true,
             _ => false,
         }
     }

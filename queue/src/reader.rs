@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use crate::answers::Grouping;
 use crate::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
     Tasks, Turn, Why,
@@ -139,24 +139,11 @@ impl StatsOf {
     }
 }
 
-/// What a sum is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Grouping {
-    /// All of it.
-    All,
-    Fetcher,
-    Hour,
-    /// Days are UTC's.
-    Day,
-    /// Fetchers, and of each the days.
-    FetcherDay,
-}
-
 /// Which tasks are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TasksWith {
-    pub status: TaskStatus,
+    /// `None`: those in flight, those that failed, dead letters, delayed ones, and those that wait, in this order.
+    pub status: Option<TaskStatus>,
     /// Those only of this fetcher.
     pub fetcher: Option<String>,
     /// Those only that came into their status at that time or later; failed ones and those in flight.

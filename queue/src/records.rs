@@ -105,6 +105,8 @@ pub struct Changes<'a> {
     pub counts: BTreeSet<counts::Run>,
     /// By what the sums change.
     pub sums: Sums,
+    /// When this is: single tasks that are over now are kept since then, if they have an ID.
+    pub minute: i64,
     /// What is older goes; said now and then.
     pub oldest: Option<Oldest>,
 }

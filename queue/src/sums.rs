@@ -113,21 +113,23 @@ pub fn total(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)
 }
 
-/// The first hour and minute that are kept: sums of earlier ones go. And the first single task that is kept for its ID when it is
-/// done or cancelled.
+/// The first hour and minute that are kept: sums of earlier ones go. And the first minute in which a single task was done or
+/// cancelled that is kept for its ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oldest {
     pub hour: i64,
     pub minute: i64,
-    pub single: i64,
+    pub over: i64,
 }
 
 impl Oldest {
-    pub(crate) fn at(now: Millis, single: i64) -> Self {
+    /// `ids_kept`: for so many minutes.
+    pub(crate) fn at(now: Millis, ids_kept: i64) -> Self {
+        let minute = now.div_euclid(60_000);
         Self {
             hour: now.div_euclid(3_600_000) - HOURS_KEPT,
-            minute: now.div_euclid(60_000) - MINUTES_KEPT,
-            single,
+            minute: minute - MINUTES_KEPT,
+            over: minute.saturating_sub(ids_kept),
         }
     }
 }

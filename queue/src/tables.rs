@@ -9,8 +9,8 @@ use std::sync::Arc;
 use shiftboss_protocol::model::UnixSeconds;
 
 use crate::documents::{
-    ACCEPTED, ARRIVING, DAEMON, Daemon, FETCHER, Gone, IDENTITY, INPUT, Kind, MEMBER, MOVED,
-    Member, REJECTED, RELAY, own,
+    ARRIVING, DAEMON, Daemon, FETCHER, Gone, IDENTITY, INPUT, Kind, MEMBER, MOVED, Member,
+    REJECTED, RELAY, own,
 };
 
 /// What is moved, in this order; and [documents](crate::documents), which say whose things are.
@@ -70,14 +70,9 @@ pub fn for_member(
     let (gone, gone_since) = (Some(Gone::Stopped), Some(now));
     let noted = Member { joined: now, gone, gone_since, input, fetchers, ..Member::default() };
     all.retain(|name, _| !stays(name) && name != INPUT.name());
-    let renamed = all.into_iter().map(|(name, text)| {
-        let kind = OWN.into_iter().find(|kind| name.starts_with(kind));
-        (
-            kind.map_or(name.clone(), |kind| {
-                format!("{kind}{}", own(Some(member), &name[kind.len()..]))
-            }),
-            text,
-        )
+    let renamed = all.into_iter().map(|(name, text)| match name.strip_prefix(FETCHER.name()) {
+        Some(fetcher) => (FETCHER.of(&own(Some(member), fetcher)), text),
+        None => (name, text),
     });
     renamed.chain([(member.to_owned(), MEMBER.text(&noted))]).collect()
 }
@@ -98,17 +93,13 @@ pub fn for_file(mut all: Documents) -> Documents {
     all.retain(|name, _| !stays(name) && !name.starts_with(MEMBER.name()));
     let renamed = all.into_iter().map(|(name, text)| {
         let whose = |(member, _): &(String, Member)| {
-            let kind = OWN.into_iter().find(|kind| name.starts_with(kind))?;
-            let own = name.strip_prefix(&*format!("{kind}{}", own(Some(member), "")))?;
-            Some(format!("{kind}{own}"))
+            let fetcher = name.strip_prefix(&*FETCHER.of(&own(Some(member), "")))?;
+            Some(FETCHER.of(fetcher))
         };
         (members.iter().find_map(whose).unwrap_or(name.clone()), text)
     });
     renamed.collect()
 }
-
-/// What is a member's own.
-const OWN: [&str; 2] = [ACCEPTED.name(), FETCHER.name()];
 
 /// What a queue notes of its own moves; and of files that were rejected, which its daemon finds out again.
 fn stays(name: &str) -> bool {
@@ -128,7 +119,6 @@ mod tests {
     #[test]
     fn documents_are_a_members_and_a_files_again() {
         let all = [
-            ("accepted/spool/1.2.ff/a/b", "1"),
             ("daemon", r#"{"lease_seconds":7,"running":{"pid":1,"started":2}}"#),
             ("fetcher/f", "2"),
             ("identity", "\"3\""),
@@ -143,14 +133,7 @@ mod tests {
         let names: Vec<&str> = there.keys().map(|name| &**name).collect();
         assert_eq!(
             names,
-            [
-                "accepted/member/a/b/spool/1.2.ff/a/b",
-                "daemon",
-                "fetcher/member/a/b/f",
-                "installation",
-                "member/a/b",
-                "relay/r"
-            ]
+            ["daemon", "fetcher/member/a/b/f", "installation", "member/a/b", "relay/r"]
         );
         let (_, member) = MEMBER.read("member/a/b", &there["member/a/b"]).unwrap();
         assert_eq!((member.fetchers, member.gone), (vec!["f".into()], Some(Gone::Stopped)));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, REASON_MAX_BYTES};
+use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason};
 use shiftboss_queue::operation::{
     AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
     RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
@@ -32,7 +32,7 @@ const FRAME_BYTES: usize = 2 * 1024;
 const ROW_FRAME_BYTES: usize = 32;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
-/// The longest name of a relay, and of a worker at one.
+/// The longest name of a relay.
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
@@ -166,11 +166,7 @@ fn forbidden<T>(what: impl Into<String>) -> Result<T, Unfit> {
 pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit> {
     use Operation as Op;
     match operation {
-        Op::Dispatch(it) => {
-            let worker = it.holder.as_ref().map_or("w", |holder| &*holder.worker);
-            let is_fit = worker.len() <= NAME_BYTES_MAX && !worker.contains(char::is_control);
-            if is_fit { Ok(()) } else { forbidden("a worker's name that is none") }
-        }
+        Op::Dispatch(it) => it.holder.as_ref().map_or(Ok(()), |holder| check_name(&holder.worker)),
         Op::RegisterRun(it) => check_run(&it.0),
         Op::AddRows(AddRows(batch)) => {
             check_run(&batch.run)?;
@@ -195,7 +191,12 @@ pub(crate) fn check(operation: &Operation, operators: bool) -> Result<(), Unfit>
         Op::ForgetRejected(it) => check_notes(&[&it.0]),
         Op::NoteInput(NoteInput(InputDirectory::Lost(why))) => check_notes(&[why]),
         Op::NoteInput(_) => Ok(()),
-        Op::AddTask(AddTask { task, .. }) if operators => check_row(task),
+        Op::AddTask(AddTask { task, id }) if operators => {
+            if id.as_deref().is_some_and(|id| Name::read(id).is_none()) {
+                return forbidden("an ID that is none");
+            }
+            check_row(task)
+        }
         Op::Retry(_) | Op::Requeue(_) | Op::SetPaused(_) | Op::CancelTasks(_) | Op::Unhold(_)
             if operators =>
         {
@@ -229,20 +230,15 @@ fn check_notes(notes: &[&str]) -> Result<(), Unfit> {
 }
 
 fn check_hold(hold: &Hold) -> Result<(), Unfit> {
-    let is_time = hold.seconds.is_none_or(|seconds| seconds <= HOLD_SECONDS_MAX);
-    if is_time && is_text(&hold.reason, REASON_MAX_BYTES) {
-        return check_name(&hold.by);
+    match (HoldTime::of(hold.seconds), Reason::read(&hold.reason)) {
+        (Some(_), Some(_)) => check_name(&hold.by),
+        _ => forbidden("a hold with a time or a reason that is none"),
     }
-    forbidden("a hold with a time or a reason that is none")
 }
 
-/// Whether it may stand for somebody.
-fn check_name(by: &str) -> Result<(), Unfit> {
-    if is_text(by, NAME_BYTES_MAX) { Ok(()) } else { forbidden("a name that is none") }
-}
-
-fn is_text(text: &str, most: usize) -> bool {
-    text.len() <= most && !text.contains(char::is_control)
+/// Of a worker, or somebody who asks for something.
+fn check_name(name: &str) -> Result<(), Unfit> {
+    Name::read(name).map_or_else(|| forbidden("a name that is none"), |_| Ok(()))
 }
 
 /// Whether rows may come by a range's queue.
@@ -293,8 +289,8 @@ mod tests {
     use shiftboss_protocol::model::LeaseHolder;
     use shiftboss_queue::error::Rejected;
     use shiftboss_queue::operation::{
-        AcceptedEntries, AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun,
-        RejectFile, RelayAnswer, Retry, RowBatch,
+        AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun, RejectFile,
+        RelayAnswer, Retry, RowBatch,
     };
 
     use super::*;
@@ -406,7 +402,6 @@ mod tests {
             (Operation::RegisterRun(RegisterRun(run("a.b"))), true),
             (Operation::Prune(Prune { run: run("f"), limit: usize::MAX }), true),
             (Operation::Dispatch(Dispatch { holder: Some(holder), fetchers: None }), true),
-            (Operation::AcceptedEntries(AcceptedEntries), true),
             (Operation::RejectFile(RejectFile { name: "f".into(), reason: long.clone() }), true),
             (Operation::NoteInput(NoteInput(InputDirectory::Lost(long))), true),
             (retry.clone(), false),

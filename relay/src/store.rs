@@ -100,7 +100,6 @@ impl RelayStore {
             Operation::HasWork(_) if self.drains => Outcome::HasWork(false),
             // The daemon's own, of which it takes care.
             Operation::NextHoldEnd(_) => Outcome::NextHoldEnd(None),
-            Operation::AcceptedEntries(_) => Outcome::AcceptedEntries(Vec::new()),
             Operation::FetcherRecords(_) => Outcome::FetcherRecords(Vec::new()),
             Operation::Drain(_) => {
                 self.drains = true;

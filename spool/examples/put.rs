@@ -1,12 +1,12 @@
 //! Puts each line of standard input into a queue, as the data of an entry; prints the entries' names.
 //!
-//!     printf '%s\n' one two | cargo run -p shiftboss-spool --example put -- /tmp/spool mail
+//!     printf '%s\n' one two | cargo run -p shiftspool --example put -- /tmp/spool mail
 
 use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use shiftboss_spool::{Item, Options, QueueName, Spool, time_ordered};
+use shiftspool::{Item, Options, QueueName, Spool, time_ordered};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

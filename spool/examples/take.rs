@@ -1,13 +1,13 @@
 //! Waits for entries of a queue, and prints the data of each. It ends when none has come for ten seconds.
 //!
-//!     cargo run -p shiftboss-spool --example take -- /tmp/spool mail
+//!     cargo run -p shiftspool --example take -- /tmp/spool mail
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use shiftboss_spool::{Guard, Options, Order, QueueName, Spool, Stop};
+use shiftspool::{Guard, Options, Order, QueueName, Spool, Stop};
 
 fn work(guard: &Guard) -> Result<(), Box<dyn Error>> {
     let data = guard.data().load()?;

@@ -28,18 +28,17 @@ pub(crate) const FOREVER: u64 = u64::MAX;
 /// Who an entry is checked out by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// A process, by the name of its record. While it is `accepting`, others cannot know what it has stored
-    /// already: when it dies they leave the entry to its successor.
-    Process { id: String, accepting: bool },
+    /// A process, by the name of its record.
+    Process(String),
     /// Nobody; to be given back at this time, in milliseconds since 1970.
     Until(u64),
 }
 
 impl Holder {
     /// None if that is no name of a record.
-    fn process(id: &str, accepting: bool) -> Option<Self> {
+    fn process(id: &str) -> Option<Self> {
         let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_id.then(|| Self::Process { id: id.to_owned(), accepting })
+        is_id.then(|| Self::Process(id.to_owned()))
     }
 }
 
@@ -61,8 +60,7 @@ impl Note {
     fn encode(&self) -> Vec<u8> {
         let way = if self.moving { "moving:" } else { "" };
         let holder = match &self.holder {
-            Holder::Process { id, accepting: true } => format!("accepting:{id}"),
-            Holder::Process { id, accepting: false } => id.clone(),
+            Holder::Process(id) => id.clone(),
             Holder::Until(time) => format!("until:{time}"),
         };
         let head = format!("{way}{holder} {} ", self.attempt);
@@ -78,8 +76,7 @@ impl Note {
         let on_its_way = holder.strip_prefix("moving:");
         let holder = match on_its_way.unwrap_or(holder).split_once(':') {
             Some(("until", time)) => Holder::Until(time.parse().ok()?),
-            Some(("accepting", id)) => Holder::process(id, true)?,
-            _ => Holder::process(on_its_way.unwrap_or(holder), false)?,
+            _ => Holder::process(on_its_way.unwrap_or(holder))?,
         };
         Some(Self { name: name.clone(), holder, attempt, queue, moving: on_its_way.is_some() })
     }
@@ -134,8 +131,7 @@ impl Spool {
 
     /// What this process is to the entries that it takes.
     pub(crate) fn holder(&self) -> Result<Holder> {
-        let (id, accepting) = (self.owner()?.to_owned(), self.options().accepting);
-        Ok(Holder::Process { id, accepting })
+        Ok(Holder::Process(self.owner()?.to_owned()))
     }
 
     /// Notes that an entry is on its way; `None` if something is noted of it.
@@ -328,7 +324,7 @@ impl Spool {
         name: &EntryName,
         repair: impl FnOnce() -> Result<bool>,
     ) -> Result<bool> {
-        let holder = Holder::Process { id: self.owner()?.to_owned(), accepting: false };
+        let holder = self.holder()?;
         let Some(note) = self.note_new(name, &QueueName::trusted("fsck"), holder, 0)? else {
             return Ok(false);
         };

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::Spool;
 use super::claim::{FOREVER, Holder};
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::layer::{FileIdentity, FileStat, How};
+use super::layer::{FileStat, How};
 use super::layout::{
     ATTEMPTS, DATA, MOVING, QUARANTINE, REASONS, REGISTRY, TMP, available, checked_out, checkouts,
     entries, under,
@@ -111,9 +111,6 @@ pub struct EntryInfo {
     pub holding: Holding,
     /// How often it was claimed, this time included.
     pub attempts: u32,
-    /// Which file it is, wherever it is renamed to.
-    #[serde(skip)]
-    pub file: FileIdentity,
     /// When it came where it is: into the queue, or out of it.
     #[serde(serialize_with = "unix_seconds")]
     pub since: SystemTime,
@@ -196,7 +193,6 @@ impl Spool {
             name: name.clone(),
             holding,
             attempts,
-            file: stat.identity,
             since: stat.modified,
             metadata_bytes: stat.size,
             metadata_path: self.path().join(path),
@@ -218,7 +214,7 @@ impl Spool {
             Holder::Until(time) => UNIX_EPOCH
                 .checked_add(Duration::from_millis(*time))
                 .map_or(Holding::Detached, |until| Holding::Until { until }),
-            Holder::Process { id, .. } => {
+            Holder::Process(id) => {
                 let process = owner::read(self.layer(), id)?;
                 Holding::Process { process, alive: !self.is_dead(id)? }
             }

@@ -20,7 +20,7 @@ pub enum SpoolError {
         "entry {1}: {0} is done but not known to be on disk ({2}); do not repeat it, look after the disk"
     )]
     NotDurable(&'static str, EntryName, #[source] io::Error),
-    #[error("{} is not a spool: it has no .registry; make one with `shiftboss spool init`, elsewhere if this directory is in use", .0.display())]
+    #[error("{} is not a spool: it has no .registry; make one with `shiftspool init`, elsewhere if this directory is in use", .0.display())]
     NotASpool(PathBuf),
     #[error("{} is a spool without {}: an interrupted creation, mended by `create` or `fsck --repair`", .0.display(), .1)]
     Incomplete(PathBuf, &'static str),
@@ -51,8 +51,6 @@ pub enum SpoolError {
     Unread(#[source] io::Error),
     #[error("{} is locked by another fsck or reclaim: try again when it has ended", .0.display())]
     Locked(PathBuf),
-    #[error("another daemon accepts the entries of {}: stop it first, or give each a spool of its own", .0.display())]
-    Accepting(PathBuf),
     /// What is published, in the order given; of how many; why the next one failed.
     #[error("{} of {} entries are published, the rest is not: {}", .0.len(), .1, .2)]
     Batch(Vec<EntryName>, usize, #[source] Box<SpoolError>),

@@ -217,10 +217,10 @@ impl Check<'_> {
         let spool = self.spool;
         let mut paths = Vec::new();
         if self.options.repair {
-            let given = spool.reclaim_locked(true)?;
+            let given = spool.reclaim_locked()?;
             paths.extend(given.iter().map(|one| available(&one.to, &one.name)));
         } else {
-            let overdue = spool.overdue(&spool.dead_owners()?, true)?;
+            let overdue = spool.overdue(&spool.dead_owners()?)?;
             paths.extend(overdue.iter().map(Note::checked_out));
         }
         for path in paths {

@@ -6,18 +6,19 @@
 //! that is not his own, and has the lock of those who reclaim meanwhile.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
+use shiftboss_runner::hash::fnv;
 use tracing::warn;
 
 use super::Spool;
 use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
-use super::layer::{FileIdentity, How};
-use super::layout::{ACCEPTING, MOVING, REASONS, checked_out, checkouts, lock, under};
+use super::layer::FileIdentity;
+use super::layout::{MOVING, REASONS, checked_out, checkouts, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
 
@@ -131,32 +132,6 @@ impl Spool {
         }
     }
 
-    /// The lock of the one process that accepts a spool's entries; it goes with its holder.
-    /// [`SpoolError::Accepting`] if another one has it.
-    pub fn lock_accepting(&self) -> Result<File> {
-        let locked = self.with_spare(|| lock(self.layer(), Path::new(ACCEPTING), How::Lock))?;
-        locked.ok_or_else(|| SpoolError::Accepting(self.path().to_owned()))
-    }
-
-    /// Takes over what a process that accepts entries ([`Options::accepting`](super::Options)) had checked
-    /// out of a queue when it died.
-    pub fn inherit(&self, queue: &QueueName) -> Result<Vec<Guard>> {
-        let _lock = self.wait_for_lock()?;
-        let mut guards = Vec::new();
-        for note in self.notes()? {
-            let Holder::Process { id, accepting: true } = &note.holder else { continue };
-            if note.moving || note.queue != *queue || !self.is_dead(id)? {
-                continue;
-            }
-            if self.is_out(queue, &note.name)? {
-                guards.extend(self.take_from_nobody(note)?);
-            } else {
-                self.end_removal(&note)?;
-            }
-        }
-        Ok(guards)
-    }
-
     fn remove_unnoted(&self, queue: &QueueName, name: &EntryName) -> Result<bool> {
         let Some((_held, _)) = self.nobodys(queue, name)? else {
             return self.remove(queue, name);
@@ -183,11 +158,7 @@ impl Spool {
         }
         let Some(note) = note else { return Err(self.held(queue, name, None)) };
         match &note.holder {
-            Holder::Process { id, accepting }
-                if (*accepting && !note.moving) || !self.is_dead(id)? =>
-            {
-                Err(self.held(queue, name, Some(id)))
-            }
+            Holder::Process(id) if !self.is_dead(id)? => Err(self.held(queue, name, Some(id))),
             // What is checked out under its name is another's.
             _ if note.moving && !self.is_moving(name)? => Err(self.held(queue, name, None)),
             _ => Ok(Some((lock, note))),
@@ -204,12 +175,14 @@ impl Spool {
         self.hold(note)
     }
 
-    /// The error of an entry that a process works on, or that is left to a daemon's successor.
+    /// The error of an entry that a process works on.
     fn held(&self, queue: &QueueName, name: &EntryName, id: Option<&str>) -> SpoolError {
         let identity = id.and_then(|id| owner::read(self.layer(), id).ok().flatten());
         let by = match (id, identity) {
-            (None, _) => "a program that makes no notes; if that has ended, `fsck --repair` gives it back".to_owned(),
-            (Some(id), _) if self.is_dead(id).unwrap_or(false) => "a daemon that died while it accepted it; the next `serve --spool` knows what became of it, and without one `fsck --repair` gives it back".to_owned(),
+            (None, _) => {
+                "a program that makes no notes; if that has ended, `fsck --repair` gives it back"
+                    .to_owned()
+            }
             (_, Some(of)) => format!("process {} on {}, which still works on it", of.pid, of.host),
             (_, None) => "a process that may still work on it".to_owned(),
         };
@@ -251,32 +224,23 @@ impl Guard {
         self.spool.data(&self.note.name)
     }
 
-    /// Tells this entry from another that has its name later.
-    pub fn file(&self) -> Result<FileIdentity> {
+    /// One word that stands for this entry alone, at whatever attempt and in whatever queue: another one that gets its
+    /// name later, its inode or its metadata has another. Who does something once for an entry remembers it by this.
+    pub fn id(&self) -> Result<String> {
         let path = self.note.checked_out();
         let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
-        Ok(stat.identity)
+        let FileIdentity { inode, born } = stat.identity;
+        let content = fnv(&[self.name().as_bytes(), b"/", self.metadata()].concat());
+        Ok(format!("{}-{inode:x}-{born:x}-{content:016x}", self.spool.id()?))
     }
 
     /// The work is done: removes the entry. If that fails and the entry is still there, it is given back.
     pub fn complete(mut self) -> Result<()> {
-        self.remove()?;
-        self.spool.sync_after("removing", &self.note.name, &[checkouts(&self.note.queue)])
-    }
-
-    /// As [`Guard::complete`], without waiting until the removal is durable
-    /// ([`Spool::sync_removals`]). It can be repeated.
-    pub fn remove(&mut self) -> Result<()> {
         self.still_mine()?;
         self.spool.layer().unlink(&self.note.checked_out())?;
         self.held = false;
-        self.spool.remove_rest(&self.note.name)
-    }
-
-    /// From now on the entry stays checked out when the guard is dropped: what becomes of it is known
-    /// elsewhere. All other ends are as before.
-    pub fn keep(&mut self) {
-        self.held = false;
+        self.spool.remove_rest(&self.note.name)?;
+        self.spool.sync_after("removing", &self.note.name, &[checkouts(&self.note.queue)])
     }
 
     /// Moves the entry to the dead-letter queue, and says why.

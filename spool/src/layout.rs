@@ -33,8 +33,6 @@ pub(crate) const ID: &str = ".shiftboss/id";
 /// Files that are given up when the disk is full.
 const SPARE: &str = ".shiftboss/spare";
 pub(crate) const LOCK: &str = ".shiftboss/lock";
-/// Locked by the daemon that accepts.
-pub(crate) const ACCEPTING: &str = ".shiftboss/accepting";
 const VERSION: &str = ".shiftboss/version";
 
 /// The directories of the format itself. The registry is first: where it is, there is a spool.

@@ -1,13 +1,13 @@
 //! A filesystem spool: queues that are directories, for processes that share no daemon.
-//! docs/spool.md describes the files and the promises; this is the library. A producer and a worker, as programs,
-//! are in `examples/`.
+//! docs/spool.md describes the files and the promises; this is the library, and [`program`] is `shiftspool`, which stands
+//! on it. A producer and a worker are in `examples/`.
 //!
 //! Everything here blocks, and fails with [`SpoolError::Io`] when the system refuses a call.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use shiftboss_spool::{Item, Options, Order, QueueName, Spool, Stop, time_ordered};
+//! use shiftspool::{Item, Options, Order, QueueName, Spool, Stop, time_ordered};
 //!
 //! # fn send(_to: &[u8], _mail: &[u8]) -> std::io::Result<()> { Ok(()) }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,6 +63,7 @@ mod layout;
 mod monitor;
 mod name;
 mod owner;
+pub mod program;
 mod publish;
 mod reader;
 mod reclaim;
@@ -76,9 +77,8 @@ pub use entry::{DATA_BYTES_MAX, Data, DataStat, EntryInfo, Holding, METADATA_BYT
 pub use error::{Result, SpoolError};
 pub use fsck::{Finding, Fsck, FsckOptions, Mended};
 pub use guard::Guard;
-pub use layer::FileIdentity;
 pub use monitor::{Event, Limits, Monitor, Problem, ProblemKind, Report, Turn};
-pub use name::{EntryName, NameError, QueueName, misleads, time_ordered};
+pub use name::{EntryName, NameError, QueueName, time_ordered};
 pub use owner::Identity;
 pub use publish::{Draft, Item, Reservation};
 pub use reader::{Order, Reader};

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Serialize, Serializer};
+use shiftboss_runner::escape::misleads;
 use thiserror::Error;
 
 /// File systems take no longer names.
@@ -39,18 +40,6 @@ fn check(bytes: &[u8]) -> Result<(), NameError> {
         _ if bytes.iter().any(|byte| matches!(byte, b'/' | 0)) => Err(NameError::Separator),
         _ => Ok(()),
     }
-}
-
-/// Whether a character does something other than to be seen: controls, separators of lines and
-/// paragraphs, marks of direction, and what has no width (Unicode's `Default_Ignorable_Code_Point`).
-pub fn misleads(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}')
-        || matches!(character, '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{feff}')
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}')
-        || matches!(character, '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}')
-        || matches!(character, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Bytes as text: printable text as it is, any other byte as `\xNN`.

@@ -48,13 +48,13 @@ impl Spool {
     /// moment is left to it. One entry that resists is logged, and does not keep the others.
     pub(crate) fn reclaim(&self) -> Result<Vec<Reclaimed>> {
         let dead = self.dead_owners()?;
-        if dead.is_empty() && self.overdue(&dead, false)?.is_empty() {
+        if dead.is_empty() && self.overdue(&dead)?.is_empty() {
             return Ok(Vec::new());
         }
         let Some(_held) = lock(self.layer(), Path::new(LOCK), How::Lock)? else {
             return Ok(Vec::new());
         };
-        self.reclaim_locked(false)
+        self.reclaim_locked()
     }
 
     /// The lock of those who change others' notes.
@@ -71,12 +71,12 @@ impl Spool {
         }
     }
 
-    /// As [`Spool::reclaim`], by the holder of the lock; `all`: also what was being accepted.
-    pub(crate) fn reclaim_locked(&self, all: bool) -> Result<Vec<Reclaimed>> {
+    /// As [`Spool::reclaim`], by the holder of the lock.
+    pub(crate) fn reclaim_locked(&self) -> Result<Vec<Reclaimed>> {
         // The dead are found before their notes: they make no more.
         let dead = self.dead_owners()?;
         let (mut given, mut done) = (Vec::new(), true);
-        let overdue = self.overdue(&dead, all)?;
+        let overdue = self.overdue(&dead)?;
         if !overdue.is_empty() {
             // Should this process die now, its record tells whose half-written notes are.
             self.owner()?;
@@ -103,7 +103,7 @@ impl Spool {
         let name = &note.name;
         let whose = match &note.holder {
             Holder::Until(_) => "whose delay is over,".to_owned(),
-            Holder::Process { id, .. } => match owner::read(self.layer(), id)? {
+            Holder::Process(id) => match owner::read(self.layer(), id)? {
                 Some(owner) => format!("of process {} on {}", owner.pid, owner.host),
                 None => "of a process without a record".to_owned(),
             },
@@ -140,21 +140,15 @@ impl Spool {
         self.forget_note(name)
     }
 
-    /// The notes whose owner is dead, or whose time has come. What was being accepted is its successor's
-    /// as long as it is checked out, unless `all` are wanted.
-    pub(crate) fn overdue(&self, dead: &HashSet<String>, all: bool) -> Result<Vec<Note>> {
+    /// The notes whose owner is dead, or whose time has come.
+    pub(crate) fn overdue(&self, dead: &HashSet<String>) -> Result<Vec<Note>> {
         let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
         let mut overdue = Vec::new();
         for note in self.notes()? {
             let is = match &note.holder {
                 Holder::Until(time) => u128::from(*time) <= now || self.postponed(&note)?.is_some(),
-                Holder::Process { id, .. } if self.is_me(id) => false,
-                Holder::Process { accepting: true, .. }
-                    if !all && !note.moving && self.is_out(&note.queue, &note.name)? =>
-                {
-                    false
-                }
-                Holder::Process { id, .. } => {
+                Holder::Process(id) if self.is_me(id) => false,
+                Holder::Process(id) => {
                     dead.contains(id) || !self.layer().exists(&owner::path_of(id))?
                 }
             };
@@ -192,7 +186,7 @@ impl Spool {
     /// Whether a living process has a note of this entry.
     pub(crate) fn is_held(&self, name: &EntryName) -> Result<bool> {
         match self.note(name)?.map(|note| note.holder) {
-            Some(Holder::Process { id, .. }) => Ok(!self.is_dead(&id)?),
+            Some(Holder::Process(id)) => Ok(!self.is_dead(&id)?),
             Some(Holder::Until(_)) | None => Ok(false),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FileType, Mode, Stat, fstat, stat};
+use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +37,6 @@ pub struct Options {
     pub attempts_max: Option<u32>,
     /// The dead-letter queue: a queue like others, made when it is needed.
     pub dead_letter: QueueName,
-    /// This process takes entries over into a store of its own. If it dies, nobody gives back what it has
-    /// checked out: its successor knows what was stored ([`Spool::inherit`]).
-    pub accepting: bool,
 }
 
 /// The dead-letter queue, if no other is named.
@@ -52,7 +49,6 @@ impl Default for Options {
             durability: Durability::default(),
             attempts_max: None,
             dead_letter: QueueName::trusted(DEAD_LETTER),
-            accepting: false,
         }
     }
 }
@@ -85,22 +81,6 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Whether a spool would be made at a path: there is nothing, or an empty directory.
-    pub fn is_to_be_made(path: &Path) -> bool {
-        std::fs::read_dir(path).map_or(!path.exists(), |mut names| names.next().is_none())
-    }
-
-    /// Removes what the caller made of a spool at `path`, and the directory itself if that was made,
-    /// unless somebody has put an entry into it meanwhile: that is an error.
-    pub fn remove_unused(path: &Path, is_directory_made: bool) -> std::io::Result<()> {
-        // Without the registry nobody can put anything in any more.
-        std::fs::remove_dir(path.join(layout::REGISTRY))?;
-        if is_directory_made {
-            return std::fs::remove_dir_all(path);
-        }
-        std::fs::read_dir(path)?.try_for_each(|entry| std::fs::remove_dir_all(entry?.path()))
-    }
-
     /// Opens a spool. One that the reference made gets `.shiftboss/`, if it may be written to. What is not a
     /// spool, a part of one, or one of a later version, is refused.
     pub fn load(path: &Path, options: Options) -> Result<Self> {
@@ -129,23 +109,18 @@ impl Spool {
     /// What tells this spool from others, wherever it is moved.
     pub fn id(&self) -> Result<String> {
         let path = Path::new(layout::ID);
-        let made = self.layer().symlink(files::random_name().as_bytes(), path);
-        made.none_if(Errno::EXIST).map_err(io("name the spool by", path))?;
-        let id = self.layer().read_link(path).map_err(io("read", path))?;
-        Ok(name::text(&id))
+        let mut id = self.layer().read_link(path);
+        if id == Err(Errno::NOENT) {
+            let made = self.layer().symlink(files::random_name().as_bytes(), path);
+            made.none_if(Errno::EXIST).map_err(io("name the spool by", path))?;
+            id = self.layer().read_link(path);
+        }
+        Ok(name::text(&id.map_err(io("read", path))?))
     }
 
     /// The spool's directory, as it was opened.
     pub fn path(&self) -> &Path {
         &self.0.root
-    }
-
-    /// Whether its path still leads to it. A spool that was removed, moved or replaced is still open here, and no
-    /// producer reaches it.
-    pub fn is_at_its_path(&self) -> bool {
-        let which = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let here = self.layer().open_directory(Path::new(".")).ok().and_then(|it| fstat(it).ok());
-        here.map(which).is_some_and(|here| stat(self.path()).map(which) == Ok(here))
     }
 
     /// How this process works on it.
@@ -227,11 +202,6 @@ impl Spool {
     /// A path for a file that this process is writing.
     pub(crate) fn draft_path(&self) -> PathBuf {
         files::draft_path(&self.0.id)
-    }
-
-    /// Waits until what was removed from a queue's checkouts is durable, as the options say.
-    pub fn sync_removals(&self, queue: &QueueName) -> Result<()> {
-        if self.full() { self.layer().sync_directory(&layout::checkouts(queue)) } else { Ok(()) }
     }
 
     /// Syncs directories in which something that was done must last.

@@ -1,65 +1,38 @@
-//! The commands that tell a running daemon what to do: `pause`, `resume`, `drain`, `retry`, `requeue`,
-//! `hold`, `unhold`, `bump`, `forget`, `run-fetcher`, `accept-input`, `add`, `cancel`; and `health`.
+//! The commands that tell a running daemon what to do: `add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`,
+//! `resume`, `drain`, `run-fetcher`, `accept-input` and `forget`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason, checked};
 
 use super::timeout;
 use super::views::since;
-use crate::client::is_by;
+use crate::target::Asked;
 
+/// Longest `--id`: the number of a line may be added to it.
+const ID_BYTES_MAX: usize = 200;
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests to the daemon. All but `health` are for its own user, root, and the group of its --operator-group.
 #[derive(Debug, Subcommand)]
 pub enum Operate {
-    /// Hand nothing out until `resume`, also after a restart
+    /// Add a single task, which is kept until its job ends with code 0
     ///
-    /// Jobs in flight go on, and their ends are recorded.
+    /// Returns when the daemon has it on disk, and says how many keys come before it: a key that ran lately waits
+    /// for its turn like any other. Several tasks of one key run one after the other; the same payload that waits
+    /// already is not added twice. Exits with 75 if the daemon keeps as many as it may.
+    Add(Add),
+    /// Delete the single tasks of a key, whatever their status, unless a worker has them
+    ///
+    /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
     #[command(after_help = "\
 Example:
-  shiftboss pause /run/shiftboss/worker.sock")]
-    Pause(DaemonArguments),
-    /// End a pause or a drain: hand tasks out again
-    #[command(after_help = "\
-Example:
-  shiftboss resume /run/shiftboss/worker.sock")]
-    Resume(DaemonArguments),
-    /// Hand nothing out, and stop the daemon as soon as no job is in flight
-    ///
-    /// Waits until the daemon has gone. The queue stays paused: `resume` the next daemon. On a server it is not paused:
-    /// the other daemons go on, and this one's jobs alone are waited for. Exits with 69 if jobs are still in flight when
-    /// the time is over; the daemon goes on draining.
-    #[command(
-        after_help = "\
-Examples:
-  shiftboss drain /run/shiftboss/worker.sock
-  shiftboss drain --timeout 30m /run/shiftboss/worker.sock || shiftboss status state.db",
-        mut_arg("timeout", |timeout| timeout.help("How long to wait for the end; for ever if not given"))
-    )]
-    Drain(DaemonArguments),
-    /// Ask whether the daemon can do its work: a round trip through its database
-    ///
-    /// Anybody who may connect can ask. Exits with 69 if nobody answers in time, or nothing can be written.
-    #[command(after_help = "\
-Examples:
-  shiftboss health /run/shiftboss/worker.sock
-  shiftboss health --timeout 2s /run/shiftboss/worker.sock || systemctl status shiftboss")]
-    Health(DaemonArguments),
-    /// Take back a job in flight: its task waits again, at its old place
-    ///
-    /// Use it when the worker is gone. The attempt is not counted. Exits with 65 if nobody knows the key.
-    #[command(
-        after_help = "\
-Example:
-  shiftboss requeue /run/shiftboss/worker.sock alpha",
-        override_usage = "shiftboss requeue [OPTIONS] [SOCKET] <KEY>"
-    )]
-    Requeue(KeyArguments),
+  shiftboss cancel alpha")]
+    Cancel(KeyArguments),
     /// Run a key again: put its tasks that are done, failed or dead letters back in the queue
     ///
     /// Exits with 65 if no fetcher lists the key. With --failed it does so for all keys whose last attempt failed, as
@@ -67,9 +40,10 @@ Example:
     #[command(
         after_help = "\
 Examples:
-  shiftboss retry /run/shiftboss/worker.sock alpha
-  shiftboss retry --failed --since 2h --fetcher links /run/shiftboss/worker.sock",
-        override_usage = "shiftboss retry [OPTIONS] [SOCKET] <KEY>\n       shiftboss retry --failed [--since TIME] [--fetcher FETCHER] [--yes] [SOCKET]"
+  shiftboss retry alpha
+  shiftboss retry --failed --since 2h --fetcher links",
+        override_usage = "shiftboss retry [OPTIONS] <KEY>...\n       shiftboss retry [OPTIONS] --failed [--since TIME] [--fetcher FETCHER] [--yes]",
+        mut_arg("keys", |keys| keys.required(false).required_unless_present("failed"))
     )]
     Retry {
         #[command(flatten)]
@@ -77,20 +51,24 @@ Examples:
         #[command(flatten)]
         failed: FailedOnes,
     },
+    /// Take back a job in flight: its task waits again, at its old place
+    ///
+    /// Use it when the worker is gone. The attempt is not counted. Exits with 65 if the key is unknown, or not in flight.
+    #[command(after_help = "\
+Example:
+  shiftboss requeue alpha")]
+    Requeue(KeyArguments),
     /// Keep a key from being handed out, until `unhold`, or for a time
     ///
     /// A job in flight goes on. It outlives new lists and restarts; then the key is back at its old place. Said again, the
-    /// last word holds. `shiftboss held` lists the keys that are held. `retry` is refused meanwhile. Exits with 75 if 10000
+    /// last word holds. `shiftboss tasks --held` lists the keys that are held. `retry` is refused meanwhile. Exits with 75 if 10000
     /// keys are held already.
     Hold(Hold),
     /// End the hold of a key: it waits again, at its old place
-    #[command(
-        after_help = "\
+    #[command(after_help = "\
 Examples:
-  shiftboss unhold /run/shiftboss/worker.sock alpha
-  shiftboss unhold --prefix /run/shiftboss/worker.sock https://example.org/",
-        override_usage = "shiftboss unhold [OPTIONS] [SOCKET] <KEY>"
-    )]
+  shiftboss unhold alpha
+  shiftboss unhold --prefix https://example.org/")]
     Unhold {
         #[command(flatten)]
         of: KeyArguments,
@@ -105,45 +83,54 @@ Examples:
     /// What has ended of it is put back, as by `retry`; a key in flight runs once more. Bumped keys go one after the other, and may
     /// have a tenth of all hand-outs together (`--bump-share`), so nobody else waits much longer. Said again, nothing changes.
     /// Exits with 65 if no fetcher lists the key, or it is held, and with 75 if 1000 keys are bumped already.
-    #[command(
-        after_help = "\
+    #[command(after_help = "\
 Example:
-  shiftboss bump /run/shiftboss/worker.sock alpha",
-        override_usage = "shiftboss bump [OPTIONS] [SOCKET] <KEY>"
-    )]
+  shiftboss bump alpha")]
     Bump {
         #[command(flatten)]
         of: KeyArguments,
         #[command(flatten)]
         by: By,
     },
-    /// Forget a key that nothing lists: when it ran, its attempts, its hold
+    /// Hand nothing out until `resume`, also after a restart
     ///
-    /// If a list names it later, it comes first, as a key that never ran. What was summed up of its jobs stays. Exits with 65 if a
-    /// list or a single task has the key, or nothing is known of it, and with 69 while it is in flight.
+    /// Jobs in flight go on, and their ends are recorded.
+    #[command(after_help = "\
+Example:
+  shiftboss pause
+  shiftboss pause -t /run/shiftboss/worker.sock")]
+    Pause(DaemonArguments),
+    /// End a pause or a drain: hand tasks out again
+    #[command(after_help = "\
+Example:
+  shiftboss resume")]
+    Resume(DaemonArguments),
+    /// Hand nothing out, and stop the daemon as soon as no job is in flight
+    ///
+    /// Waits until the daemon has gone. The queue in a file stays paused, also for the next daemon, until `resume`. On a
+    /// server it is not paused: the other daemons go on, and this one's jobs alone are waited for. Exits with 69 if jobs are still in flight when
+    /// the time is over; the daemon goes on draining.
     #[command(
         after_help = "\
-Example:
-  shiftboss forget /run/shiftboss/worker.sock alpha",
-        override_usage = "shiftboss forget [OPTIONS] [SOCKET] <KEY>"
+Examples:
+  shiftboss drain
+  shiftboss drain --timeout 30m || shiftboss status",
+        mut_arg("timeout", |timeout| timeout.help("How long to wait for the end; for ever if not given"))
     )]
-    Forget(KeyArguments),
+    Drain(DaemonArguments),
     /// Run a managed fetcher now: one that the daemon runs itself
     ///
     /// The daemon starts a run and does not wait for its end; `shiftboss status` shows the run and its result.
     /// The next run by the clock is counted from this one. Exits with 65 if the daemon runs no fetcher of that name, and
     /// with 69 if it is running.
-    #[command(
-        after_help = "\
+    #[command(after_help = "\
 Example:
-  shiftboss run-fetcher /run/shiftboss/worker.sock repology",
-        override_usage = "shiftboss run-fetcher [OPTIONS] [SOCKET] <NAME>"
-    )]
+  shiftboss run-fetcher repology")]
     RunFetcher {
         #[command(flatten)]
         daemon: DaemonArguments,
         /// The fetcher's name
-        name: Option<String>,
+        name: String,
     },
     /// Accept the directory that is at INPUT_DIR now, though it is another one than before
     ///
@@ -151,45 +138,61 @@ Example:
     /// does not have leave the queue.
     #[command(after_help = "\
 Example:
-  shiftboss accept-input /run/shiftboss/worker.sock")]
+  shiftboss accept-input")]
     AcceptInput(DaemonArguments),
-    /// Add a single task, which is kept until its job ends with code 0
+    /// Forget a key that nothing lists: when it ran, its attempts, its hold; or a relay or daemon that is gone for good
     ///
-    /// Returns when the daemon has it on disk, and says how many keys come before it: a key that ran lately waits
-    /// for its turn like any other. Several tasks of one key run one after the other; the same payload that waits
-    /// already is not added twice. Exits with 75 if the daemon keeps as many as it may.
-    Add(Add),
-    /// Delete the single tasks of a key, whatever their status, unless a worker has them
+    /// If a list names the key later, it comes first, as a key that never ran. What was summed up of its jobs stays. Exits with 65
+    /// if a list or a single task has the key, or nothing is known of it, and with 69 while it is in flight.
     ///
-    /// Exits with 65 if there is none, and with 75 if one is in flight: that one stays.
+    /// With --daemon the lists of a relay, or of one of several daemons, leave the queue, and its fetchers are free: another daemon
+    /// that has lists of them takes them within a minute, and reads them from the start. What it noted of rejected files, managed
+    /// fetchers and its spool goes, too. The daemons that live adopt its leased jobs; without any, those wait again. No daemon need
+    /// run for that. One that was not stopped is watched for six seconds first. Of a daemon and a relay of one name the daemon is
+    /// forgotten first. Exits with 75 if it lives, and with 65 if the queue has neither of that name.
     #[command(
         after_help = "\
-Example:
-  shiftboss cancel /run/shiftboss/worker.sock alpha",
-        override_usage = "shiftboss cancel [OPTIONS] [SOCKET] <KEY>"
+Examples:
+  shiftboss forget alpha
+  shiftboss forget --daemon builder-2 -t postgres://shiftboss@db.example/queue",
+        override_usage = "shiftboss forget [OPTIONS] <KEY>...\n       shiftboss forget [OPTIONS] --daemon <NAME>",
+        mut_arg("keys", |keys| keys.required(false).required_unless_present("gone"))
     )]
-    Cancel(KeyArguments),
+    Forget {
+        #[command(flatten)]
+        of: KeyArguments,
+        /// Forget this relay or daemon instead, as `shiftboss status` names it
+        #[arg(id = "gone", long = "daemon", value_name = "NAME", conflicts_with_all = ["keys", "timeout", "json"])]
+        gone: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "\
 Examples:
-  shiftboss add /run/shiftboss/worker.sock alpha '1.0 1.1'
-  shiftboss add --file request.json /run/shiftboss/worker.sock alpha
-  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss add --lines /run/shiftboss/worker.sock",
-    override_usage = "shiftboss add [OPTIONS] [SOCKET] <KEY> <PAYLOAD>\n       \
-        shiftboss add [OPTIONS] --file <FILE> [SOCKET] <KEY>\n       \
-        shiftboss add [OPTIONS] --lines [--file <FILE>] [SOCKET]"
+  shiftboss add alpha '1.0 1.1'
+  shiftboss add --file request.json alpha
+  printf '%s\\n' 'alpha 1' 'bravo 2' | shiftboss add --lines",
+    override_usage = "shiftboss add [OPTIONS] <KEY> <PAYLOAD>\n       \
+        shiftboss add [OPTIONS] --file <FILE> <KEY>\n       \
+        shiftboss add [OPTIONS] --lines [--file <FILE>]"
 )]
 pub struct Add {
     #[command(flatten)]
     pub daemon: DaemonArguments,
     /// The key: one word
+    #[arg(required_unless_present = "lines")]
     pub key: Option<String>,
     /// All else that a worker needs: one line
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, required_unless_present_any = ["file", "lines"], conflicts_with = "file")]
     pub payload: Option<String>,
+    /// Add it once, whatever becomes of this command: another task with this ID is not added
+    ///
+    /// One word. It is remembered as long as the task is kept, and seven days longer. With --lines, the task in line N
+    /// has the ID ID.N.
+    #[arg(long, value_parser = id)]
+    pub id: Option<Name>,
     /// Read the payload, or the lines, from FILE; - is standard input
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -197,19 +200,16 @@ pub struct Add {
     ///
     /// A faulty line is named with its number; the others are added, and the exit code is 65. --json prints one
     /// object for each.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["key", "payload"])]
     pub lines: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
-  shiftboss hold /run/shiftboss/worker.sock alpha
-  shiftboss hold --for 2days --reason 'upstream is down' /run/shiftboss/worker.sock alpha
-  shiftboss hold --prefix /run/shiftboss/worker.sock https://example.org/",
-    override_usage = "shiftboss hold [OPTIONS] [SOCKET] <KEY>"
-)]
+  shiftboss hold alpha
+  shiftboss hold --for 2days --reason 'upstream is down' alpha
+  shiftboss hold --prefix https://example.org/")]
 pub struct Hold {
     #[command(flatten)]
     pub of: KeyArguments,
@@ -218,10 +218,10 @@ pub struct Hold {
     pub prefix: bool,
     /// How long: a time such as 2h or 3days [default: until `unhold`]
     #[arg(long = "for", value_name = "TIME", value_parser = hold_time)]
-    pub time: Option<Duration>,
+    pub time: Option<HoldTime>,
     /// Why: a line for those who wonder
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
-    pub reason: Option<String>,
+    #[arg(long, value_name = "TEXT", value_parser = checked::<Reason>)]
+    pub reason: Option<Reason>,
     #[command(flatten)]
     pub by: By,
 }
@@ -230,33 +230,25 @@ pub struct Hold {
 #[derive(Debug, Args)]
 pub struct By {
     /// Who wants it, as the daemon is to remember: one word [default: the user's name]
-    #[arg(long, value_name = "NAME", value_parser = by)]
-    pub by: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = checked::<Name>)]
+    pub by: Option<Name>,
 }
 
-fn hold_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok();
-    time.filter(|time| *time <= Duration::from_secs(HOLD_SECONDS_MAX.into()))
-        .ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
+fn hold_time(text: &str) -> Result<HoldTime, String> {
+    let time = humantime::parse_duration(text).ok().and_then(HoldTime::lasting);
+    time.ok_or_else(|| "give a time such as 2h or 3days, up to ten years".to_owned())
 }
 
-fn reason(text: &str) -> Result<String, String> {
-    match text.len() <= REASON_MAX_BYTES && !text.contains(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("give one line of at most {REASON_MAX_BYTES} bytes")),
-    }
-}
-
-fn by(text: &str) -> Result<String, String> {
-    let wrong = || format!("give one word of at most {NAME_MAX_BYTES} bytes");
-    Some(text.to_owned()).filter(|text| is_by(text)).ok_or_else(wrong)
+fn id(text: &str) -> Result<Name, String> {
+    let wrong = || format!("give one word of at most {ID_BYTES_MAX} bytes");
+    Some(text).filter(|text| text.len() <= ID_BYTES_MAX).and_then(Name::read).ok_or_else(wrong)
 }
 
 /// Failed tasks that are put back.
 #[derive(Debug, Args)]
 pub struct FailedOnes {
     /// All failed tasks
-    #[arg(long, conflicts_with = "key")]
+    #[arg(long, conflicts_with = "keys")]
     pub failed: bool,
     /// Only those that failed since then: a time such as 2026-11-21T13:00:00Z, or how long ago, such as 2h
     #[arg(long, value_name = "TIME", value_parser = since, requires = "failed")]
@@ -273,8 +265,13 @@ pub struct FailedOnes {
 pub struct KeyArguments {
     #[command(flatten)]
     pub daemon: DaemonArguments,
-    /// The key
-    pub key: Option<String>,
+    /// The key; or several, each by itself
+    #[arg(value_name = "KEY", required = true, value_parser = key)]
+    pub keys: Vec<Key>,
+}
+
+fn key(text: &str) -> Result<Key, String> {
+    Key::new(text).map_err(|error| error.to_string())
 }
 
 /// The daemon, and how its answer is shown.
@@ -283,11 +280,8 @@ pub struct DaemonArguments {
     /// How long to wait for the answer [default: 5s]
     #[arg(long, value_parser = timeout)]
     pub timeout: Option<Duration>,
-    /// The daemon's socket
-    ///
-    /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
-    /// /etc/shiftboss.toml).
-    pub socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Asked,
     /// Print the daemon's answer, one JSON object
     #[arg(long)]
     pub json: bool,

@@ -9,7 +9,7 @@ mod tests;
 mod values;
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
@@ -31,8 +31,8 @@ pub use settings::ServeSettings;
 pub use values::host_name;
 pub(super) use values::parse_daemon_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, CLASSIC_SPOOL, HISTORY,
-    PROCESS_SERVER, SERVER_ONLY, parse_lease, parse_share,
+    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, HISTORY, PROCESS_SERVER,
+    SERVER_ONLY, parse_lease, parse_share,
 };
 
 /// What an answer outlives.
@@ -133,9 +133,6 @@ pub struct ServeOptions {
     /// Relays at which operators may do what they may here; may be given several times
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_OPERATORS", value_delimiter = ',')]
     pub relay_operators: Option<Vec<String>>,
-    /// Accept the entries of this spool's queue `tasks` as single tasks; made if there is none
-    #[arg(long, value_name = "DIR", env = "SHIFTBOSS_SPOOL")]
-    pub spool: Option<PathBuf>,
     #[command(flatten)]
     pub common: CommonOptions,
     /// How often tasks that fail are tried again; in the file only, as the next two.
@@ -156,7 +153,6 @@ impl ServeOptions {
             database: self.database.as_ref().and_then(Database::file),
             input: self.common.input_dir.as_deref(),
             socket: self.common.socket.as_deref(),
-            spool: self.spool.as_deref(),
         }
     }
 
@@ -179,7 +175,6 @@ impl ServeOptions {
     fn unfit(&self) -> Option<&'static str> {
         let is_classic = self.classic == Some(true);
         match &self.database {
-            _ if is_classic && self.spool.is_some() => Some(CLASSIC_SPOOL),
             _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
             _ if is_classic && self.has_rules_for_failures() => Some(CLASSIC_FAILURES),
             Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),

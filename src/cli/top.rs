@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::target::Asked;
 use crate::top::{INTERVAL_MAX, INTERVAL_MIN, Settings};
 
 /// Show the queue on the terminal, as it is now, until `q`
@@ -16,9 +17,9 @@ use crate::top::{INTERVAL_MAX, INTERVAL_MIN, Settings};
 #[command(after_help = "\
 Examples:
   shiftboss top
-  shiftboss top --interval 10s --log-dir /var/log/jobs /run/shiftboss/worker.sock
-  shiftboss top --read-only state.db
-  COLUMNS=120 shiftboss top --once state.db | mail -s queue root")]
+  shiftboss top --interval 10s --log-dir /var/log/jobs
+  shiftboss top --read-only -t /var/lib/shiftboss/state.db
+  COLUMNS=120 shiftboss top --once | mail -s queue root")]
 pub struct TopArguments {
     /// Look so often: 100ms to 1h
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
@@ -35,17 +36,14 @@ pub struct TopArguments {
     /// The workers' --log-dir: show what a job wrote
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
-    /// The database or the daemon's socket, as of `status`
-    pub target: Option<PathBuf>,
-    /// Look at the daemon of this configuration file
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Asked,
 }
 
 impl From<TopArguments> for Settings {
     fn from(typed: TopArguments) -> Self {
-        let TopArguments { interval, once, ascii, read_only, log_dir, target, config } = typed;
-        Self { target, config, interval, once, ascii, read_only, log_dir }
+        let TopArguments { interval, once, ascii, read_only, log_dir, target } = typed;
+        Self { target, interval, once, ascii, read_only, log_dir }
     }
 }
 

@@ -1,5 +1,4 @@
-//! The commands that look at a queue and change nothing: `status`, `why`, `queue`, `tasks`, `held`, `log`,
-//! `stats`, `metrics`.
+//! The commands that look at a queue and change nothing: `status`, `why`, `tasks`, `search`, `log`, `metrics`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use jiff::{Timestamp, civil};
 
 use super::one_of;
 use crate::stores::{Grouping, TaskStatus};
+use crate::target::Asked;
 
 #[derive(Debug, Subcommand)]
 pub enum View {
@@ -17,85 +17,87 @@ pub enum View {
     #[command(after_help = "\
 Examples:
   shiftboss status
-  shiftboss status state.db
-  wrong=$(shiftboss status --check state.db 2>&1) || echo \"$wrong\" | mail -s shiftboss root
-  shiftboss status --json /run/shiftboss/worker.sock")]
+  shiftboss status --json -t /var/lib/shiftboss/state.db
+  wrong=$(shiftboss status --check 2>&1) || echo \"$wrong\" | mail -s shiftboss root")]
     Status {
         #[command(flatten)]
         arguments: ViewArguments,
-        /// Print only what is wrong, a line each; exit with 1 if anything is, with 69 if no daemon runs
+        /// Print only what is wrong, a line each; exit with 1 if any of it is an error, with 69 if no daemon runs
         #[arg(long)]
         check: bool,
     },
     /// Say where a key is, and why it is not the next one
     ///
-    /// Exits with 65 if nobody ever heard of the key.
-    #[command(
-        after_help = "\
+    /// Exits with 65 if the key is unknown.
+    #[command(after_help = "\
 Examples:
-  shiftboss why state.db alpha
-  shiftboss why --json /run/shiftboss/worker.sock alpha | jq .place.keys_before",
-        override_usage = "shiftboss why [OPTIONS] [TARGET] <KEY>"
-    )]
+  shiftboss why alpha
+  shiftboss why --json alpha | jq .place.keys_before")]
     Why {
         #[command(flatten)]
         arguments: ViewArguments,
         /// The key
-        key: Option<String>,
+        key: String,
     },
-    /// Show the next keys, in the order in which they would be handed out now
-    #[command(after_help = "\
-Examples:
-  shiftboss queue state.db
-  shiftboss queue -n 1000 --json state.db | jq -r '.keys[].key'")]
-    Queue {
-        #[command(flatten)]
-        arguments: ViewArguments,
-        /// How many: 1 to 10000
-        #[arg(short = 'n', long = "number", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-        number: u16,
-    },
-    /// Show tasks by status, with the reason
+    /// Show tasks that wait, run or ended badly, with the reason
     ///
-    /// Failed tasks come newest first, tasks in flight oldest first, waiting tasks in the order of their turns.
+    /// In flight, failed, dead letters, delayed, then waiting. Failed tasks come newest first, tasks in flight oldest first, waiting
+    /// tasks in the order of their turns. With --next, the keys that are handed out next, in that order, and when the turn of each is
+    /// expected. With --held, the keys that are held, those of operators first, and of each kind the last one first.
     #[command(after_help = "\
 Examples:
-  shiftboss tasks --status failed state.db
-  shiftboss tasks --status dead_letter --json /run/shiftboss/worker.sock | jq -r '.tasks[].key'")]
+  shiftboss tasks
+  shiftboss tasks --next -n 1000 --json | jq -r '.keys[].key'
+  shiftboss tasks --held
+  shiftboss tasks --status dead_letter --json | jq -r '.tasks[].key'")]
     Tasks {
         #[command(flatten)]
         arguments: ViewArguments,
-        /// Their status
+        /// Only those of this status
         #[arg(long, value_name = "waiting|in_flight|delayed|failed|dead_letter", value_parser = one_of(STATUSES))]
-        status: TaskStatus,
+        status: Option<TaskStatus>,
+        /// The next keys, in the order in which they would be handed out now
+        #[arg(long, conflicts_with_all = ["status", "fetcher", "held"])]
+        next: bool,
+        /// The keys that are held
+        #[arg(long, conflicts_with_all = ["status", "fetcher"])]
+        held: bool,
         /// Only those of this fetcher; @tasks: single tasks
         #[arg(long)]
         fetcher: Option<String>,
-        /// How many: 1 to 10000
-        #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-        number: u16,
+        /// How many: 1 to 10000 [default: 100; with --next 20]
+        #[arg(short = 'n', long = "number", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        number: Option<u16>,
     },
-    /// Show the keys that are held, those of operators first, and of each kind the last one first
+    /// Show the keys that begin with TEXT, listed now or run before
     #[command(after_help = "\
 Examples:
-  shiftboss held state.db
-  shiftboss held --json /run/shiftboss/worker.sock | jq -r '.keys[].key'")]
-    Held {
+  shiftboss search https://example.org/
+  shiftboss search -n 1000 --json python3 | jq -r '.keys[].key'")]
+    Search {
         #[command(flatten)]
         arguments: ViewArguments,
+        /// How the keys begin
+        text: String,
         /// How many: 1 to 10000
         #[arg(short = 'n', long = "number", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
     },
     /// Show the attempts that ended, the last one first
     ///
-    /// The daemon keeps the last 100000, or as many as its --history says; under --classic it keeps none. With --key, hand-outs that never arrived are left out.
+    /// The daemon keeps the last 100000, or as many as its --history says; under --classic it keeps none. With --key, hand-outs that
+    /// never arrived are left out.
+    ///
+    /// With --sum it shows sums instead: jobs, outcomes, how long they took, and the cycle time, which is how long after its key's last
+    /// start a job was started. Whole hours are counted, the present one among them, and kept for 90 days; under --classic none are.
     #[command(after_help = "\
 Examples:
-  shiftboss log state.db
-  shiftboss log --failed --since 2h /run/shiftboss/worker.sock
-  shiftboss log --key alpha --json state.db
-  shiftboss log --follow --after 4711 --json state.db")]
+  shiftboss log
+  shiftboss log --failed --since 2h
+  shiftboss log --key alpha --json
+  shiftboss log --follow --after 4711 --json
+  shiftboss log --sum --for 30days --by day
+  shiftboss log --sum --by fetcher --json | jq '.groups[].cycle_seconds'")]
     Log {
         #[command(flatten)]
         arguments: ViewArguments,
@@ -123,24 +125,14 @@ Examples:
         /// How many: 1 to 10000
         #[arg(short = 'n', long = "number", default_value_t = 20, conflicts_with = "follow", value_parser = clap::value_parser!(u16).range(1..=10_000))]
         number: u16,
-    },
-    /// Show what was done: jobs, outcomes, how long they took, and the cycle time
-    ///
-    /// The cycle time is how long after its key's last start a job was started. Whole hours are counted, the present one
-    /// among them, and kept for 90 days; under --classic none are.
-    #[command(after_help = "\
-Examples:
-  shiftboss stats state.db
-  shiftboss stats --for 30days --by day state.db
-  shiftboss stats --by fetcher --json /run/shiftboss/worker.sock | jq '.groups[].cycle_seconds'")]
-    Stats {
-        #[command(flatten)]
-        arguments: ViewArguments,
-        /// Of so long until now: up to 90days
-        #[arg(long = "for", value_name = "TIME", default_value = "24h", value_parser = counted_time)]
+        /// Show sums of what was done
+        #[arg(long, conflicts_with_all = ["failed", "since", "log_dir", "key", "follow", "number"])]
+        sum: bool,
+        /// With --sum, of so long until now: up to 90days
+        #[arg(long = "for", value_name = "TIME", default_value = "24h", requires = "sum", value_parser = counted_time)]
         time: Duration,
-        /// A line for each, instead of one for all
-        #[arg(long, value_name = "fetcher|hour|day", value_parser = one_of(GROUPINGS))]
+        /// With --sum, a line for each, instead of one for all
+        #[arg(long, value_name = "fetcher|hour|day", requires = "sum", value_parser = one_of(GROUPINGS))]
         by: Option<Grouping>,
     },
     /// Print metrics for Prometheus, as OpenMetrics text
@@ -149,14 +141,11 @@ Examples:
     /// database cannot be read.
     #[command(after_help = "\
 Examples:
-  shiftboss metrics state.db
-  shiftboss metrics /run/shiftboss/worker.sock > /var/lib/node_exporter/shiftboss.prom")]
+  shiftboss metrics
+  shiftboss metrics -t /run/shiftboss/worker.sock > /var/lib/node_exporter/shiftboss.prom")]
     Metrics {
-        /// The database, or the daemon's socket, as of `status`
-        target: Option<PathBuf>,
-        /// Look at the daemon of this configuration file
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        target: Asked,
     },
 }
 
@@ -201,14 +190,8 @@ fn counted_time(text: &str) -> Result<Duration, String> {
 /// What is looked at, and how it is shown.
 #[derive(Debug, Args)]
 pub struct ViewArguments {
-    /// The database (a path, or the URL of a PostgreSQL server's), or the daemon's socket
-    ///
-    /// If it is left out: SHIFTBOSS_DATABASE, else SHIFTBOSS_SOCKET, else what the configuration file says
-    /// (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
-    pub target: Option<PathBuf>,
-    /// Look at the daemon of this configuration file
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Asked,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
+use crate::target::Asked;
 use crate::web::{LOG_LEVEL, Listen, Settings, Token, TokenFor};
 
 /// Characters of a title.
@@ -15,11 +16,10 @@ const TITLE_MAX: usize = 100;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shiftboss web /var/lib/shiftboss/state.db
-  shiftboss web --listen unix:/run/shiftboss-web/http /run/shiftboss/worker.sock
-  shiftboss web --output '/var/log/jobs/{day}/{key}.log' --token-file token \\
-      /run/shiftboss/worker.sock
-  shiftboss web --listen 10.0.0.5:7390 --listen-any --allow-host queue.example.org state.db")]
+  shiftboss web
+  shiftboss web --listen unix:/run/shiftboss-web/http -t /run/shiftboss/worker.sock
+  shiftboss web --output '/var/log/jobs/{day}/{key}.log' --token-file token
+  shiftboss web --listen 10.0.0.5:7390 --listen-any --allow-host queue.example.org")]
 pub struct WebArguments {
     /// Where to listen: an address, or unix:PATH. May be given several times. Sockets of the init system (LISTEN_FDS) take
     /// their place
@@ -45,11 +45,8 @@ pub struct WebArguments {
     /// What the pages are called
     #[arg(long, value_name = "TEXT", default_value = "shiftboss", value_parser = title)]
     pub title: String,
-    /// The database or the daemon's socket, as of `status`
-    pub target: Option<PathBuf>,
-    /// Look at the daemon of this configuration file
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Asked,
     /// What is logged, as of `serve`
     #[arg(
         long,
@@ -85,13 +82,13 @@ impl TryFrom<WebArguments> for Settings {
                 ));
             }
         }
-        let WebArguments { listen, allow_host, title, output: outputs, target, config, .. } = typed;
+        let WebArguments { listen, allow_host, title, output: outputs, target, .. } = typed;
         let needed_for = match typed.token_for {
             Need::Actions => TokenFor::Actions,
             Need::All => TokenFor::All,
         };
         let token = typed.token_file.map(|file| Token::read(&file, needed_for)).transpose()?;
-        Ok(Self { listen, allow_host, title, outputs, token, target, config })
+        Ok(Self { listen, allow_host, title, outputs, token, target })
     }
 }
 

@@ -1,22 +1,20 @@
 //! The arguments of `work`, as typed, and the worker's checked settings made of them.
 
-use std::path::PathBuf;
-
 use clap::Args;
-use shiftboss_protocol::wire::session::{LEASE_SECONDS_MAX, NAME_MAX_BYTES};
+use shiftboss_protocol::verbs::{Lease, Name, checked};
 
 use super::{RunnerArguments, absolute};
 use crate::exit::Failure;
-use crate::target;
+use crate::target::Asked;
 use crate::worker::Settings;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shiftboss work worker.sock -- ./check-link.sh {key} {payload}
-  shiftboss work -n 4 --timeout 1h --log-dir logs worker.sock -- ./build {key}
-  shiftboss work --once worker.sock -- sh -c 'echo \"$1\"' sh {key}
-  shiftboss work worker.sock -- ./import --from {payload_file}")]
+  shiftboss work -- ./check-link.sh {key} {payload}
+  shiftboss work -n 4 --timeout 1h --log-dir logs -t worker.sock -- ./build {key}
+  shiftboss work --once -- sh -c 'echo \"$1\"' sh {key}
+  shiftboss work -- ./import --from {payload_file}")]
 pub struct WorkArguments {
     /// Give COMMAND the payload on its standard input
     #[arg(long)]
@@ -33,16 +31,13 @@ pub struct WorkArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_jobs: Option<u64>,
     /// How long the daemon waits for a sign of life before it hands a job to another worker
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease_seconds)]
-    pub lease: u32,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = lease)]
+    pub lease: Lease,
     /// The worker's name, for people [default: HOST-PID]
-    #[arg(long, value_parser = worker_name)]
-    pub name: Option<String>,
-    /// The daemon's socket
-    ///
-    /// If it is left out: SHIFTBOSS_SOCKET, else what the configuration file says (SHIFTBOSS_CONFIG, else
-    /// /etc/shiftboss.toml).
-    pub socket: Option<PathBuf>,
+    #[arg(long, value_parser = checked::<Name>)]
+    pub name: Option<Name>,
+    #[command(flatten)]
+    pub target: Asked,
     #[command(flatten)]
     pub runner: RunnerArguments,
 }
@@ -52,7 +47,7 @@ impl TryFrom<WorkArguments> for Settings {
 
     fn try_from(typed: WorkArguments) -> Result<Self, Failure> {
         Ok(Self {
-            socket: absolute(target::socket(typed.socket, "work")?)?,
+            socket: absolute(typed.target.socket("work")?)?,
             jobs: typed.runner.jobs.into(),
             runner: typed.runner.settings(&["{key}", "{payload}"])?,
             stdin: typed.stdin,
@@ -60,24 +55,13 @@ impl TryFrom<WorkArguments> for Settings {
             once: typed.once,
             fail: typed.fail,
             jobs_max: typed.max_jobs,
-            lease_seconds: typed.lease,
+            lease: typed.lease,
         })
     }
 }
 
-fn lease_seconds(text: &str) -> Result<u32, String> {
+fn lease(text: &str) -> Result<Lease, String> {
     let lease = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    match u32::try_from(lease.as_secs()) {
-        Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(seconds),
-        _ => Err("give whole seconds, from 1s to 7days".to_owned()),
-    }
-}
-
-/// What `HELLO` takes for a name.
-fn worker_name(text: &str) -> Result<String, String> {
-    let is_faulty = |character: char| character == ' ' || character.is_control();
-    if (1..=NAME_MAX_BYTES).contains(&text.len()) && !text.contains(is_faulty) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("a name has 1 to {NAME_MAX_BYTES} bytes and no spaces; for example builder-3"))
+    let seconds = u32::try_from(lease.as_secs()).ok().filter(|_| lease.subsec_nanos() == 0);
+    seconds.and_then(Lease::of).ok_or_else(|| "give whole seconds, from 1s to 7days".to_owned())
 }

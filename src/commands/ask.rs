@@ -1,18 +1,19 @@
 //! `shiftboss ask`: sends request lines as a worker would, and prints the answers.
 //!
-//! For trying things out, and for scripts. Of the protocol it knows that each line is answered by one,
-//! and how a job looks, so that nobody takes one unawares: it writes lines, closes its write side, and copies what comes back until the daemon
-//! closes.
+//! For trying things out, and for scripts. It writes lines, closes its write side, and copies what comes back until the daemon
+//! closes. Each line is answered by one; who is given a job is told so.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use shiftboss_protocol::client::{Connection, within};
+use shiftboss_protocol::wire::answers::Answer as Line;
 
 use super::printing::offer;
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
+use crate::target::line;
 use crate::text::{quoted, shown};
 
 /// What is kept of a line: a job's attempt and key are among it.
@@ -26,18 +27,13 @@ pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Fai
     heard.end_line();
     let speaks_2 = lines.first().is_some_and(|line| line.starts_with("HELLO "));
     // No request is answered by more than one.
-    heard
-        .jobs
-        .iter()
-        .take(lines.len())
-        .filter_map(|job| key_of(job, speaks_2))
-        .for_each(|key| warn_of(key, socket));
+    let read = if speaks_2 { Line::read } else { Line::read_classic };
+    for line in heard.jobs.iter().take(lines.len()) {
+        if let Some(Line::Job(job)) = read(line) {
+            warn_of(&job.shown_key());
+        }
+    }
     held
-}
-
-/// In protocol 2 an attempt stands before the key.
-fn key_of(job: &str, speaks_2: bool) -> Option<&str> {
-    job.strip_prefix("JOB ")?.split(' ').nth(usize::from(speaks_2))
 }
 
 /// What is kept of the answers, however long they are.
@@ -48,7 +44,7 @@ struct Heard {
     /// How the line begins that is being read.
     line: Vec<u8>,
     /// How lines with jobs begin.
-    jobs: Vec<String>,
+    jobs: Vec<Vec<u8>>,
 }
 
 impl Heard {
@@ -64,23 +60,23 @@ impl Heard {
     }
 
     fn end_line(&mut self) {
-        if self.line.starts_with(b"JOB ") && self.jobs.len() < JOBS_MAX {
-            self.jobs.push(String::from_utf8_lossy(self.line.trim_ascii_end()).into_owned());
+        let line = std::mem::take(&mut self.line);
+        if line.starts_with(b"JOB ") && self.jobs.len() < JOBS_MAX {
+            self.jobs.push(line.trim_ascii_end().to_owned());
         }
-        self.line.clear();
     }
 }
 
 /// Who only wanted to see whether the daemon answers must know that a job was taken.
-fn warn_of(key: &str, socket: &Path) {
+fn warn_of(key: &str) {
     // One that begins so would be taken for an option.
     let end = if key.starts_with('-') { "-- " } else { "" };
-    let (name, key, socket) = (shown(key), quoted(key), quoted(&socket.to_string_lossy()));
+    let (name, requeue) = (shown(key), line(format_args!("requeue {end}{}", quoted(key))));
     // Nobody may be reading.
     let _ = writeln!(
         io::stderr(),
         "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
-         lease; `shiftboss requeue {end}{socket} {key}` puts it back, a DONE takes the next job as well"
+         lease; {requeue} puts it back, a DONE takes the next job as well"
     );
 }
 

@@ -17,9 +17,10 @@ use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{self, Delivered, FetchError, Fetcher, Observer, Tally};
 use crate::logging::escaped_line;
+use crate::program::with_signals;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Every, Outcome, Schedule};
-use crate::signals::{SIGNAL_BASE, Signals, with_signals};
+use crate::signals::{SIGNAL_BASE, Signals};
 use crate::standard_error;
 use crate::terminal::progress_line;
 

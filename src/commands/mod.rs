@@ -4,36 +4,32 @@
 pub mod ask;
 mod broker;
 pub mod check;
-pub mod completions;
 pub mod fetch;
-mod input;
 mod moving;
 pub mod on_change;
 pub mod operators;
 mod output;
-mod printing;
 pub mod relay;
 pub mod serve;
-pub mod spool;
 mod top;
 mod views;
 pub mod work;
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use nix::sys::signal::Signal as StandardSignal;
+use clap::CommandFactory;
+use shiftboss_console::{input, printing};
 
 use crate::child;
-use crate::cli::Command;
+use crate::cli::{Cli, Command};
 use crate::exit::{ExitCode, Failure};
-use crate::limits::{self, Needs};
+use crate::limits::Needs;
 use crate::lock::{self, LockError, LockFile};
 use crate::logging::{self, LogFormat};
-use crate::signals;
+use crate::program::completions;
+use crate::runner::descriptors;
 use crate::stores::{self, Database};
-use crate::target::{Target, move_up, socket};
 use crate::text;
 use crate::web;
 
@@ -42,10 +38,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         matches!(command, Command::Serve(_) | Command::Relay(_) | Command::Web(_));
     if has_connections {
         // Each connection and each growing file takes a descriptor: as many as the system allows.
-        limits::raise_descriptors();
+        descriptors::raise();
     }
-    // A file that may not grow further (RLIMIT_FSIZE) is an error of the write, as a full disk is, not our end.
-    let _ = signals::ignore(StandardSignal::SIGXFSZ);
     needs(&command).require()?;
     match command {
         Command::Serve(typed) => serve::run(*typed),
@@ -61,22 +55,22 @@ pub fn run(command: Command) -> Result<(), Failure> {
             let instead = "pg_amcheck checks it";
             check::database::run(database.require_file("check --database", instead)?)
         }
-        Command::Migrate { database } => migrate(&database),
-        Command::ForgetDaemon { target, name } => forget_daemon(target, name),
+        Command::Migrate { target } => migrate(&target.database()?),
         Command::Move { salvage: true, from, to, .. } => moving::salvage(&from, &to),
         Command::Move { from, to, daemon_name, .. } => {
             logging::start(LogFormat::Auto, "")?;
             moving::run(from, to, daemon_name)
         }
         Command::Check { input_dir, json, .. } => check::run(&input_dir.unwrap_or_default(), json),
-        Command::Ask { timeout, socket, lines } => ask(socket, lines, timeout),
+        Command::Ask { timeout, target, lines } => {
+            ask::run(&target.socket("ask")?, &lines, timeout)
+        }
         Command::Output(typed) => output::run(typed),
         Command::View(asked) => views::run(asked),
+        Command::Health(daemon) => operators::health(&daemon),
         Command::Operate(asked) => operators::run(asked),
         Command::Backup { target, file } => {
-            let (target, file) = if file.is_some() { (target, file) } else { (None, target) };
-            let file = file.ok_or_else(|| Failure::usage("FILE is missing"))?;
-            let database = Target::find(target, None)?.database;
+            let database = target.database()?;
             stores::backup(database.require_file("backup", "pg_dump copies it")?, &file)
         }
         Command::Fetch(typed) => {
@@ -92,8 +86,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             logging::start(LogFormat::Auto, &typed.run.log_level)?;
             on_change::run(*typed)
         }
-        Command::Spool(typed) => spool::run(typed),
-        Command::Completions { shell } => completions::run(shell),
+        Command::Completions { shell } => printing::print(completions(Cli::command(), shell)),
         // It ends the commands of a shiftboss that was killed, which started it through `child`.
         Command::Guardian => child::guard(io::stdin()).map_err(Failure::of(ExitCode::Usage)),
     }
@@ -106,24 +99,12 @@ fn needs(command: &Command) -> Needs {
         // Each job is a process.
         Command::Work(typed) => (32, 6 + usize::from(typed.runner.jobs)),
         Command::Fetch(_) | Command::OnChange(_) => (32, 6),
-        Command::Spool(_) => (24, 6),
         Command::Top(_) => (24, 4),
         // It stands by with what it was given.
         Command::Guardian => (0, 0),
         _ => (16, 0),
     };
     Needs { descriptors, threads }
-}
-
-/// A single argument is a line.
-fn ask(target: Option<PathBuf>, lines: Vec<String>, timeout: Duration) -> Result<(), Failure> {
-    let (target, lines) = if lines.is_empty() {
-        let (target, line) = move_up(target, [None], ["a line"])?;
-        (target, line.into())
-    } else {
-        (target, lines)
-    };
-    ask::run(&socket(target, "ask")?, &lines, timeout)
 }
 
 /// A file is brought up to date by the daemon that uses it alone.
@@ -136,19 +117,6 @@ fn migrate(database: &Database) -> Result<(), Failure> {
     };
     stores::migrate(url)?;
     printing::print(format!("{url} is up to date\n"))
-}
-
-fn forget_daemon(target: Option<PathBuf>, name: Option<String>) -> Result<(), Failure> {
-    let (target, [name]) = move_up(target, [name], ["NAME"])?;
-    let database = Target::find(target, None)?.database;
-    let left = stores::forget_daemon(&database, &name)?;
-    printing::print(format!(
-        "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
-        text::shown(&name),
-        left.lists,
-        left.fetchers,
-        left.jobs
-    ))
 }
 
 /// Keeps daemons from a database as long as the lock is held.

@@ -13,13 +13,14 @@ use super::text::{self, ago, shown, span};
 use crate::child::look_for;
 use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};
 use crate::exit::{ExitCode, Failure};
+use crate::program::with_signals;
 use crate::schedule::command_runs::{ChangedFile, command_runs};
 use crate::schedule::follower::Follower;
 use crate::schedule::machine::{self, Timing};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Observer, Schedule, StartRun, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
-use crate::signals::{SIGNAL_BASE, Signals, with_signals};
+use crate::signals::{SIGNAL_BASE, Signals};
 use crate::standard_error;
 
 pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {

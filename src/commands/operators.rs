@@ -1,133 +1,189 @@
-//! `shiftboss pause`, `resume`, `drain`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `forget`, `run-fetcher`,
-//! `accept-input`, `add`, `cancel` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or a sentence made of
-//! it.
+//! `shiftboss add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`, `resume`, `drain`, `run-fetcher`, `accept-input`,
+//! `forget` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or a sentence made of
+//! it. Of several keys each is a request of its own. `forget --daemon` alone asks no daemon.
 
 mod drain;
 mod levers;
 mod retry_failed;
 mod tasks;
 
-use serde_json::Value;
+use std::io::{self, Write};
+
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{
+    AcceptInput, AcceptInputAnswer, FetcherName, Forget, ForgetAnswer, Health, Pause, Requeue,
+    RequeueAnswer, Resume, Retry, RetryAnswer, RunFetcher, RunFetcherAnswer, Verb, checked,
+};
 
 use super::printing::print;
 use crate::cli::{DaemonArguments, KeyArguments, Operate};
-use crate::client::{Answer, Session};
-use crate::exit::Failure;
-use crate::target::{move_up, socket};
-use crate::text::{counted, shown};
+use crate::client::{self, Answer};
+use crate::exit::{ExitCode, Failure};
+use crate::stores;
+use crate::target::{Asked, line};
+use crate::text::{counted, quoted, shown};
 
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
-        Operate::Pause(daemon) => tell(&daemon, "PAUSE", |_| {
-            "Paused: nothing is handed out until `shiftboss resume`.".to_owned()
+        Operate::Pause(daemon) => tell(&daemon, Pause {}, |_| {
+            format!("Paused: nothing is handed out until {}.", line("resume"))
         }),
         Operate::Resume(daemon) => {
-            tell(&daemon, "RESUME", |_| "Jobs are handed out again.".to_owned())
+            tell(&daemon, Resume {}, |_| "Jobs are handed out again.".to_owned())
         }
-        Operate::Health(daemon) => tell(&daemon, "HEALTH", |answer| {
-            let out = in_flight(answer);
-            format!("Healthy: the daemon answers from its database; {out} in flight.")
-        }),
-        Operate::AcceptInput(daemon) => tell(&daemon, "ACCEPT-INPUT", accepted),
+        Operate::AcceptInput(daemon) => tell(&daemon, AcceptInput {}, accepted),
         Operate::RunFetcher { daemon, name } => {
-            let (daemon, name) = word(daemon, name, "NAME")?;
-            let shown = shown(&name);
-            if name.contains(char::is_control) {
-                return Err(Failure::usage(format!("{shown} is no fetcher's name")));
-            }
-            tell(&daemon, &format!("RUN-FETCHER {name}"), |answer| run_begun(&shown, answer))
+            let fetcher = checked::<FetcherName>(&name).map_err(|why| {
+                Failure::usage(format!("{} is no fetcher's name: {why}", shown(&name)))
+            })?;
+            tell(&daemon, RunFetcher { fetcher }, run_begun)
         }
-        Operate::Requeue(of) => tell_of(of, "REQUEUE", requeued),
-        Operate::Retry { of, failed } if failed.failed => retry_failed::run(of.daemon, &failed),
-        Operate::Retry { of, .. } => tell_of(of, "RETRY", retried),
+        Operate::Requeue(of) => for_each(of, requeue),
+        Operate::Retry { of, failed } if failed.failed => retry_failed::run(&of.daemon, &failed),
+        Operate::Retry { of, .. } => tell_of_each(of, |key| Retry { key }, retried),
         Operate::Add(add) => tasks::add(add),
-        Operate::Cancel(of) => tasks::cancel(of),
+        Operate::Cancel(of) => for_each(of, tasks::cancel),
         Operate::Hold(asked) => levers::hold(asked),
         Operate::Unhold { of, prefix, by } => levers::unhold(of, prefix, by),
         Operate::Bump { of, by } => levers::bump(of, by),
-        Operate::Forget(of) => tell_of(of, "FORGET", |key, _| format!("Forgotten: {key}.")),
-        Operate::Drain(daemon) => drain::run(daemon),
+        Operate::Forget { of, gone: Some(name) } => forget_daemon(&of.daemon.target, &name),
+        Operate::Forget { of, gone: None } => {
+            let forgotten = |answer: &ForgetAnswer| format!("Forgotten: {}.", text(&answer.key));
+            tell_of_each(of, |key| Forget { key }, forgotten)
+        }
+        Operate::Drain(daemon) => drain::run(&daemon),
     }
 }
 
-fn tell_of(
+pub fn health(daemon: &DaemonArguments) -> Result<(), Failure> {
+    tell(daemon, Health {}, |answer| {
+        let jobs = counted(answer.in_flight, "job");
+        format!("Healthy: the daemon answers from its database; {jobs} in flight.")
+    })
+}
+
+/// Asks for each key by itself. What is refused of one of several is said at once, and the others are done all the same.
+fn for_each(
     of: KeyArguments,
-    request: &str,
-    render: impl FnOnce(&str, &Value) -> String,
+    mut ask: impl FnMut(&DaemonArguments, Key) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
-    let request = format!("{request} {key}");
-    tell(&daemon, &request, |answer| render(&shown(key.as_str()), answer))
+    let KeyArguments { daemon, keys } = of;
+    let are_several = keys.len() > 1;
+    let mut refused = None;
+    for key in keys {
+        match ask(&daemon, key) {
+            Err(failure)
+                if are_several
+                    && matches!(failure.code(), ExitCode::BadData | ExitCode::AlreadyRunning) =>
+            {
+                // Nobody may be reading.
+                let _ = writeln!(io::stderr(), "shiftboss: {failure}");
+                refused = Some(failure.code());
+            }
+            done => done?,
+        }
+    }
+    refused.map_or(Ok(()), |code| Err(Failure::silent(code)))
+}
+
+fn tell_of_each<V: Verb<Answer: DeserializeOwned>>(
+    of: KeyArguments,
+    request: impl Fn(Key) -> V,
+    render: impl Fn(&V::Answer) -> String,
+) -> Result<(), Failure> {
+    for_each(of, |daemon, key| tell(daemon, request(key), &render))
 }
 
 /// Sends one request, and prints what the daemon says: its line, or the sentence that `render` makes of it.
-fn tell(
+fn tell<V: Verb<Answer: DeserializeOwned>>(
     daemon: &DaemonArguments,
-    request: &str,
-    render: impl FnOnce(&Value) -> String,
+    request: V,
+    render: impl FnOnce(&V::Answer) -> String,
 ) -> Result<(), Failure> {
-    let name = request.split(' ').next().unwrap_or_default().to_lowercase();
-    let answer = begin(daemon, &name, &format!("{request}\n"))?.answer()?;
-    show(&answer, daemon.json, render)
+    show(&order(daemon, request)?, daemon.json, render)
 }
 
-fn begin(daemon: &DaemonArguments, name: &str, requests: &str) -> Result<Session, Failure> {
-    Session::begin(&socket(daemon.socket.clone(), name)?, name, requests, daemon.timeout())
+/// The answer to one request.
+fn order<V: Verb<Answer: DeserializeOwned>>(
+    daemon: &DaemonArguments,
+    request: V,
+) -> Result<Answer<V::Answer>, Failure> {
+    let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
+    client::ask(&socket, request, daemon.timeout())
 }
 
-fn show(answer: &Answer, json: bool, render: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+fn show<T>(
+    answer: &Answer<T>,
+    json: bool,
+    render: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
     let text = if json { answer.line.clone() } else { render(&answer.object) };
     print(text + "\n")
 }
 
-/// The word behind a socket that may be left out.
-fn word(
-    mut daemon: DaemonArguments,
-    word: Option<String>,
-    name: &str,
-) -> Result<(DaemonArguments, String), Failure> {
-    let (socket, [word]) = move_up(daemon.socket.take(), [word], [name])?;
-    daemon.socket = socket;
-    Ok((daemon, word))
+/// A hint that names the key.
+fn line_of(command: &str, key: &Key) -> String {
+    line(format_args!("{command} {}", quoted(key.as_str())))
 }
 
-fn key(of: KeyArguments) -> Result<(DaemonArguments, Key), Failure> {
-    let (daemon, key) = word(of.daemon, of.key, "KEY")?;
-    let checked = Key::new(&key)
-        .map_err(|error| Failure::usage(format!("{} is no key: {error}", shown(&key))))?;
-    Ok((daemon, checked))
+/// A daemon or a relay that is gone for good.
+fn forget_daemon(target: &Asked, name: &str) -> Result<(), Failure> {
+    let left = stores::forget_daemon(&target.database()?, name)?;
+    print(format!(
+        "Forgotten: {}. Lists that leave the queue: {}. Fetchers that are free: {}. Leased jobs that wait again: {}.\n",
+        shown(name),
+        left.lists,
+        left.fetchers,
+        left.jobs
+    ))
 }
 
-fn in_flight(answer: &Value) -> String {
-    counted(answer["in_flight"].as_i64().unwrap_or(0), "job")
+fn text(key: &Key) -> String {
+    shown(key.as_str())
 }
 
-fn run_begun(name: &str, answer: &Value) -> String {
-    match answer["state"].as_str() {
-        Some("idle" | "waiting") => format!("A run of {name} starts."),
+fn run_begun(answer: &RunFetcherAnswer) -> String {
+    let name = shown(&answer.fetcher);
+    match answer.state.as_str() {
+        "idle" | "waiting" => format!("A run of {name} starts."),
         _ => format!("A run of {name} starts as soon as its cooldown is over."),
     }
 }
 
-fn accepted(answer: &Value) -> String {
-    match answer["accepted"].as_bool() {
-        Some(true) => "The directory is the input directory from now on.",
-        _ => "The input directory is not lost: there is nothing to accept.",
+fn accepted(answer: &AcceptInputAnswer) -> String {
+    match answer.accepted {
+        true => "The directory is the input directory from now on.",
+        false => "The input directory is not lost: there is nothing to accept.",
     }
     .to_owned()
 }
 
-fn requeued(key: &str, answer: &Value) -> String {
-    if answer["requeued"] == true {
-        return format!("Back in the queue, at its old place: {key}.");
+/// Who names a job that is not in flight was mistaken.
+fn requeue(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> {
+    let answer = order(daemon, Requeue { key })?;
+    let RequeueAnswer { key, requeued, .. } = &answer.object;
+    let (name, is_requeued) = (text(key), *requeued);
+    if is_requeued || daemon.json {
+        show(&answer, daemon.json, |_| format!("Back in the queue, at its old place: {name}."))?;
     }
-    format!("{key} is not in flight; `shiftboss why` tells where it is.")
+    if is_requeued {
+        return Ok(());
+    }
+    let why = line_of("why", key);
+    Err(Failure::new(
+        ExitCode::BadData,
+        format!("{name} is not in flight: {why} tells where it is"),
+    ))
 }
 
-fn retried(key: &str, answer: &Value) -> String {
-    match answer["rows"].as_i64() {
-        Some(rows) if rows > 0 => format!("Back in the queue: {} of {key}.", counted(rows, "row")),
-        _ => format!("Nothing of {key} was to be put back; `shiftboss why` tells where it is."),
+fn retried(answer: &RetryAnswer) -> String {
+    let name = text(&answer.key);
+    match answer.rows {
+        0 => {
+            let why = line_of("why", &answer.key);
+            format!("Nothing of {name} was to be put back: {why} tells where it is.")
+        }
+        rows => format!("Back in the queue: {} of {name}.", counted(rows, "row")),
     }
 }

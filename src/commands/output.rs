@@ -6,7 +6,7 @@ mod all_keys;
 mod follow;
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::time::SystemTime;
 
@@ -22,10 +22,15 @@ use crate::text::{columns, shown};
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 pub fn run(typed: OutputArguments) -> Result<(), Failure> {
+    fs::read_dir(&typed.log_dir).map_err(|error| {
+        let directory = typed.log_dir.display();
+        let text = format!("cannot read {directory}: {error}; give the --log-dir of the workers");
+        Failure::new(ExitCode::Unavailable, text)
+    })?;
     let outputs = Outputs::of_log_dir(typed.log_dir.clone());
     let Some(key) = typed.key.clone() else { return all_keys::run(&typed) };
     if typed.list {
-        return list(&outputs, &key, typed.day.as_ref());
+        return list(&outputs, &key, &typed);
     }
     let mut found = Found::find(&outputs, &key, &typed)?;
     let screen = Screen::new(typed.raw);
@@ -63,14 +68,7 @@ impl Found {
             };
             return Ok(Self { file, day, part });
         }
-        let of = typed.attempt.map(|number| format!("attempt {number} of ")).unwrap_or_default();
-        let on = typed.day.as_ref().map(|day| format!(" on {day}")).unwrap_or_default();
-        let directory = typed.log_dir.display();
-        let text = format!(
-            "there is no output of {of}{} in {directory}{on}: `--all-keys` shows what there is of others",
-            shown(key)
-        );
-        Err(Failure::new(ExitCode::Unavailable, text))
+        Err(none(key, typed))
     }
 
     fn begin(&self) -> u64 {
@@ -82,6 +80,19 @@ impl Found {
         let length = self.file.metadata().map_err(unreadable)?.len();
         Ok(self.part.as_ref().map_or(length, |part| part.end(length)))
     }
+}
+
+/// Why there is nothing to show: a directory without days is none of workers.
+fn none(key: &str, typed: &OutputArguments) -> Failure {
+    let of = typed.attempt.map(|number| format!("attempt {number} of ")).unwrap_or_default();
+    let on = typed.day.as_ref().map(|day| format!(" on {day}")).unwrap_or_default();
+    let what = match all_keys::days(&typed.log_dir) {
+        Ok(days) if days.is_empty() => "no worker wrote there: is it their --log-dir?",
+        _ => "`--all-keys` shows what there is of others",
+    };
+    let (key, directory) = (shown(key), typed.log_dir.display());
+    let text = format!("there is no output of {of}{key} in {directory}{on}: {what}");
+    Failure::new(ExitCode::Unavailable, text)
 }
 
 fn days(asked: Option<&String>) -> Box<dyn Iterator<Item = String> + '_> {
@@ -96,9 +107,9 @@ fn unreadable(error: io::Error) -> Failure {
 }
 
 /// All attempts that wrote something, the newest day first.
-fn list(outputs: &Outputs, key: &str, day: Option<&String>) -> Result<(), Failure> {
+fn list(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for day in days(day) {
+    for day in days(typed.day.as_ref()) {
         let Some(file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
         let found = outputs.parts(key, &day, &file).map_err(unreadable)?;
         let row = |part: &Part| {
@@ -113,8 +124,7 @@ fn list(outputs: &Outputs, key: &str, day: Option<&String>) -> Result<(), Failur
         rows.extend(found.iter().rev().map(row));
     }
     if rows.is_empty() {
-        let text = format!("there is no output of {}", shown(key));
-        return Err(Failure::new(ExitCode::Unavailable, text));
+        return Err(none(key, typed));
     }
     print(columns(["Attempt", "begun", "ended"], rows))
 }

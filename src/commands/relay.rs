@@ -26,6 +26,7 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::start_failure;
+use crate::target::{line, remember};
 
 /// How often a fetcher that somebody else has is asked for again.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(60);
@@ -35,8 +36,9 @@ const START_PATIENCE: Duration = Duration::from_secs(180);
 pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     signals::ignore_hang_up();
     logging::start(settings.common.log_format, &settings.common.log_level)?;
+    remember(&settings.common.socket.path);
     let (input, socket) = (Some(&*settings.common.input), Some(&*settings.common.socket.path));
-    let files = DaemonFiles { database: None, input, socket, spool: None };
+    let files = DaemonFiles { database: None, input, socket };
     needs::faults(&files).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&settings.common.socket)?;
     let daemon = lock::this_process(
@@ -60,7 +62,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         return Ok(());
     };
     if found.is_paused {
-        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+        warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
     }
     let parts = Parts {
         store,

@@ -9,7 +9,6 @@ pub(super) mod locks;
 pub(super) mod needs;
 pub(super) mod signals;
 
-use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,6 @@ use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
-use crate::intake::SpoolIntake;
 use crate::lock;
 use crate::logging;
 use crate::process_usage;
@@ -37,10 +35,10 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::{self, Database, Policy};
+use crate::target::{line, remember};
 use configuration::Configuration;
 use init_system::InitSystem;
 use locks::Locks;
-use shiftboss_spool::{Options, Spool, SpoolError};
 
 /// What may be taken over is looked for no more often.
 const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);
@@ -49,6 +47,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
     logging::start(settings.common.log_format, &settings.common.log_level)?;
+    remember(&settings.common.socket.path);
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     let common = &settings.common;
@@ -58,14 +57,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let daemon = lock::this_process(&settings.database.name(), &common.input, &common.socket.path);
     let mut locks = Locks::take(daemon, settings.database.file())?;
     binder.require_free()?;
-    let new_spool = settings.spool.clone().filter(|spool| Spool::is_to_be_made(spool));
-    let new_spool = new_spool.map(|spool| (!spool.exists(), spool));
     let services = services(settings, wanted)?;
-    if let Some((is_directory_made, spool)) = new_spool {
-        // Ours alone from here on: until its lock was taken it may have been another daemon's. What stays is a spool
-        // all the same.
-        locks.undo.add(move || _ = Spool::remove_unused(&spool, is_directory_made));
-    }
     let opened = stores::open(&settings.database, &settings.store, &settings.joining)?;
     let is_new = opened.input_directory.is_none();
     let input = Input {
@@ -99,7 +91,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     }
     needs::warn_without_network(&settings.fetchers);
     if opened.is_paused {
-        warn!("The queue is paused: nothing is handed out until `shiftboss resume`.");
+        warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
     }
     let database = settings.database.clone();
     let check = database.file().filter(|_| !opened.was_clean).map(Path::to_owned);
@@ -177,9 +169,6 @@ fn services(
     wanted: watch::Receiver<Vec<FetcherTable>>,
 ) -> Result<Vec<Box<dyn Service>>, Failure> {
     let mut services: Vec<Box<dyn Service>> = Vec::new();
-    if let Some(path) = &settings.spool {
-        services.push(Box::new(intake(path)?));
-    }
     if let Some(broker) = &settings.broker {
         let (file, operators) = (settings.database.file(), settings.relay_operators.clone());
         services.push(Box::new(Relays::new(broker.clone(), operators, file.map(Path::to_owned))));
@@ -189,20 +178,6 @@ fn services(
     let beside = settings.database.file().unwrap_or(&settings.common.socket.path).to_owned();
     services.push(Box::new(Fetchers::new(settings.common.input.clone(), beside, wanted)));
     Ok(services)
-}
-
-fn intake(path: &Path) -> Result<SpoolIntake, Failure> {
-    let failure = |code, error: &dyn Error| {
-        Failure::new(code, format!("cannot use the spool {}: {error}", path.display()))
-    };
-    let refused = |error: SpoolError| match error {
-        SpoolError::Accepting(_) => failure(ExitCode::AlreadyRunning, &error),
-        error => failure(ExitCode::CannotCreate, &error),
-    };
-    let options = Options { accepting: true, ..Options::default() };
-    let spool = Spool::create(path, options).map_err(refused)?;
-    let lock = spool.lock_accepting().map_err(refused)?;
-    SpoolIntake::new(spool, lock).map_err(|error| failure(ExitCode::CannotCreate, &error))
 }
 
 /// Found while it was used. A file is not used again until somebody has looked at it.

@@ -2,7 +2,8 @@
 
 use crate::child;
 use crate::exit::{ExitCode, Failure};
-use crate::signals::{SIGNAL_BASE, with_signals};
+use crate::program::with_signals;
+use crate::signals::SIGNAL_BASE;
 use crate::standard_error;
 use crate::worker::{self, Settings};
 

@@ -255,7 +255,6 @@ pub struct DaemonFiles<'a> {
     pub database: Option<&'a Path>,
     pub input: Option<&'a Path>,
     pub socket: Option<&'a Path>,
-    pub spool: Option<&'a Path>,
 }
 
 impl DaemonFiles<'_> {

@@ -17,6 +17,7 @@ use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
 use shiftboss_protocol::backoff::Backoff;
+use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::answers::FetcherRecord;
 use shiftboss_queue::operation::{
@@ -331,8 +332,8 @@ impl Supervisor {
         }
     }
 
-    /// Has a fetcher run now, as an operator asks. Answers with one line of JSON.
-    pub fn run_now(&self, name: &str) -> Result<String, Refused> {
+    /// Has a fetcher run now, as an operator asks.
+    pub fn run_now(&self, name: &str) -> Result<RunFetcherAnswer, Refused> {
         let wanted = self.wanted.borrow();
         if of_name(&wanted, name).is_none() {
             let near = did_you_mean(name, wanted.iter().map(|table| table.name.as_str()));
@@ -347,8 +348,8 @@ impl Supervisor {
         }
         info!(name, "An operator asked for a run.");
         let _ = running.requests.send(RunNow);
-        let state = &running.status.state;
-        Ok(serde_json::json!({"fetcher": name, "state": state}).to_string())
+        let state = running.status.state.clone();
+        Ok(RunFetcherAnswer { fetcher: name.to_owned(), state })
     }
 }
 

@@ -9,10 +9,13 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::{Registry, Unit};
-use shiftboss_actors::metrics::{ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS};
+use shiftboss_protocol::answers::metrics::{
+    ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS,
+};
 use shiftboss_queue::answers::FetcherStatus;
 
 use super::{Scrape, daemon_state, relay_state};
+use crate::view::health::{Severity, Snapshot};
 
 /// Fetchers that have series of their own; the smaller ones are summed up.
 const FETCHERS_MAX: usize = 100;
@@ -153,7 +156,12 @@ const BYTES: Option<Unit> = Some(Unit::Bytes);
 /// What there is of daemon and database as such.
 impl Scrape {
     fn daemon(&self, out: &mut Writer<'_>) -> fmt::Result {
-        out.gauge("up", "Whether a daemon runs and answers.", None, self.is_up.into())?;
+        let is_up = self.snapshot.is_served().into();
+        out.gauge("up", "Whether a daemon runs and answers.", None, is_up)?;
+        let health = self.snapshot.health();
+        let kinds = [("error", Severity::Error), ("warning", Severity::Warning)];
+        let counts = kinds.map(|(word, severity)| (word, health.count(severity)));
+        out.by_kind(("troubles", "What is wrong."), "severity", false, counts)?;
         let took = self.took.as_secs_f64();
         out.gauge("scrape_duration", "How long these were gathered.", SECONDS, took)?;
         if let Some([database, log]) = self.files {
@@ -183,7 +191,7 @@ impl Scrape {
     }
 
     fn queue(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let Self { queue, now, .. } = self;
+        let Snapshot { queue, at: now, .. } = &self.snapshot;
         out.gauge("paused", "Whether nothing is handed out.", None, queue.paused.into())?;
         let is_lost = queue.directory_lost_since.is_some().into();
         out.gauge("input_directory_lost", "Whether the input directory is gone.", None, is_lost)?;
@@ -215,7 +223,7 @@ impl Scrape {
 
     /// The daemons of a queue on a server, relays, and the broker as this daemon sees it.
     fn machines(&self, out: &mut Writer<'_>) -> fmt::Result {
-        let (daemons, relays) = (&self.queue.daemons, &self.queue.relays);
+        let (daemons, relays) = (&self.snapshot.queue.daemons, &self.snapshot.queue.relays);
         let states = ["running", "draining", "stopped", "silent"];
         let count = |word| daemons.iter().filter(|daemon| word == daemon_state(daemon)).count();
         let series = states.map(|state| (state, count(state)));
@@ -306,7 +314,7 @@ impl Scrape {
     /// The largest fetchers, by lines and by jobs.
     fn named(&self) -> BTreeSet<&str> {
         let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
-        for list in &self.queue.fetchers {
+        for list in &self.snapshot.queue.fetchers {
             sizes.insert(&list.name, list.lines.max(0).cast_unsigned());
         }
         for (name, jobs) in self.daemon.iter().flat_map(|daemon| &daemon.counted.fetchers) {
@@ -322,7 +330,7 @@ impl Scrape {
         type Count = fn(&FetcherStatus) -> i64;
         let sums = |count: Count| {
             let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-            for list in &self.queue.fetchers {
+            for list in &self.snapshot.queue.fetchers {
                 *sums.entry(label(named, &list.name)).or_default() += count(list);
             }
             sums
@@ -345,7 +353,7 @@ impl Scrape {
             let series = series.map(|(name, lines)| (vec![fetcher(name)], value(lines)));
             out.gauges((name, help, None), series)?;
         }
-        let made = self.queue.fetchers.iter().filter_map(|list| {
+        let made = self.snapshot.queue.fetchers.iter().filter_map(|list| {
             let is_named = list.age_seconds.is_some() && named.contains(&*list.name);
             is_named.then(|| (vec![fetcher(&list.name)], value(list.run)))
         });
@@ -355,6 +363,7 @@ impl Scrape {
     /// The runs of fetchers that the daemon runs itself.
     fn managed(&self, named: &BTreeSet<&str>, out: &mut Writer<'_>) -> fmt::Result {
         let runs: Vec<_> = self
+            .snapshot
             .queue
             .managed_fetchers
             .iter()
@@ -397,6 +406,16 @@ mod tests {
     use shiftboss_queue::answers::{QueueStatus, RelayStatus};
 
     use super::*;
+    use crate::lock::LockState;
+    use crate::stores::Database;
+    use crate::target::Target;
+
+    fn scrape(queue: QueueStatus, daemon: Option<DaemonMetrics>) -> Scrape {
+        let database = Database::File("state.db".into());
+        let target = Target { database, daemon: LockState::Free };
+        let snapshot = Snapshot { at: 1_700_002_000, target, queue, live: Ok(None) };
+        Scrape { snapshot, daemon, files: None, took: Duration::ZERO }
+    }
 
     /// Who shares a queue, and what waits on a broker; nothing of that where there is none.
     #[test]
@@ -430,14 +449,8 @@ mod tests {
             counted,
             broker,
         };
-        let scrape = |relays, daemon| Scrape {
-            now: 0,
-            queue: QueueStatus { relays, ..QueueStatus::default() },
-            is_up: true,
-            daemon,
-            files: None,
-            took: Duration::ZERO,
-        };
+        let scrape =
+            |relays, daemon| scrape(QueueStatus { relays, ..QueueStatus::default() }, daemon);
         let full = text(scrape(relays, Some(daemon)));
         for line in [
             "shiftboss_relays{state=\"joined\"} 1.0",
@@ -486,14 +499,7 @@ mod tests {
             broker: None,
         };
         let fetchers = (1..=1_000).map(list).collect();
-        let text = text(Scrape {
-            now: 1_700_002_000,
-            queue: QueueStatus { fetchers, ..QueueStatus::default() },
-            is_up: true,
-            daemon: Some(daemon),
-            files: None,
-            took: Duration::ZERO,
-        });
+        let text = text(scrape(QueueStatus { fetchers, ..QueueStatus::default() }, Some(daemon)));
         for line in [
             "shiftboss_tasks{fetcher=\"(other)\",status=\"waiting\"} 900.0",
             "shiftboss_tasks{fetcher=\"f1\",status=\"waiting\"} 1.0",

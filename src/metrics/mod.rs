@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::DaemonMetrics;
-use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{DaemonState, DaemonStatus, QueueStatus, RelayStatus};
+use shiftboss_protocol::verbs::Metrics;
+use shiftboss_queue::answers::{DaemonState, DaemonStatus, RelayStatus};
 
-use crate::client::Session;
-use crate::exit::{ExitCode, Failure};
+use crate::client;
+use crate::exit::Failure;
+use crate::live;
 use crate::lock::LockState;
 use crate::target::{self, Target};
-use crate::up::Up;
+use crate::view::health::Snapshot;
 
 /// How long the daemon may take.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,10 +29,7 @@ pub const CLASSIC: &str = "classic";
 /// What was measured at one time.
 #[derive(Debug)]
 pub struct Scrape {
-    now: UnixSeconds,
-    queue: QueueStatus,
-    /// A daemon runs, and answers, or cannot be asked by us.
-    is_up: bool,
+    snapshot: Snapshot,
     /// `None`: none runs, or it tells us nothing.
     daemon: Option<DaemonMetrics>,
     /// Bytes of the database's file and of its log; none of a database on a server.
@@ -42,25 +40,18 @@ pub struct Scrape {
 impl Scrape {
     /// # Errors
     /// When the database cannot be read.
-    pub fn take(target: &Target) -> Result<Self, Failure> {
+    pub fn take(target: Target) -> Result<Self, Failure> {
         let begun = Instant::now();
         let queue = target::ask(&target.database, |reader, now| reader.status(now))?;
-        let is_classic = queue.policy.as_deref() == Some(CLASSIC);
-        let (is_up, daemon) = match &target.daemon {
-            LockState::By(_) if is_classic => (true, None),
-            LockState::By(daemon) => ask(&daemon.socket),
-            LockState::Free | LockState::Unknown(_) => {
-                (Up::of(target, &queue) == Up::Running, None)
-            }
-        };
-        let files = target.database.file().map(|path| {
+        let snapshot = live::snapshot(target, queue, SystemClock.now());
+        let daemon = ask(&snapshot);
+        let files = snapshot.target.database.file().map(|path| {
             let mut log = path.as_os_str().to_owned();
             log.push("-wal");
             let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
             [size(path), size(log.as_ref())]
         });
-        let now = SystemClock.now();
-        Ok(Self { now, queue, is_up, daemon, files, took: begun.elapsed() })
+        Ok(Self { snapshot, daemon, files, took: begun.elapsed() })
     }
 
     /// As OpenMetrics text, version 1.0.
@@ -69,16 +60,13 @@ impl Scrape {
     }
 }
 
-/// Whether a daemon answers, and what. One that we may not ask is taken to be well; and an older one knows no such request.
-pub fn ask(socket: &Path) -> (bool, Option<DaemonMetrics>) {
-    let answered = Session::begin(socket, "metrics", "METRICS\n", PATIENCE)
-        .and_then(|mut session| session.answer());
-    match answered {
-        Ok(answer) => (true, serde_json::from_value(answer.object).ok()),
-        Err(failure) => {
-            (matches!(failure.code(), ExitCode::Denied | ExitCode::Configuration), None)
-        }
+/// What the daemon counts, if one answers. Under `--classic`, and in an older one, there is no such request.
+pub fn ask(snapshot: &Snapshot) -> Option<DaemonMetrics> {
+    let LockState::By(daemon) = &snapshot.target.daemon else { return None };
+    if !snapshot.is_served() || snapshot.queue.policy.as_deref() == Some(CLASSIC) {
+        return None;
     }
+    Some(client::ask(&daemon.socket, Metrics {}, PATIENCE).ok()?.object)
 }
 
 fn daemon_state(daemon: &DaemonStatus) -> &'static str {

@@ -133,6 +133,11 @@ impl fmt::Debug for Database {
     }
 }
 
+/// Whether a word is the URL of a database on a server.
+pub fn is_server(word: &Path) -> bool {
+    Url::new(word.to_string_lossy()).begins_with(&SCHEMES)
+}
+
 /// A text that quotes words of a command line, without the passwords of those that are URLs.
 pub fn without_passwords(text: String, words: impl Iterator<Item = OsString>) -> String {
     let hide = |text: String, word: OsString| match Database::from(PathBuf::from(word)) {

@@ -25,7 +25,8 @@ pub use shiftboss_queue::reader::Grouping;
 use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};
-pub use database::{Database, Destination, without_passwords};
+use crate::target::line;
+pub use database::{Database, Destination, is_server, without_passwords};
 pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, RetryRules};
 pub(crate) use server::{check, migrate, move_in, move_out};
@@ -69,7 +70,8 @@ pub(crate) fn forget_daemon(database: &Database, name: &str) -> Result<Left, Fai
 
 fn unknown(name: &str, database: &dyn Display) -> Failure {
     let text = format!(
-        "the queue has no daemon and no relay {name}: `shiftboss status {database}` shows those that it has"
+        "the queue in {database} has no daemon and no relay {name}: {} shows those that it has",
+        line("status")
     );
     Failure::new(ExitCode::BadData, text)
 }

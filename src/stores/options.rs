@@ -75,6 +75,7 @@ pub struct Joining {
     /// Its own among all daemons of the queue.
     pub name: String,
     pub input: PathBuf,
+    pub socket: PathBuf,
     /// The schema is made, or brought up to date.
     pub migrate: bool,
     /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.

@@ -57,7 +57,8 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
     let was_right = known.is_ok_and(|known| known.trim_end() == url.to_string());
     let Joining { name, takeover, polls, .. } = joining.clone();
-    let identity = Identity { owner: owner(joining), name, takeover, polls };
+    let socket = joining.socket.to_string_lossy().into_owned();
+    let identity = Identity { owner: owner(joining), socket, name, takeover, polls };
     let opened = async {
         if !joining.migrate {
             postgres::require_current(&pooler::refuse(&server).await?.client).await?;

@@ -1,7 +1,7 @@
 //! How long the daemon's commits took between two looks, from what it counts of them. Pure.
 
 use shiftboss_actors::live::DaemonMetrics;
-use shiftboss_actors::metrics::Histogram;
+use shiftboss_protocol::answers::metrics::Histogram;
 
 /// Half of the commits took less than the first, all but a hundredth less than the second, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,7 +54,7 @@ fn quantile(bounds: &[f64], counts: &[u64], share: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_actors::metrics::Counted;
+    use shiftboss_protocol::answers::metrics::Counted;
 
     use super::*;
 

@@ -1,119 +1,285 @@
-//! What a state looks like: the head ([`head`]), below it a list ([`table`]), what was opened in its place ([`opened`]), or the keys; at
-//! the bottom what is asked, was done, or can be done. Pure: it draws into whatever is given.
-
-pub mod head;
-mod opened;
-pub mod table;
+//! What a state looks like: the head ([`head`](super::head)), below it a list, what was opened in its place, or the keys; at the bottom
+//! what is asked, was done, or can be done. Pure: it draws into whatever is given.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthStr;
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{self, StatefulWidget, TableState, Tabs, Widget};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::head;
 use super::keys::BINDINGS;
+use super::listing::Listing;
 use super::look::ROWS_MAX;
-use super::opened::Extent;
+use super::opened::{Extent, Instead, Opened};
+use super::picture::Detail;
 use super::prompt::Prompt;
 use super::state::State;
 use super::tabs::Tab;
 use super::theme::Theme;
-use crate::text::shown;
+use crate::text::{cut, cut_middle, shown};
+use crate::view::table::{Column, Row, Table, capitalized};
 
 /// Lower than this, the head has one line of meters, and no picture.
 const ROOMY_HEIGHT: u16 = 16;
+/// Between two columns.
+const GAP: u16 = 2;
+/// Columns of a key and what it does.
+const HELP_WIDTH: usize = 40;
 
 /// Draws all of it. How much of what is open there was room for.
 pub fn draw(frame: &mut Frame<'_>, state: &State, theme: &Theme) -> Extent {
     let area = frame.area();
     let buffer = frame.buffer_mut();
-    let mut head = head::lines(&state.picture, Some(state), theme, area.width);
-    if area.height < ROOMY_HEIGHT {
-        head.make_short();
-    }
-    let lines = head.all();
-    let banner_at = head.banner_at();
-    let top = lines.len().min(area.height.into());
-    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
-        put(buffer, area, y, line);
-    }
-    let top = area.y + u16::try_from(top).unwrap_or(area.height);
-    put(buffer, area, top, &tabs(state, theme));
-    right(buffer, area, top, &place(state), theme.label);
-    let below = (top + 1).min(area.bottom());
-    let height = area.bottom().saturating_sub(below + 1);
-    let body = Rect { y: below, height, ..area };
-    let extent = draw_body(buffer, body, state, theme);
+    let head = head::Head::new(&state.picture, Some(state), theme, area.width);
+    let height = head.height(area.height < ROOMY_HEIGHT);
+    let parts = [height, 1].map(Constraint::Length).into_iter();
+    let parts = parts.chain([Constraint::Fill(1), Constraint::Length(1)]);
+    let parts = Layout::vertical(parts).split(area);
+    head.draw(parts[0], buffer, theme);
+    draw_tabs(buffer, parts[1], state, theme);
+    let extent = match (&state.opened, &state.table) {
+        (Some(what), _) => draw_opened(buffer, parts[2], what, state),
+        (None, Some(table)) => draw_list(buffer, parts[2], table, state.listing(), theme),
+        (None, None) => {
+            Line::styled("Asking the queue ...", theme.label).render(parts[2], buffer);
+            Extent::default()
+        }
+    };
     if state.is_stale() {
-        grey(buffer, area, banner_at.map(|at| area.y + at), theme);
+        let banner = head.banner_at().map(|at| area.y + at);
+        for y in (area.y..area.bottom()).filter(|y| Some(*y) != banner) {
+            buffer.set_style(Rect { y, height: 1, ..area }, theme.stale);
+        }
     }
-    put(buffer, area, body.bottom(), &footer(state, theme, area.width));
+    footer(state, theme, area.width).render(parts[3], buffer);
     extent
 }
 
-fn draw_body(buffer: &mut Buffer, body: Rect, state: &State, theme: &Theme) -> Extent {
-    match &state.opened {
-        Some(what) => opened::draw(buffer, body, what, state),
-        None => table::draw(buffer, body, state, theme),
-    }
-}
-
-/// Writes a line where there is one.
-pub fn put(buffer: &mut Buffer, area: Rect, y: u16, line: &Line<'_>) {
-    if y < area.bottom() {
-        buffer.set_line(area.x, y, line, area.width);
-    }
-}
-
-/// Writes at the end of a line, if there is room for it behind what stands there.
-fn right(buffer: &mut Buffer, area: Rect, y: u16, text: &str, style: Style) {
-    let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
-    let Some(x) = area.right().checked_sub(width).filter(|_| y < area.bottom()) else { return };
-    // With a space between.
-    let is_free = (x.saturating_sub(1)..area.right()).all(|x| buffer[(x, y)].symbol() == " ");
-    if is_free {
-        buffer.set_stringn(x, y, text, width.into(), style);
-    }
-}
-
-fn tabs<'a>(state: &State, theme: &Theme) -> Line<'a> {
-    let tab = |(at, tab): (usize, &Tab)| {
-        let style = if *tab == state.tab { theme.selected } else { Style::new() };
-        let text = format!("{} {}", at + 1, tab.name());
-        [Span::styled(text, style), Span::raw(" ")]
+/// The lists by their names, where there is room for them, and where the selected row is.
+fn draw_tabs(buffer: &mut Buffer, area: Rect, state: &State, theme: &Theme) {
+    let titles = |has_names: bool| -> Vec<String> {
+        let title = |(at, tab): (usize, &Tab)| match has_names || *tab == state.tab {
+            true => format!("{} {}", at + 1, tab.name().trim_end_matches(" letters")),
+            false => format!("{}", at + 1),
+        };
+        Tab::ALL.iter().enumerate().map(title).collect()
     };
-    Line::from_iter(Tab::ALL.iter().enumerate().flat_map(tab))
+    let width = |titles: &[String]| titles.iter().map(|title| title.len() + 1).sum::<usize>();
+    let place = place(state);
+    let mut shown = titles(true);
+    if width(&shown) + place.width() > usize::from(area.width) {
+        shown = titles(false);
+    }
+    let free = usize::from(area.width).saturating_sub(width(&shown));
+    let tabs = Tabs::new(shown).select(state.tab as usize).style(Style::new());
+    tabs.highlight_style(theme.selected).divider(" ").padding("", "").render(area, buffer);
+    if place.width() <= free {
+        Line::styled(place, theme.label).right_aligned().render(area, buffer);
+    }
 }
 
 /// Where the selected row is, in which order, and what is left out.
 fn place(state: &State) -> String {
     let listing = state.listing();
-    let filter = match listing.filter.is_empty() {
+    let filter = match listing.arrangement.text.is_empty() {
         true => String::new(),
-        false => format!("filter: {}  ", shown(&listing.filter)),
+        false => format!("rows with {}  ", shown(&listing.arrangement.text)),
     };
-    let sorted = listing.column.map_or(String::new(), |column| {
-        format!("by {}  ", state.tab.columns()[column].name.to_lowercase())
-    });
-    match &state.rows {
-        Some(rows) if !rows.is_empty() => {
-            // A list ends there, though there may be more.
-            let more = if rows.len() >= ROWS_MAX { "+" } else { "" };
-            // What was selected may be gone.
-            let at = listing.selected_at().map_or("-".to_owned(), |at| (at + 1).to_string());
-            format!("{filter}{sorted}{at} of {}{more}", rows.len())
-        }
-        _ => filter.trim_end().to_owned(),
+    let Some(table) = &state.table else { return filter.trim_end().to_owned() };
+    let column = listing.arrangement.column.and_then(|column| table.columns.get(column));
+    let sorted = column.map_or(String::new(), |column| format!("by {}  ", column.name));
+    let count = table.rows.len();
+    // A list ends there, though there may be more.
+    let more = if count >= ROWS_MAX { "+" } else { "" };
+    // What was selected may be gone.
+    let at = listing.selected_at().map_or("-".to_owned(), |at| (at + 1).to_string());
+    match count {
+        0 => filter.trim_end().to_owned(),
+        _ => format!("{filter}{sorted}{at} of {count}{more}"),
     }
+}
+
+fn draw_list(
+    buffer: &mut Buffer,
+    area: Rect,
+    table: &Table,
+    listing: &Listing,
+    theme: &Theme,
+) -> Extent {
+    if table.rows.is_empty() {
+        let more = match listing.arrangement.text.is_empty() {
+            true => "",
+            false => " g asks about any key.",
+        };
+        Line::styled(format!("{}{more}", table.none), theme.label).render(area, buffer);
+        return Extent::default();
+    }
+    let page = usize::from(area.height.saturating_sub(1));
+    // The selected row is in the middle, but near the ends.
+    let first = listing.at.saturating_sub(page / 2).min(table.rows.len().saturating_sub(page));
+    let rows = &table.rows[first..table.rows.len().min(first + page)];
+    draw_rows(buffer, area, table.columns, rows, Some((listing, first)), theme);
+    Extent { page, lines: table.rows.len() }
+}
+
+/// The names of the columns, and below them rows; how they are arranged, and which one is the first, if that is to be seen.
+pub fn draw_rows(
+    buffer: &mut Buffer,
+    area: Rect,
+    columns: &'static [Column],
+    rows: &[Row],
+    listing: Option<(&Listing, usize)>,
+    theme: &Theme,
+) {
+    let arrangement = listing.map(|(listing, _)| &listing.arrangement);
+    let name = |(at, column): (usize, &Column)| {
+        let name = if at == 0 { capitalized(column.name) } else { column.name.to_owned() };
+        match arrangement.filter(|it| it.column == Some(at)) {
+            Some(arrangement) => name + theme.arrows[usize::from(arrangement.is_reversed)],
+            None => name,
+        }
+    };
+    let names: Vec<String> = columns.iter().enumerate().map(name).collect();
+    let fitting = fit(columns, &names, rows, area.width);
+    let cell = |at: usize, width: u16, text: &str, style: Style| {
+        // What tells rows apart often differs at its end.
+        let cut = if columns[at].rank == 0 { cut_middle } else { cut };
+        let line = Line::styled(cut(text, width.into()), style);
+        let line = if columns[at].is_number { line.right_aligned() } else { line };
+        widgets::Cell::from(line)
+    };
+    let head = fitting.iter().map(|(at, width)| cell(*at, *width, &names[*at], Style::new()));
+    let row = |row: &Row| {
+        let cells = fitting.iter().map(|(at, width)| {
+            cell(*at, *width, &row.cells[*at].text, theme.tone(row.cells[*at].tone))
+        });
+        widgets::Row::new(cells)
+    };
+    let table = widgets::Table::new(
+        rows.iter().map(row),
+        fitting.iter().map(|(_, width)| Constraint::Length(*width)),
+    );
+    let table = table.header(widgets::Row::new(head).style(theme.header)).column_spacing(GAP);
+    let selected = listing.and_then(|(listing, first)| listing.selected_at()?.checked_sub(first));
+    let mut state = TableState::new().with_selected(selected.filter(|at| *at < rows.len()));
+    StatefulWidget::render(table.row_highlight_style(theme.selected), area, buffer, &mut state);
+}
+
+/// The columns that there is room for, and how wide each is: as its cells are, but those that shrink share what is left.
+fn fit(columns: &[Column], names: &[String], rows: &[Row], width: u16) -> Vec<(usize, u16)> {
+    let is_used = |at: &usize| rows.iter().any(|row| !row.cells[*at].text.is_empty());
+    let widest = |at: usize| {
+        let cells = rows.iter().map(|row| row.cells[at].text.width());
+        u16::try_from(cells.chain([names[at].width()]).max().unwrap_or(0)).unwrap_or(u16::MAX)
+    };
+    let natural: Vec<u16> = (0..columns.len()).map(widest).collect();
+    let least =
+        |at: &usize| columns[*at].shrinks_to.map_or(natural[*at], |it| it.min(natural[*at]));
+    let mut kept: Vec<usize> = (0..columns.len()).filter(is_used).collect();
+    let needed = |kept: &[usize]| {
+        let gaps = u32::from(GAP) * u32::try_from(kept.len().saturating_sub(1)).unwrap_or(0);
+        kept.iter().map(|at| u32::from(least(at))).sum::<u32>() + gaps
+    };
+    while needed(&kept) > width.into() && kept.len() > 1 {
+        let last = kept.iter().copied().max_by_key(|at| columns[*at].rank);
+        kept.retain(|at| Some(*at) != last);
+    }
+    let mut spare = u32::from(width).saturating_sub(needed(&kept));
+    let widen = |at: usize| {
+        let more = u32::from(natural[at] - least(&at)).min(spare);
+        spare -= more;
+        (at, least(&at) + u16::try_from(more).unwrap_or(0))
+    };
+    kept.into_iter().map(widen).collect()
+}
+
+/// What was opened, once it was found: lines about a row, what a job wrote, or what the keys do.
+fn draw_opened(buffer: &mut Buffer, area: Rect, opened: &Opened, state: &State) -> Extent {
+    let lines = match &opened.what {
+        Instead::Help => help(state, area.width),
+        Instead::Detail(detail) => {
+            let found = state.picture.detail.as_ref().filter(|(of, _)| of == detail);
+            let Some((_, lines)) = found else {
+                Line::raw("Asking ...").render(area, buffer);
+                return Extent::default();
+            };
+            wrapped(lines, area.width)
+        }
+    };
+    let rest = lines.len().saturating_sub(area.height.into());
+    let first = match opened.what {
+        Instead::Detail(Detail::Output(_)) => rest.saturating_sub(opened.scroll),
+        _ => opened.scroll.min(rest),
+    };
+    let extent = Extent { page: area.height.into(), lines: lines.len() };
+    let lines = lines.into_iter().skip(first).take(area.height.into());
+    Text::from_iter(lines.map(Line::from)).render(area, buffer);
+    extent
+}
+
+/// All keys, those that change something at the end; in two columns where there is room.
+fn help(state: &State, width: u16) -> Vec<String> {
+    let line = |key: &str, help: &str| format!("{key:<10} {help}");
+    let keys = BINDINGS.iter().map(|it| line(it.shown, it.help));
+    let changes = state.changes().iter().map(|it| line(&it.key.to_string(), it.help));
+    let lines: Vec<String> = keys.chain(changes).collect();
+    if usize::from(width) < 2 * HELP_WIDTH {
+        return lines;
+    }
+    let (left, right) = lines.split_at(lines.len().div_ceil(2));
+    let right = right.iter().map(String::as_str).chain(std::iter::repeat(""));
+    left.iter().zip(right).map(|(left, right)| format!("{left:<HELP_WIDTH$}{right}")).collect()
+}
+
+/// Lines that are no wider than that; broken behind a space where there is one.
+fn wrapped(lines: &[String], width: u16) -> Vec<String> {
+    let width = usize::from(width).max(1);
+    let mut out = Vec::new();
+    for line in lines {
+        let mut left = line.as_str();
+        loop {
+            let end = end_within(left, width);
+            let (this, rest) = match left[..end].rfind(' ') {
+                _ if end == left.len() => (left, ""),
+                Some(space) if !left[..space].trim().is_empty() => left.split_at(space + 1),
+                // The space behind is not seen.
+                _ if left[end..].starts_with(' ') => left.split_at(end + 1),
+                _ => left.split_at(end),
+            };
+            out.push(this.to_owned());
+            left = rest;
+            if left.is_empty() {
+                break;
+            }
+        }
+    }
+    out
+}
+
+/// How many bytes of a text fit; one character always does.
+fn end_within(text: &str, width: usize) -> usize {
+    let mut used = 0;
+    let over = text.char_indices().skip(1).find(|(at, _)| {
+        let before = text[..*at].chars().next_back().and_then(UnicodeWidthChar::width);
+        used += before.unwrap_or(0);
+        let next = text[*at..].chars().next().and_then(UnicodeWidthChar::width);
+        used + next.unwrap_or(0) > width
+    });
+    over.map_or(text.len(), |(at, _)| at)
 }
 
 fn footer<'a>(state: &'a State, theme: &Theme, width: u16) -> Line<'a> {
     match &state.prompt {
-        Prompt::Filter => {
-            typed("Filter: ", &state.listing().filter, "Enter keeps it, Esc takes it away", theme)
-        }
-        Prompt::Key(text) => typed("Key: ", text, "Enter asks about it", theme),
+        Prompt::Filter => typed(
+            format!("{}: rows that have, in any column: ", state.tab.name()),
+            &state.listing().arrangement.text,
+            "Enter keeps it, Esc takes it away",
+            theme,
+        ),
+        Prompt::Key(text) => typed("Key: ".to_owned(), text, "Enter asks about it", theme),
         Prompt::Confirm(order) => Line::from(vec![
             Span::styled(order.question.clone(), theme.warning),
             Span::styled(" y/N", theme.title),
@@ -125,7 +291,7 @@ fn footer<'a>(state: &'a State, theme: &Theme, width: u16) -> Line<'a> {
     }
 }
 
-fn typed<'a>(name: &'a str, text: &str, help: &'a str, theme: &Theme) -> Line<'a> {
+fn typed<'a>(name: String, text: &str, help: &'a str, theme: &Theme) -> Line<'a> {
     Line::from(vec![
         Span::styled(name, theme.title),
         Span::raw(shown(text)),
@@ -154,9 +320,37 @@ fn hints<'a>(state: &State, theme: &Theme, width: u16) -> Line<'a> {
     line
 }
 
-/// Everything but the banner, which says why.
-fn grey(buffer: &mut Buffer, area: Rect, banner: Option<u16>, theme: &Theme) {
-    for y in (area.y..area.bottom()).filter(|y| Some(*y) != banner) {
-        buffer.set_style(Rect { y, height: 1, ..area }, theme.stale);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::tests::fixture::picture;
+
+    /// Words stay whole where they can; nothing is lost.
+    #[test]
+    fn lines_are_wrapped() {
+        let lines = ["one two three".to_owned(), String::new(), "日本語日本語".to_owned()];
+        assert_eq!(wrapped(&lines, 8), ["one two ", "three", "", "日本語日", "本語"]);
+        assert_eq!(wrapped(&lines[..1], 3), ["one ", "two ", "thr", "ee"]);
+        for width in 1..20 {
+            assert_eq!(wrapped(&lines, width).concat(), lines.concat(), "{width}");
+        }
+    }
+
+    /// What matters least goes first, what nobody has at once; what is left over goes to those that shrank.
+    #[test]
+    fn columns_fit() {
+        let mut table = Tab::InFlight.table(&picture()).unwrap();
+        table.rows.truncate(1);
+        table.rows[0].cells[0].text = "k".repeat(40);
+        let names: Vec<String> = table.columns.iter().map(|it| it.name.to_owned()).collect();
+        let widths = |width| {
+            let shown = fit(table.columns, &names, &table.rows, width);
+            shown.into_iter().map(|(at, width)| (table.columns[at].name, width)).collect::<Vec<_>>()
+        };
+        let all = [("key", 40), ("worker", 9), ("attempt", 7), ("since", 9), ("lease", 5)];
+        assert_eq!(widths(200), all);
+        assert_eq!(widths(45), [("key", 17), ("worker", 8), ("since", 9), ("lease", 5)]);
+        assert_eq!(widths(24), [("key", 13), ("since", 9)]);
+        assert_eq!((widths(12), widths(1)), (vec![("key", 12)], vec![("key", 12)]));
     }
 }

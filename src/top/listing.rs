@@ -1,59 +1,38 @@
-//! How a list is shown: filtered, sorted, and which row is selected. A selection follows its row, and while that is gone nothing is
-//! selected; until one is made the first row is selected, whichever that is. What is seen follows the selection, but not to another part
-//! of the list, and not where an order sends it. Pure.
+//! How a list is shown: arranged, and which row is selected. A selection follows its row, and while that is gone nothing is selected;
+//! until one is made the first row is selected, whichever that is. What is seen follows the selection, but not where an order sends it.
+//! Pure.
 
-use super::rows::{Part, Row};
+use crate::view::table::{Arrangement, Row, Table};
 
 /// Said where a key that is pressed wants one.
 pub const NO_KEY: &str = "Select a key first.";
 
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The selected row, and the part of the list in which it was. `None`: whichever is at the place.
-    row: Option<(String, Part)>,
+    /// The selected row. `None`: whichever is at the place.
+    row: Option<String>,
     /// Where it is; `None`: it is gone.
     selected_at: Option<usize>,
     /// What is seen is around it.
     pub at: usize,
     /// The selected row went elsewhere by itself, and the place stays.
     is_left: bool,
-    /// `None`: in the queue's order.
-    pub column: Option<usize>,
-    pub is_reversed: bool,
-    /// Those rows only that have this text.
-    pub filter: String,
+    pub arrangement: Arrangement,
 }
 
 impl Listing {
-    /// The rows that have the filter's text, in order; looks where the selected one is now.
-    pub fn arranged(&mut self, mut rows: Vec<Row>) -> Vec<Row> {
-        let filter = self.filter.to_lowercase();
-        let has = |row: &Row| row.cells.iter().any(|it| it.text.to_lowercase().contains(&filter));
-        rows.retain(|row| filter.is_empty() || has(row));
-        if let Some(column) = self.column {
-            let cell = |row: &Row| (row.cells[column].value, row.cells[column].text.clone());
-            rows.sort_by_cached_key(cell);
-        }
-        if self.is_reversed {
-            rows.reverse();
-        }
-        self.find(&rows);
-        rows
+    /// The rows that are wanted, in order; looks where the selected one is now.
+    pub fn arrange(&mut self, table: &mut Table) {
+        table.arrange(&self.arrangement);
+        self.find(&table.rows);
     }
 
     fn find(&mut self, rows: &[Row]) {
         let last = rows.len().saturating_sub(1);
         self.selected_at = match &self.row {
             None => (!rows.is_empty()).then_some(self.at.min(last)),
-            // A key may be in several parts.
-            Some((id, part)) => rows
-                .iter()
-                .position(|row| row.id == *id && row.part == *part)
-                .or_else(|| rows.iter().position(|row| row.id == *id)),
+            Some(id) => rows.iter().position(|row| row.id == *id),
         };
-        if let (Some((_, part)), Some(found)) = (&self.row, self.selected_at) {
-            self.is_left |= rows[found].part != *part;
-        }
         let followed = self.selected_at.filter(|_| !self.is_left);
         self.at = followed.unwrap_or(self.at.min(last));
     }
@@ -76,7 +55,7 @@ impl Listing {
         self.is_left = false;
         // Of an empty list nothing is selected; what was comes back with its row.
         if let Some(row) = rows.get(self.at) {
-            self.row = Some((row.id.clone(), row.part));
+            self.row = Some(row.id.clone());
             self.selected_at = Some(self.at);
         }
     }
@@ -101,8 +80,9 @@ impl Listing {
 
     /// By the next column, and behind the last one in the queue's order again.
     pub fn sort_by_next_of(&mut self, columns: usize) {
-        let next = self.column.map_or(0, |column| column + 1);
-        self.column = (next < columns).then_some(next);
-        self.is_reversed &= self.column.is_some();
+        let Arrangement { column, is_reversed, .. } = &mut self.arrangement;
+        let next = column.map_or(0, |column| column + 1);
+        *column = (next < columns).then_some(next);
+        *is_reversed &= column.is_some();
     }
 }

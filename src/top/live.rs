@@ -20,7 +20,7 @@ use super::state::{Abilities, Effect, Event, State};
 use super::tabs::Tab;
 use super::theme::Theme;
 use crate::exit::{ExitCode, Failure};
-use crate::signals::with_signals;
+use crate::program::with_signals;
 use crate::terminal::has_colours;
 
 /// Events that wait for the loop.
@@ -40,9 +40,9 @@ type Sent = Option<Event>;
 
 /// Shows the queue until the user quits, or a signal asks for the end.
 pub fn run(settings: Settings) -> Result<(), Failure> {
-    let Settings { target, config, interval, ascii, read_only, log_dir, .. } = settings;
+    let Settings { target, interval, ascii, read_only, log_dir, .. } = settings;
     let abilities = Abilities { may_change: !read_only, has_outputs: log_dir.is_some() };
-    let mut looker = Looker::new(target, config, log_dir);
+    let mut looker = Looker::new(target, log_dir);
     // Who mistyped the target is told so on the screen that he has.
     let picture = looker.look(&View { tabs: vec![Tab::Fetchers], detail: None })?;
     let state = State::new(picture, interval, abilities);

@@ -1,28 +1,28 @@
 //! What is asked of a queue and its daemon for one frame, on the reading thread. The readers and answers are those of `status`,
-//! `queue`, `log`, `stats`, `held` and `why`; here they are put together.
+//! `tasks`, `log` and `why`; here they are put together.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::{DaemonMetrics, Live};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{MinuteJobs, QueueStatus, TaskStatus};
+use shiftboss_queue::answers::{HeldKeys, MinuteJobs, QueueStatus};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
 
 use super::commits::Last;
-use super::picture::{Attempt, Detail, Lists, Picture, View};
+use super::picture::{Detail, Lists, Picture, View};
 use super::tabs::Tab;
 use crate::exit::{ExitCode, Failure};
-use crate::live::{self, Unknown};
+use crate::live;
 use crate::lock::LockState;
 use crate::metrics;
 use crate::outputs::Outputs;
-use crate::outputs::screen::{Colours, line};
-use crate::standing::{fetchers, why};
+use crate::outputs::screen::{self, Colours};
 use crate::stores::{self, Database};
-use crate::target::Target;
-use crate::text::{self, shown};
+use crate::target::{Asked, Target};
+use crate::text::{self, line, shown};
+use crate::view::table::{Attempt, Table, capitalized};
+use crate::view::{machines, why};
 
 /// How long all questions of a frame may take.
 const QUESTIONS_MAX: Duration = Duration::from_secs(5);
@@ -37,8 +37,7 @@ const TAB: &str = "    ";
 
 /// Who looks again and again.
 pub struct Looker {
-    target: Option<PathBuf>,
-    config: Option<PathBuf>,
+    target: Asked,
     outputs: Option<(PathBuf, Outputs)>,
     /// Where the queue was: a socket that is gone tells it no more.
     known: Option<Database>,
@@ -46,14 +45,14 @@ pub struct Looker {
 }
 
 impl Looker {
-    pub fn new(target: Option<PathBuf>, config: Option<PathBuf>, log_dir: Option<PathBuf>) -> Self {
+    pub fn new(target: Asked, log_dir: Option<PathBuf>) -> Self {
         let outputs = log_dir.map(|path| (path.clone(), Outputs::of_log_dir(path)));
-        Self { target, config, outputs, known: None, last: Last::default() }
+        Self { target, outputs, known: None, last: Last::default() }
     }
 
     /// Where the queue and its daemon are now: it may have been started since.
     pub fn find(&mut self) -> Result<Target, Failure> {
-        match (Target::find(self.target.clone(), self.config.as_deref()), &self.known) {
+        match (self.target.find(), &self.known) {
             (Err(failure), Some(database)) if failure.code() == ExitCode::Unavailable => {
                 Ok(Target { database: database.clone(), daemon: LockState::Free })
             }
@@ -76,25 +75,10 @@ impl Looker {
         });
         // The daemon may be slow; nobody keeps the database's log from being cut meanwhile.
         drop(reader);
-        let live = live::ask(&target, &queue);
-        let metrics = self.metrics(&target, &queue, &live);
+        let snapshot = live::snapshot(target, queue, now);
+        let metrics = metrics::ask(&snapshot);
         let commits = metrics.as_ref().and_then(|metrics| self.last.commits_until(metrics));
-        Ok(Picture { at: now, target, queue, live, metrics, commits, minutes, lists, detail })
-    }
-
-    /// What the daemon counts, if it answered just now.
-    fn metrics(
-        &self,
-        target: &Target,
-        queue: &QueueStatus,
-        live: &Result<Option<Live>, Unknown>,
-    ) -> Option<DaemonMetrics> {
-        let answers = matches!(live, Ok(Some(_)) | Err(Unknown::Withheld(_)));
-        let is_classic = queue.policy.as_deref() == Some(metrics::CLASSIC);
-        match &target.daemon {
-            LockState::By(daemon) if answers && !is_classic => metrics::ask(&daemon.socket).1,
-            _ => None,
-        }
+        Ok(Picture { snapshot, metrics, commits, minutes, lists, detail })
     }
 
     fn detail(
@@ -125,7 +109,7 @@ impl Looker {
             Ok(Some(end)) => {
                 let text = end.bytes.strip_suffix(b"\n").unwrap_or(&end.bytes);
                 let lines = text.split(|byte| *byte == b'\n');
-                lines.map(|text| line(text, Colours::LeftOut).replace('\t', TAB)).collect()
+                lines.map(|text| screen::line(text, Colours::LeftOut).replace('\t', TAB)).collect()
             }
             Ok(None) => vec![none()],
             Err(error) => vec![format!("The output of {key} cannot be read: {error}")],
@@ -147,52 +131,47 @@ fn ask(
             Tab::Fetchers => {
                 lists.last_day = Some(reader.stats(&StatsOf::last(DAY, Grouping::Fetcher, now))?);
             }
-            Tab::InFlight => {}
-            Tab::Next => {
-                let status = TaskStatus::Delayed;
-                let asked = TasksWith { status, fetcher: None, since: None, count: ROWS_MAX };
-                lists.next = Some(reader.next_jobs(now, ROWS_MAX)?);
-                lists.delayed = Some(reader.tasks(now, &asked)?);
-            }
+            Tab::Next => lists.next = Some(reader.next_jobs(now, ROWS_MAX)?),
             Tab::Ended => {
                 let asked = EndedAttempts { count: ROWS_MAX, ..EndedAttempts::default() };
                 lists.ended = Some(reader.ended_attempts(&asked)?);
             }
+            Tab::InFlight | Tab::Held => {}
+            Tab::Delayed | Tab::Failed | Tab::DeadLetters => {
+                let asked =
+                    TasksWith { status: tab.status(), fetcher: None, since: None, count: ROWS_MAX };
+                lists.tasks.push(reader.tasks(now, &asked)?);
+            }
         }
     }
-    if (queue.held > 0 || queue.backed_off > 0) && view.tabs.iter().any(|tab| *tab != Tab::Fetchers)
-    {
-        lists.held = Some(reader.held(ROWS_MAX)?);
-    }
+    lists.held = Some(match queue.held > 0 || queue.backed_off > 0 {
+        true => reader.held(ROWS_MAX)?,
+        false => HeldKeys { keys: Vec::new(), truncated: false },
+    });
     Ok((queue, minutes, lists))
 }
 
-/// A fetcher's list, and its runs if the daemon runs it.
+/// A fetcher's list, and its runs if the daemon runs it: each column a line.
 fn fetcher(queue: &QueueStatus, name: &str, now: UnixSeconds) -> Vec<String> {
-    let said = |about: &str, what: &str| text::line(about, what).trim_end().to_owned();
-    let mut lines = vec![said("Fetcher", &shown(name))];
-    if let Some(list) = queue.fetchers.iter().find(|list| list.name == name) {
-        let state = if list.complete { "complete" } else { "growing" };
-        let count = |count: i64, noun: &str| text::counted(count, noun);
-        lines.push(said("List", &format!("run {}, {state}", list.run)));
-        lines.push(said("Lines", &format!("{}, {} skipped", list.lines, list.skipped)));
-        lines.push(said("Waiting", &list.pending.to_string()));
-        lines.push(said("Dead letters", &list.dead_letters.to_string()));
-        lines.push(said("Older", &count(list.older_runs, "run")));
-    }
-    match queue.managed_fetchers.iter().find(|record| &*record.name == name) {
-        None => lines.push(said("Runs", "by itself: the daemon does not run it")),
-        Some(record) => {
-            let last = record.last_run.as_ref();
-            lines.push(said("State", &fetchers::state(record, now)));
-            lines.push(said(
-                "Last run",
-                &last.map_or("none yet".to_owned(), |last| fetchers::last_run(last, now)),
-            ));
-            lines
-                .extend(last.map(|last| said("Result", &fetchers::result(last, text::TEXT_WIDTH))));
-            lines.push(said("Next run", &fetchers::next_run(record.next_run, now)));
+    let mut queue = queue.clone();
+    queue.fetchers.retain(|list| list.name == name);
+    queue.managed_fetchers.retain(|record| &*record.name == name);
+    let lines = |table: &Table| -> Vec<String> {
+        let line = |at: usize| {
+            let cell = &table.rows.first()?.cells[at];
+            Some(line(&capitalized(table.columns[at].name), &cell.text).trim_end().to_owned())
+        };
+        table.used().into_iter().filter_map(line).collect()
+    };
+    let mut all = lines(&machines::fetchers(&queue, None, &[], now));
+    match queue.managed_fetchers.is_empty() {
+        true => {
+            all.push(line("Runs", "by itself: the daemon does not run it").trim_end().to_owned())
+        }
+        // Its name was said.
+        false => {
+            all.extend(lines(&machines::runs(&queue.managed_fetchers, false, now)).split_off(1));
         }
     }
-    lines
+    all
 }

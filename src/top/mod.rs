@@ -3,12 +3,13 @@
 //!
 //! A plain core, [`state`] (what an event changes) and [`draw`] (what a state looks like), knows no terminal and no queue, but
 //! a [`picture`] of it. [`screen`] is the terminal; [`look`] asks the queue, on a thread of its own, so that no slow answer holds up
-//! a key; [`live`] brings the three together. [`tabs`] are the lists, [`rows`] makes their rows, [`listing`] filters and sorts
-//! them, [`opened`] takes their place. [`keys`] says which key does what, [`prompt`] when it is a text or an answer, [`orders`] what
+//! a key; [`live`] brings the three together. [`tabs`] are the lists, [`listing`] says what is selected in one, [`opened`] takes their
+//! place. [`keys`] says which key does what, [`prompt`] when it is a text or an answer, [`orders`] what
 //! may be changed; [`plain`] is one frame as text. Called by [`commands`](crate::commands).
 
 mod commits;
 mod draw;
+mod head;
 mod keys;
 mod listing;
 mod live;
@@ -18,7 +19,6 @@ mod orders;
 mod picture;
 mod plain;
 mod prompt;
-mod rows;
 mod screen;
 mod state;
 mod tabs;
@@ -32,6 +32,8 @@ use std::time::Duration;
 pub use live::run;
 pub use plain::frame;
 
+use crate::target::Asked;
+
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
 /// Between two looks, as `+` and `-` set it; in milliseconds.
@@ -39,8 +41,7 @@ const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 3
 
 #[derive(Debug)]
 pub struct Settings {
-    pub target: Option<PathBuf>,
-    pub config: Option<PathBuf>,
+    pub target: Asked,
     /// Between two looks.
     pub interval: Duration,
     /// One frame is enough, as text.

@@ -2,7 +2,7 @@
 
 use super::keys::Command;
 use super::picture::Detail;
-use super::rows::Picked;
+use crate::view::table::{Attempt, Row};
 
 /// What is shown in the place of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,6 +10,20 @@ pub enum Instead {
     /// What the keys do.
     Help,
     Detail(Detail),
+}
+
+/// Of a row, what can be opened, and changed.
+#[derive(Debug, Clone)]
+pub struct Picked {
+    pub id: String,
+    pub key: Option<String>,
+    pub attempt: Option<Attempt>,
+}
+
+impl From<&Row> for Picked {
+    fn from(Row { id, key, attempt, .. }: &Row) -> Self {
+        Self { id: id.clone(), key: key.clone(), attempt: attempt.clone() }
+    }
 }
 
 /// What was opened in the place of the list.

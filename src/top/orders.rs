@@ -1,11 +1,15 @@
 //! What may be changed from here: requests of protocol 2, each asked about before it is sent. [`CHANGES`] is the table of their keys.
 
+use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{
+    Bump, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold, Verb,
+};
 
-use crate::client::{Session, this_user};
+use crate::client::{ask_as, this_user};
 use crate::exit::Failure;
 use crate::lock::LockState;
 use crate::target::Target;
@@ -52,45 +56,32 @@ pub struct Subject<'a> {
 /// A change that is asked for.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// A line of protocol 2.
-    request: String,
+    request: Request,
     pub question: String,
     pub is_about_key: bool,
-    /// What was done, by the daemon's answer and what it is about.
-    done: fn(&Value, &str) -> String,
-    /// The key, as it is shown.
-    subject: String,
 }
 
 fn pause(subject: &Subject<'_>) -> Option<Order> {
-    let (request, question, done): (_, _, fn(&Value, &str) -> String) = match subject.is_paused {
-        true => ("RESUME", "Resume: hand jobs out again?", |_, _| {
-            "Jobs are handed out again.".to_owned()
-        }),
-        false => ("PAUSE", "Pause: hand nothing out?", |_, _| "Paused.".to_owned()),
+    let (request, question) = match subject.is_paused {
+        true => (Resume {}.into(), "Resume: hand jobs out again?".to_owned()),
+        false => (Pause {}.into(), "Pause: hand nothing out?".to_owned()),
     };
-    let (request, question) = (request.to_owned(), question.to_owned());
-    Some(Order { request, question, is_about_key: false, done, subject: String::new() })
+    Some(Order { request, question, is_about_key: false })
 }
 
 fn retry(subject: &Subject<'_>) -> Option<Order> {
-    about_key(subject, "Retry", "RETRY", "", |answer, key| match answer["rows"].as_i64() {
-        Some(1..) => format!("{key} waits again."),
-        _ => format!("Nothing of {key} was to be put back."),
-    })
+    about_key(subject, "Retry", |key| Retry { key }.into())
 }
 
 fn bump(subject: &Subject<'_>) -> Option<Order> {
-    about_key(subject, "Bump", "BUMP", "", |_, key| format!("{key} is handed out soon."))
+    about_key(subject, "Bump", |key| Bump { key }.into())
 }
 
 fn hold(subject: &Subject<'_>) -> Option<Order> {
     match subject.is_held {
-        true => {
-            about_key(subject, "Unhold", "UNHOLD", "", |_, key| format!("{key} is no longer held."))
-        }
-        false => about_key(subject, "Hold", "HOLD", " -", |_, key| {
-            format!("{key} is held until it is unheld.")
+        true => about_key(subject, "Unhold", |key| Unhold { key }.into()),
+        false => about_key(subject, "Hold", |key| {
+            Hold { key, seconds: HoldTime::UNTIL_UNHELD, reason: Reason::default() }.into()
         }),
     }
 }
@@ -99,15 +90,15 @@ fn hold(subject: &Subject<'_>) -> Option<Order> {
 fn about_key(
     subject: &Subject<'_>,
     verb: &str,
-    request: &str,
-    behind: &str,
-    done: fn(&Value, &str) -> String,
+    request: impl FnOnce(Key) -> Request,
 ) -> Option<Order> {
     let key = Key::new(subject.key?).ok()?;
-    let subject = cut_middle(key.as_str(), KEY_WIDTH);
-    let question = format!("{verb} {subject}?");
-    let request = format!("{request} {key}{behind}");
-    Some(Order { request, question, is_about_key: true, done, subject })
+    let question = format!("{verb} {}?", shown_key(&key));
+    Some(Order { request: request(key), question, is_about_key: true })
+}
+
+fn shown_key(key: &Key) -> String {
+    cut_middle(key.as_str(), KEY_WIDTH)
 }
 
 /// Has the daemon do it; what came of it.
@@ -118,22 +109,42 @@ pub fn tell(target: Result<Target, Failure>, order: &Order) -> String {
         Ok(LockState::Unknown(why)) => return format!("Not done: {why}."),
         Err(failure) => return format!("Not done: {failure}"),
     };
-    let request = format!("{}\n", order.request);
-    let answer = Session::begin_as(&daemon.socket, &this_user(), "top", &request, PATIENCE)
-        .and_then(|mut session| session.answer());
-    match answer {
-        Ok(answer) => (order.done)(&answer.object, &order.subject),
-        Err(failure) => format!("Not done: {}", shown(&failure.to_string())),
-    }
+    let done = carry_out(&daemon.socket, order.request.clone());
+    done.unwrap_or_else(|failure| format!("Not done: {}", shown(&failure.to_string())))
+}
+
+/// What was done, by the daemon's answer.
+fn carry_out(socket: &Path, request: Request) -> Result<String, Failure> {
+    Ok(match request {
+        Request::Pause(it) => ask(socket, it).map(|_| "Paused.".to_owned())?,
+        Request::Resume(it) => ask(socket, it).map(|_| "Jobs are handed out again.".to_owned())?,
+        Request::Retry(it) => {
+            let answer = ask(socket, it)?;
+            match (answer.rows, shown_key(&answer.key)) {
+                (0, key) => format!("Nothing of {key} was to be put back."),
+                (_, key) => format!("{key} waits again."),
+            }
+        }
+        Request::Bump(it) => format!("{} is handed out soon.", shown_key(&ask(socket, it)?.key)),
+        Request::Unhold(it) => format!("{} is no longer held.", shown_key(&ask(socket, it)?.key)),
+        Request::Hold(it) => {
+            format!("{} is held until it is unheld.", shown_key(&ask(socket, it)?.key))
+        }
+        other => format!("Not done: {} is no key here.", other.name()),
+    })
+}
+
+fn ask<V: Verb<Answer: DeserializeOwned>>(socket: &Path, request: V) -> Result<V::Answer, Failure> {
+    ask_as(socket, this_user(), request, PATIENCE).map(|answer| answer.object)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(key: char, subject: Subject<'_>) -> Option<String> {
+    fn request(key: char, subject: Subject<'_>) -> Option<&'static str> {
         let change = CHANGES.iter().find(|change| change.key == key).unwrap();
-        (change.order)(&subject).map(|order| order.request)
+        (change.order)(&subject).map(|order| order.request.name())
     }
 
     /// The state decides which way; without a key, or with what is none, there is no order about one.
@@ -143,12 +154,12 @@ mod tests {
         let other = Subject { is_paused: true, is_held: true, ..subject };
         for (key, one, another) in [
             ('P', "PAUSE", "RESUME"),
-            ('R', "RETRY a", "RETRY a"),
-            ('B', "BUMP a", "BUMP a"),
-            ('H', "HOLD a -", "UNHOLD a"),
+            ('R', "RETRY", "RETRY"),
+            ('B', "BUMP", "BUMP"),
+            ('H', "HOLD", "UNHOLD"),
         ] {
-            assert_eq!(request(key, subject).as_deref(), Some(one));
-            assert_eq!(request(key, other).as_deref(), Some(another));
+            assert_eq!(request(key, subject), Some(one));
+            assert_eq!(request(key, other), Some(another));
         }
         for no_key in [None, Some("a\nPAUSE"), Some("a b"), Some("")] {
             let subject = Subject { key: no_key, ..subject };

@@ -1,15 +1,13 @@
 //! What was found at one time, and what is to be looked at: the plain data between who asks the queue ([`look`](super::look)) and
 //! what shows it. Pure.
 
-use shiftboss_actors::live::{DaemonMetrics, Live};
-use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{HeldKeys, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_actors::live::DaemonMetrics;
+use shiftboss_queue::answers::{HeldKeys, Log, MinuteJobs, Queue, Stats, Tasks};
 
 use super::commits::Commits;
 use super::tabs::Tab;
-use crate::live::Unknown;
-use crate::target::Target;
-use crate::up::Up;
+use crate::view::health::{Snapshot, Up};
+use crate::view::table::Attempt;
 
 /// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,23 +24,10 @@ pub enum Detail {
     Output(Attempt),
 }
 
-/// A job that may have written something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
-    pub key: String,
-    pub started: UnixSeconds,
-    /// `None`: it has no number.
-    pub number: Option<i64>,
-}
-
 /// What was found, at one time.
 #[derive(Debug)]
 pub struct Picture {
-    pub at: UnixSeconds,
-    pub target: Target,
-    pub queue: QueueStatus,
-    /// `Ok(None)`: no daemon runs here.
-    pub live: Result<Option<Live>, Unknown>,
+    pub snapshot: Snapshot,
     /// `None`: it was not to be had.
     pub metrics: Option<DaemonMetrics>,
     pub commits: Option<Commits>,
@@ -59,24 +44,26 @@ pub struct Lists {
     pub next: Option<Queue>,
     pub ended: Option<Log>,
     pub held: Option<HeldKeys>,
-    pub delayed: Option<Tasks>,
+    pub tasks: Vec<Tasks>,
 }
 
 impl Lists {
     /// Takes over what is missing.
     pub fn complete_from(&mut self, other: Self) {
-        let Self { last_day, next, ended, held, delayed } = other;
+        let Self { last_day, next, ended, held, tasks } = other;
         self.last_day = self.last_day.take().or(last_day);
         self.next = self.next.take().or(next);
         self.ended = self.ended.take().or(ended);
         self.held = self.held.take().or(held);
-        self.delayed = self.delayed.take().or(delayed);
+        let is_new = |new: &Tasks| self.tasks.iter().all(|known| known.status != new.status);
+        let new: Vec<Tasks> = tasks.into_iter().filter(is_new).collect();
+        self.tasks.extend(new);
     }
 }
 
 impl Picture {
     /// A daemon runs, as far as that is known.
     pub fn has_daemon(&self) -> bool {
-        Up::of(&self.target, &self.queue) != Up::Down
+        self.snapshot.up() != Up::Down
     }
 }

@@ -1,4 +1,4 @@
-//! One frame as text, for a pipe, a file or a mail: the head, and all four lists below each other.
+//! One frame as text, for a pipe, a file or a mail: the head, and all lists below each other.
 
 use std::env;
 
@@ -7,15 +7,15 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use super::Settings;
-use super::draw::table::{Rows, draw_rows};
-use super::draw::{head, put};
+use super::draw::draw_rows;
+use super::head::Head;
 use super::look::Looker;
 use super::picture::{Picture, View};
-use super::rows::{Row, rows};
 use super::tabs::Tab;
 use super::theme::Theme;
 use crate::exit::Failure;
 use crate::terminal;
+use crate::view::table::Table;
 
 /// Rows of each list; the rest is counted.
 const ROWS_MAX: usize = 20;
@@ -25,8 +25,8 @@ const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 
 /// What is to be printed.
 pub fn frame(settings: &Settings) -> Result<String, Failure> {
-    let Settings { target, config, ascii, .. } = settings;
-    let mut looker = Looker::new(target.clone(), config.clone(), None);
+    let Settings { target, ascii, .. } = settings;
+    let mut looker = Looker::new(target.clone(), None);
     let picture = looker.look(&View { tabs: Tab::ALL.to_vec(), detail: None })?;
     Ok(text(&picture, width(), &Theme::new(false, *ascii)))
 }
@@ -40,28 +40,27 @@ fn width() -> u16 {
 
 /// A frame that stands alone.
 pub fn text(picture: &Picture, width: u16, theme: &Theme) -> String {
-    let head = head::lines(picture, None, theme, width).all();
-    let mut out = drawn(width, head.len(), |buffer, area| {
-        for (line, y) in head.iter().zip(0..) {
-            put(buffer, area, y, line);
-        }
+    let head = Head::new(picture, None, theme, width);
+    let mut out = drawn(width, head.height(false).into(), |buffer, area| {
+        head.draw(area, buffer, theme);
     });
     for tab in Tab::ALL {
-        let rows = rows(tab, picture).unwrap_or_default();
-        out += &format!("\n{}\n{}", tab.name(), list(tab, &rows, width, theme));
+        if let Some(table) = tab.table(picture) {
+            out += &format!("\n{}\n{}", tab.name(), list(&table, width, theme));
+        }
     }
     out
 }
 
-fn list(tab: Tab, rows: &[Row], width: u16, theme: &Theme) -> String {
-    if rows.is_empty() {
-        return tab.none().to_owned() + "\n";
+fn list(table: &Table, width: u16, theme: &Theme) -> String {
+    if table.rows.is_empty() {
+        return table.none.to_owned() + "\n";
     }
-    let shown = &rows[..rows.len().min(ROWS_MAX)];
+    let shown = &table.rows[..table.rows.len().min(ROWS_MAX)];
     let text = drawn(width, shown.len() + 1, |buffer, area| {
-        draw_rows(buffer, area, tab, Rows { all: shown, first: 0, listing: None }, theme);
+        draw_rows(buffer, area, table.columns, shown, None, theme);
     });
-    match rows.len() - shown.len() {
+    match table.rows.len() - shown.len() {
         0 => text,
         more => format!("{text}... and {more} more\n"),
     }

@@ -8,13 +8,13 @@ use shiftboss_protocol::model::UnixSeconds;
 
 use super::keys::{Command, command};
 use super::listing::{Listing, NO_KEY};
-use super::opened::{Extent, Instead, Opened, moved};
+use super::opened::{Extent, Instead, Opened, Picked, moved};
 use super::orders::{CHANGES, Change, Order, Subject, why_not};
 use super::picture::{Detail, Picture, View};
 use super::prompt::{Prompt, Typed, type_into};
-use super::rows::{self, Picked, Row};
 use super::stepped;
 use super::tabs::Tab;
+use crate::view::table::{Row, Table};
 
 #[derive(Debug)]
 pub enum Event {
@@ -51,7 +51,7 @@ pub struct State {
     pub abilities: Abilities,
     pub interval: Duration,
     pub tab: Tab,
-    listings: [Listing; 4],
+    listings: [Listing; Tab::ALL.len()],
     pub prompt: Prompt,
     pub opened: Option<Opened>,
     pub is_frozen: bool,
@@ -62,8 +62,8 @@ pub struct State {
     pub failure: Option<String>,
     /// When a daemon was there at last.
     pub seen: Option<UnixSeconds>,
-    /// Of the tab, those that the filter lets through, in order; `None`: they were not asked for yet.
-    pub rows: Option<Vec<Row>>,
+    /// The tab's listing, as it is arranged; `None`: it was not asked for yet.
+    pub table: Option<Table>,
     pub extent: Extent,
 }
 
@@ -81,7 +81,7 @@ impl State {
             picture,
             failure: None,
             seen: None,
-            rows: None,
+            table: None,
             extent: Extent::default(),
         };
         state.note_daemon();
@@ -107,7 +107,7 @@ impl State {
     }
 
     pub fn selected(&self) -> Option<&Row> {
-        self.rows.as_ref()?.get(self.listing().selected_at()?)
+        self.table.as_ref()?.rows.get(self.listing().selected_at()?)
     }
 
     /// What a key that is pressed now is about: what is open, wherever its row went meanwhile, or else what is selected, and
@@ -116,14 +116,14 @@ impl State {
         if let Some(picked) = self.opened.as_ref().and_then(|opened| opened.picked.clone()) {
             return Some(picked);
         }
-        let rows = self.rows.as_deref().unwrap_or_default();
+        let rows = rows(&self.table);
         self.listings[self.tab as usize].keep(rows);
-        self.selected().map(Row::picked)
+        self.selected().map(Picked::from)
     }
 
     /// Those keys that change something: none for who may not.
     pub fn changes(&self) -> &'static [Change] {
-        let is_operator = matches!(self.picture.live, Ok(Some(_)));
+        let is_operator = matches!(self.picture.snapshot.live, Ok(Some(_)));
         if self.abilities.may_change && is_operator { CHANGES } else { &[] }
     }
 
@@ -166,15 +166,16 @@ impl State {
 
     fn note_daemon(&mut self) {
         if self.picture.has_daemon() {
-            self.seen = Some(self.picture.at);
+            self.seen = Some(self.picture.snapshot.at);
         }
     }
 
     /// Makes the rows anew, and looks where the selected one is now.
     fn arrange(&mut self) {
-        let rows = rows::rows(self.tab, &self.picture);
-        let listing = &mut self.listings[self.tab as usize];
-        self.rows = rows.map(|rows| listing.arranged(rows));
+        self.table = self.tab.table(&self.picture);
+        if let Some(table) = &mut self.table {
+            self.listings[self.tab as usize].arrange(table);
+        }
     }
 
     fn press(&mut self, key: KeyCode) -> Option<Effect> {
@@ -208,7 +209,7 @@ impl State {
         let key = picked.as_ref().and_then(|picked| picked.key.clone());
         let mut held = self.picture.lists.held.iter().flat_map(|held| &held.keys);
         let subject = Subject {
-            is_paused: self.picture.queue.paused,
+            is_paused: self.picture.snapshot.queue.paused,
             key: key.as_deref(),
             is_held: held.any(|held| Some(&held.key) == key.as_ref()),
         };
@@ -234,7 +235,7 @@ impl State {
     }
 
     fn type_filter(&mut self, key: KeyCode) {
-        let filter = &mut self.listing_mut().filter;
+        let filter = &mut self.listing_mut().arrangement.text;
         match type_into(filter, key) {
             Typed::GoesOn => self.prompt = Prompt::Filter,
             Typed::Ends => {}
@@ -264,7 +265,7 @@ impl State {
 
     /// Goes to the first row of the list.
     fn begin(&mut self) {
-        let rows = self.rows.as_deref().unwrap_or_default();
+        let rows = rows(&self.table);
         self.listings[self.tab as usize].begin(rows);
     }
 
@@ -278,21 +279,21 @@ impl State {
             }
             Command::Filter => self.prompt = Prompt::Filter,
             // Who looked for it in the list need not type it again.
-            Command::Ask => self.prompt = Prompt::Key(self.listing().filter.clone()),
+            Command::Ask => self.prompt = Prompt::Key(self.listing().arrangement.text.clone()),
             Command::Longer | Command::Shorter => {
                 self.interval = stepped(self.interval, command == Command::Longer);
                 return Some(Effect::Look);
             }
             Command::Tab(tab) => return self.show(tab),
-            Command::NextTab => return self.show(Tab::ALL[(self.tab as usize + 1) % 4]),
-            Command::PreviousTab => return self.show(Tab::ALL[(self.tab as usize + 3) % 4]),
+            Command::NextTab => return self.show(self.tab.beside(true)),
+            Command::PreviousTab => return self.show(self.tab.beside(false)),
             Command::Why | Command::Output => return self.open(command),
             Command::Sort | Command::Reverse => {
-                let columns = self.tab.columns().len();
+                let columns = self.table.as_ref().map_or(0, |table| table.columns.len());
                 let listing = self.listing_mut();
                 match command {
                     Command::Sort => listing.sort_by_next_of(columns),
-                    _ => listing.is_reversed = !listing.is_reversed,
+                    _ => listing.arrangement.is_reversed = !listing.arrangement.is_reversed,
                 }
                 self.arrange();
                 if command == Command::Sort {
@@ -310,7 +311,7 @@ impl State {
             return Some(Effect::Look);
         }
         if !may_quit {
-            self.listing_mut().filter.clear();
+            self.listing_mut().arrangement.text.clear();
             self.arrange();
         }
         may_quit.then_some(Effect::Quit)
@@ -373,11 +374,15 @@ impl State {
         if let Some(opened) = &mut self.opened {
             return opened.go(command, self.extent);
         }
-        let rows = self.rows.as_deref().unwrap_or_default();
+        let rows = rows(&self.table);
         let listing = &mut self.listings[self.tab as usize];
         // Where the selected row is elsewhere, or gone, what is at its place is the next one.
         let is_next = command == Command::Down && listing.selected_at() != Some(listing.at);
         let at = moved(command, listing.at, rows.len().saturating_sub(1), self.extent.page);
         listing.select(rows, if is_next { listing.at } else { at });
     }
+}
+
+fn rows(table: &Option<Table>) -> &[Row] {
+    table.as_ref().map_or(&[], |table| &table.rows)
 }

@@ -1,6 +1,6 @@
 //! Frames, to the letter, what keys and pictures change in a state, and what a panic leaves.
 
-mod fixture;
+pub mod fixture;
 mod frames;
 mod orders;
 mod panics;

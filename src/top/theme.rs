@@ -1,16 +1,24 @@
 //! How things look: styles, with colours or without, and the characters that are drawn. Pure.
 
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::bar::{NINE_LEVELS, Set};
 
-use super::rows::Tone;
+use crate::view::table::Tone;
 
-/// Drawn for 0, and then by height.
-pub type Levels = [&'static str; 9];
-const BLOCKS: Levels = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// By how dense they are.
-const ASCII: Levels = [" ", ".", ":", "-", "=", "+", "*", "#", "@"];
+/// Bars of ASCII, by how dense they are.
+const ASCII: Set<'static> = Set {
+    empty: " ",
+    one_eighth: ".",
+    one_quarter: ":",
+    three_eighths: "-",
+    half: "=",
+    five_eighths: "+",
+    three_quarters: "*",
+    seven_eighths: "#",
+    full: "@",
+};
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Theme {
     pub title: Style,
     pub label: Style,
@@ -24,7 +32,7 @@ pub struct Theme {
     pub selected: Style,
     /// Of all that may be out of date.
     pub stale: Style,
-    pub levels: Levels,
+    pub bars: Set<'static>,
     /// Behind the name of the column that is sorted by: ascending, descending.
     pub arrows: [&'static str; 2],
     pub separator: &'static str,
@@ -48,7 +56,7 @@ impl Theme {
             header: coloured(reversed, Color::Green),
             selected: coloured(reversed, Color::Cyan),
             stale: stale.remove_modifier(Modifier::BOLD),
-            levels: if is_ascii { ASCII } else { BLOCKS },
+            bars: if is_ascii { ASCII } else { NINE_LEVELS },
             arrows: if is_ascii { ["^", "v"] } else { ["▲", "▼"] },
             separator: if is_ascii { " | " } else { " · " },
         }

@@ -14,8 +14,11 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse, web};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
-use shiftboss_protocol::wire::session::{HOLD_SECONDS_MAX, NAME_MAX_BYTES, REASON_MAX_BYTES};
+use shiftboss_protocol::verbs::{
+    Bump, Hold, HoldTime, Name, Pause, Reason, Resume, Retry, Unhold, Verb, checked,
+};
 use tracing::info;
 
 use super::Page;
@@ -23,7 +26,7 @@ use super::answers::turned_away;
 use super::hosts::Hosts;
 use super::queries::View;
 use super::token;
-use crate::client::Session;
+use crate::client;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::text::shown;
@@ -74,11 +77,11 @@ async fn allow(
 }
 
 async fn pause(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    act(&request, page, "PAUSE".to_owned(), "../").await
+    act(&request, page, Pause {}, "../").await
 }
 
 async fn resume(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    act(&request, page, "RESUME".to_owned(), "../").await
+    act(&request, page, Resume {}, "../").await
 }
 
 #[derive(Deserialize)]
@@ -87,11 +90,11 @@ struct OfKey {
 }
 
 async fn retry(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| format!("RETRY {key}")).await
+    act_on(&request, page, &of.k, |key| Retry { key }).await
 }
 
 async fn bump(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| format!("BUMP {key}")).await
+    act_on(&request, page, &of.k, |key| Bump { key }).await
 }
 
 #[derive(Deserialize)]
@@ -110,50 +113,51 @@ async fn hold(
     form: web::Form<HoldForm>,
 ) -> HttpResponse {
     let HoldForm { k, time, reason } = form.into_inner();
-    let is_time = time.is_empty() || time.parse().is_ok_and(|it: u32| it <= HOLD_SECONDS_MAX);
-    if !is_time {
-        return HttpResponse::BadRequest().body("for is a number of seconds, or empty\n");
+    let bad = |name: &str, why| HttpResponse::BadRequest().body(format!("{name}: {why}\n"));
+    let seconds = if time.is_empty() { Ok(HoldTime::UNTIL_UNHELD) } else { checked(&time) };
+    match (seconds, checked::<Reason>(&reason)) {
+        (Ok(seconds), Ok(reason)) => {
+            act_on(&request, page, &k, |key| Hold { key, seconds, reason }).await
+        }
+        (Err(why), _) => bad("for", why),
+        (_, Err(why)) => bad("reason", why),
     }
-    if reason.len() > REASON_MAX_BYTES || reason.contains(char::is_control) {
-        return HttpResponse::BadRequest().body("a reason is a line of at most 1000 bytes\n");
-    }
-    let time = if time.is_empty() { "-" } else { &time };
-    act_on(&request, page, &k, |key| format!("HOLD {key} {time} {reason}").trim_end().to_owned())
-        .await
 }
 
 async fn unhold(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| format!("UNHOLD {key}")).await
+    act_on(&request, page, &of.k, |key| Unhold { key }).await
 }
 
 /// Has the daemon do something about a key, and leads to its page.
-async fn act_on(
+async fn act_on<V: Verb<Answer: DeserializeOwned> + Send + 'static>(
     request: &HttpRequest,
     page: web::Data<Page>,
     key: &str,
-    order: impl FnOnce(&Key) -> String,
+    order: impl FnOnce(Key) -> V,
 ) -> HttpResponse {
     let key = match Key::new(key) {
         Ok(key) => key,
         Err(error) => return HttpResponse::BadRequest().body(format!("this is no key: {error}\n")),
     };
     let back = format!("../key?k={}", utf8_percent_encode(key.as_str(), NON_ALPHANUMERIC));
-    act(request, page, order(&key), &back).await
+    act(request, page, order(key), &back).await
 }
 
 /// Has the daemon do something, and leads to where it is seen.
-async fn act(
+async fn act<V: Verb<Answer: DeserializeOwned> + Send + 'static>(
     request: &HttpRequest,
     page: web::Data<Page>,
-    order: String,
+    order: V,
     back: &str,
 ) -> HttpResponse {
     let by = request.extensions().get::<By>().map(|By(name)| name.clone()).unwrap_or_default();
-    info!(by = shown(&by), "{} is asked for on the page.", shown(&order));
+    info!(by = shown(&by), "{} is asked for on the page.", shown(&order.to_string()));
     let shared = page.clone();
-    let by = one_word(&by);
-    let ask =
-        move || tell(&shared, &by, &order).map_err(|failure| (failure.code(), failure.to_string()));
+    let by = Name::resembling(if by.is_empty() { "web" } else { &by });
+    let ask = move || {
+        let told = tell(&shared, by, order);
+        told.map_err(|failure| (failure.code(), failure.to_string()))
+    };
     match page.queries.answer(&View::default(), ask).await {
         Ok(Ok(())) => {
             // What was known is so no longer.
@@ -170,21 +174,12 @@ async fn act(
     }
 }
 
-/// As whom the daemon is to remember somebody: it takes one word.
-fn one_word(name: &str) -> String {
-    let is_fit = |it: char| !(it.is_control() || it.is_whitespace());
-    let mut word: String = name.chars().map(|it| if is_fit(it) { it } else { '_' }).collect();
-    word.truncate(word.floor_char_boundary(NAME_MAX_BYTES));
-    if word.is_empty() { "web".to_owned() } else { word }
-}
-
-fn tell(page: &Page, by: &str, order: &str) -> Result<(), Failure> {
+fn tell<V>(page: &Page, by: Name, order: V) -> Result<(), Failure>
+where
+    V: Verb<Answer: DeserializeOwned>,
+{
     match page.find()?.daemon {
-        LockState::By(daemon) => {
-            let request = format!("{order}\n");
-            Session::begin_as(&daemon.socket, by, "web", &request, PATIENCE)?.answer()?;
-            Ok(())
-        }
+        LockState::By(daemon) => client::ask_as(&daemon.socket, by, order, PATIENCE).map(drop),
         LockState::Free => Err(Failure::new(ExitCode::Unavailable, "no daemon runs")),
         LockState::Unknown(why) => Err(Failure::new(ExitCode::Unavailable, why)),
     }

@@ -6,12 +6,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ETAG, IF_NONE_MATCH};
 use actix_web::{HttpRequest, HttpResponse, web};
+use shiftboss_protocol::verbs;
 use tracing::warn;
 
 use super::Page;
-use super::health::health;
 use super::queries::Overloaded;
-use crate::metrics::Scrape;
+use crate::client;
+use crate::exit::{ExitCode, Failure};
+use crate::live;
+use crate::lock::LockState;
+use crate::metrics::{CLASSIC, PATIENCE, Scrape};
+use crate::target::{self, Target};
+use crate::view::health::Up;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 /// Of OpenMetrics.
@@ -50,7 +56,7 @@ impl Made {
 
 pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
-    let ask = move || match shared.find().and_then(|target| Scrape::take(&target)) {
+    let ask = move || match shared.find().and_then(Scrape::take) {
         Ok(scrape) => Some(scrape.text()),
         Err(failure) => {
             warn!("There are no metrics: {failure}");
@@ -68,12 +74,36 @@ pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
 
 pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
-    let ask =
-        move || shared.find().and_then(|target| health(&target)).map_err(|why| why.to_string());
+    let ask = move || shared.find().and_then(health).map_err(|why| why.to_string());
     match page.health_queries.answer(&page.health, ask).await {
         Ok(Ok(())) => HttpResponse::Ok().content_type(TEXT).body("ok\n"),
         Ok(Err(why)) => unavailable(&format!("{why}\n")),
         Err(overloaded) => turned_away(overloaded),
+    }
+}
+
+/// Whether a daemon is up and can reach its database. Of one that cannot be asked that, under `--classic` or on another machine, that it
+/// takes connections, or says in the database that it lives.
+fn health(target: Target) -> Result<(), Failure> {
+    let asked = match &target.daemon {
+        LockState::By(daemon) => client::ask(&daemon.socket, verbs::Health {}, PATIENCE).map(drop),
+        LockState::Free | LockState::Unknown(_) => Ok(()),
+    };
+    if matches!(target.daemon, LockState::By(_)) && asked.is_ok() {
+        return Ok(());
+    }
+    let (queue, at) = target::ask(&target.database, |reader, now| Ok((reader.status(now)?, now)))?;
+    let is_classic = queue.policy.as_deref() == Some(CLASSIC);
+    let snapshot = live::snapshot(target, queue, at);
+    match (asked, snapshot.up()) {
+        (Err(failure), _) if !is_classic => Err(failure),
+        (_, Up::Running) if snapshot.is_served() => Ok(()),
+        (_, Up::Unknown(why)) => Err(Failure::new(ExitCode::Unavailable, why)),
+        _ => {
+            let troubles = snapshot.health().troubles;
+            let why = troubles.first().map_or_else(String::new, ToString::to_string);
+            Err(Failure::new(ExitCode::Unavailable, why))
+        }
     }
 }
 

@@ -4,142 +4,90 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::{Deserialize, Serialize};
-use shiftboss_actors::live::LiveStatus;
+use serde::Serialize;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::reader::{Grouping, ReadError, ReadResult, Reader, StatsOf};
 use tracing::warn;
 
 use super::Page;
 use super::answers::{Made, turned_away};
-use super::pages::asked::{self, Ends};
+use super::pages::asked::{Asked, FOUND_MAX, KEYS_BEFORE_MAX};
 use crate::exit::Failure;
 use crate::live;
 use crate::target::Target;
+use crate::view::health::Object;
 
 /// What all addresses of objects begin with.
 pub(super) const PREFIX: &str = "/api/v1/";
 const JSON: &str = "application/json";
-/// Hours that are summed up where no number is given, and at the most: those that are kept.
-const HOURS: u64 = 24;
-const HOURS_MAX: u64 = 90 * 24;
+
+/// What an object is made of.
+struct Question<'a> {
+    target: &'a Target,
+    reader: &'a dyn Reader,
+    now: UnixSeconds,
+    asked: &'a Asked,
+}
+
+impl Question<'_> {
+    fn object(&self, found: &impl Serialize) -> ReadResult<Option<String>> {
+        let failed = |failure: Failure| ReadError::Failed(failure.to_string());
+        self.target.json(found).map(Some).map_err(failed)
+    }
+}
+
+/// Makes an object as a line; `None`: what is asked for is not known.
+type Make = fn(&Question<'_>) -> ReadResult<Option<String>>;
+
+const OBJECTS: [(&str, Make); 8] = [
+    ("status", |it| {
+        let queue = it.reader.status(it.now)?;
+        it.object(&Object::from(&live::snapshot(it.target.clone(), queue, it.now)))
+    }),
+    ("why", |it| match it.reader.why(it.now, &it.asked.key, KEYS_BEFORE_MAX)? {
+        Some(why) => it.object(&why),
+        None => Ok(None),
+    }),
+    ("queue", |it| it.object(&it.reader.next_jobs(it.now, it.asked.count())?)),
+    ("tasks", |it| it.object(&it.reader.tasks(it.now, &it.asked.tasks())?)),
+    ("held", |it| it.object(&it.reader.held(it.asked.count())?)),
+    ("log", |it| it.object(&it.reader.ended_attempts(&it.asked.attempts())?)),
+    ("stats", |it| {
+        let time = Duration::from_secs(it.asked.hours() * 3_600);
+        let by = it.asked.by.unwrap_or(Grouping::All);
+        it.object(&it.reader.stats(&StatsOf::last(time, by, it.now))?)
+    }),
+    ("search", |it| it.object(&it.reader.search(&it.asked.prefix, FOUND_MAX)?)),
+];
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config
-        .route("/api/v1/status", crate::web::get().to(status))
-        .route("/api/v1/why", crate::web::get().to(why))
-        .route("/api/v1/queue", crate::web::get().to(queue))
-        .route("/api/v1/log", crate::web::get().to(log))
-        .route("/api/v1/stats", crate::web::get().to(stats))
-        .route("/api/v1/search", crate::web::get().to(search))
-        .route("/api/v1/held", crate::web::get().to(held));
-}
-
-async fn status(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    answer(&request, page, "status".to_owned(), |target, reader, now| {
-        let queue = reader.status(now)?;
-        let live = live::ask(target, &queue).unwrap_or(None);
-        Ok(Some(LiveStatus { queue, live }))
-    })
-    .await
-}
-
-async fn why(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<asked::OfKey>,
-) -> HttpResponse {
-    let key = asked.into_inner().key;
-    answer(&request, page, format!("why {key}"), move |_, reader, now| {
-        reader.why(now, &key, asked::KEYS_BEFORE_MAX)
-    })
-    .await
-}
-
-async fn queue(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<asked::Count>,
-) -> HttpResponse {
-    let count = asked.count;
-    answer(&request, page, format!("queue {count}"), move |_, reader, now| {
-        reader.next_jobs(now, count).map(Some)
-    })
-    .await
-}
-
-async fn log(request: HttpRequest, page: web::Data<Page>, asked: web::Query<Ends>) -> HttpResponse {
-    let ends = asked.attempts();
-    answer(&request, page, format!("log {ends:?}"), move |_, reader, _| {
-        reader.ended_attempts(&ends).map(Some)
-    })
-    .await
-}
-
-#[derive(Deserialize)]
-struct Sums {
-    hours: Option<u64>,
-    by: Option<Grouping>,
-}
-
-async fn stats(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<Sums>,
-) -> HttpResponse {
-    let hours = asked.hours.unwrap_or(HOURS);
-    if !(1..=HOURS_MAX).contains(&hours) {
-        return bad_request("hours is a number from 1 to 2160.");
+    for (name, make) in OBJECTS {
+        let answer = move |request, page, asked| answer(request, page, asked, name, make);
+        config.route(&format!("{PREFIX}{name}"), super::get().to(answer));
     }
-    let (by, time) = (asked.by.unwrap_or(Grouping::All), Duration::from_secs(hours * 3_600));
-    answer(&request, page, format!("stats {hours} {by:?}"), move |_, reader, now| {
-        reader.stats(&StatsOf::last(time, by, now)).map(Some)
-    })
-    .await
 }
 
-async fn search(
+async fn answer(
     request: HttpRequest,
     page: web::Data<Page>,
-    asked: web::Query<asked::Prefix>,
+    asked: web::Query<Asked>,
+    name: &'static str,
+    make: Make,
 ) -> HttpResponse {
-    let prefix = asked.into_inner().prefix;
-    answer(&request, page, format!("search {prefix}"), move |_, reader, _| {
-        reader.search(&prefix, asked::FOUND_MAX).map(Some)
-    })
-    .await
-}
-
-async fn held(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<asked::Count>,
-) -> HttpResponse {
-    let count = asked.count;
-    answer(&request, page, format!("held {count}"), move |_, reader, _| {
-        reader.held(count).map(Some)
-    })
-    .await
-}
-
-/// Answers with an object; `question` tells it from all others. `None`: what is asked for is not known.
-async fn answer<T: Serialize>(
-    request: &HttpRequest,
-    page: web::Data<Page>,
-    question: String,
-    ask: impl FnOnce(&Target, &dyn Reader, UnixSeconds) -> ReadResult<Option<T>> + Send + 'static,
-) -> HttpResponse {
-    let view = page.pages.of(&format!("api {question}"));
+    let asked = asked.into_inner();
+    if name == "why" && asked.key.is_empty() {
+        return bad_request("k is missing: the key.");
+    }
+    let view = page.pages.of(&format!("api {name} {asked:?}"));
     let shared = page.clone();
     let make = move || {
-        let found = shared.look(|target, reader, now| {
-            let Some(found) = ask(target, reader, now)? else { return Ok(None) };
-            target.json(&found).map(Some).map_err(|failure| ReadError::Failed(failure.to_string()))
-        });
-        made(found)
+        made(
+            shared
+                .look(|target, reader, now| make(&Question { target, reader, now, asked: &asked })),
+        )
     };
     match page.queries.answer(&view, make).await {
-        Ok(made) => made.send(request),
+        Ok(made) => made.send(&request),
         Err(overloaded) => turned_away(overloaded),
     }
 }

@@ -3,13 +3,12 @@
 //!
 //! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
 //! foreign name, [`token`] who has none, [`penalties`] delays those who guess, [`connections`] closes those on which nothing goes on, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
-//! machines, [`actions`] change something; [`mod@health`] says whether the daemon is well.
+//! machines, [`actions`] change something.
 
 mod actions;
 mod answers;
 mod api;
 mod connections;
-mod health;
 mod hosts;
 mod listening;
 mod pages;
@@ -19,7 +18,6 @@ mod refused;
 mod request_log;
 mod token;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +33,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::outputs::Outputs;
 use crate::signals::Signals;
 use crate::stores;
-use crate::target::Target;
+use crate::target::{Asked, Target};
 use answers::{Health, Made};
 use connections::Connections;
 use hosts::Hosts;
@@ -71,14 +69,12 @@ pub struct Settings {
     pub outputs: Option<Outputs>,
     /// Without one nothing can be changed.
     pub token: Option<Token>,
-    pub target: Option<PathBuf>,
-    pub config: Option<PathBuf>,
+    pub target: Asked,
 }
 
 /// What all requests share.
 struct Page {
-    target: Option<PathBuf>,
-    config: Option<PathBuf>,
+    target: Asked,
     title: String,
     outputs: Option<Outputs>,
     token: Option<Token>,
@@ -97,7 +93,6 @@ impl Page {
     fn new(settings: Settings) -> Self {
         Self {
             target: settings.target,
-            config: settings.config,
             title: settings.title,
             outputs: settings.outputs,
             token: settings.token,
@@ -123,7 +118,7 @@ impl Page {
 
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
-        Target::find(self.target.clone(), self.config.as_deref())
+        self.target.find()
     }
 }
 

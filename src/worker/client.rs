@@ -3,14 +3,16 @@
 //!
 //! Protocol 2 goes over one connection that is kept; what else a classic daemon needs is in [`super::classic`].
 
+use std::fmt::Display;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shiftboss_protocol::client::{ClientError, ready};
+use shiftboss_protocol::client::ClientError;
 use shiftboss_protocol::model::Attempt;
+use shiftboss_protocol::verbs::{Beat, Done, Ready, Release, Verb, Wait};
 use shiftboss_protocol::wire::answers::{Answer, Job};
-use shiftboss_protocol::wire::session::VERSION;
+use shiftboss_protocol::wire::session::Hello;
 
 use super::classic::Classic;
 use super::connection::{Connection, Given, given};
@@ -19,10 +21,8 @@ use super::connection::{Connection, Given, given};
 /// request goes over another connection.
 pub struct Client {
     socket: PathBuf,
-    /// The worker's name.
-    pub name: String,
-    /// How long the daemon waits for a word of us. In whole seconds.
-    pub lease: Duration,
+    /// The worker's name, and how long the daemon waits for a request of it.
+    pub hello: Hello,
     /// The connection on which `HELLO` was answered.
     connection: Option<Connection>,
     classic: Classic,
@@ -30,8 +30,12 @@ pub struct Client {
 
 impl Client {
     /// A client of the daemon on `socket`. Connects when it has to.
-    pub fn new(socket: PathBuf, name: String, lease: Duration) -> Self {
-        Self { socket, name, lease, connection: None, classic: Classic::default() }
+    pub fn new(socket: PathBuf, hello: Hello) -> Self {
+        Self { socket, hello, connection: None, classic: Classic::default() }
+    }
+
+    pub fn lease(&self) -> Duration {
+        self.hello.lease.time()
     }
 
     /// Whether the daemon speaks nothing but the classic protocol.
@@ -47,8 +51,8 @@ impl Client {
             return Ok(false);
         }
         self.connection = None;
-        let (socket, name, lease) = (&self.socket, &self.name, self.lease);
-        self.connection = self.classic.greet(async || hello(socket, name, lease).await).await?;
+        let Self { socket, hello, classic, .. } = self;
+        self.connection = classic.greet(async || greet(socket, hello).await).await?;
         Ok(self.connection.is_some())
     }
 
@@ -66,13 +70,17 @@ impl Client {
         let Some(attempt) = job.attempt.filter(|_| !self.is_classic()) else {
             return self.classic.report(&self.socket, job, *code).await;
         };
-        let ask = wait.map(|wait| format!("\n{}", ready(wait))).unwrap_or_default();
-        self.is_ours(&format!("DONE {} {code}{ask}", attempt.0)).await.map(drop)
+        let done = Done { attempt, code: (*code).into() };
+        let lines = match wait.map(ready) {
+            Some(ready) => format!("{done}\n{ready}"),
+            None => done.to_string(),
+        };
+        self.is_ours(lines).await.map(drop)
     }
 
     /// Asks a daemon that was greeted for a job, for which it waits so long.
     pub async fn ask(&mut self, wait: Duration) -> Result<(), ClientError> {
-        if self.is_classic() { Ok(()) } else { self.connection()?.send(&ready(wait)).await }
+        if self.is_classic() { Ok(()) } else { self.connection()?.send(ready(wait)).await }
     }
 
     /// The job that was asked for, if there is one within `wait`; none where nothing was asked for, except that the
@@ -85,7 +93,7 @@ impl Client {
     ) -> Result<Option<Given>, ClientError> {
         match (self.classic.given.take(), wait) {
             (None, Some(_)) if self.is_classic() => {
-                self.classic.ask(&self.socket, "READY").await.map(Some)
+                self.classic.ask(&self.socket, Ready::NAME).await.map(Some)
             }
             (None, Some(wait)) => self.connection()?.answer(wait, enough, given).await.map(Some),
             (given, _) => Ok(given),
@@ -98,7 +106,7 @@ impl Client {
         if self.is_classic() {
             return Ok(true);
         }
-        self.is_ours(&format!("BEAT {}", attempt.0)).await
+        self.is_ours(Beat { attempt }).await
     }
 
     /// Gives an attempt back. False: a classic daemon takes nothing back.
@@ -107,14 +115,14 @@ impl Client {
         if self.is_classic() {
             return Ok(false);
         }
-        match self.is_ours(&format!("RELEASE {}", attempt.0)).await {
+        match self.is_ours(Release { attempt }).await {
             Err(ClientError::Refused { code, .. }) if is_not_ours(&code) => Ok(true),
             released => released.map(|_| true),
         }
     }
 
     /// Sends a request about an attempt, and returns whether that is ours, as the daemon says.
-    async fn is_ours(&mut self, request: &str) -> Result<bool, ClientError> {
+    async fn is_ours(&mut self, request: impl Display) -> Result<bool, ClientError> {
         let connection = self.connection()?;
         connection.send(request).await?;
         let is_ours = |answer| match answer {
@@ -126,9 +134,13 @@ impl Client {
     }
 }
 
-async fn hello(socket: &Path, name: &str, lease: Duration) -> Result<Connection, ClientError> {
+fn ready(wait: Duration) -> Ready {
+    Ready { seconds: Wait::of(wait) }
+}
+
+async fn greet(socket: &Path, hello: &Hello) -> Result<Connection, ClientError> {
     let mut connection = Connection::connect(socket).await?;
-    connection.send(&format!("HELLO {VERSION} {name} {}", lease.as_secs())).await?;
+    connection.send(hello).await?;
     let is_hello = |answer| if answer == Answer::Hello { Ok(()) } else { Err(answer) };
     connection.answer(Duration::ZERO, pending(), is_hello).await.map(|()| connection)
 }

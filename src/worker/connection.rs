@@ -1,6 +1,7 @@
 //! A connection to the daemon on the runtime's thread: requests out, answers in, each within its time. What may be
 //! asked, and when, is [`super::client`]'s; what a line says, the protocol's.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::pin::pin;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use shiftboss_protocol::client::{ANSWER_TIMEOUT, ClientError, is_close};
 use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::verbs::Quit;
 use shiftboss_protocol::wire::answers::{Answer, Job};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -35,7 +37,7 @@ impl Connection {
     }
 
     /// Sends a request, or several lines of them. A daemon that has closed is found when its answers are read.
-    pub async fn send(&mut self, request: &str) -> Result<(), ClientError> {
+    pub async fn send(&mut self, request: impl Display) -> Result<(), ClientError> {
         self.is_usable = false;
         let line = format!("{request}\n");
         match in_time(Duration::ZERO, self.requests.write_all(line.as_bytes())).await {
@@ -58,7 +60,7 @@ impl Connection {
             line = &mut line => (line?, false),
             () = enough => {
                 // Fails only when the daemon has closed, which the next read tells.
-                let _ = self.requests.write_all(b"QUIT\n").await;
+                let _ = self.requests.write_all(format!("{}\n", Quit {}).as_bytes()).await;
                 (in_time(Duration::ZERO, line).await?, true)
             }
         };

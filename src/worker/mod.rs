@@ -11,9 +11,11 @@ mod progress;
 mod source;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use shiftboss_protocol::model::Idle;
+use shiftboss_protocol::verbs::{Lease, Name};
+use shiftboss_protocol::wire::session::Hello;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -24,7 +26,7 @@ use crate::signals::Signals;
 use client::Client;
 use pool::{Counts, Pool};
 use progress::Progress;
-use source::{GaveUp, PAUSED, Slot};
+use source::{GaveUp, Slot, paused};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -33,7 +35,7 @@ pub struct Settings {
     /// The payload is each command's standard input.
     pub stdin: bool,
     /// The worker's name, as in `HELLO`; `None`: it is named by host and process.
-    pub name: Option<String>,
+    pub name: Option<Name>,
     pub jobs: usize,
     /// Leave when there is nothing to do.
     pub once: bool,
@@ -42,19 +44,20 @@ pub struct Settings {
     /// Leave after so many jobs.
     pub jobs_max: Option<u64>,
     /// How long the daemon waits for a word of us before it gives a job to somebody else.
-    pub lease_seconds: u32,
+    pub lease: Lease,
 }
 
 /// Works until there is nothing more to do, or signals end it. Returns the signal that killed what ran.
 pub async fn run(settings: Settings, signals: &mut Signals) -> Result<Option<i32>, Failure> {
     let progress = Progress::new();
     let shown = progress.clone();
-    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))?;
+    let runner = CommandRunner::new(settings.runner, move |text| shown.print(text))
+        .map_err(Failure::of(ExitCode::CannotCreate))?;
     let pool = watch::Sender::new(Pool::new(settings.once, settings.jobs_max));
-    let name = settings.name.unwrap_or_else(host_and_process);
-    let lease = Duration::from_secs(settings.lease_seconds.into());
+    let worker = settings.name.unwrap_or_else(host_and_process);
+    let hello = Hello { worker, lease: settings.lease };
     let slot = |_| {
-        let client = Client::new(settings.socket.clone(), name.clone(), lease);
+        let client = Client::new(settings.socket.clone(), hello.clone());
         Slot::new(client, pool.clone(), settings.stdin)
     };
     let sources = (0..settings.jobs).map(slot).collect();
@@ -104,19 +107,19 @@ fn outcome(ended: Ended<GaveUp>, pool: &Pool, fail: bool, socket: &str) -> Resul
 }
 
 /// A name with nothing in it that `HELLO` does not take.
-fn host_and_process() -> String {
+fn host_and_process() -> Name {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let is_fit = |character: &char| character.is_ascii_graphic();
     let host: String = host.chars().filter(is_fit).take(64).collect();
     let host = if host.is_empty() { "worker" } else { &host };
-    format!("{host}-{}", std::process::id())
+    Name::resembling(&format!("{host}-{}", std::process::id()))
 }
 
 /// What there was and could not be had: a queue that looks empty need not be.
 fn warn_left(left: Idle) {
     match left {
         Idle::Nothing => {}
-        Idle::Paused(left) => warn!(left, "{PAUSED}"),
+        Idle::Paused(left) => warn!(left, "{}", paused()),
         Idle::Busy(left) => warn!(left, "Other workers hold jobs that are not done yet."),
     }
 }

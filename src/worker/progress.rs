@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use shiftboss_protocol::wire::session::VERSION;
+use shiftboss_protocol::verbs::{Lease, Name, Status, StatusAnswer};
+use shiftboss_protocol::wire::session::Hello;
 use tokio::sync::watch;
 
 use super::connection::Connection;
@@ -106,11 +107,12 @@ async fn look(pool: &watch::Receiver<Pool>, socket: &Path) -> (Option<u64>, u64)
 /// How many jobs wait at the daemon. It tells nobody but its operators, and a classic one nobody at all.
 async fn ask_waiting(socket: &Path) -> Option<u64> {
     let mut connection = Connection::connect(socket).await.ok()?;
-    connection.send(&format!("HELLO {VERSION} shiftboss-progress\nSTATUS")).await.ok()?;
+    let hello = Hello { worker: Name::resembling("shiftboss-progress"), lease: Lease::USUAL };
+    connection.send(format_args!("{hello}\n{}", Status {})).await.ok()?;
     connection.line(Duration::ZERO).await.ok()??;
     let status = connection.line(Duration::ZERO).await.ok()??;
-    let status: serde_json::Value = serde_json::from_slice(&status).ok()?;
-    status["rows"]["pending"].as_u64()
+    let status: StatusAnswer = serde_json::from_slice(&status).ok()?;
+    u64::try_from(status.queue?.found.rows.pending).ok()
 }
 
 fn line(

@@ -21,7 +21,7 @@ use crate::child::{StartError, Template};
 use crate::runner::command::{JobCommand, VARIABLE_BYTES_MAX};
 use crate::runner::payload::Payload;
 use crate::runner::{Source, Stop};
-pub use exchange::PAUSED;
+pub use exchange::paused;
 use exchange::{BEATS_PER_LEASE, Trouble};
 
 /// After a `NOJOBS` that came at once.
@@ -86,7 +86,7 @@ impl Slot {
 
     /// Puts a job back in its place, if the protocol allows it.
     async fn give_back(&mut self, job: Job) {
-        let mut trouble = Trouble::new(self.client.lease);
+        let mut trouble = Trouble::new(self.client.lease());
         let is_back = loop {
             let Some(attempt) = job.attempt else {
                 break Ok(false);
@@ -123,7 +123,7 @@ impl Source for Slot {
         if let Some(job) = self.again.take() {
             return Ok(Some(job));
         }
-        let mut trouble = Trouble::new(self.client.lease);
+        let mut trouble = Trouble::new(self.client.lease());
         loop {
             let permit = self.changes.borrow_and_update().permit(end.is_some(), Instant::now());
             let wait = match permit {
@@ -143,7 +143,7 @@ impl Source for Slot {
                     Err(error) => return Err(GaveUp { error, unreported: end }),
                 },
             };
-            trouble = Trouble::new(self.client.lease);
+            trouble = Trouble::new(self.client.lease());
             match (given, wait) {
                 (Some(Ok(job)), Some(_)) if self.stopping() == Stop::No => return Ok(Some(job)),
                 (Some(Ok(job)), _) => self.give_back(job).await,
@@ -165,7 +165,7 @@ impl Source for Slot {
         let mut variables = vec![
             ("SHIFTBOSS_KEY", OsString::from_vec(job.key.clone())),
             ("SHIFTBOSS_ATTEMPT", attempt.into()),
-            ("SHIFTBOSS_WORKER", self.client.name.clone().into()),
+            ("SHIFTBOSS_WORKER", self.client.hello.worker.to_string().into()),
         ];
         // One with a zero byte is left out if the command has it otherwise.
         let is_short = job.payload.len() <= VARIABLE_BYTES_MAX;
@@ -218,8 +218,8 @@ impl Source for Slot {
             return std::future::pending().await;
         };
         loop {
-            sleep(self.client.lease / BEATS_PER_LEASE).await;
-            let mut trouble = Trouble::new(self.client.lease);
+            sleep(self.client.lease() / BEATS_PER_LEASE).await;
+            let mut trouble = Trouble::new(self.client.lease());
             loop {
                 match self.client.beat(attempt).await {
                     Ok(true) => break self.is_answered(),

@@ -13,7 +13,7 @@ use crate::common::child::{command, plays, wait_word};
 use crate::common::left::{is_running, wait_ended};
 use crate::common::{wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use shiftboss::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
+use shiftboss_runner::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
 
 /// A grandchild that would outlive its parent; it says its process id.
 const GRANDCHILD: &str = "sleep 1000 & echo $!";
@@ -92,7 +92,7 @@ fn children_of(parent: u32) -> Vec<(i32, char, String)> {
 
 fn guardian_of(parent: u32) -> Option<i32> {
     let is_guardian =
-        |(_, state, line): &(i32, char, String)| *state != 'Z' && line == "shiftboss guardian ";
+        |(_, state, line): &(i32, char, String)| *state != 'Z' && line.ends_with(" guardian ");
     children_of(parent).into_iter().find(is_guardian).map(|(pid, ..)| pid)
 }
 

@@ -67,7 +67,7 @@ impl Scene {
 
     /// What `status --json` says of the fetchers.
     fn status(&self) -> serde_json::Value {
-        let output = self.site.run(&["status", "--json", "state.db"]);
+        let output = self.site.run(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         status["managed_fetchers"].clone()
     }
@@ -193,7 +193,7 @@ fn a_failed_run_keeps_the_old_list() {
     assert!(status[0]["last_run"]["message"].as_str().unwrap().contains("exit code 7"), "{status}");
     assert!(status[0]["next_run"].is_i64() && status[0]["name"] == "links", "{status}");
     assert_eq!(scene.site.sql("SELECT attr_path FROM queue"), ["alpha"]);
-    let table = scene.site.run(&["status", "state.db"]);
+    let table = scene.site.run(&["status"]);
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("exit code 7"), "{table}");
     daemon.stop();
@@ -303,7 +303,7 @@ fn flags_win_over_environment_over_file() {
     let scene = Scene::new("lease = '2h'\nmax_connections = 7\n");
     let lease = |command: Command| {
         let daemon = scene.site.spawn(command).ready();
-        let status = scene.site.run(&["status", "--json", "state.db"]);
+        let status = scene.site.run(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         daemon.stop();
         status["lease_seconds"].as_i64().unwrap()
@@ -379,7 +379,6 @@ fn what_the_daemon_needs_is_checked() {
         (names("state.db", "input", "plain"), "is not a socket"),
         (names("both", "input", "both"), "both database and socket"),
         (names("state.db", "input", "socket") + "socket_group = 'nobodys'", "no group \"nobodys\""),
-        (names("state.db", "input", "socket") + "spool = 'plain'", "the spool"),
     ] {
         fs::write(site.path("shiftboss.toml"), text.clone()).unwrap();
         let checked = site.run(&["check", "--config", "shiftboss.toml"]);
@@ -571,7 +570,7 @@ fn a_fetcher_runs_when_an_operator_says_so() {
     let ended = || daemon.log().matches("The run ended well").count();
     wait_equal("it has run", &1, ended);
     let run = |name: &str| {
-        let output = scene.site.run(&["run-fetcher", "socket", name]);
+        let output = scene.site.run(&["run-fetcher", name]);
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
     };

@@ -16,18 +16,14 @@ const CHATTY: &str = "echo >> ran; seq 50000 >&2; seq 50000; exit 1";
 /// The commands that run others, each in a site of its own where it has something to run.
 fn runners(script: &str, mut attend: impl FnMut(&Site, &str, Command)) {
     for arguments in [
-        &["work", "socket"][..],
-        &["work", "--log-dir", "logs", "socket"],
+        &["work", "-t", "socket"][..],
+        &["work", "--log-dir", "logs", "-t", "socket"],
         &["fetch", "--every", "1h", "input", "list"],
         &["on-change", "tree", "--debounce", "10ms"],
-        &["spool", "run", "spool", "q"],
     ] {
         let site = Site::new();
         let _daemon = (arguments[0] == "work").then(|| site.start());
         site.write("f.1.txt", "alpha 0 1\n");
-        for arguments in [&["spool", "init", "spool", "q"][..], &["spool", "put", "spool", "q"]] {
-            assert!(site.run(arguments).status.success());
-        }
         fs::create_dir(site.path("tree")).unwrap();
         let mut command = site.program();
         command.args(arguments).args(["--", "sh", "-c", script]);
@@ -46,7 +42,7 @@ fn all_end_on_term() {
     });
     let site = Site::new();
     let mut web = site.program();
-    web.args(["web", "--listen", "unix:page", "state.db"]);
+    web.args(["web", "--listen", "unix:page", "-t", "state.db"]);
     for (command, socket) in [(site.serve(&[]), "socket"), (web, "page")] {
         let mut unread = Unread::start(command);
         wait_until(socket, || UnixStream::connect(site.path(socket)).is_ok());
@@ -61,7 +57,7 @@ fn keeps_its_job<R>(start: impl FnOnce(Command) -> Unread<R>) {
     let _daemon = site.start();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\ncharlie 0 1\n");
     let mut work = site.program();
-    work.args(["work", "-n", "3", "--lease", "2s", "socket", "--", "sh", "-c"]).arg(format!(
+    work.args(["work", "-n", "3", "--lease", "2s", "-t", "socket", "--", "sh", "-c"]).arg(format!(
         "case $SHIFTBOSS_KEY in alpha) sleep 7; echo > slept;; bravo) {CHATTY};; *) exit 3;; esac"
     ));
     let mut worker = start(work);
@@ -99,13 +95,13 @@ fn dropped_lines_are_counted() {
     wait_until("it listens", || UnixStream::connect(site.socket()).is_ok());
     site.wait_count(4);
     assert!(site.ask("READY").starts_with("JOB "));
-    let status = site.run(&["status", "--json", "socket"]).stdout;
+    let status = site.run(&["status", "--json", "-t", "socket"]).stdout;
     let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
     let dropped = status["live"]["dropped_log_lines"].as_u64().unwrap();
     assert!(dropped > 0, "{status}");
-    let text = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
+    let text = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
     assert!(number_behind(&text, "Log             ") >= dropped, "{text}");
-    let metrics = String::from_utf8(site.run(&["metrics", "socket"]).stdout).unwrap();
+    let metrics = String::from_utf8(site.run(&["metrics", "-t", "socket"]).stdout).unwrap();
     assert!(number_behind(&metrics, "shiftboss_dropped_log_lines_total ") >= dropped);
     let mut pipe = daemon.reader.try_clone().unwrap();
     let reader = std::thread::spawn(move || {
@@ -151,7 +147,7 @@ fn ignored_signals_stay_ignored() {
     let site = Site::new();
     let _daemon = site.start();
     let mut web = site.program();
-    web.args(["web", "--listen", "unix:page", "state.db"]);
+    web.args(["web", "--listen", "unix:page", "-t", "state.db"]);
     check(&site, "web", web);
 }
 

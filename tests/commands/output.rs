@@ -61,7 +61,7 @@ fn a_running_job_is_followed_to_its_end() {
     site.wait_count(1);
     let script = "echo one; while [ ! -e go ]; do sleep 0.02; done; printf two; exit 3";
     let mut worker = site.program();
-    worker.args(["work", "--once", "--log-dir", "logs", "socket", "--", "sh", "-c", script]);
+    worker.args(["work", "--once", "--log-dir", "logs", "-t", "socket", "--", "sh", "-c", script]);
     let mut worker = worker.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("it has written", || output(&site, &["logs", "a/b"]).stdout.ends_with(b"one\n"));
     let mut following = follow(&site, &["logs", "a/b"]);
@@ -109,7 +109,7 @@ fn start(site: &Site, run: i64, script: &str) -> Daemon {
     site.deliver("f", run, "a 1\n");
     let mut worker = site.program();
     let options = ["--max-jobs", "1", "--lease", "1s", "--log-dir", "logs"];
-    worker.arg("work").args(options).args(["socket", "--", "sh", "-c", script]);
+    worker.arg("work").args(options).args(["-t", "socket", "--", "sh", "-c", script]);
     site.spawn(worker)
 }
 
@@ -218,16 +218,17 @@ fn several_attempts() {
         |(line, (begin, end)): (&str, (&str, &str))| line.starts_with(begin) && line.ends_with(end);
     assert!(list.lines().skip(1).map(str::trim_end).zip(ends).all(is_listed), "{list}");
     assert_eq!(list.lines().count(), 4, "{list}");
-    for none in [
-        &["--attempt", "4", "logs", "a"][..],
-        &["--day", "2026-11-19", "logs", "a"],
-        &["logs", "b"],
-        &["--list", "logs", "b"],
-        &["logs2", "a"],
+    for (none, why) in [
+        (&["--attempt", "4", "logs", "a"][..], "there is no output of attempt 4 of a"),
+        (&["--day", "2026-11-19", "logs", "a"], "there is no output"),
+        (&["logs", "b"], "`--all-keys` shows what there is of others"),
+        (&["--list", "logs", "b"], "there is no output"),
+        (&["input", "a"], "no worker wrote there: is it their --log-dir?"),
+        (&["logs2", "a"], "cannot read logs2: "),
     ] {
         let ended = output(&site, none);
         assert_eq!(ended.status.code(), Some(69), "{none:?}");
-        assert!(String::from_utf8_lossy(&ended.stderr).contains("there is no output"), "{none:?}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains(why), "{none:?}");
     }
     for wrong in [&["logs"][..], &["--day", "today", "logs", "a"], &["--list", "-f", "logs", "a"]] {
         assert_eq!(output(&site, wrong).status.code(), Some(64), "{wrong:?}");
@@ -242,7 +243,7 @@ fn keys_and_files_of_all_kinds() {
     let key = "k/".repeat(2_048);
     site.deliver("f", 1, format!("{key} 1\n"));
     site.wait_count(1);
-    let work = ["work", "--once", "--log-dir", "logs", "socket", "--", "echo", "done"];
+    let work = ["work", "--once", "--log-dir", "logs", "-t", "socket", "--", "echo", "done"];
     assert!(site.run(&work).status.success());
     assert!(text(&output(&site, &["logs", &key])).contains("\ndone\n=== "));
     wrote(&site, TODAY, "a.log", "by hand\n");

@@ -16,5 +16,3 @@ CREATE TEMP VIEW lists AS
     SELECT r.fetcher AS fetcher_id, r.run AS run_started, ifnull(c.rows, 0) AS rows, ifnull(c.waiting, 0) AS pending, r.skipped,
         r.stale, r.position ->> '$.verified.changed' AS changed, r.position ->> '$.offset' AS bytes
     FROM runs r LEFT JOIN counts c ON c.fetcher = r.fetcher AND c.run = r.run;
--- Entries of spools that were accepted, and may not have left their spool.
-CREATE TEMP VIEW accepted AS SELECT name FROM documents WHERE name LIKE 'accepted/%';

@@ -20,4 +20,3 @@ CREATE VIEW seen.lists AS
     SELECT fetcher AS fetcher_id, run AS run_started, skipped, stale, (position::json -> 'verified' ->> 'changed')::int8 AS changed
     FROM shiftboss.runs;
 CREATE FUNCTION seen.ifnull(int4, int4) RETURNS int4 LANGUAGE sql AS 'SELECT coalesce($1, $2)';
-CREATE VIEW seen.accepted AS SELECT name FROM shiftboss.documents WHERE name LIKE 'accepted/%';

@@ -112,7 +112,7 @@ impl Site {
         self.rename(&part, format!("{fetcher}.{started}.txt"));
     }
 
-    /// `shiftboss`, with no setting taken over from the environment.
+    /// `shiftboss` with this database as its target, and no other setting taken over from the environment.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
         for name in [
@@ -126,6 +126,7 @@ impl Site {
         ] {
             command.env_remove(name);
         }
+        command.env("SHIFTBOSS_TARGET", self.target());
         command.stdin(Stdio::null()).current_dir(self.dir.path());
         command
     }
@@ -146,6 +147,7 @@ impl Site {
         fs::set_permissions(self.path("."), fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).current_dir(self.dir.path());
+        command.env("SHIFTBOSS_TARGET", self.target());
         command.uid(NOBODY).gid(NOBODY);
         command
     }
@@ -162,6 +164,7 @@ impl Site {
         self.give_away(self.dir.path());
         let mut unprivileged = Command::new(program);
         unprivileged.args(command.get_args()).stdin(Stdio::null()).current_dir(self.dir.path());
+        unprivileged.env("SHIFTBOSS_TARGET", self.target());
         unprivileged.uid(NOBODY).gid(NOBODY);
         unprivileged
     }
@@ -229,9 +232,9 @@ impl Site {
         self.program().args(arguments.iter().map(place)).output().unwrap()
     }
 
-    /// `shiftboss status TARGET --json`.
+    /// `shiftboss status --json -t TARGET`.
     pub fn status_of(&self, target: &str) -> Value {
-        let output = self.run(&["status", target, "--json"]);
+        let output = self.run(&["status", "--json", "-t", target]);
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }

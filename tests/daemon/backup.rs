@@ -12,7 +12,7 @@ use crate::common::{Client, Site, wait_until};
 use rusqlite::Connection;
 
 fn backup(site: &Site, database: &str, file: &str) -> (Option<i32>, String) {
-    let output = site.run(&["backup", database, file]);
+    let output = site.run(&["backup", "-t", database, file]);
     assert_eq!(output.stdout, b"");
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
@@ -82,7 +82,7 @@ fn a_copy_can_be_served() {
     site.wait_count(3);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(backup(&site, "state.db", "copy"), (Some(0), String::new()));
-    let status = String::from_utf8(site.run(&["status", "copy"]).stdout).unwrap();
+    let status = String::from_utf8(site.run(&["status", "-t", "copy"]).stdout).unwrap();
     assert!(status.contains("Daemon          not running\n"), "no daemon died on it: {status}");
     let shown = [site.sql(QUEUE), site.sql(LOG)];
     daemon.stop();

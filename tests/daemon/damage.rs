@@ -261,7 +261,7 @@ fn bumps_outlive_their_rows() {
     let site = filled(10);
     let daemon = site.start();
     site.wait_count(10);
-    assert_eq!(site.run(&["bump", "socket", "key000007"]).status.code(), Some(0));
+    assert_eq!(site.run(&["bump", "key000007"]).status.code(), Some(0));
     daemon.stop();
     let roots = "SELECT rootpage FROM sqlite_schema WHERE name IN ('rows', 'header')";
     let roots: Vec<u64> = site.sql(roots).iter().map(|page| page.parse().unwrap()).collect();

@@ -16,6 +16,7 @@ mod on_server;
 mod over_broker;
 mod safety;
 mod serving;
+mod spool_tasks;
 mod unserved;
 
 /// How a command ended, and what it said of that.

@@ -31,7 +31,7 @@ fn status_of_a_running_and_of_a_stopped_daemon() {
     let stopped = site.status();
     assert!(stopped["daemon"].is_null());
     assert_eq!(stopped["rows"], status["rows"]);
-    assert_eq!(site.run(&["status", "socket"]).status.code(), Some(69));
+    assert_eq!(site.run(&["status", "-t", "socket"]).status.code(), Some(69));
 }
 
 /// A lost input directory and files that are left out are shown, until they are back or gone.
@@ -137,13 +137,13 @@ fn a_backup_of_a_working_daemon() {
     for i in 0..5 {
         assert!(site.ask("READY").starts_with("JOB "));
         let name = format!("backup{i}.db");
-        let output = site.run(&["backup", "state.db", &name]);
+        let output = site.run(&["backup", &name]);
         assert!(output.status.success(), "{output:?}");
         let copy = crate::common::sql::reader(&site.path(&name)).unwrap();
         let found = crate::common::sql::rows(&copy, "SELECT count(*), sum(is_dequeued) FROM queue");
         assert_eq!(found.unwrap(), [format!("5000|{}", i + 1)]);
         assert_eq!(crate::common::sql::rows(&copy, "PRAGMA integrity_check").unwrap(), ["ok"]);
-        let again = site.run(&["backup", "state.db", &name]);
+        let again = site.run(&["backup", &name]);
         assert_eq!(again.status.code(), Some(73), "{again:?}");
     }
 }
@@ -162,7 +162,7 @@ fn odd_names_of_database_and_directories() {
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(site.status_of("socket")["rows"]["dispatched"], 1);
     assert_eq!(site.status_of(&database)["rows"]["dispatched"], 1);
-    assert!(site.run(&["backup", &database, "copy.db"]).status.success());
+    assert!(site.run(&["backup", "-t", &database, "copy.db"]).status.success());
     daemon.stop();
     assert_eq!(site.status_of(&database)["rows"]["dispatched"], 1);
     assert!(site.path(&database).is_file());

@@ -191,7 +191,7 @@ fn work_is_hinted() {
         waiting.write(b"READY 20\n");
         let key = format!("key-{number}");
         let socket = installation.site.socket();
-        let added = installation.site.run(&["add", socket.to_str().unwrap(), &key, "1"]);
+        let added = installation.site.run(&["add", "-t", socket.to_str().unwrap(), &key, "1"]);
         assert!(added.status.success(), "{added:?}");
         let (attempt, rest) = attempt(&waiting.line());
         assert_eq!(rest, format!("{key} 1\n"));
@@ -250,7 +250,7 @@ fn operators_at_a_relay() {
     let (trusted, other) = (installation.relay("trusted"), installation.relay("other"));
     let add = |relay: &Relay| {
         let socket = relay.site.socket();
-        let added = relay.site.run(&["add", socket.to_str().unwrap(), "alpha", "1"]);
+        let added = relay.site.run(&["add", "-t", socket.to_str().unwrap(), "alpha", "1"]);
         (added.status.code().unwrap(), String::from_utf8_lossy(&added.stderr).into_owned())
     };
     assert_eq!(add(&trusted).0, 0);
@@ -259,7 +259,7 @@ fn operators_at_a_relay() {
     assert_eq!(other.site.ask("READY"), "JOB alpha 1\n");
     // A relay has no queue to look at.
     let socket = other.site.socket();
-    let looked = other.site.run(&["status", socket.to_str().unwrap()]);
+    let looked = other.site.run(&["status", "-t", socket.to_str().unwrap()]);
     let error = String::from_utf8_lossy(&looked.stderr).into_owned();
     assert!(looked.status.code() == Some(69) && error.contains("socket of a relay"), "{error}");
 }

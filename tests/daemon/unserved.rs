@@ -21,8 +21,11 @@ fn a_wrong_url_is_refused() {
         ("postgres://u:secret@/tmp/server:5432/d", "%2F"),
         ("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem", "/nowhere.pem"),
     ] {
-        for command in [&["status", url][..], &["migrate", url], &["serve", url, "input", "socket"]]
-        {
+        for command in [
+            &["status", "-t", url][..],
+            &["migrate", "-t", url],
+            &["serve", url, "input", "socket"],
+        ] {
             let (code, error) = code_and_error(&site.run(command));
             assert!(code == 64 && error.contains(why), "{command:?}: {code} {error}");
             assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
@@ -37,7 +40,7 @@ fn what_does_not_fit_is_refused() {
     let site = Site::bare();
     let url = "postgres://u:secret@h/d";
     for (arguments, code, why) in [
-        (&["backup", url, "copy"][..], 64, "pg_dump"),
+        (&["backup", "-t", url, "copy"][..], 64, "pg_dump"),
         (&["move", "--salvage", url, "new.db"], 64, "pg_restore"),
         (&["move", "--salvage", "a.db", url], 64, "in a file"),
         (&["move", url, "supervisor.py:new.db"], 64, "to a file first"),
@@ -51,13 +54,12 @@ fn what_does_not_fit_is_refused() {
         (&["serve", "--poll-notified", "0s", "a.db", "input", "socket"], 64, "1s"),
         (&["serve", "--no-migrate", "a.db", "input", "socket"], 64, "no_migrate"),
         (&["serve", "--daemon-name", "", url, "input", "socket"], 64, "daemon-name"),
-        (&["migrate", "a.db"], 64, "`serve` makes"),
-        (&["forget-daemon", "a.db", "b"], 69, "there is no database"),
-        (&["forget-daemon", url], 64, "NAME is missing"),
-        (&["pause", url], 64, "ask one of its daemons: `shiftboss pause SOCKET`"),
+        (&["migrate", "-t", "a.db"], 64, "`serve` makes"),
+        (&["forget", "--daemon", "b", "-t", "a.db"], 69, "there is no database"),
+        (&["forget-daemon", url, "b"], 64, "shiftboss forget -t postgres://u@h/d --daemon b"),
         (&["fetch", url, "f", "--", "true"], 64, "is a database: give the input directory"),
-        (&["why", url], 64, "KEY is missing"),
-        (&["status", "one", url], 64, "unexpected argument"),
+        (&["why", url, "a"], 64, "shiftboss why -t postgres://u@h/d a"),
+        (&["status", "-t", url, "one"], 64, "unexpected argument"),
     ] {
         let (found, error) = code_and_error(&site.run(arguments));
         assert!(found == code && error.contains(why), "{arguments:?}: {found} {error}");
@@ -72,7 +74,11 @@ fn what_does_not_fit_is_refused() {
 fn a_server_that_is_away_is_unavailable() {
     let site = Site::bare();
     let url = format!("postgres://u:secret@{}/d", escaped(&site));
-    for command in [&["queue", &url][..], &["migrate", &url], &["serve", &url, "input", "socket"]] {
+    for command in [
+        &["tasks", "--next", "-t", &url][..],
+        &["migrate", "-t", &url],
+        &["serve", &url, "input", "socket"],
+    ] {
         let (code, error) = code_and_error(&site.run(command));
         assert!(code == 69 && error.contains("cannot connect to postgres://u@"), "{code} {error}");
         assert!(error.contains("/.s.PGSQL.5432): No such file or directory"), "{error}");
@@ -160,7 +166,7 @@ fn a_wrong_password_is_refused() {
         let server = refusing(&site);
         let mut command = site.program();
         set(&mut command);
-        command.args(["migrate", &format!("postgres://{user}@{}/d", escaped(&site))]);
+        command.args(["migrate", "-t", &format!("postgres://{user}@{}/d", escaped(&site))]);
         let (code, error) = code_and_error(&command.output().unwrap());
         assert_eq!(server.join().unwrap(), expected);
         assert!(code == 78 && error.contains("the password is wrong: "), "{code} {error}");
@@ -174,7 +180,7 @@ fn a_missing_password_is_named() {
     let site = Site::bare();
     let server = refusing(&site);
     let url = format!("postgres://u@{}/d", escaped(&site));
-    let (code, error) = code_and_error(&site.run(&["migrate", &url]));
+    let (code, error) = code_and_error(&site.run(&["migrate", "-t", &url]));
     assert!(code == 78 && error.contains("wants a password, and none was found; "), "{error}");
     assert!(error.contains("PGPASSFILE"), "{error}");
     assert!(server.join().is_err(), "it was given none");
@@ -185,8 +191,11 @@ fn a_missing_password_is_named() {
 fn other_schemes_are_refused() {
     let site = Site::bare();
     for url in ["mysql://u:secret@h/d", "postgres:/u:secret@h/d", "sqlite:/tmp/d"] {
-        for command in [&["status", url][..], &["migrate", url], &["serve", url, "input", "socket"]]
-        {
+        for command in [
+            &["status", "-t", url][..],
+            &["migrate", "-t", url],
+            &["serve", url, "input", "socket"],
+        ] {
             let (code, error) = code_and_error(&site.run(command));
             assert!(
                 code == 64 && error.contains("written postgres://USER@HOST/DATABASE"),
@@ -198,7 +207,7 @@ fn other_schemes_are_refused() {
     assert!(!site.path("input").exists());
     std::fs::create_dir(site.path("file:")).unwrap();
     std::fs::write(site.path("file:/d"), "").unwrap();
-    let (code, error) = code_and_error(&site.run(&["status", "file:/d"]));
+    let (code, error) = code_and_error(&site.run(&["status", "-t", "file:/d"]));
     assert!(code != 64, "{code} {error}");
 }
 
@@ -208,7 +217,7 @@ fn others_may_not_read_the_passwords() {
     let site = Site::bare();
     std::fs::write(site.path("passwords"), "*:*:*:*:secret\n").unwrap();
     let mut command = site.program();
-    command.env("PGPASSFILE", "passwords").args(["migrate", "postgres://u@h/d"]);
+    command.env("PGPASSFILE", "passwords").args(["migrate", "-t", "postgres://u@h/d"]);
     let (code, error) = code_and_error(&command.output().unwrap());
     assert!(code == 78 && error.contains("chmod 600 passwords"), "{code} {error}");
 }

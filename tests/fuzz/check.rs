@@ -2,7 +2,8 @@
 //! the same corpus, by the property test `protocol/tests/corpus.rs`.
 
 use bytes::BytesMut;
-use shiftboss_protocol::wire::session::SessionRequest;
+use shiftboss_protocol::verbs::{Request, VERBS};
+use shiftboss_protocol::wire::session::Step;
 use shiftboss_protocol::wire::{LINE_MAX_BYTES, Line, LineCodec};
 
 /// Reads `bytes` whole, and in so many pieces: nothing panics, memory is bounded, and the pieces make no
@@ -41,13 +42,27 @@ fn lines(pieces: &[&[u8]], may_opt_in: bool) -> (Vec<Line>, bool) {
     }
 }
 
-/// Two requests in one step, as the two lines that they were: how the bytes came decides that.
-fn apart(line: Line) -> Vec<Line> {
-    match line {
-        Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: Some(wait) })) => vec![
-            Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: None })),
-            Line::Session(Ok(SessionRequest::Ready { wait })),
-        ],
-        line => vec![line],
+/// A verb with these arguments: what is a request is read again as it is written.
+pub fn check_verb(which: usize, arguments: &[u8]) {
+    let verb = &VERBS[which % VERBS.len()];
+    if let Ok(request) = Request::read(&[verb.name.as_bytes(), b" ", arguments].concat()) {
+        assert_eq!(request.name(), verb.name);
+        again(request);
     }
+}
+
+fn again(request: Request) -> Line {
+    assert_eq!(Request::read(request.to_string().as_bytes()).as_ref(), Ok(&request));
+    Line::Session(Ok(Step::from(request)))
+}
+
+/// A step as the lines that it was: how the bytes came decides what is joined. Each is read again as it is written.
+fn apart(line: Line) -> Vec<Line> {
+    let requests: Vec<Request> = match line {
+        Line::Session(Ok(Step::One(request))) => vec![request],
+        Line::Session(Ok(Step::DoneReady(done, ready))) => vec![done.into(), ready.into()],
+        Line::Session(Ok(Step::Adds(adds))) => adds.into_iter().map(Request::from).collect(),
+        line => return vec![line],
+    };
+    requests.into_iter().map(again).collect()
 }

@@ -145,17 +145,17 @@ fn another_directory_is_accepted() {
     load(&site);
     let socket = site.socket();
     let accept = || {
-        let output = site.run(&["accept-input", socket.to_str().unwrap()]);
+        let output = site.run(&["accept-input", "-t", socket.to_str().unwrap()]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert!(accept().1.contains("not lost"));
     disk.unmount(&site.input());
     wait_lost(&site, &daemon);
     let socket = site.socket();
-    let table = site.run(&["status", socket.to_str().unwrap()]).stdout;
+    let table = site.run(&["status", "-t", socket.to_str().unwrap()]).stdout;
     let table = String::from_utf8(table).unwrap();
-    assert!(table.contains("LOST") && table.contains("another directory"), "{table}");
-    let json = site.run(&["status", "--json", socket.to_str().unwrap()]).stdout;
+    assert!(table.contains("is lost since") && table.contains("another directory"), "{table}");
+    let json = site.run(&["status", "--json", "-t", socket.to_str().unwrap()]).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["directory_lost_reason"], "another directory is at its path");
     let (code, said) = accept();
@@ -187,7 +187,7 @@ fn another_daemons_directory_is_not_accepted() {
     let mut second = other.program();
     second.arg("serve").args([other.database(), site.input(), other.socket()]);
     let second = other.spawn(second).ready();
-    let accept = || site.run(&["accept-input", site.socket().to_str().unwrap()]);
+    let accept = || site.run(&["accept-input", "-t", site.socket().to_str().unwrap()]);
     let refused = accept();
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && told.contains("another daemon watches"), "{told}");
@@ -230,12 +230,15 @@ fn a_directory_that_cannot_be_read_any_more() {
     for (mode, key) in [(0o000, "delta"), (0o444, "echo"), (0o311, "foxtrot")] {
         fs::set_permissions(site.input(), fs::Permissions::from_mode(mode)).unwrap();
         wait_until("the loss is shown", || site.is_input_lost());
-        let checked = site.run(&["status", "--check", "socket"]);
+        let checked = site.run(&["status", "--check", "-t", "socket"]);
         let told = String::from_utf8(checked.stdout).unwrap();
         assert_eq!(checked.status.code(), Some(1), "{told}");
         assert!(told.contains("cannot be read: Permission denied"), "{told}");
         assert!(
-            site.run(&["status", "socket"]).stdout.windows(10).any(|text| text == b"LOST since")
+            site.run(&["status", "-t", "socket"])
+                .stdout
+                .windows(10)
+                .any(|text| text == b"lost since")
         );
         fs::set_permissions(site.input(), fs::Permissions::from_mode(0o755)).unwrap();
         wait_until("it is back", || !site.is_input_lost());
@@ -244,5 +247,5 @@ fn a_directory_that_cannot_be_read_any_more() {
     }
     assert_eq!(daemon.warnings(&["is lost"]).len(), 3, "{}", daemon.log());
     assert!(daemon.warnings(&["Cannot look"]).len() <= 1, "{}", daemon.log());
-    assert_eq!(site.run(&["status", "--check", "socket"]).status.code(), Some(0));
+    assert_eq!(site.run(&["status", "--check", "-t", "socket"]).status.code(), Some(0));
 }

@@ -88,7 +88,10 @@ fn keys_are_held() {
     let key = page.get("/key?k=alpha").body;
     assert!(key.contains("action=\"actions/unhold\"") && !key.contains("hold?k="), "{key}");
     let all = page.get("/held").body;
-    assert!(all.contains("it is &#60;b&#62;broken") && all.contains("<td>ann</td>"), "{all}");
+    assert!(
+        all.contains("it is &#60;b&#62;broken") && all.contains("data-name=\"By\">ann</td>"),
+        "{all}"
+    );
     assert!(page.get("/").body.contains("href=\"held\""));
     assert!(page.get("/api/v1/held?n=1").body.contains("\"by\":\"ann\""));
     assert_eq!(post(&page, "retry", ANN, "k=alpha").status, 409);
@@ -174,7 +177,7 @@ fn a_token_must_be_one() {
         std::fs::write(&file, text).unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode))
             .unwrap();
-        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "database"]);
+        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "-t", "database"]);
         (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
     };
     for (text, mode, said) in [

@@ -40,29 +40,31 @@ fn a_key_that_fails_is_held() {
     daemon.kill();
     let _daemon = site.start_with(&["--config", "rules.toml"]);
     assert_eq!(site.next_key("READY"), None);
-    let why = said(&site, &["why", "socket", "alpha"]);
+    let why = said(&site, &["why", "alpha"]);
     assert!(why.contains("held: it is not handed out, and keeps its place\n"), "{why}");
     assert!(
         why.contains(" by backoff, for another ") && why.contains(": failed 2 times in a row\n")
     );
-    assert!(said(&site, &["status", "socket"]).contains("\nBacked off      1 key that fails: "));
-    let metrics = said(&site, &["metrics", "socket"]);
+    assert!(
+        said(&site, &["status", "-t", "socket"]).contains("\nBacked off      1 key that fails: ")
+    );
+    let metrics = said(&site, &["metrics", "-t", "socket"]);
     assert!(metrics.contains("\nshiftboss_held_keys{kind=\"backoff\"} 1.0\n"), "{metrics}");
-    let held = object(&said(&site, &["held", "--json", "socket"]))["keys"][0].clone();
+    let held = object(&said(&site, &["tasks", "--held", "--json"]))["keys"][0].clone();
     let days =
         (held["until"].as_i64().unwrap() - held["since"].as_i64().unwrap()) as f64 / 86_400.0;
     assert!((18.0..=22.0).contains(&days) && held["kind"] == "backoff", "{held}");
-    let refused = failure(&site.run(&["retry", "socket", "alpha"]));
+    let refused = failure(&site.run(&["retry", "alpha"]));
     assert!(refused.0 == 65 && refused.1.contains("unhold"), "{refused:?}");
-    assert!(said(&site, &["unhold", "socket", "alpha"]).starts_with("No longer held"));
+    assert!(said(&site, &["unhold", "alpha"]).starts_with("No longer held"));
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
     site.next_key("DONE alpha 1");
-    let held = object(&said(&site, &["why", "--json", "socket", "alpha"]))["hold"].clone();
+    let held = object(&said(&site, &["why", "--json", "alpha"]))["hold"].clone();
     assert_eq!(
         (&held["reason"], &held["by"]),
         (&json!("failed 3 times in a row"), &json!("backoff"))
     );
-    let why = said(&site, &["why", "socket", "alpha"]);
+    let why = said(&site, &["why", "alpha"]);
     assert!(
         why.contains("due again with its fetcher's next list, once nothing holds it\n"),
         "{why}"
@@ -79,9 +81,9 @@ fn it_begins_anew() {
     assert_eq!(round(&site, 5, 1), None, "it is held");
     daemon.stop();
     let daemon = site.start();
-    assert!(said(&site, &["why", "socket", "alpha"]).contains("alpha"));
+    assert!(said(&site, &["why", "alpha"]).contains("alpha"));
     wait_until("the held key is let go", || {
-        said(&site, &["held", "socket"]) == "No key is held.\n"
+        said(&site, &["tasks", "--held"]) == "No key is held.\n"
     });
     for run in 6..=9 {
         assert_eq!(round(&site, run, 1).as_deref(), Some("alpha"), "{run}");
@@ -99,11 +101,12 @@ fn a_hold_ends_by_its_time() {
     let (site, _daemon) = started("[backoff]\nafter = 1\nfirst = '1s'\non = 'timeout'\n");
     assert_eq!(round(&site, 1, 1).as_deref(), Some("alpha"));
     assert_eq!(round(&site, 2, 124).as_deref(), Some("alpha"), "another failure does not count");
-    said(&site, &["hold", "socket", "alpha"]);
-    let status = || object(&said(&site, &["status", "--json", "socket"]))["backed_off"].as_i64();
+    said(&site, &["hold", "alpha"]);
+    let status =
+        || object(&said(&site, &["status", "--json", "-t", "socket"]))["backed_off"].as_i64();
     wait_until("the hold ends", || status() == Some(0));
     assert_eq!(round(&site, 3, 0), None, "the operator's hold goes on");
-    said(&site, &["unhold", "socket", "alpha"]);
+    said(&site, &["unhold", "alpha"]);
     assert_eq!(round(&site, 4, 0).as_deref(), Some("alpha"));
 }
 

@@ -20,7 +20,7 @@ fn started_with(count: usize, options: &[&str]) -> (Site, Daemon) {
 
 /// The next keys, as `queue` foretells them.
 fn foretold(site: &Site) -> Vec<String> {
-    let queue = object(&said(site, &["queue", "--json", "-n", "1000", "socket"]));
+    let queue = object(&said(site, &["tasks", "--next", "--json", "-n", "1000"]));
     let keys = queue["keys"].as_array().unwrap();
     keys.iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect()
 }
@@ -41,22 +41,23 @@ fn handed_out(site: &Site) -> Vec<String> {
 fn a_bumped_key_goes_first() {
     let (site, daemon) = started(5);
     let last = foretold(&site).pop().unwrap();
-    let first =
-        format!("Bumped: {last} is the next of the bumped keys; `shiftboss why` tells its turn.\n");
-    assert_eq!(said(&site, &["bump", "--by", "eve", "socket", &last]), first);
-    assert_eq!(said(&site, &["bump", "socket", &last]), first);
+    let first = format!(
+        "Bumped: {last} is the next of the bumped keys; `shiftboss why {last}` tells its turn.\n"
+    );
+    assert_eq!(said(&site, &["bump", "--by", "eve", &last]), first);
+    assert_eq!(said(&site, &["bump", &last]), first);
     daemon.kill();
     let _daemon = site.start();
     let order = foretold(&site);
     assert_eq!((order.first(), order.len()), (Some(&last), 5));
-    let why = object(&said(&site, &["why", "--json", "socket", &last]));
+    let why = object(&said(&site, &["why", "--json", &last]));
     assert_eq!((&why["bump"]["by"], &why["place"]["keys_before"]), (&json!("eve"), &json!(0)));
-    assert!(said(&site, &["why", "socket", &last]).contains("by eve"));
-    assert!(said(&site, &["queue", "socket"]).contains(", ahead"));
-    assert!(said(&site, &["status", "socket"]).contains("\nBumped          1 key: "));
-    assert!(said(&site, &["metrics", "socket"]).contains("\nshiftboss_bumped_keys 1.0\n"));
+    assert!(said(&site, &["why", &last]).contains("by eve"));
+    assert!(said(&site, &["tasks", "--next"]).contains(", ahead"));
+    assert!(said(&site, &["status", "-t", "socket"]).contains("\nBumped          1 key: "));
+    assert!(said(&site, &["metrics", "-t", "socket"]).contains("\nshiftboss_bumped_keys 1.0\n"));
     assert_eq!(handed_out(&site), order);
-    assert_eq!(object(&said(&site, &["status", "--json", "socket"]))["bumped"], 0);
+    assert_eq!(object(&said(&site, &["status", "--json", "-t", "socket"]))["bumped"], 0);
 }
 
 /// What ended is put back; a key in flight runs once more, though its job fails.
@@ -64,10 +65,10 @@ fn a_bumped_key_goes_first() {
 fn what_ended_runs_once_more() {
     let (site, _daemon) = started(2);
     assert_eq!(handed_out(&site).len(), 2);
-    said(&site, &["bump", "socket", "key001"]);
+    said(&site, &["bump", "key001"]);
     assert_eq!(site.next_key("READY").as_deref(), Some("key001"));
-    said(&site, &["bump", "socket", "key001"]);
-    let why = object(&said(&site, &["why", "--json", "socket", "key001"]));
+    said(&site, &["bump", "key001"]);
+    let why = object(&said(&site, &["why", "--json", "key001"]));
     assert_eq!((&why["state"], why["bump"].is_object()), (&json!("in_flight"), true));
     assert_eq!(site.next_key("DONE key001 1").as_deref(), Some("key001"));
     assert_eq!(site.next_key("DONE key001 0"), None);
@@ -81,7 +82,7 @@ fn a_waiting_worker_gets_it() {
     let mut worker = Client::connect(&site);
     assert!(worker.ask("HELLO 2 builder").starts_with("HELLO 2 "));
     worker.write(b"READY 60\n");
-    said(&site, &["bump", "socket", "key000"]);
+    said(&site, &["bump", "key000"]);
     assert!(worker.line().ends_with(" key000 0 0\n"));
 }
 
@@ -91,7 +92,7 @@ fn others_have_their_turns() {
     let (site, _daemon) = started(60);
     let order = foretold(&site);
     for key in &order[50..55] {
-        said(&site, &["bump", "socket", key]);
+        said(&site, &["bump", key]);
     }
     let expected = foretold(&site);
     let out = handed_out(&site);
@@ -108,7 +109,7 @@ fn others_have_their_turns() {
 fn there_may_be_no_share() {
     let (site, _daemon) = started_with(5, &["--bump-share", "0"]);
     let order = foretold(&site);
-    said(&site, &["bump", "socket", &order[4]]);
+    said(&site, &["bump", "-t", "socket", &order[4]]);
     assert_eq!(foretold(&site), order);
     assert_eq!(handed_out(&site), order);
     for wrong in ["0.6", "-0.1", "1", "0.0004", "ten", "nan"] {
@@ -126,7 +127,7 @@ fn there_may_be_no_share() {
 fn the_classic_rules_know_no_bumps() {
     let (site, daemon) = started(5);
     let order = foretold(&site);
-    said(&site, &["bump", "socket", &order[4]]);
+    said(&site, &["bump", "-t", "socket", &order[4]]);
     daemon.kill();
     let daemon = site.start_with(&["--classic"]);
     assert_eq!(site.next_key("READY").as_ref(), Some(&order[0]));
@@ -142,28 +143,28 @@ fn the_classic_rules_know_no_bumps() {
 fn what_may_be_bumped() {
     let (site, _daemon) = started(1_001);
     let refused = |key, code, why: &str| {
-        let (found, text) = failure(&site.run(&["bump", "socket", key]));
+        let (found, text) = failure(&site.run(&["bump", key]));
         assert!(found == code && text.contains(why), "{found} {text}");
     };
     refused("alhpa", 65, "no fetcher lists");
-    said(&site, &["hold", "socket", "key000"]);
+    said(&site, &["hold", "key000"]);
     refused("key000", 65, "held");
-    said(&site, &["unhold", "socket", "key000"]);
-    assert_eq!(site.run(&["bump", "socket", "two words"]).status.code(), Some(64));
+    said(&site, &["unhold", "key000"]);
+    assert_eq!(site.run(&["bump", "two words"]).status.code(), Some(64));
     let mut operator = Client::connect(&site);
     assert!(operator.ask("HELLO 2 eve").starts_with("HELLO 2 "));
     assert!(operator.ask("BUMP").starts_with("ERROR usage "));
     for number in 0..1_000 {
-        let behind = format!("{{\"bumped_before\":{number},\"key\":\"key{number:03}\"}}\n");
+        let behind = format!("{{\"key\":\"key{number:03}\",\"bumped_before\":{number}}}\n");
         assert_eq!(operator.ask(&format!("BUMP key{number:03}")), behind);
     }
     assert!(operator.ask("BUMP key1000").starts_with("ERROR full "));
     refused("key1000", 75, "as many bumped keys as may be (1000)");
     assert_eq!(site.next_key("READY").as_deref(), Some("key000"));
     let behind = "Bumped: key1000, behind 999 bumped keys.\n";
-    assert_eq!(said(&site, &["bump", "socket", "key1000"]), behind);
+    assert_eq!(said(&site, &["bump", "key1000"]), behind);
     site.remove("f.1.txt");
     wait_until("its keys are bumped no longer", || {
-        object(&said(&site, &["status", "--json", "socket"]))["bumped"] == 0
+        object(&said(&site, &["status", "--json", "-t", "socket"]))["bumped"] == 0
     });
 }

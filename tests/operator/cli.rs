@@ -15,8 +15,8 @@ fn help_and_version() {
     assert_eq!(stdout, concat!("shiftboss ", env!("CARGO_PKG_VERSION"), "\n"));
     assert_eq!((&*stderr, code), ("", Some(0)));
     for command in [
-        "serve", "status", "why", "queue", "log", "pause", "resume", "drain", "retry", "check",
-        "ask", "backup", "fetch", "work", "ask", "backup", "fetch", "spool",
+        "serve", "status", "why", "tasks", "log", "pause", "resume", "drain", "retry", "check",
+        "ask", "backup", "fetch", "work", "ask", "backup", "fetch",
     ] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
         assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
@@ -32,7 +32,7 @@ fn help_and_version() {
 /// The long help of those that run commands says what these are told, and how they end.
 #[test]
 fn long_help() {
-    let cases: [(&[&str], &[&str]); 5] = [
+    let cases: [(&[&str], &[&str]); 4] = [
         (&["serve"], &["--config", "wins over the environment", "SIGHUP"]),
         (
             &["work"],
@@ -40,7 +40,6 @@ fn long_help() {
         ),
         (&["fetch"], &["nothing of it is handed out", "exits with 69"]),
         (&["on-change"], &["{paths}", "SHIFTBOSS_CHANGED"]),
-        (&["spool", "run"], &["{name}", "SHIFTBOSS_SPOOL_"]),
     ];
     for (command, expected) in cases {
         let (stdout, ..) = shiftboss(&[command, &["--help"]].concat());
@@ -63,12 +62,19 @@ fn completions() {
     assert_eq!(shiftboss(&["completions", "csh"]).2, Some(64));
 }
 
-/// Where a status must be given, the statuses are named.
+/// What was written otherwise once is answered with the line that it is now.
 #[test]
-fn a_missing_status_is_listed() {
-    let (_, stderr, code) = shiftboss(&["tasks", "state.db"]);
-    assert_eq!(code, Some(64));
-    assert!(stderr.contains("--status <waiting|in_flight|delayed|failed|dead_letter>"), "{stderr}");
+fn an_old_line_is_answered_with_the_new_one() {
+    for (old, new) in [
+        (&["queue", "-n", "5"][..], "shiftboss tasks --next -n 5\n"),
+        (&["held"], "shiftboss tasks --held\n"),
+        (&["stats"], "shiftboss log --sum\n"),
+        (&["why", "postgres://u:secret@h/db", "a"], "shiftboss why -t postgres://u@h/db a\n"),
+    ] {
+        let (stdout, stderr, code) = shiftboss(old);
+        assert_eq!((&*stdout, code), ("", Some(64)), "{old:?}");
+        assert!(stderr.ends_with(new) && !stderr.contains("secret"), "{stderr}");
+    }
 }
 
 /// A wrong command line ends with 64, and says what is wrong on standard error.

@@ -16,8 +16,7 @@ struct Shipper {
 impl Shipper {
     fn start(site: &Site, after: i64) -> Self {
         let mut command = site.program();
-        let target = site.target();
-        command.args(["log", "--follow", "--json", "--after", &after.to_string()]).arg(target);
+        command.args(["log", "--follow", "--json", "--after", &after.to_string()]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Self { child, lines }
@@ -79,9 +78,9 @@ fn it_begins_where_it_is_told() {
     site.wait_count(2);
     let first = site.next_key("READY").unwrap();
     let mut next = site.next_key(&format!("DONE {first} 0")).unwrap();
-    assert!(site.run(&["retry", "socket", &first]).status.success());
+    assert!(site.run(&["retry", "-t", "socket", &first]).status.success());
     let mut command = site.program();
-    command.args(["log", "--follow", "--failed"]).arg(site.target());
+    command.args(["log", "--follow", "--failed"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (tell, told) = std::sync::mpsc::channel();
@@ -91,7 +90,7 @@ fn it_begins_where_it_is_told() {
     wait_until("it tells of the failure", || {
         let failed = next.clone();
         next = site.next_key(&format!("DONE {failed} 3")).unwrap();
-        assert!(site.run(&["retry", "socket", &failed]).status.success());
+        assert!(site.run(&["retry", "-t", "socket", &failed]).status.success());
         line = told.recv_timeout(Duration::from_millis(100)).ok();
         line.is_some()
     });
@@ -106,7 +105,7 @@ fn it_begins_where_it_is_told() {
     for wrong in
         [&["--follow", "--key", "a"][..], &["--after", "1"], &["--follow", "--after", "-1"]]
     {
-        let refused = site.program().arg("log").args(wrong).arg(site.target()).output().unwrap();
+        let refused = site.program().arg("log").args(wrong).output().unwrap();
         assert_eq!(refused.status.code(), Some(64), "{wrong:?}");
     }
 }

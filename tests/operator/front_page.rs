@@ -25,7 +25,7 @@ fn what_is_set_apart_is_listed() {
     site.next_key("READY");
     site.next_key("DONE alpha 124");
     assert_listed(&page, "tasks?status=delayed", "alpha", "timeout; retry 1 in ");
-    said(&site, &["hold", "--reason", "it is broken", "socket", "bravo"]);
+    said(&site, &["hold", "--reason", "it is broken", "bravo"]);
     assert_listed(&page, "held", "bravo", "it is broken");
     site.write("g.1.txt", "charlie 0 1\n");
     site.wait_count(2);
@@ -43,8 +43,7 @@ fn a_fetcher_that_failed_is_told() {
     std::fs::write(site.path("fetchers.toml"), fetcher).unwrap();
     let _daemon = site.start_with(&["--config", "fetchers.toml"]);
     let page = start(&site, &[]);
-    let told = "<p class=\"fault\">The last run of <a href=\"fetcher?f=links\">links</a> failed: \
-        the command ended with exit code 3 (";
+    let told = "<p class=\"fault\">Error: fetcher links: the command ended with exit code 3 (";
     wait_until("the first page tells of it", || page.get("/").body.contains(told));
     let of_it = page.get("/fetcher?f=links").body;
     assert!(

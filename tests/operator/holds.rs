@@ -11,8 +11,8 @@ fn a_held_key_is_passed_over() {
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
     let daemon = site.start();
     site.wait_count(2);
-    let hold = ["hold", "--reason", "upstream is down", "--by", "eve", "socket", "alpha"];
-    assert_eq!(said(&site, &hold), "Held until `shiftboss unhold`: alpha.\n");
+    let hold = ["hold", "--reason", "upstream is down", "--by", "eve", "alpha"];
+    assert_eq!(said(&site, &hold), "Held until `shiftboss unhold alpha`: alpha.\n");
     assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
     assert_eq!(site.next_key("DONE bravo 0"), None);
     site.write("f.2.txt", "alpha 0 1\nbravo 0 2\n");
@@ -21,23 +21,23 @@ fn a_held_key_is_passed_over() {
     site.wait_count(4);
     assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
     assert_eq!(site.next_key("DONE bravo 0"), None);
-    let why = said(&site, &["why", "socket", "alpha"]);
+    let why = said(&site, &["why", "alpha"]);
     assert!(why.contains("held: it is not handed out, and keeps its place\n"), "{why}");
     assert!(why.contains(" by eve, until `shiftboss unhold`: upstream is down\n"), "{why}");
-    assert!(said(&site, &["status", "socket"]).contains("\nHeld            1 key: "));
-    let metrics = said(&site, &["metrics", "socket"]);
+    assert!(said(&site, &["status", "-t", "socket"]).contains("\nHeld            1 key: "));
+    let metrics = said(&site, &["metrics", "-t", "socket"]);
     assert!(metrics.contains("\nshiftboss_held_keys{kind=\"hold\"} 1.0\n"), "{metrics}");
-    assert!(said(&site, &["held", "socket"]).contains("upstream is down"));
-    let held = object(&said(&site, &["held", "--json", "socket"]));
+    assert!(said(&site, &["tasks", "--held"]).contains("upstream is down"));
+    let held = object(&said(&site, &["tasks", "--held", "--json"]));
     let (first, since) = (&held["keys"][0], &held["keys"][0]["since"]);
     let expected = json!({"key": "alpha", "kind": "hold", "since": since, "until": null, "reason": "upstream is down", "by": "eve"});
     assert_eq!((first, &held["truncated"]), (&expected, &json!(false)));
-    let refused = failure(&site.run(&["retry", "socket", "alpha"]));
+    let refused = failure(&site.run(&["retry", "alpha"]));
     assert!(refused.0 == 65 && refused.1.contains("held"), "{refused:?}");
-    let ended = said(&site, &["unhold", "socket", "alpha"]);
+    let ended = said(&site, &["unhold", "alpha"]);
     assert!(ended.starts_with("No longer held: alpha. "), "{ended}");
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
-    assert_eq!(said(&site, &["held", "socket"]), "No key is held.\n");
+    assert_eq!(said(&site, &["tasks", "--held"]), "No key is held.\n");
 }
 
 /// A job that is in flight goes on; a hold for a time ends by itself, and a worker that waits is told.
@@ -50,14 +50,14 @@ fn a_hold_ends_by_itself() {
     let mut worker = Client::connect(&site);
     assert!(worker.ask("HELLO 2 builder").starts_with("HELLO 2 "));
     let attempt = worker.ask("READY").split(' ').nth(1).unwrap().to_owned();
-    let answer = object(&said(&site, &["hold", "--for", "1500ms", "--json", "socket", "alpha"]));
+    let answer = object(&said(&site, &["hold", "--for", "1500ms", "--json", "alpha"]));
     assert!(answer["until"].is_i64() && answer["known"] == true, "{answer}");
-    let why = object(&said(&site, &["why", "--json", "socket", "alpha"]));
+    let why = object(&said(&site, &["why", "--json", "alpha"]));
     assert_eq!((&why["state"], &why["hold"]["until"]), (&json!("in_flight"), &answer["until"]));
     assert_eq!(worker.ask(&format!("DONE {attempt} 1")).trim_end(), "OK");
     site.write("f.2.txt", "alpha 0 2\n");
     assert!(worker.ask("READY 60").ends_with(" alpha 0 2\n"));
-    assert_eq!(said(&site, &["held", "socket"]), "No key is held.\n");
+    assert_eq!(said(&site, &["tasks", "--held"]), "No key is held.\n");
 }
 
 /// The last word about a key holds; one that nobody knows is held as well, and said to be unknown. What is no hold is refused.
@@ -66,22 +66,22 @@ fn what_may_be_held() {
     let site = Site::new();
     let _daemon = site.start();
     let doubt = "is it spelled right?\n";
-    assert!(said(&site, &["hold", "socket", "alhpa"]).ends_with(doubt));
-    let again = said(&site, &["hold", "--for", "2h", "--reason", "a", "socket", "alhpa"]);
+    assert!(said(&site, &["hold", "alhpa"]).ends_with(doubt));
+    let again = said(&site, &["hold", "--for", "2h", "--reason", "a", "alhpa"]);
     assert!(again.starts_with("Held until 2") && again.ends_with(doubt), "{again}");
     assert!(again.contains(" It takes the place of a hold by "), "{again}");
-    let why = said(&site, &["why", "socket", "alhpa"]);
+    let why = said(&site, &["why", "alhpa"]);
     assert!(why.contains("not queued") && why.contains("for another"), "{why}");
-    assert!(said(&site, &["unhold", "socket", "alhpa"]).starts_with("No longer held"));
-    assert_eq!(said(&site, &["unhold", "socket", "alhpa"]), "alhpa was not held.\n");
+    assert!(said(&site, &["unhold", "alhpa"]).starts_with("No longer held"));
+    assert_eq!(said(&site, &["unhold", "alhpa"]), "alhpa was not held.\n");
     let long = "r".repeat(1_001);
     for wrong in [
-        &["hold", "--for", "11years", "socket", "a"][..],
-        &["hold", "--for", "soon", "socket", "a"],
-        &["hold", "--reason", "two\nlines", "socket", "a"],
-        &["hold", "--reason", &long, "socket", "a"],
-        &["hold", "--by", "two words", "socket", "a"],
-        &["hold", "socket", "two words"],
+        &["hold", "--for", "11years", "a"][..],
+        &["hold", "--for", "soon", "a"],
+        &["hold", "--reason", "two\nlines", "a"],
+        &["hold", "--reason", &long, "a"],
+        &["hold", "--by", "two words", "a"],
+        &["hold", "two words"],
     ] {
         assert_eq!(site.run(wrong).status.code(), Some(64), "{wrong:?}");
     }
@@ -92,7 +92,7 @@ fn what_may_be_held() {
     }
     assert!(operator.ask(&format!("HOLD a - {long}")).starts_with("ERROR usage "));
     assert!(operator.ask("HOLD a 0 ").starts_with("{\"key\":\"a\","));
-    wait_until("it is over at once", || said(&site, &["held", "socket"]).starts_with("No key"));
+    wait_until("it is over at once", || said(&site, &["tasks", "--held"]).starts_with("No key"));
 }
 
 /// All keys that begin alike are held, if they are known; each is let go by itself.
@@ -104,23 +104,23 @@ fn keys_that_begin_alike() {
     site.write("f.1.txt", lines + "hosts 1\n");
     site.wait_count(1_002);
     assert_eq!(
-        said(&site, &["hold", "--prefix", "--for", "2h", "socket", "host/"]),
-        "Held: 1001 keys that begin with host/; `shiftboss held` lists them. Keys that come later are not held.\n"
+        said(&site, &["hold", "--prefix", "--for", "2h", "host/"]),
+        "Held: 1001 keys that begin with host/; `shiftboss tasks --held` lists them. Keys that come later are not held.\n"
     );
-    assert_eq!(said(&site, &["unhold", "socket", "host/7"]).find("No longer held"), Some(0));
+    assert_eq!(said(&site, &["unhold", "host/7"]).find("No longer held"), Some(0));
     let mut given: Vec<_> = (0..3).map(|_| site.next_key("READY")).collect();
     given.sort();
     assert_eq!(given, [None, Some("host/7".to_owned()), Some("hosts".to_owned())]);
     assert_eq!(
-        said(&site, &["hold", "--prefix", "socket", "host/1000"]),
-        "Held: 1 key that begins with host/1000; `shiftboss held` lists them. Keys that come later are not held. It takes the place of 1 earlier hold.\n"
+        said(&site, &["hold", "--prefix", "host/1000"]),
+        "Held: 1 key that begins with host/1000; `shiftboss tasks --held` lists them. Keys that come later are not held. It takes the place of 1 earlier hold.\n"
     );
     assert_eq!(
-        said(&site, &["unhold", "--prefix", "socket", "host/1"]),
+        said(&site, &["unhold", "--prefix", "host/1"]),
         "No longer held: 112 keys that begin with host/1. What waits of them is at its old place.\n"
     );
     assert!(site.next_key("READY").is_some_and(|key| key.starts_with("host/1")));
-    let none = said(&site, &["hold", "--prefix", "socket", "other"]);
+    let none = said(&site, &["hold", "--prefix", "other"]);
     assert!(none.starts_with("Held: 0 keys that begin with other;"), "{none}");
 }
 
@@ -138,9 +138,9 @@ fn a_held_row_behind_long_payloads() {
     }
     site.deliver("z", 1, "alpha short\n");
     site.wait_count(19);
-    let state = || object(&said(&site, &["why", "--json", "socket", "alpha"]))["state"].clone();
+    let state = || object(&said(&site, &["why", "--json", "alpha"]))["state"].clone();
     assert_eq!(state(), "waiting");
-    said(&site, &["hold", "socket", "alpha"]);
+    said(&site, &["hold", "alpha"]);
     assert_eq!(state(), "held");
 }
 
@@ -154,8 +154,8 @@ fn failed_tasks_of_held_keys_are_left_alone() {
     let first = site.next_key("READY").unwrap();
     let second = site.next_key(&format!("DONE {first} 1")).unwrap();
     assert_eq!(site.next_key(&format!("DONE {second} 1")), None);
-    said(&site, &["hold", "socket", &first]);
-    let back = said(&site, &["retry", "--failed", "--yes", "socket"]);
+    said(&site, &["hold", &first]);
+    let back = said(&site, &["retry", "--failed", "--yes"]);
     assert_eq!(back, "Back in the queue: 1 row, but for 1 task of held keys.\n");
     assert_eq!(site.next_key("READY").as_ref(), Some(&second));
 }
@@ -167,7 +167,7 @@ fn a_key_is_forgotten() {
     site.write("f.1.txt", "alpha 0 1\n");
     let _daemon = site.start();
     site.wait_count(1);
-    let forget = |key| site.run(&["forget", "socket", key]);
+    let forget = |key| site.run(&["forget", key]);
     let refused = |key, code, why: &str| {
         let (found, text) = failure(&forget(key));
         assert!(found == code && text.contains(why), "{found} {text}");
@@ -179,11 +179,11 @@ fn a_key_is_forgotten() {
     site.wait_count(0);
     refused("alpha", 69, "in flight");
     assert_eq!(site.next_key("DONE alpha 1"), None);
-    said(&site, &["hold", "socket", "alpha"]);
-    assert_eq!(said(&site, &["forget", "socket", "alpha"]), "Forgotten: alpha.\n");
-    assert_eq!(site.run(&["why", "socket", "alpha"]).status.code(), Some(65));
-    assert!(said(&site, &["log", "--key", "alpha", "socket"]).starts_with("No such attempt"));
-    assert_eq!(said(&site, &["held", "socket"]), "No key is held.\n");
+    said(&site, &["hold", "alpha"]);
+    assert_eq!(said(&site, &["forget", "alpha"]), "Forgotten: alpha.\n");
+    assert_eq!(site.run(&["why", "alpha"]).status.code(), Some(65));
+    assert!(said(&site, &["log", "--key", "alpha"]).starts_with("No such attempt"));
+    assert_eq!(said(&site, &["tasks", "--held"]), "No key is held.\n");
     site.write("f.2.txt", "alpha 0 1\n");
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
 }
@@ -194,7 +194,7 @@ fn who_may_hold() {
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
     for verb in ["hold", "unhold", "bump", "forget"] {
-        let asked = site.as_somebody_else(&[verb, "socket", "alpha"]).output().unwrap();
+        let asked = site.as_somebody_else(&[verb, "-t", "socket", "alpha"]).output().unwrap();
         assert_eq!(asked.status.code(), Some(77), "{verb}");
     }
 }

@@ -21,7 +21,7 @@ fn metrics(site: &Site) -> String {
 }
 
 fn printed(site: &Site, target: &str) -> String {
-    let output = site.run(&["metrics", target]);
+    let output = site.run(&["metrics", "-t", target]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &*errors), (Some(0), ""));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -166,7 +166,7 @@ fn counters_are_what_happened() {
         let name = format!("shiftboss_jobs_total{{fetcher=\"f\",outcome=\"{outcome}\"}}");
         assert_eq!(series(&text, &name), f64::from(count), "{outcome}");
     }
-    let stats = site.run(&["stats", "state.db", "--json"]);
+    let stats = site.run(&["log", "--sum", "--json"]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
     let summed = stats["groups"][0]["expired"].as_u64().unwrap();
     assert_eq!(summed, u64::from(expired));

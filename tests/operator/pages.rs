@@ -72,16 +72,20 @@ fn every_link_leads_to_a_page() {
     }
     let alpha = body(&pages, "key?k=alpha");
     assert!(alpha.contains("failed with exit code 3; due again with its fetcher"), "{alpha}");
-    assert!(body(&pages, "queue").contains("Nothing can be handed out."));
+    assert!(body(&pages, "queue").contains("Nothing is waiting."));
     assert!(body(&pages, "log").contains(">alpha</a>"));
     let failed = body(&pages, "log?outcome=failed");
     assert!(failed.contains(">alpha</a>") && failed.contains("<option value=\"failed\" selected>"));
     let fetcher = body(&pages, "fetcher?f=f");
     assert!(
-        fetcher.contains("<dd>2 lines") && fetcher.contains("1 job was done in the last 14 days")
+        fetcher.contains("data-name=\"Lines\">2<")
+            && fetcher.contains("1 job was done in the last 14 days")
     );
     assert!(body(&pages, "log?fetcher=f").contains(">alpha</a>"));
-    assert!(body(&pages, "fetchers").contains("<a href=\"fetcher?f=f\">f</a>"));
+    assert!(
+        body(&pages, "fetchers")
+            .contains("<a href=\"fetcher?f=f\" rel=\"noreferrer nofollow\">f</a>")
+    );
     let feed = body(&pages, "key.atom?k=alpha");
     assert!(
         feed.starts_with("<?xml") && feed.contains("<title>alpha: failure 3</title>"),
@@ -91,7 +95,7 @@ fn every_link_leads_to_a_page() {
     if site.server().is_none() {
         daemon.stop();
         crate::common::wait_until("the banner says so", || {
-            page.get("/").body.contains("No daemon runs: nothing is handed out.")
+            page.get("/").body.contains("Stopped: no daemon runs, and nothing is handed out.")
         });
         crawl(&page);
     }
@@ -194,7 +198,7 @@ fn parameters_have_bounds() {
         "output?k=a&day=..",
         "output?k=a&day=2026-02-30",
         "output?k=a&attempt=x",
-        "tasks?status=failed",
+        "tasks?status=lost",
         "api/v1/queue?n=1001",
         "api/v1/why",
         "api/v1/stats?hours=2161",
@@ -209,6 +213,8 @@ fn parameters_have_bounds() {
     }
     for right in [
         "queue?n=1000",
+        "queue?text=&fetcher=f&sort=last%20run&desc=1",
+        "tasks?status=failed&sort=no%20column",
         "log?outcome=&fetcher=",
         "search?q=",
         "api/v1/stats?hours=2160&by=fetcher_day",
@@ -227,10 +233,18 @@ fn programs_get_the_objects_of_the_commands() {
     let page = start(&site, &[]);
     let target = "socket";
     for (address, command) in [
-        ("queue?n=2", vec!["queue", target, "-n", "2"]),
-        ("why?k=alpha", vec!["why", target, "alpha"]),
-        ("log", vec!["log", target]),
-        ("stats?by=fetcher", vec!["stats", target, "--by", "fetcher"]),
+        ("queue?n=2", vec!["tasks", "--next", "-t", target, "-n", "2"]),
+        ("why?k=alpha", vec!["why", "-t", target, "alpha"]),
+        ("log", vec!["log", "-t", target]),
+        ("log?outcome=failed&k=alpha", vec!["log", "-t", target, "--failed", "--key", "alpha"]),
+        ("stats?by=fetcher", vec!["log", "--sum", "-t", target, "--by", "fetcher"]),
+        ("held", vec!["tasks", "--held", "-t", target]),
+        ("tasks", vec!["tasks", "-t", target]),
+        (
+            "tasks?status=waiting&fetcher=f",
+            vec!["tasks", "-t", target, "--status", "waiting", "--fetcher", "f"],
+        ),
+        ("status", vec!["status", "-t", target]),
     ] {
         let command = [command, vec!["--json"]].concat();
         let printed = site.run(&command);
@@ -251,6 +265,37 @@ fn programs_get_the_objects_of_the_commands() {
     );
 }
 
+/// A listing is sorted by a column, and rows are left out by a text and a fetcher, by the address alone.
+#[test]
+fn listings_are_arranged() {
+    let site = Site::new();
+    let _daemon = site.start();
+    site.deliver("f", 1, "alpha 9\nbravo <8>\ncharlie 7\n");
+    site.deliver("g", 1, "delta 8\n");
+    site.wait_count(4);
+    let page = start(&site, &[]);
+    let keys = |asked: &str| -> Vec<String> {
+        let html = page.get(&format!("/{asked}")).body;
+        let links = html.split("<a href=\"key?k=").skip(1);
+        links.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(keys("queue?sort=key"), ["alpha", "bravo", "charlie", "delta"]);
+    assert_eq!(keys("queue?sort=payload"), ["charlie", "delta", "alpha", "bravo"]);
+    assert_eq!(keys("queue?sort=key&desc=1&text=8"), ["delta", "bravo"]);
+    assert_eq!(keys("queue?sort=key&fetcher=f&text=A"), ["alpha", "bravo", "charlie"]);
+    let none = page.get("/queue?text=nothing").body;
+    assert!(none.contains("No row of this list is like that."), "{none}");
+    let shown = page.get("/queue?sort=key&text=8").body;
+    for part in [
+        "<th scope=\"col\" class=\"\" aria-sort=\"ascending\"><a href=\"queue?text=8&#38;sort=key&#38;desc=1\">Key</a>",
+        "<input id=\"text\" name=\"text\" value=\"8\"",
+        "<option value=\"key\" selected>Key</option>",
+        "data-name=\"Fetcher\">",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
 /// What jobs wrote is shown, of one attempt or of a day, and sent as it is; nothing else of the machine is.
 #[test]
 fn what_jobs_wrote_is_shown() {
@@ -259,7 +304,7 @@ fn what_jobs_wrote_is_shown() {
     site.deliver("f", 1, "a/b 1\n");
     site.wait_count(1);
     let logs = site.path("logs");
-    let work = ["work", "socket", "--once", "--log-dir", logs.to_str().unwrap(), "--"];
+    let work = ["work", "-t", "socket", "--once", "--log-dir", logs.to_str().unwrap(), "--"];
     let script = "printf '\\033[31m<b>red</b>\\033[0m'; exit 3";
     assert!(site.run(&[&work[..], &["sh", "-c", script]].concat()).status.success());
     let page = start(&site, &["--output", &format!("{}/{{day}}/{{key}}.log", logs.display())]);
@@ -291,7 +336,7 @@ fn what_a_job_in_flight_has_written() {
     assert!(page.get("/").body.contains("does a worker run?"));
     let script = format!("echo begun; until [ -e {} ]; do sleep 0.05; done", end.display());
     let mut worker = site.program();
-    worker.args(["work", "socket", "--once", "--log-dir"]).arg(&logs);
+    worker.args(["work", "-t", "socket", "--once", "--log-dir"]).arg(&logs);
     let mut worker = worker.args(["--", "sh", "-c", &script]).spawn().unwrap();
     let link_on = |address: &str| {
         links(&page.get(address).body).into_iter().find(|link| link.starts_with("output?"))

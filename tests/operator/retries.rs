@@ -14,7 +14,7 @@ fn started(rule: &str) -> (Site, Daemon) {
 }
 
 fn status_of(site: &Site, key: &str) -> String {
-    let why = object(&said(site, &["why", "--json", "socket", key]));
+    let why = object(&said(site, &["why", "--json", key]));
     why["state"].as_str().unwrap().to_owned()
 }
 
@@ -31,14 +31,14 @@ fn a_failed_task_is_tried_again() {
     site.write("g.1.txt", "bravo 0 1\ncharlie 0 1\n");
     site.wait_count(3);
     wait_until("the task waits again", || status_of(&site, "alpha") == "waiting");
-    let why = said(&site, &["why", "socket", "alpha"]);
+    let why = said(&site, &["why", "alpha"]);
     assert!(why.contains(" by job_retry: it goes before others"), "{why}");
-    let queue = object(&said(&site, &["queue", "--json", "socket"]))["keys"][0].clone();
+    let queue = object(&said(&site, &["tasks", "--next", "--json"]))["keys"][0].clone();
     assert_eq!((&queue["key"], &queue["bumped"]), (&json!("alpha"), &json!(true)));
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"), "before keys that never ran");
     site.next_key("DONE alpha 7");
     assert_eq!(status_of(&site, "alpha"), "dispatched");
-    let failed = said(&site, &["tasks", "--status", "failed", "socket"]);
+    let failed = said(&site, &["tasks", "--status", "failed"]);
     assert!(failed.contains("alpha") && failed.contains("failure 7"), "{failed}");
 }
 
@@ -51,24 +51,24 @@ fn a_delayed_task_is_shown() {
     let first = site.next_key("READY").unwrap();
     let second = site.next_key(&format!("DONE {first} 124")).unwrap();
     assert_eq!(site.next_key(&format!("DONE {second} 1")), None);
-    let delayed = object(&said(&site, &["tasks", "--status", "delayed", "--json", "socket"]));
+    let delayed = object(&said(&site, &["tasks", "--status", "delayed", "--json"]));
     let task = &delayed["tasks"][0];
     let key = task["key"].as_str().unwrap();
     let reason = task["reason"].as_str().unwrap();
     assert!(reason.starts_with("timeout") && reason.contains("; retry 1 in "), "{reason}");
     let due = task["due"].as_i64().unwrap() - task["since"].as_i64().unwrap();
     assert!((6_480..=7_920).contains(&due), "two hours, a tenth more or less: {task}");
-    let failed = object(&said(&site, &["tasks", "--status", "failed", "--json", "socket"]));
+    let failed = object(&said(&site, &["tasks", "--status", "failed", "--json"]));
     assert!(failed["tasks"][0]["due"].is_null(), "{failed}");
     assert_eq!(failed["tasks"].as_array().map(Vec::len), Some(1), "{failed}");
     assert_ne!(failed["tasks"][0]["key"], json!(key));
-    assert!(said(&site, &["status", "socket"]).contains("\nDelayed         1 task: "));
-    assert!(said(&site, &["metrics", "socket"]).contains("\nshiftboss_delayed_tasks 1.0\n"));
-    let why = said(&site, &["why", "socket", key]);
+    assert!(said(&site, &["status", "-t", "socket"]).contains("\nDelayed         1 task: "));
+    assert!(said(&site, &["metrics", "-t", "socket"]).contains("\nshiftboss_delayed_tasks 1.0\n"));
+    let why = said(&site, &["why", key]);
     assert!(why.contains("delayed: its task failed, and waits again by itself\n"), "{why}");
-    assert!(why.contains(", retry 1 of this task, or with its fetcher's next list if that is sooner; soon by `shiftboss bump`\n"), "{why}");
+    assert!(why.contains(&format!(", retry 1 of this task, or with its fetcher's next list if that is sooner; soon by `shiftboss bump {key}`\n")), "{why}");
     assert_eq!(site.next_key("READY"), None);
-    assert!(said(&site, &["retry", "socket", key]).contains('1'));
+    assert!(said(&site, &["retry", key]).contains('1'));
     assert_eq!(site.next_key("READY").as_deref(), Some(key));
 }
 
@@ -77,14 +77,14 @@ fn a_delayed_task_is_shown() {
 fn whose_rule_it_is() {
     let site = Site::new();
     let daemon = site.start();
-    said(&site, &["add", "socket", "alpha", "1"]);
+    said(&site, &["add", "alpha", "1"]);
     let fails = |key: &str| {
         assert_eq!(site.next_key("READY").as_deref(), Some(key));
         site.next_key(&format!("DONE {key} 1"));
         status_of(&site, key)
     };
     assert_eq!(fails("alpha"), "delayed");
-    assert!(said(&site, &["cancel", "socket", "alpha"]).contains('1'));
+    assert!(said(&site, &["cancel", "alpha"]).contains('1'));
     daemon.stop();
     let own = "job_retry = {first = '2h', max_delay = '2h'}";
     let fetcher =
@@ -94,9 +94,9 @@ fn whose_rule_it_is() {
     let _daemon = site.start_with(&["--config", "rules.toml"]);
     site.wait_count(1);
     assert_eq!(fails("bravo"), "delayed");
-    said(&site, &["add", "socket", "alpha", "2"]);
+    said(&site, &["add", "alpha", "2"]);
     assert_eq!(fails("alpha"), "dispatched");
-    let status = object(&said(&site, &["status", "--json", "socket"]));
+    let status = object(&said(&site, &["status", "--json", "-t", "socket"]));
     assert_eq!((&status["delayed"], &status["single_tasks_ended"]), (&json!(1), &json!(1)));
 }
 
@@ -111,7 +111,7 @@ fn the_classic_rules_leave_it_alone() {
     daemon.stop();
     let daemon = site.start_with(&["--classic"]);
     wait_until("its time has come", || {
-        let delayed = object(&said(&site, &["tasks", "--status", "delayed", "--json", "state.db"]));
+        let delayed = object(&said(&site, &["tasks", "--status", "delayed", "--json"]));
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         delayed["tasks"][0]["due"].as_u64().unwrap() < now
     });
@@ -139,7 +139,7 @@ fn a_clock_that_was_ahead_delays_nothing() {
     site.wait_count(1);
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
     site.next_key("DONE alpha 7");
-    said(&site, &["hold", "--for", "2s", "socket", "bravo"]);
+    said(&site, &["hold", "--for", "2s", "bravo"]);
     daemon.kill();
     match site.server() {
         Some(server) => server.edit(
@@ -162,6 +162,6 @@ fn a_clock_that_was_ahead_delays_nothing() {
     let _daemon = site.start_with(&["--config", "rules.toml"]);
     wait_until("the task waits again", || status_of(&site, "alpha") == "waiting");
     wait_until("the hold is over", || {
-        said(&site, &["held", "socket"]).starts_with("No key is held")
+        said(&site, &["tasks", "--held"]).starts_with("No key is held")
     });
 }

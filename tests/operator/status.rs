@@ -21,16 +21,16 @@ fn text(output: &Output) -> String {
 }
 
 fn table(site: &Site) -> String {
-    text(&site.run(&["status", "state.db"]))
+    text(&site.run(&["status"]))
 }
 
 fn object(site: &Site, target: &str) -> Value {
-    serde_json::from_str(&text(&site.run(&["status", "--json", target]))).unwrap()
+    serde_json::from_str(&text(&site.run(&["status", "--json", "-t", target]))).unwrap()
 }
 
 /// Runs `command` on `target` and expects it to fail with `code`; returns what it said.
 fn failure(site: &Site, target: &str, code: i32) -> String {
-    let output = site.run(&["status", target]);
+    let output = site.run(&["status", "-t", target]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{said}");
     said
@@ -43,7 +43,7 @@ fn as_a_reader(site: &Site) -> Output {
         fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
     }
     let mut command = Command::new(&program);
-    command.args(["status", "--json"]).arg(site.target());
+    command.args(["status", "--json", "-t"]).arg(site.target());
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -89,6 +89,7 @@ fn the_json_object() {
     assert!(found["done_since"].take().is_i64());
     assert!(found["busy_seconds"].take().is_i64());
     assert!(found["rejected_files"][0]["reason"].take().is_string());
+    assert!(found["health"]["troubles"][0]["text"].take().is_string());
     let expected = json!({
         "database": site.target(),
         "daemon": {
@@ -135,8 +136,11 @@ fn the_json_object() {
             "pid": daemon.pid().as_raw_nonzero().get(), "started": null, "last_write": null,
         },
         "daemons": [],
-        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "spool": null, "broker": null, "dropped_log_lines": 0},
+        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "broker": null, "dropped_log_lines": 0},
         "relays": [],
+        "health": {"up": "running", "troubles": [
+            {"severity": "error", "subject": "rejected", "text": null},
+        ]},
     });
     assert_eq!(found, expected);
 }
@@ -152,7 +156,7 @@ fn a_daemon_that_died() {
     assert!(shown.contains(&format!("pid {pid} ended without a clean stop")), "{shown}");
     assert!(shown.contains("last wrote"), "{shown}");
     assert_eq!(object(&site, "state.db")["not_stopped"]["pid"], pid);
-    let checked = site.run(&["status", "--check", "state.db"]);
+    let checked = site.run(&["status", "--check"]);
     let why = String::from_utf8(checked.stderr).unwrap();
     assert!(checked.status.code() == Some(69) && why.contains("clean stop"), "{why}");
     site.start().stop();
@@ -186,35 +190,38 @@ fn connected_workers() {
     wait_until("the worker is gone", || names() == ["busy"]);
 }
 
-/// 0 and silence when all is well; 1 and a line for each trouble.
+/// 0 and silence when all is well; a line for each trouble, and 1 if one is an error.
 #[test]
 fn a_check() {
     let site = Site::new();
     let daemon = site.start();
     let check = || {
-        let output = site.run(&["status", "--check", "socket"]);
+        let output = site.run(&["status", "--check", "-t", "socket"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert_eq!(check(), (Some(0), String::new()));
-    assert!(site.run(&["pause", "socket"]).status.success());
-    assert_eq!(check().0, Some(1));
-    assert!(check().1.starts_with("paused: "), "{}", check().1);
+    assert!(site.run(&["pause", "-t", "socket"]).status.success());
+    assert_eq!(check().0, Some(0), "who paused it knows");
+    assert!(check().1.starts_with("warning: paused: "), "{}", check().1);
     daemon.stop();
     let daemon = site.start();
     assert_eq!(daemon.warnings(&["is paused", "resume"]).len(), 1);
-    assert!(site.run(&["resume", "socket"]).status.success());
+    assert!(site.run(&["resume", "-t", "socket"]).status.success());
     let locked = Connection::open(site.database()).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(site.ask("READY"), "");
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("storage: ") && told.contains("locked"), "{told}");
-    assert!(table(&site).contains("NOTHING CAN BE WRITTEN since "));
+    assert!(
+        code == Some(1) && told.starts_with("error: storage: ") && told.contains("locked"),
+        "{told}"
+    );
+    assert!(table(&site).contains("nothing can be written since "));
     locked.execute_batch("ROLLBACK").unwrap();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     assert_eq!(check(), (Some(0), String::new()));
     daemon.freeze();
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    assert!(code == Some(1) && told.starts_with("error: daemon: no answer"), "{told}");
     daemon.thaw();
 }
 
@@ -224,13 +231,13 @@ fn a_check_of_a_classic_daemon() {
     let site = Site::new();
     let daemon = site.start_with(&["--classic"]);
     let check = || {
-        let output = site.run(&["status", "--check", "state.db"]);
+        let output = site.run(&["status", "--check"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     assert_eq!(check(), (Some(0), String::new()));
     daemon.freeze();
     let (code, told) = check();
-    assert!(code == Some(1) && told.starts_with("daemon: no answer"), "{told}");
+    assert!(code == Some(1) && told.starts_with("error: daemon: no answer"), "{told}");
     daemon.thaw();
     assert_eq!(check(), (Some(0), String::new()));
     daemon.stop();
@@ -300,7 +307,7 @@ fn another_user_is_told_who_runs() {
     let daemon = site.start();
     let pid = daemon.pid().as_raw_nonzero().to_string();
     for target in ["socket", "state.db"] {
-        let output = site.as_somebody_else(&["status", "--json", target]).output().unwrap();
+        let output = site.as_somebody_else(&["status", "--json", "-t", target]).output().unwrap();
         let told = text(&output);
         assert!(told.contains(&format!("\"pid\":{pid}")), "{target}: {told}");
     }
@@ -309,7 +316,7 @@ fn another_user_is_told_who_runs() {
         assert_eq!(mode & 0o777, 0o600, "{lock}");
     }
     daemon.stop();
-    let output = site.as_somebody_else(&["status", "--json", "state.db"]).output().unwrap();
+    let output = site.as_somebody_else(&["status", "--json"]).output().unwrap();
     assert!(text(&output).contains("\"daemon\":null"));
 }
 
@@ -324,7 +331,7 @@ fn a_list_of_the_future() {
     site.deliver("serial", 20_261_121_130_000, "bravo 1\n");
     site.deliver("near", now + 5, "charlie 1\n");
     site.wait_count(3);
-    let checked = || site.run(&["status", "--check", "state.db"]);
+    let checked = || site.run(&["status", "--check"]);
     assert!(checked().status.success(), "{}", text(&checked()));
     for name in [format!("f.{}.txt", now + 90_000), format!("g.{}.txt.part", now + 900_000_000)] {
         site.write(&name, "delta 1\n");
@@ -370,7 +377,7 @@ fn what_cannot_be_shown() {
     other.execute_batch("CREATE TABLE users (name)").unwrap();
     assert!(failure(&site, "state.db", 78).contains("not the database of a supervisor"));
     assert!(failure(&site, ".", 78).contains("is no regular file"));
-    assert_eq!(site.run(&["backup", "state.db", "copy.db"]).status.code(), Some(78));
+    assert_eq!(site.run(&["backup", "copy.db"]).status.code(), Some(78));
     fs::remove_file(site.database()).unwrap();
     version_2(&site.database()).execute_batch("PRAGMA user_version = 99").unwrap();
     assert!(failure(&site, "state.db", 78).contains("newer"));
@@ -406,7 +413,7 @@ fn a_lost_directory() {
     assert!(!lost());
     fs::remove_dir(site.input()).unwrap();
     wait_equal("the loss is shown", &true, lost);
-    assert!(table(&site).contains("LOST"));
+    assert!(table(&site).contains("\nInput           the directory is lost since "));
     fs::create_dir(site.input()).unwrap();
     wait_equal("the return is shown", &false, lost);
 }
@@ -476,15 +483,17 @@ fn a_check_by_who_may_not_connect() {
     let site = Site::new();
     let _daemon = site.start();
     let check = || {
-        let mut command = site.as_somebody_else(&["status", "--check", "state.db"]);
+        let mut command = site.as_somebody_else(&["status", "--check"]);
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, told) = check();
     assert!(code == Some(77) && told.contains("whether the daemon answers is not known"), "{told}");
-    assert!(site.run(&["pause", "socket"]).status.success());
-    let (code, told) = check();
-    assert!(code == Some(1) && told.contains("is not known"), "{told}");
+    site.write("a.b.txt", "");
+    wait_until("the file is rejected", || {
+        let (code, told) = check();
+        code == Some(1) && told.contains("is not known")
+    });
 }
 
 /// Output into a pipe that nobody reads ends quietly and well.
@@ -495,6 +504,6 @@ fn a_closed_pipe() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = site.program();
-    let output = command.args(["status", "state.db"]).stdout(writer).output().unwrap();
+    let output = command.args(["status"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
 }

@@ -42,18 +42,19 @@ fn once(site: &Site, columns: &str, arguments: &[&str]) -> String {
 fn busy(site: &Site) -> (Client, Vec<String>) {
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\ndelta 0 4\n");
     site.wait_count(4);
-    let run = ["work", "--max-jobs", "1", "--log-dir", "logs", "socket", "--", "echo", "hello"];
+    let run =
+        ["work", "--max-jobs", "1", "--log-dir", "logs", "-t", "socket", "--", "echo", "hello"];
     let worked = site.run(&run);
     assert_eq!(worked.status.code(), Some(0), "{}", String::from_utf8_lossy(&worked.stderr));
     let mut worker = Client::connect(site);
     worker.ask("HELLO 2 builder");
     let job = worker.ask("READY");
     let word = |line: &str, at| line.split_whitespace().nth(at).unwrap().to_owned();
-    let log = site.run(&["log", "--json", "state.db"]).stdout;
+    let log = site.run(&["log", "--json"]).stdout;
     let log: Value = serde_json::from_slice(&log).unwrap();
     let ended = log["attempts"][0]["key"].as_str().unwrap().to_owned();
     let queue: Value =
-        serde_json::from_slice(&site.run(&["queue", "--json", "state.db"]).stdout).unwrap();
+        serde_json::from_slice(&site.run(&["tasks", "--next", "--json"]).stdout).unwrap();
     let next = |at: usize| queue["keys"][at]["key"].as_str().unwrap().to_owned();
     (worker, vec![ended, word(&job, 2), next(0), next(1)])
 }
@@ -65,7 +66,7 @@ fn through_every_key() {
     let _daemon = site.start();
     let (_worker, keys) = busy(&site);
     let [ended, _, first, second] = &keys[..] else { panic!("{keys:?}") };
-    let mut screen = start(&site, &["--log-dir", "logs", "socket"]);
+    let mut screen = start(&site, &["--log-dir", "logs", "-t", "socket"]);
     screen.shows("1 of 1");
     let mut see = |keys: &str, what: &str| {
         eprintln!("{keys:?} must show {what:?}");
@@ -77,7 +78,7 @@ fn through_every_key() {
     see("2", "builder");
     see("3", second);
     see("4", "success");
-    see("\t", "complete");
+    see("\t", "No task has that status.");
     see("\u{1b}[Z", "success");
     see("\u{1b}[D", "1 of 2");
     see("\u{1b}[C", "success");
@@ -90,9 +91,9 @@ fn through_every_key() {
     see("\u{1b}[5~", "1 of 2");
     see("\u{1b}[F", "2 of 2");
     see("\u{1b}[H", "1 of 2");
-    see("s", "by place");
-    see("r", "Place▼");
-    see("rssssss", "  1 of 2");
+    see("s", "by key");
+    see("r", "Key▼");
+    see("rsssssss", "  1 of 2");
     see(&format!("/{}", &second[..4]), "  1 of 1");
     see("\r", "P pause");
     see("/\u{1b}", "  1 of 2");
@@ -115,9 +116,13 @@ fn through_every_key() {
     see("y", "Jobs are handed out again.");
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
-    see("y", "until unheld");
+    see("y", &format!("{first} is held until it is unheld."));
+    see("6", "until `shiftboss unhold`");
     see("H", &format!("Unhold {first}? y/N"));
     see("y", &format!("{first} is no longer held."));
+    see("5", "No task has that status.");
+    see("7", "No task has that status.");
+    see("8", "No task has that status.");
     see("g", "Key: ");
     see("elsewhere\r", "the key elsewhere");
     see("q", "P pause");
@@ -148,10 +153,10 @@ fn over_a_killed_daemon() {
     let daemon = site.start();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
     site.wait_count(2);
-    let mut screen = start(&site, &["socket"]);
+    let mut screen = start(&site, &["-t", "socket"]);
     screen.shows("waiting 2 ");
     daemon.kill();
-    let seen = screen.shows("STOPPED: no daemon runs, last seen at ");
+    let seen = screen.shows("STOPPED: no daemon runs, and nothing is handed out; last seen at ");
     assert!(seen.contains("waiting 2 ") && !seen.contains("P pause"), "{seen}");
     screen.press("3");
     screen.shows("bravo");
@@ -173,13 +178,13 @@ fn the_terminal_is_given_back() {
     let site = Site::new();
     let _daemon = site.start();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let screen = start(&site, &["socket"]);
+        let screen = start(&site, &["-t", "socket"]);
         screen.shows("There is no fetcher.");
         screen.signal(signal);
         assert_eq!(screen.ended().code(), Some(0), "{signal:?}");
     }
     for end in ["q", "\u{3}"] {
-        let mut screen = start(&site, &["socket"]);
+        let mut screen = start(&site, &["-t", "socket"]);
         screen.shows("There is no fetcher.");
         screen.press(end);
         assert_eq!(screen.ended().code(), Some(0), "{end:?}");
@@ -193,7 +198,7 @@ fn the_terminal_goes_away() {
     let _daemon = site.start();
     let (given, mut shown) = terminal();
     let end = || Stdio::from(given.try_clone().unwrap());
-    let mut command = command(&site, &[&QUICK, &["socket"][..]].concat());
+    let mut command = command(&site, &[&QUICK, &["-t", "socket"][..]].concat());
     command.env("TERM", "xterm").env("COLUMNS", "100000").stdin(end()).stdout(end());
     let mut running = site.spawn_shown(command);
     let mut seen = [0; 4096];
@@ -211,7 +216,7 @@ fn the_terminal_is_stopped() {
     let _daemon = site.start();
     let (given, shown) = terminal();
     let end = || Stdio::from(given.try_clone().unwrap());
-    let mut command = command(&site, &[&QUICK, &["socket"][..]].concat());
+    let mut command = command(&site, &[&QUICK, &["-t", "socket"][..]].concat());
     command.env("TERM", "xterm").stdin(end()).stdout(end());
     let mut running = site.spawn_shown(command);
     let mut taken = shown.try_clone().unwrap();
@@ -232,7 +237,7 @@ fn any_columns() {
     let site = Site::new();
     let _daemon = site.start();
     for columns in ["0", "-1", "", "65535", "65536", "100000", "99999999999999999999"] {
-        assert!(once(&site, columns, &["socket"]).contains("fetcher"), "{columns}");
+        assert!(once(&site, columns, &["-t", "socket"]).contains("fetcher"), "{columns}");
     }
 }
 
@@ -243,7 +248,7 @@ fn what_comes_from_outside_is_escaped() {
     let _daemon = site.start();
     site.write("f.1.txt", format!("{EVIL} 0 {EVIL} payload\n"));
     site.wait_count(1);
-    let mut screen = start(&site, &["socket"]);
+    let mut screen = start(&site, &["-t", "socket"]);
     screen.shows("waiting 1 ");
     screen.press("3");
     screen.shows(EVIL_SHOWN);
@@ -257,7 +262,7 @@ fn what_comes_from_outside_is_escaped() {
     assert!(!written.contains(EVIL) && !written.contains(['\u{202e}', '\u{200b}']));
     screen.press("q");
     assert_eq!(screen.ended().code(), Some(0));
-    let shown = once(&site, "200", &["socket"]);
+    let shown = once(&site, "200", &["-t", "socket"]);
     assert!(shown.contains(EVIL_SHOWN) && !shown.contains('\u{1b}'), "{shown}");
 }
 
@@ -282,8 +287,8 @@ fn colours_and_characters() {
         assert_eq!(screen.ended().code(), Some(0));
         (is_coloured(&written), written.is_ascii())
     };
-    assert_eq!(is("", &["socket"]), (true, false));
-    assert_eq!(is("1", &["--ascii", "socket"]), (false, true));
+    assert_eq!(is("", &["-t", "socket"]), (true, false));
+    assert_eq!(is("1", &["--ascii", "-t", "socket"]), (false, true));
 }
 
 fn command_with(command: &mut Command, no_color: &str) -> Command {
@@ -298,14 +303,14 @@ fn command_with(command: &mut Command, no_color: &str) -> Command {
 fn who_may_change_something() {
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "666"]);
-    let mut screen = start(&site, &["--read-only", "socket"]);
+    let mut screen = start(&site, &["--read-only", "-t", "socket"]);
     screen.shows("connections 1");
     screen.press("P?");
     let seen = screen.shows("more often");
     assert!(!seen.contains("ause"), "{seen}");
     screen.press("qq");
     assert_eq!(screen.ended().code(), Some(0));
-    let stranger = site.as_somebody_else(&["top", "--interval", "100ms", "state.db"]);
+    let stranger = site.as_somebody_else(&["top", "--interval", "100ms"]);
     let mut screen = Screen::start(stranger, SIZE);
     screen.shows("There is no fetcher.");
     screen.press("P?");
@@ -322,27 +327,25 @@ fn one_plain_frame() {
     let daemon = site.start();
     let (_worker, keys) = busy(&site);
     for (columns, width) in [("50", 50), ("120", 120), ("wide", 80)] {
-        let shown = once(&site, columns, &["socket"]);
+        let shown = once(&site, columns, &["-t", "socket"]);
         assert!(shown.lines().map(|line| line.chars().count()).max().unwrap() <= width, "{shown}");
         for key in &keys {
             assert!(shown.contains(key), "{key}: {shown}");
         }
         assert!(shown.contains("\nrunning, pid ") && shown.contains("\nFetchers\n"), "{shown}");
     }
-    assert!(once(&site, "120", &["--ascii", "socket"]).is_ascii());
-    let mut on_terminal = Screen::start(command(&site, &["--once", "socket"]), SIZE);
+    assert!(once(&site, "120", &["--ascii", "-t", "socket"]).is_ascii());
+    let mut on_terminal = Screen::start(command(&site, &["--once", "-t", "socket"]), SIZE);
     on_terminal.press("q");
-    wait_until("the frame is there", || on_terminal.written().contains("Ended\r\n"));
+    wait_until("the frame is there", || on_terminal.written().contains("Dead letters\r\n"));
     assert!(!on_terminal.written().contains('\u{1b}'));
     daemon.stop();
-    assert!(
-        once(&site, "120", &["state.db"]).contains("STOPPED: no daemon runs; the database at ")
-    );
-    let missing = command(&site, &["missing.db"]).output().unwrap();
+    assert!(once(&site, "120", &[]).contains("\nSTOPPED: no daemon runs, "));
+    let missing = command(&site, &["-t", "missing.db"]).output().unwrap();
     let error = String::from_utf8_lossy(&missing.stderr);
     assert!(missing.status.code() == Some(69) && error.contains("missing.db"), "{error}");
     for wrong in ["99ms", "2h", "often"] {
-        let output = command(&site, &["--interval", wrong, "socket"]).output().unwrap();
+        let output = command(&site, &["--interval", wrong, "-t", "socket"]).output().unwrap();
         assert_eq!(output.status.code(), Some(64), "{wrong}");
     }
 }

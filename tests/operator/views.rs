@@ -33,7 +33,7 @@ fn site() -> Site {
         "INSERT INTO log VALUES ('alpha', 1, 1, 0), ('bravo', 2, 2, 0), ('charlie', 3, 5, 9)",
     );
     wait_until("the edits are carried out", || {
-        said(&site, &["why", "socket", "charlie"]).0.contains("exit code 9")
+        said(&site, &["why", "charlie"]).0.contains("exit code 9")
     });
     daemon.stop();
     site
@@ -55,7 +55,7 @@ fn the_json_objects() {
     let answer = worker.ask("READY");
     let attempt: i64 = answer.split(' ').nth(1).unwrap().parse().unwrap();
     assert_eq!(answer, format!("JOB {attempt} alpha 0 1\n"));
-    let where_it_is = object(&site, &["queue", "socket"])["daemon"].clone();
+    let where_it_is = object(&site, &["tasks", "--next"])["daemon"].clone();
     assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
     let key = |key: &str, last: i64, payload: &str| {
         json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false, "bumped": false,
@@ -65,7 +65,7 @@ fn the_json_objects() {
         "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "paused": false,
         "keys": [key("bravo", 2, "0 2"), key("charlie", 3, "0 3")], "truncated": false,
     });
-    assert_eq!(object(&site, &["queue", "socket"]), queue);
+    assert_eq!(object(&site, &["tasks", "--next"]), queue);
     let row = |fetcher: &str, state: &str, payload: &str| {
         json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "expired_leases": 0,
             "exit_code": null, "payload": payload})
@@ -78,8 +78,8 @@ fn the_json_objects() {
         "last_result": {"started": 3, "finished": 5, "exit_code": 9},
         "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
     });
-    assert_eq!(object(&site, &["why", "socket", "charlie"]), charlie);
-    let mut alpha = object(&site, &["why", "state.db", "alpha"]);
+    assert_eq!(object(&site, &["why", "charlie"]), charlie);
+    let mut alpha = object(&site, &["why", "alpha"]);
     assert!(alpha["in_flight"]["since"].take().is_i64());
     let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
         "lease_seconds": 600, "held_until": null, "delivery_count": 1});
@@ -87,7 +87,7 @@ fn the_json_objects() {
     let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
     assert_eq!(alpha["rows"], rows);
     assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");
-    let mut log = object(&site, &["log", "--failed", "socket"]);
+    let mut log = object(&site, &["log", "--failed"]);
     let ended = &mut log["attempts"][0];
     assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
     assert!(ended["duration_seconds"].take().is_i64() && ended["took_ms"].take().is_i64());
@@ -95,7 +95,7 @@ fn the_json_objects() {
         "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
         "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);
     assert_eq!(log["attempts"], expected);
-    let mut stats = object(&site, &["stats", "--by", "fetcher", "socket"]);
+    let mut stats = object(&site, &["log", "--sum", "--by", "fetcher"]);
     let sums = stats["groups"][0].as_object_mut().unwrap();
     assert!(sums["mean_ms"].take().is_i64() && sums["cycle_seconds"].take().is_i64());
     let expected = json!({"fetcher": "f", "since": null, "jobs": 1, "success": 0, "timeout": 0,
@@ -103,10 +103,10 @@ fn the_json_objects() {
         "cycle_seconds": null});
     assert_eq!((&stats["groups"][0], &stats["by"]), (&expected, &json!("fetcher")));
     for (request, arguments) in [
-        ("STATUS", &["status", "socket"][..]),
-        ("WHY charlie", &["why", "socket", "charlie"]),
-        ("QUEUE 20", &["queue", "socket"]),
-        ("LOG 20", &["log", "socket"]),
+        ("STATUS", &["status", "-t", "socket"][..]),
+        ("WHY charlie", &["why", "charlie"]),
+        ("QUEUE 20", &["tasks", "--next"]),
+        ("LOG 20", &["log"]),
     ] {
         let mut told: Value = serde_json::from_str(&worker.ask(request)).unwrap();
         let mut shown = object(&site, arguments);
@@ -115,6 +115,8 @@ fn the_json_objects() {
             both["fetchers"] = Value::Null;
             both["not_stopped"] = Value::Null;
             both["live"] = Value::Null;
+            // The command's own.
+            both["health"] = Value::Null;
         }
         assert_eq!(told, shown, "{request}");
     }
@@ -141,7 +143,7 @@ fn failed_tasks() {
         }
     }
     let listed = |status: &str, more: &[&str]| -> Vec<(String, String)> {
-        let arguments = [&["tasks", "--status", status], more, &["socket"]].concat();
+        let arguments = [&["tasks", "--status", status], more].concat();
         let found = object(&site, &arguments);
         let tasks = found["tasks"].as_array().unwrap().iter();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -162,22 +164,23 @@ fn failed_tasks() {
     assert_eq!(listed("failed", &["-n", "1"]).len(), 1);
     assert_eq!(listed("waiting", &[]), []);
     assert_eq!(listed("delayed", &[]), []);
-    let (text, _) = said(&site, &["tasks", "--status", "in_flight", "socket"]);
+    let all = object(&site, &["tasks"])["tasks"].clone();
+    let all: Vec<_> = all.as_array().unwrap().iter().map(|task| task["status"].clone()).collect();
+    assert_eq!(all, ["in_flight", "failed", "failed"]);
+    assert_eq!(object(&site, &["tasks", "-n", "2"])["truncated"], true);
+    let (text, _) = said(&site, &["tasks", "--status", "in_flight"]);
     assert!(text.contains("charlie") && text.contains("builder, attempt "), "{text}");
-    let log = object(&site, &["log", "--failed", "--since", "1h", "socket"]);
+    let log = object(&site, &["log", "--failed", "--since", "1h"]);
     let log = log["attempts"].as_array().unwrap();
     assert!(log.len() == 2 && log.iter().all(|ended| ended["took_ms"].is_i64()), "{log:?}");
-    assert_eq!(
-        object(&site, &["log", "--since", "2999-01-01T00:00:00Z", "socket"])["attempts"],
-        json!([])
-    );
-    let (code, why) = refused(&site, &["retry", "--failed", "socket"]);
+    assert_eq!(object(&site, &["log", "--since", "2999-01-01T00:00:00Z"])["attempts"], json!([]));
+    let (code, why) = refused(&site, &["retry", "--failed"]);
     assert!(code == Some(64) && why.contains("2 failed tasks") && why.contains("--yes"), "{why}");
-    let (text, _) = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes", "socket"]);
+    let (text, _) = said(&site, &["retry", "--failed", "--fetcher", "g", "--yes"]);
     assert_eq!(text, "Back in the queue: 1 row.\n");
     assert_eq!(listed("waiting", &[]), [task("delta", "its turn comes")]);
     assert_eq!(listed("failed", &[]), failed[..1]);
-    let (text, _) = said(&site, &["retry", "--failed", "--yes", "socket"]);
+    let (text, _) = said(&site, &["retry", "--failed", "--yes"]);
     assert_eq!(text, "Back in the queue: 1 row.\n");
     assert_eq!(listed("failed", &[]), []);
     assert_eq!(worker.ask("HELLO 2 again").split(' ').next(), Some("ERROR"));
@@ -197,15 +200,15 @@ fn the_output_of_an_attempt() {
     let _daemon = site.start();
     site.wait_count(1);
     let worked =
-        site.run(&["work", "--once", "--log-dir", "logs", "socket", "--", "echo", "{key}"]);
+        site.run(&["work", "--once", "--log-dir", "logs", "-t", "socket", "--", "echo", "{key}"]);
     assert!(worked.status.success(), "{}", String::from_utf8_lossy(&worked.stderr));
-    let (text, _) = said(&site, &["log", "--log-dir", "logs", "socket"]);
+    let (text, _) = said(&site, &["log", "--log-dir", "logs"]);
     let output =
         text.lines().find_map(|line| line.trim().strip_prefix("output of that day: ")).unwrap();
     assert!(text.contains("success") && output.ends_with("/alpha.log"), "{text}");
     assert!(std::fs::read_to_string(site.path(output)).unwrap().contains("alpha"));
     assert_eq!(
-        object(&site, &["log", "--log-dir", "elsewhere", "socket"])["attempts"][0]["output"],
+        object(&site, &["log", "--log-dir", "elsewhere"])["attempts"][0]["output"],
         Value::Null
     );
 }
@@ -214,17 +217,20 @@ fn the_output_of_an_attempt() {
 #[test]
 fn with_the_daemon_down() {
     let site = site();
-    let (text, errors) = said(&site, &["queue", "-n", "2", "state.db"]);
+    let (text, errors) = said(&site, &["tasks", "--next", "-n", "2"]);
     let keys: Vec<&str> =
         text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(keys, ["alpha", "bravo"]);
     assert!(errors.contains("no daemon runs on"), "{errors}");
-    for arguments in [&["why", "state.db", "alpha"][..], &["log", "state.db"]] {
+    for arguments in [&["why", "alpha"][..], &["log"]] {
         assert!(said(&site, arguments).1.contains("no daemon runs on"));
         assert_eq!(object(&site, arguments)["daemon"], Value::Null);
     }
     site.start().kill();
-    assert!(said(&site, &["queue", "socket"]).1.contains("no daemon runs on"), "by its socket");
+    assert!(
+        said(&site, &["tasks", "--next", "-t", "socket"]).1.contains("no daemon runs on"),
+        "by its socket"
+    );
 }
 
 /// What is waited for, in words.
@@ -232,7 +238,7 @@ fn with_the_daemon_down() {
 fn why_in_words() {
     let site = site();
     let _daemon = site.start();
-    let why = |key: &str| said(&site, &["why", "socket", key]).0;
+    let why = |key: &str| said(&site, &["why", key]).0;
     assert!(why("alpha").contains("waiting, and the next one"), "{}", why("alpha"));
     assert!(why("charlie").contains("2 keys: alpha, bravo\n"), "{}", why("charlie"));
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
@@ -242,10 +248,10 @@ fn why_in_words() {
     assert!(why("alpha").contains("exit code 0"), "{}", why("alpha"));
     site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
     wait_until("the edit is carried out", || {
-        let why = site.run(&["why", "socket", "old"]).stdout;
+        let why = site.run(&["why", "old"]).stdout;
         String::from_utf8(why).unwrap().contains("no fetcher lists it")
     });
-    let unknown = site.run(&["why", "socket", "nobody"]);
+    let unknown = site.run(&["why", "nobody"]);
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
 }
 
@@ -253,11 +259,10 @@ fn why_in_words() {
 #[test]
 fn what_is_refused() {
     let site = Site::new();
-    for wrong in [["queue", "-n", "0"], ["log", "-n", "10001"]] {
-        let output = site.run(&[&wrong[..], &["state.db"]].concat());
-        assert_eq!(output.status.code(), Some(64));
+    for wrong in [["tasks", "-n", "0"], ["log", "-n", "10001"]] {
+        assert_eq!(site.run(&wrong).status.code(), Some(64));
     }
-    for arguments in [&["queue", "state.db"][..], &["log", "state.db"], &["why", "state.db", "a"]] {
+    for arguments in [&["tasks", "--next"][..], &["log"], &["why", "a"]] {
         assert_eq!(site.run(arguments).status.code(), Some(69), "{arguments:?}");
     }
 }
@@ -279,18 +284,18 @@ fn the_socket_of_a_daemon_that_has_stopped() {
     let (socket, other) = (site.socket(), site.path("other"));
     let (socket, other) = (socket.to_str().unwrap(), other.to_str().unwrap());
     daemon.stop();
-    for verb in ["status", "queue", "log"] {
-        let (code, told) = refused(&site, &[verb, socket]);
+    for verb in ["status", "tasks", "log"] {
+        let (code, told) = refused(&site, &[verb, "-t", socket]);
         assert_eq!(code, Some(69), "{told}");
         assert!(told.contains("leaves no socket") && told.contains("give its database"), "{told}");
     }
-    let (code, told) = refused(&site, &["status", other]);
+    let (code, told) = refused(&site, &["status", "-t", other]);
     assert_eq!(code, Some(69), "{told}");
     assert!(told.contains("there is no database") && told.contains(other), "{told}");
     site.start().kill();
-    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+    assert!(said(&site, &["tasks", "--next", "-t", socket]).0.contains("Nothing is waiting"));
     fs::remove_file(socket).unwrap();
-    assert!(said(&site, &["queue", socket]).0.contains("Nothing is waiting"));
+    assert!(said(&site, &["tasks", "--next", "-t", socket]).0.contains("Nothing is waiting"));
 }
 
 /// A database that this user may not read, or that is behind a directory it may not enter: it is said
@@ -306,8 +311,8 @@ fn a_database_for_others() {
     allow(&site.database(), 0).unwrap();
     allow(&site.path("closed"), 0).unwrap();
     for (database, denied) in [(site.database(), site.database()), (behind, site.path("closed"))] {
-        for verb in ["status", "queue"] {
-            let (code, told) = refused(&site, &[verb, database.to_str().unwrap()]);
+        for verb in ["status", "tasks"] {
+            let (code, told) = refused(&site, &[verb, "-t", database.to_str().unwrap()]);
             assert_eq!(code, Some(77), "{told}");
             assert!(told.contains(&format!("may not read {}", denied.display())), "{told}");
             assert!(told.contains("run this as that user or as root"), "{told}");
@@ -331,16 +336,15 @@ fn times_that_cannot_be() {
     }
     for arguments in [
         &["status"][..],
-        &["why", "state.db", "alpha"],
-        &["why", "state.db", "bravo"],
-        &["queue"],
+        &["why", "alpha"],
+        &["why", "bravo"],
+        &["tasks", "--next"],
         &["log"],
-        &["stats"],
+        &["log", "--sum"],
         &["metrics"],
         &["tasks", "--status", "failed"],
     ] {
-        let target = if arguments.contains(&"state.db") { &[][..] } else { &["state.db"] };
-        said(&site, &[arguments, target].concat());
+        said(&site, arguments);
     }
     let _daemon = site.start();
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
@@ -357,12 +361,12 @@ fn keys_that_are_hard_to_show() {
     let (long, turned) = ("k".repeat(4_096), "a\u{202e}b");
     site.write("f.1.txt", format!("{long} 1\n{turned} 2\n"));
     site.wait_count(2);
-    let (table, _) = said(&site, &["queue", "socket"]);
+    let (table, _) = said(&site, &["tasks", "--next"]);
     assert!(table.lines().all(|line| line.chars().count() < 200), "{table}");
     assert!(table.contains("kkk...") && table.contains("a\\u{202e}b"), "{table}");
-    let (text, _) = said(&site, &["why", "socket", &long]);
+    let (text, _) = said(&site, &["why", &long]);
     assert!(text.lines().all(|line| line.chars().count() < 200), "{text}");
-    let keys = object(&site, &["queue", "socket"])["keys"].clone();
+    let keys = object(&site, &["tasks", "--next"])["keys"].clone();
     let keys: Vec<_> = keys.as_array().unwrap().iter().map(|next| next["key"].clone()).collect();
     assert!(keys.contains(&Value::from(long)) && keys.contains(&Value::from(turned)));
 }

@@ -28,7 +28,7 @@ pub fn command(site: &Site, options: &[&str]) -> Command {
     let mut command = site.program();
     // On a server a daemon is found by its socket.
     let target = if site.server().is_some() { site.socket() } else { site.database() };
-    command.args(["web", "--listen", "127.0.0.1:0"]).args(options).arg(target);
+    command.args(["web", "--listen", "127.0.0.1:0"]).args(options).arg("-t").arg(target);
     command
 }
 
@@ -113,7 +113,7 @@ fn metrics_and_health() {
     assert!(metrics.head.contains(kind), "{}", metrics.head);
     assert!(metrics.body.contains("\nshiftboss_up 1.0\n") && metrics.body.ends_with("# EOF\n"));
     // A pause is no illness.
-    assert!(site.run(&["pause", "socket"]).status.success());
+    assert!(site.run(&["pause", "-t", "socket"]).status.success());
     let health = page.get("/healthz");
     assert_eq!((health.status, &*health.body), (200, "ok\n"));
     wait_until("it is paused", || page.get("/metrics").body.contains("\nshiftboss_paused 1.0\n"));
@@ -261,7 +261,7 @@ fn sockets_of_the_init_system() {
         let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\" 3<&0 0</dev/null";
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(site.program().get_program());
-        shell.args(["web", "--listen", "127.0.0.1:1", "socket"]).current_dir(site.path("."));
+        shell.args(["web", "--listen", "127.0.0.1:1", "-t", "socket"]).current_dir(site.path("."));
         shell.stdin(listener);
         site.spawn(shell)
     };
@@ -290,7 +290,7 @@ fn where_it_listens() {
     let site = Site::new();
     let _daemon = site.start();
     let mut command = site.program();
-    command.args(["web", "--listen", "unix:http.sock", "socket"]);
+    command.args(["web", "--listen", "unix:http.sock", "-t", "socket"]);
     let page = site.spawn(command);
     wait_until("it says so", || page.log().contains("Listening: unix:http.sock\n"));
     assert!(!page.log().contains("http://"), "{}", page.log());
@@ -308,15 +308,15 @@ mod on_server {
         let url = site.target().display().to_string();
         let page = |target: &str| {
             let mut command = site.program();
-            command.args(["web", "--listen", "127.0.0.1:0", target]);
+            command.args(["web", "--listen", "127.0.0.1:0", "-t", target]);
             wait_ready(&site, command)
         };
-        let code = |target: &str| site.run(&["status", "--check", target]).status.code();
+        let code = |target: &str| site.run(&["status", "--check", "-t", target]).status.code();
         let of_all = page(&url);
         let told = |page: &Page| {
             let (metrics, banner) = (page.get("/metrics").body, page.get("/").body);
             let up = metrics.contains("\nshiftboss_up 1.0\n");
-            (page.get("/healthz").status, up, banner.contains("No daemon runs"))
+            (page.get("/healthz").status, up, banner.contains("Stopped: no daemon runs"))
         };
         assert_eq!((told(&of_all), code(&url)), ((200, true, false), Some(0)));
         daemon.stop();
@@ -342,7 +342,7 @@ fn a_database_may_come_later() {
 fn other_machines_need_a_word() {
     let site = Site::new();
     let mut command = site.program();
-    command.args(["web", "--listen", "0.0.0.0:0", "state.db"]);
+    command.args(["web", "--listen", "0.0.0.0:0"]);
     let (code, said) = site.refused(command);
     assert_eq!(code, 78);
     assert!(said.contains("--listen-any"), "{said}");

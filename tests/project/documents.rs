@@ -2,11 +2,14 @@
 //! between documents hold, and what the README and the way back from shiftboss show works as it is written.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use clap::error::ErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
+use shiftboss::cli::Cli;
 
 use crate::common::{Site, wait_until};
 
@@ -36,11 +39,13 @@ fn the_tests_that_are_named_exist() {
     for directory in [
         "src",
         "actors",
+        "console/src",
+        "runner/src",
         "protocol",
         "queue",
         "relay/src",
         "stores",
-        "spool/src",
+        "spool",
         "tests",
         "benches/src",
         "docs/manual",
@@ -122,6 +127,55 @@ fn what_explains_the_code_is_short() {
     }
 }
 
+/// The words of a command line of ours, as far as a shell takes them for its arguments and no description stands behind them.
+fn words(line: &str) -> Vec<OsString> {
+    let (mut words, mut word, mut quote, mut before) = (Vec::new(), None::<String>, None, ' ');
+    for letter in line.chars() {
+        match (quote, letter) {
+            (Some(mark), _) if mark == letter => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, '|' | '&' | ';' | '>' | '#' | ')') => break,
+            (None, ' ') if before == ' ' && !words.is_empty() => break,
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+        before = letter;
+    }
+    words.into_iter().chain(word).map(OsString::from).collect()
+}
+
+/// Each command line that stands in a block of a document can be typed.
+#[test]
+fn command_lines_in_documents_are_parsed() {
+    let (mut count, mut refused) = (0, Vec::new());
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap().replace("\\\n        ", "");
+        for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
+            let line = line.trim_start_matches(['$', ' ']);
+            // What stands for something else is no command line.
+            if !line.starts_with("shiftboss ") || line.contains(['<', '[', '$']) {
+                continue;
+            }
+            // These have variables for what they need.
+            let has_variables =
+                ["broker", "serve", "relay"].iter().any(|it| line[10..].starts_with(it));
+            let is_missing = |it: &clap::Error| it.kind() == ErrorKind::MissingRequiredArgument;
+            if let Err(error) = Cli::of(words(line).into_iter())
+                && error.use_stderr()
+                && !(has_variables && is_missing(&error))
+            {
+                refused.push(format!("{}: {line}\n{error}", document.display()));
+            }
+            count += 1;
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(count > 100, "{count} command lines were found");
+}
+
 /// The commands of the part of a text that begins with `heading`.
 fn commands(text: &str, heading: &str) -> Vec<String> {
     let (_, part) = text.split_once(heading).unwrap();
@@ -164,7 +218,7 @@ fn the_demonstration_works() {
     let readme = fs::read_to_string(readme).unwrap();
     assert!(readme.lines().count() <= 80);
     let directory = tempfile::tempdir().unwrap();
-    let typed = commands(&readme, "## Try it in three terminals");
+    let typed = commands(&readme, "## Try it in two terminals");
     let [make, serve, fetch, status, work, log] = &typed[..] else { panic!("{typed:#?}") };
     let done = |command: &str| done(directory.path(), command);
     done(make);
@@ -249,15 +303,13 @@ fn exit_codes_of_what_looks_are_documented() {
     ] {
         let is_its = |line: &&str| line.split('|').nth(3).is_some_and(|cell| cell.trim() == why);
         let row = text.lines().find(is_its).unwrap();
-        for command in ["status", "why", "queue", "log", "tasks", "held", "stats", "metrics", "top"]
-        {
+        for command in ["status", "why", "tasks", "search", "log", "metrics", "top"] {
             let mut program = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-            program.current_dir(directory.path()).arg(command);
+            program.current_dir(directory.path()).args(["-t", database, command]);
             match command {
-                "tasks" => program.args(["--status", "failed", database]),
-                "why" => program.args([database, "alpha"]),
-                "top" => program.args(["--once", database]),
-                _ => program.arg(database),
+                "why" | "search" => program.arg("alpha"),
+                "top" => program.arg("--once"),
+                _ => &mut program,
             };
             assert_eq!(program.output().unwrap().status.code(), Some(code), "{command}");
             assert!(row.contains(&format!("`{command}`")), "{command}: {row}");

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 fn ask(options: &[&str], socket: &Path, lines: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-    command.arg("ask").args(options).arg(socket).args(lines);
+    command.arg("ask").args(options).arg("-t").arg(socket).args(lines);
     command
 }
 
@@ -61,7 +61,7 @@ fn a_job_that_was_taken_is_told() {
         let (_directory, socket, thread) = daemon(answer_with(answer));
         let (_, stderr, code) = output(ask(&[], &socket, lines));
         let told = key.map(|key| {
-            let back = format!("`shiftboss requeue {} {key}`", socket.display());
+            let back = format!("`shiftboss -t {} requeue {key}`", socket.display());
             stderr.contains(&format!("the job of {}:", key.trim_matches('\'')))
                 && stderr.contains(&back)
         });

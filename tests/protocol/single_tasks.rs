@@ -23,7 +23,7 @@ impl Site {
     }
 
     fn add(&self, key: &str, payload: &str) -> String {
-        let (code, stdout, stderr) = self.shiftboss(&["add", "socket", key, payload]);
+        let (code, stdout, stderr) = self.shiftboss(&["add", key, payload]);
         assert_eq!(code, 0, "{stderr}");
         stdout
     }
@@ -48,22 +48,22 @@ fn a_task_outlives_the_daemon_and_its_failures() {
         assert_eq!(site.add("alpha", "1.0 1.1"), "Added alpha; it is the next key.\n");
         daemon.kill();
         let daemon = site.start_with(&options);
-        let known = "alpha waits with this payload already; nothing was added.\n";
+        let known = "alpha was added already: this payload waits, or the ID is known.\n";
         assert_eq!(site.add("alpha", "1.0 1.1"), known);
         assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
         assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
         daemon.kill();
         let _daemon = site.start_with(&options);
         assert_eq!(site.sql(SINGLE), ["alpha|1.0 1.1|failed"]);
-        let (_, why, _) = site.shiftboss(&["why", "socket", "alpha"]);
+        let (_, why, _) = site.shiftboss(&["why", "alpha"]);
         assert!(why.contains("delayed: its task failed, and waits again by itself"), "{why}");
         assert!(why.contains("@tasks"), "{why}");
-        let (code, stdout, _) = site.shiftboss(&["retry", "socket", "alpha"]);
+        let (code, stdout, _) = site.shiftboss(&["retry", "alpha"]);
         assert_eq!((code, &*stdout), (0, "Back in the queue: 1 row of alpha.\n"));
         assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
         assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
         assert_eq!(site.sql(SINGLE), [""; 0]);
-        let (_, log, _) = site.shiftboss(&["log", "--json", "socket"]);
+        let (_, log, _) = site.shiftboss(&["log", "--json"]);
         let log: Value = serde_json::from_str(&log).unwrap();
         let fetchers = log["attempts"].as_array().unwrap().iter().map(|ended| &ended["fetcher"]);
         assert_eq!(fetchers.collect::<Vec<_>>(), ["@tasks", "@tasks"]);
@@ -105,7 +105,7 @@ fn the_expected_turn_is_told() {
     let told = site.add(&first, "4");
     assert_eq!(told, format!("Added {first}; 1 key before it, after 1 other task of this key.\n"));
     assert_eq!(site.add(&second, "5"), format!("Added {second}.\n"), "its key is in flight");
-    let (_, stdout, _) = site.shiftboss(&["add", "--json", "socket", "more", "1"]);
+    let (_, stdout, _) = site.shiftboss(&["add", "--json", "more", "1"]);
     let told: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&told["added"], &told["key"]), (&Value::Bool(true), &"more".into()));
     assert_eq!((&told["exact"], &told["tasks_before"]), (&Value::Bool(true), &0.into()));
@@ -124,24 +124,22 @@ fn a_long_payload_comes_from_a_file() {
     let _daemon = site.start();
     let payload = "x".repeat(1024 * 1024 - "alpha ".len());
     let (code, stdout, stderr) =
-        site.fed(&["add", "--file", "-", "socket", "alpha"], format!("{payload}\n").as_bytes());
+        site.fed(&["add", "--file", "-", "alpha"], format!("{payload}\n").as_bytes());
     assert_eq!((code, &*stdout), (0, "Added alpha; it is the next key.\n"), "{stderr}");
     assert_eq!(site.ask("READY"), format!("JOB alpha {payload}\n"));
     std::fs::write(site.path("long"), format!("{payload}x")).unwrap();
     std::fs::write(site.path("two"), "1\n2\n").unwrap();
     for (file, why) in [("long", "more than 1048576 bytes"), ("two", "a line end in it")] {
-        let (code, _, stderr) = site.shiftboss(&["add", "--file", file, "socket", "alpha"]);
+        let (code, _, stderr) = site.shiftboss(&["add", "--file", file, "alpha"]);
         assert!(code == 65 && stderr.contains(why), "{code} {stderr}");
     }
-    let (code, _, stderr) = site.shiftboss(&["add", "socket", "two words", "1"]);
+    let (code, _, stderr) = site.shiftboss(&["add", "two words", "1"]);
     assert!(code == 64 && stderr.contains("contains a space"), "{code} {stderr}");
-    let (code, _, stderr) = site.shiftboss(&["add", "--file", "none", "socket", "alpha"]);
+    let (code, _, stderr) = site.shiftboss(&["add", "--file", "none", "alpha"]);
     assert!(code == 65 && stderr.contains("cannot read none"), "{code} {stderr}");
-    let (code, ..) = site.shiftboss(&["add", "socket", "alpha", "-1"]);
+    let (code, ..) = site.shiftboss(&["add", "alpha", "-1"]);
     assert_eq!(code, 0);
-    for words in
-        [&["add", "socket", "alpha", ""][..], &["add", "--file", "/dev/null", "socket", "alpha"]]
-    {
+    for words in [&["add", "alpha", ""][..], &["add", "--file", "/dev/null", "alpha"]] {
         let (_, _, why) = site.shiftboss(words);
         assert!(why.contains("alpha cannot be a single task: the payload is empty"), "{why}");
     }
@@ -153,21 +151,47 @@ fn many_lines_are_added() {
     let site = Site::new();
     let _daemon = site.start();
     let lines: String = (0..2_000).map(|number| format!("key{number} {number}\n")).collect();
-    let (code, stdout, stderr) = site.fed(&["add", "--lines", "socket"], lines.as_bytes());
+    let (code, stdout, stderr) = site.fed(&["add", "--lines"], lines.as_bytes());
     assert_eq!((code, &*stdout), (0, "Added 2000 tasks.\n"), "{stderr}");
     assert_eq!(site.sql("SELECT count(*) FROM singles"), ["2000"]);
     std::fs::write(site.path("lines"), "key0 0\nfaulty\r\nkey0 1\n\nlast 1").unwrap();
-    let (code, stdout, stderr) = site.shiftboss(&["add", "--lines", "--file", "lines", "socket"]);
-    assert_eq!((code, &*stdout), (65, "Added 2 tasks; 1 task waited already.\n"));
+    let (code, stdout, stderr) = site.shiftboss(&["add", "--lines", "--file", "lines"]);
+    assert_eq!((code, &*stdout), (65, "Added 2 tasks; 1 task added before.\n"));
     assert!(stderr.contains("lines: line 2 was not added: no space after the key"), "{stderr}");
     assert!(stderr.contains("line 4 was not added: the line is empty"), "{stderr}");
     assert!(stderr.contains("not added: 2 faulty lines"), "{stderr}");
-    let (code, stdout, _) = site.fed(&["add", "--lines", "--json", "socket"], b"a 1\nb 2\n");
+    let (code, stdout, _) = site.fed(&["add", "--lines", "--json"], b"a 1\nb 2\n");
     let keys: Vec<Value> = stdout
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].clone())
         .collect();
     assert_eq!((code, keys), (0, vec!["a".into(), "b".into()]));
+}
+
+/// What has an ID is added once, also when its task is done and the daemon was killed; of lines each has its own.
+#[test]
+fn a_task_with_an_id_is_added_once() {
+    let site = Site::new();
+    let add = |payload| site.shiftboss(&["add", "--id", "e:1", "alpha", payload]);
+    let daemon = site.start_with(&["--durability", "process"]);
+    assert_eq!(add("1").1, "Added alpha; it is the next key.\n");
+    daemon.kill();
+    let _daemon = site.start();
+    assert_eq!(site.ask("READY"), "JOB alpha 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    for payload in ["1", "2"] {
+        assert!(add(payload).1.contains("alpha was added already"));
+    }
+    let lines = |id| site.fed(&["add", "--lines", "--id", id], b"a 1\nfaulty\nb 1\n");
+    assert_eq!(lines("x").1, "Added 2 tasks.\n");
+    let first = site.next_key("READY").unwrap();
+    let second = site.next_key(&format!("DONE {first} 0")).unwrap();
+    assert_eq!(site.ask(&format!("DONE {second} 0")), "NOJOBS\n");
+    assert_eq!(lines("x").1, "Added 0 tasks; 2 tasks added before.\n");
+    assert_eq!(lines("y").1, "Added 2 tasks.\n");
+    assert_eq!(add("two words").0, 0);
+    let (code, _, stderr) = site.shiftboss(&["add", "--id", "two words", "a", "1"]);
+    assert!(code == 64 && stderr.contains("give one word of at most 200 bytes"), "{stderr}");
 }
 
 /// There is room for so many; what does not fit is told, and can be added later.
@@ -176,15 +200,15 @@ fn a_full_queue_is_told() {
     let site = Site::new();
     let _daemon = site.start_with(&["--max-single-tasks", "2"]);
     site.add("alpha", "1");
-    let (code, stdout, stderr) = site.fed(&["add", "--lines", "socket"], b"b 1\nc 1\nd 1\n");
+    let (code, stdout, stderr) = site.fed(&["add", "--lines"], b"b 1\nc 1\nd 1\n");
     assert_eq!((code, &*stdout), (75, ""));
     assert!(stderr.contains("line 2: ") && stderr.contains("max_single_tasks"), "{stderr}");
-    assert_eq!(site.shiftboss(&["add", "socket", "c", "1"]).0, 75);
-    let (code, told, _) = site.shiftboss(&["status", "--check", "socket"]);
-    assert!(code == 1 && told.starts_with("single tasks: 2 kept, "), "{told}");
-    let (_, table, _) = site.shiftboss(&["status", "socket"]);
+    assert_eq!(site.shiftboss(&["add", "c", "1"]).0, 75);
+    let (code, told, _) = site.shiftboss(&["status", "--check", "-t", "socket"]);
+    assert!(code == 1 && told.starts_with("error: single tasks: 2 kept, "), "{told}");
+    let (_, table, _) = site.shiftboss(&["status", "-t", "socket"]);
     assert!(table.contains("\nSingle tasks    2 kept, and max_single_tasks is 2: "), "{table}");
-    assert_eq!(site.shiftboss(&["cancel", "socket", "alpha"]).0, 0);
+    assert_eq!(site.shiftboss(&["cancel", "alpha"]).0, 0);
     site.add("c", "1");
 }
 
@@ -193,7 +217,7 @@ fn a_full_queue_is_told() {
 fn cancelling_deletes() {
     let site = Site::new();
     let _daemon = site.start();
-    let cancel = || site.shiftboss(&["cancel", "socket", "alpha"]);
+    let cancel = || site.shiftboss(&["cancel", "alpha"]);
     let (code, _, stderr) = cancel();
     assert!(code == 65 && stderr.contains("no single task"), "{code} {stderr}");
     site.add("alpha", "1");
@@ -213,6 +237,7 @@ fn as_member(site: &Site, words: &[&str], groups: &'static [u32]) -> Command {
     let somebody = site.as_somebody_else(words);
     let mut command = Command::new(somebody.get_program());
     command.args(somebody.get_args()).current_dir(site.path(".")).stdin(Stdio::null());
+    command.env("SHIFTBOSS_TARGET", site.target());
     let become_member = move || {
         let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
         setgroups(&groups)?;
@@ -236,54 +261,33 @@ fn only_operators_add() {
     let open = ["--socket-mode", "0666"];
     let daemon = site.start_with(&open);
     let run = |words: &[&str], groups| output(&as_member(&site, words, groups).output().unwrap());
-    let add = ["add", "socket", "alpha", "1"];
+    let add = ["add", "alpha", "1"];
     let (code, _, stderr) = run(&add, &[OPERATORS]);
     assert!(code == 77 && stderr.contains("--operator-group"), "{code} {stderr}");
     daemon.stop();
     let daemon = site.start_with(&[&open[..], &["--operator-group", &group]].concat());
     assert_eq!(run(&add, &[]).0, 77);
-    assert_eq!(run(&["cancel", "socket", "alpha"], &[1]).0, 77);
+    assert_eq!(run(&["cancel", "alpha"], &[1]).0, 77);
     let (code, stdout, stderr) = run(&add, &[1, OPERATORS]);
     assert_eq!((code, &*stdout), (0, "Added alpha; it is the next key.\n"), "{stderr}");
-    for words in [["pause", "socket"], ["resume", "socket"], ["status", "socket"]] {
-        let (code, _, stderr) = run(&words, &[OPERATORS]);
-        assert_eq!(code, 0, "{words:?} {stderr}");
+    for word in ["pause", "resume", "status"] {
+        let (code, _, stderr) = run(&[word], &[OPERATORS]);
+        assert_eq!(code, 0, "{word} {stderr}");
     }
     daemon.stop();
     // The primary group counts, too.
     let _daemon = site.start_with(&[&open[..], &["--operator-group", "65534"]].concat());
-    assert_eq!(run(&["cancel", "socket", "alpha"], &[]).0, 0);
+    assert_eq!(run(&["cancel", "alpha"], &[]).0, 0);
 }
 
-/// The classic rules know none of it; a spool needs single tasks.
+/// The classic rules know none of it.
 #[test]
 fn classic_knows_no_single_tasks() {
     let site = Site::new();
-    let daemon = site.start_with(&["--classic"]);
+    let _daemon = site.start_with(&["--classic"]);
     assert_eq!(site.send(b"HELLO 2 w\nADD alpha 1\n"), "");
-    let (code, _, stderr) = site.shiftboss(&["add", "socket", "alpha", "1"]);
+    let (code, _, stderr) = site.shiftboss(&["add", "alpha", "1"]);
     assert!(code == 69 && stderr.contains("--classic"), "{code} {stderr}");
-    daemon.stop();
-    let spool = site.path("spool").display().to_string();
-    std::fs::write(
-        site.path("boss.toml"),
-        "database = 'state.db'\ninput_dir = 'input'\nsocket = 'socket'\nclassic = true\nspool = 'spool'\n",
-    )
-    .unwrap();
-    let mut by_environment = site.serve(&["--classic"]);
-    by_environment.env("SHIFTBOSS_SPOOL", &spool);
-    let mut by_file = site.program();
-    by_file.args(["serve", "--config", "boss.toml"]);
-    let typed = site.serve(&["--classic", "--spool", &spool]);
-    for (command, expected) in [(typed, 64), (by_environment, 64), (by_file, 78)] {
-        let (code, stderr) = site.refused(command);
-        assert!(
-            code == expected && stderr.contains("leave out spool or classic"),
-            "{code} {stderr}"
-        );
-    }
-    assert_eq!(site.shiftboss(&["check", "--config", "boss.toml"]).0, 78);
-    assert!(!site.path("spool").exists());
 }
 
 /// A group that is not there is refused, before anything is made.

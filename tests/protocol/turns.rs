@@ -24,7 +24,7 @@ fn a_lease_runs_out() {
         wait_until("the lease has run out", || site.ask("READY") == "JOB alpha 0 1\n");
     }
     // One job, however often it was handed out again.
-    let status = String::from_utf8(site.run(&["status", "state.db"]).stdout).unwrap();
+    let status = String::from_utf8(site.run(&["status"]).stdout).unwrap();
     assert!(status.contains("1 running (1 of them again"), "{status}");
     assert_eq!(site.ask("DONE alpha 4"), "NOJOBS\n");
     assert!(site.sql(LOG)[0].ends_with("|4"));

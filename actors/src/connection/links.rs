@@ -10,7 +10,7 @@ use super::workers::Workers;
 use crate::file_watcher::{AcceptInput, CatchUpBarrier};
 use crate::live::{Daemon, ProcessUsage};
 use crate::metrics::Metrics;
-use crate::service::{LookAtBroker, LookAtSpool, RunFetcher};
+use crate::service::{LookAtBroker, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::TakeJob;
 use shiftboss_queue::operation::Complete;
@@ -53,8 +53,6 @@ pub struct SessionLinks {
     pub accept_input: Recipient<AcceptInput>,
     /// Runs of the daemon's own fetchers; `None`: it has none.
     pub run_fetcher: Option<RunFetcher>,
-    /// `None`: the daemon takes tasks from no spool.
-    pub spool: Option<LookAtSpool>,
     /// `None`: the daemon serves no relays.
     pub broker: Option<LookAtBroker>,
     pub operators: Operators,
@@ -67,11 +65,10 @@ impl SessionLinks {
         storage: Addr<StorageActor>,
         accept_input: Recipient<AcceptInput>,
         run_fetcher: Option<RunFetcher>,
-        spool: Option<LookAtSpool>,
         broker: Option<LookAtBroker>,
         operators: Operators,
     ) -> Self {
         let (room, workers) = (Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)), Workers::default());
-        Self { storage, accept_input, run_fetcher, spool, broker, operators, room, workers }
+        Self { storage, accept_input, run_fetcher, broker, operators, room, workers }
     }
 }

@@ -1,9 +1,9 @@
 //! What is written to a worker, and what is done then. Plain values, made by the requests of both protocols.
 
-use std::fmt::Display;
 use std::pin::Pin;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
+use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::storage::messages::HandOut;
@@ -47,8 +47,9 @@ impl Reply {
         self.errors.iter().filter(is_fault).count()
     }
 
-    pub(super) fn json(line: impl Display) -> Self {
-        Self { bytes: BytesMut::from(format!("{line}\n").as_bytes()), ..Self::default() }
+    /// An answer that is one object.
+    pub(super) fn object(answer: impl Serialize) -> Result<Self, Refused> {
+        Ok(Self { bytes: json_line(answer)?, ..Self::default() })
     }
 
     pub(super) fn ack(ack: Ack) -> Self {
@@ -83,6 +84,15 @@ impl Reply {
         before.errors.extend(self.errors);
         Self { bytes: before.bytes, errors: before.errors, ..self }
     }
+}
+
+/// One line of JSON.
+pub(super) fn json_line(answer: impl Serialize) -> Result<BytesMut, Refused> {
+    let mut line = BytesMut::new().writer();
+    serde_json::to_writer(&mut line, &answer).map_err(Refused::busy)?;
+    let mut line = line.into_inner();
+    line.put_u8(b'\n');
+    Ok(line)
 }
 
 /// The lines of several replies, in order.

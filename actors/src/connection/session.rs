@@ -11,24 +11,26 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use serde::Serialize;
-use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::{REQUEST_TIMEOUT, STOPPING, answered, next_work};
 use super::links::{Operators, SessionLinks, WorkLinks};
-use super::reply::{Reply, together};
+use super::reply::{Reply, json_line, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{BrokerLive, DaemonMetrics, Health, Live, LiveStatus, Report};
+use crate::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
-use shiftboss_protocol::model::LeaseHolder;
-use shiftboss_protocol::model::{Attempt, Idle, Key, Row, UnixSeconds};
+use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
+use shiftboss_protocol::verbs::{
+    self, AcceptInputAnswer, Add, AddAnswer, AddOnce, DrainAnswer, HealthAnswer, Name, PauseAnswer,
+    Request, StatusAnswer, Verb, Who,
+};
 use shiftboss_protocol::wire::answers::Answer;
-use shiftboss_protocol::wire::session::{ErrorCode, Refused, SessionRequest};
+use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
 use shiftboss_queue::answers::Turn;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
@@ -45,8 +47,8 @@ const TURNS_TIMEOUT: Duration = Duration::from_secs(2);
 /// What a relay says of the queue.
 const NO_QUEUE: &str = "a relay has no queue to look at: ask where the daemon runs that serves it";
 
-/// A reply, or the error that it is.
-type Answered = Result<Reply, Refused>;
+/// What a verb is answered, or the error that it is.
+type Answered<V> = Result<<V as Verb>::Answer, Refused>;
 
 /// A connection that has opted in, as far as its requests depend on it.
 pub(super) struct Asker {
@@ -60,57 +62,63 @@ pub(super) struct Asker {
 }
 
 impl Asker {
+    pub(super) async fn reply(&mut self, step: Step) -> Reply {
+        match step.who() {
+            Who::Operator if !self.is_operator => {
+                let lines = if let Step::Adds(adds) = &step { adds.len() } else { 1 };
+                return together((0..lines).map(|_| denied(self.session.operators.group)));
+            }
+            Who::Worker => {
+                let Self { session, holder, seat, .. } = self;
+                seat.get_or_insert_with(|| session.workers.seat(&holder.worker)).seen();
+            }
+            Who::Operator | Who::Anybody => {}
+        }
+        match step {
+            Step::One(request) => self.request(request).await.unwrap_or_else(Reply::refused),
+            Step::DoneReady(done, ready) => self.done(done, Some(ready)).await,
+            Step::Adds(adds) => self.add(adds).await,
+        }
+    }
+
     /// One flat match over all requests.
-    pub(super) async fn reply(&mut self, request: SessionRequest) -> Reply {
-        if request.is_of_an_operator() && !self.is_operator {
-            let lines = if let SessionRequest::Add(tasks) = &request { tasks.len() } else { 1 };
-            let group = self.session.operators.group;
-            return together((0..lines).map(|_| denied(group)));
+    async fn request(&self, request: Request) -> Result<Reply, Refused> {
+        match request {
+            Request::Ready(ready) => self.ready(ready.seconds.time()).await,
+            Request::Done(done) => Ok(self.done(done, None).await),
+            Request::Beat(it) => self.beat(it.attempt).await,
+            Request::Release(it) => self.ask(Perform(Release(it.attempt))).await.map(Reply::ack),
+            Request::Quit(_) => Ok(Reply::line(&Answer::Ok).and_close()),
+            Request::Health(_) => self.health().await.and_then(Reply::object),
+            Request::Metrics(_) => Reply::object(self.metrics()),
+            Request::Status(_) => self.status().await,
+            Request::Why(it) => self.why(it.key).await,
+            Request::Queue(it) => self.queue(it.count.get()).await,
+            Request::Log(it) => self.log(it.count.get()).await,
+            Request::Retry(it) => self.retry(it.key, None).await.and_then(Reply::object),
+            Request::RetryOf(it) => {
+                self.retry(it.key, Some(it.fetcher.shared())).await.and_then(Reply::object)
+            }
+            Request::Requeue(it) => self.requeue(it.key).await.and_then(Reply::object),
+            Request::Pause(_) => self.pause(true).await.and_then(Reply::object),
+            Request::Resume(_) => self.pause(false).await.and_then(Reply::object),
+            Request::Drain(_) => self.drain().await.and_then(Reply::object),
+            Request::AcceptInput(_) => self.accept_input().await.and_then(Reply::object),
+            Request::RunFetcher(it) => {
+                self.run_fetcher(&it.fetcher.shared()).and_then(Reply::object)
+            }
+            Request::Add(Add { task }) => Ok(self.add(vec![Addition { task, id: None }]).await),
+            Request::AddOnce(AddOnce { id, task }) => {
+                Ok(self.add(vec![Addition { task, id: Some(id) }]).await)
+            }
+            Request::Hold(it) => self.hold(it).await.and_then(Reply::object),
+            Request::HoldAll(it) => self.hold_all(it).await.and_then(Reply::object),
+            Request::Bump(it) => self.bump(it.key).await.and_then(Reply::object),
+            Request::Forget(it) => self.forget(it.key).await.and_then(Reply::object),
+            Request::Unhold(it) => self.unhold(it.key).await.and_then(Reply::object),
+            Request::UnholdAll(it) => self.unhold_all(it.prefix).await.and_then(Reply::object),
+            Request::Cancel(it) => self.cancel(it.key).await.and_then(Reply::object),
         }
-        if request.is_of_a_worker() {
-            let Self { session, holder, seat, .. } = self;
-            seat.get_or_insert_with(|| session.workers.seat(&holder.worker)).seen();
-        }
-        let answered = match request {
-            SessionRequest::Ready { wait } => self.ready(wait).await,
-            SessionRequest::Done { attempt, exit_code, then } => {
-                return self.done(CompleteAttempt { attempt, exit_code }, then).await;
-            }
-            SessionRequest::Beat(attempt) => self.beat(attempt).await,
-            SessionRequest::Release(attempt) => {
-                self.ask(Perform(Release(attempt))).await.map(Reply::ack)
-            }
-            SessionRequest::Quit => Ok(Reply::line(&Answer::Ok).and_close()),
-            SessionRequest::Health => self.health().await,
-            SessionRequest::Metrics => self.metrics(),
-            SessionRequest::Add(tasks) => return self.add(tasks).await,
-            SessionRequest::Status => self.status().await,
-            SessionRequest::Why(key) => self.why(key).await,
-            SessionRequest::Queue(count) => {
-                self.look(move |reader, now| reader.next_jobs(now, count).map_err(Refused::busy))
-                    .await
-            }
-            SessionRequest::Log(count) => {
-                let asked = EndedAttempts { count, ..EndedAttempts::default() };
-                self.look(move |reader, _| reader.ended_attempts(&asked).map_err(Refused::busy))
-                    .await
-            }
-            SessionRequest::Retry(key, fetcher) => self.retry(key, fetcher).await,
-            SessionRequest::Requeue(key) => self.requeue(key).await,
-            SessionRequest::Hold(key, seconds, reason) => self.hold(key, seconds, reason).await,
-            SessionRequest::HoldAll(prefix, seconds, reason) => {
-                self.hold_all(prefix, seconds, reason).await
-            }
-            SessionRequest::Bump(key) => self.bump(key).await,
-            SessionRequest::Unhold(key) => self.unhold(key).await,
-            SessionRequest::UnholdAll(prefix) => self.unhold_all(prefix).await,
-            SessionRequest::Forget(key) => self.forget(key).await,
-            SessionRequest::Cancel(key) => self.cancel(key).await,
-            SessionRequest::Pause { paused, drains } => self.pause(paused, drains).await,
-            SessionRequest::AcceptInput => self.accept_input().await,
-            SessionRequest::RunFetcher(name) => self.run_fetcher(&name),
-        };
-        answered.unwrap_or_else(Reply::refused)
     }
 
     /// Asks storage, as long as a request may take.
@@ -123,7 +131,7 @@ impl Asker {
         in_time("storage", self.session.storage.send(message)).await?.map_err(undone)
     }
 
-    async fn ready(&self, wait: Duration) -> Answered {
+    async fn ready(&self, wait: Duration) -> Result<Reply, Refused> {
         let until = Instant::now() + wait;
         Ok(match next_work(None, Some(self.holder.clone()), &self.work).await? {
             Some(job) => Reply::leased(job),
@@ -135,83 +143,77 @@ impl Asker {
         })
     }
 
-    async fn beat(&self, attempt: Attempt) -> Answered {
+    async fn beat(&self, attempt: Attempt) -> Result<Reply, Refused> {
         let ack = self.ask(Perform(Heartbeat(attempt))).await?;
         Ok(Reply::line(if ack == Ack::Recorded { &Answer::Ok } else { &Answer::Lost }))
     }
 
     /// The end of a job; the next job, too, if that was asked for in one step: each line with its answer.
-    async fn done(&self, ended: CompleteAttempt, then: Option<Duration>) -> Reply {
-        let Some(wait) = then else {
+    async fn done(&self, done: verbs::Done, then: Option<verbs::Ready>) -> Reply {
+        let ended = CompleteAttempt { attempt: done.attempt, exit_code: done.code };
+        let Some(ready) = then else {
             let ack = self.ask(Perform(ended)).await;
             return ack.map_or_else(Reply::refused, Reply::ack);
         };
         match self.ask(TakeJob { ended, holder: Some(self.holder.clone()) }).await {
             Ok((ack, Work::Job(job))) => Reply::leased(job).after(Reply::ack(ack)),
             Ok((ack, _)) => {
-                let ready = self.ready(wait).await;
+                let ready = self.ready(ready.seconds.time()).await;
                 ready.unwrap_or_else(Reply::refused).after(Reply::ack(ack))
             }
             Err(refused) => Reply::refused(refused.clone()).after(Reply::refused(refused)),
         }
     }
 
-    async fn pause(&self, paused: bool, drains: bool) -> Answered {
-        let in_flight = self.ask(Pause { paused, drains }).await?;
-        let object = match drains {
-            true => json!({"paused": true, "in_flight": in_flight}),
-            false => json!({"paused": paused}),
-        };
-        Ok(Reply::json(object))
+    async fn pause(&self, paused: bool) -> Answered<verbs::Pause> {
+        self.ask(Pause { paused, drains: false }).await?;
+        Ok(PauseAnswer { paused })
     }
 
-    async fn accept_input(&self) -> Answered {
+    async fn drain(&self) -> Answered<verbs::Drain> {
+        let in_flight = self.ask(Pause { paused: true, drains: true }).await?;
+        Ok(DrainAnswer { paused: true, in_flight })
+    }
+
+    async fn accept_input(&self) -> Answered<verbs::AcceptInput> {
         let accepted = in_time("the watcher", self.session.accept_input.send(AcceptInput)).await?;
-        let is_taken = accepted.map_err(Refused::busy)? == Accepted::Taken;
-        Ok(Reply::json(json!({"accepted": is_taken})))
+        let accepted = accepted.map_err(Refused::busy)? == Accepted::Taken;
+        Ok(AcceptInputAnswer { accepted })
     }
 
-    fn run_fetcher(&self, name: &str) -> Answered {
+    fn run_fetcher(&self, name: &str) -> Answered<verbs::RunFetcher> {
         let none = || Refused::unknown("this daemon runs no fetchers");
-        let run = self.session.run_fetcher.as_ref().ok_or_else(none)?;
-        Ok(Reply::json(run(name)?))
+        self.session.run_fetcher.as_ref().ok_or_else(none)?(name)
     }
 
     /// What cannot be written cannot be handed out.
-    async fn health(&self) -> Answered {
-        let health = self.ask(HowAreYou { lock: true }).await?;
-        let Health { in_flight, draining, outage } = health;
+    async fn health(&self) -> Answered<verbs::Health> {
+        let Health { in_flight, draining, outage } = self.ask(HowAreYou { lock: true }).await?;
         match outage {
             Some(outage) => Err(Refused::busy(outage.error)),
-            None => Ok(Reply::json(json!({"in_flight": in_flight, "draining": draining}))),
+            None => Ok(HealthAnswer { in_flight, draining }),
         }
     }
 
-    fn metrics(&self) -> Answered {
+    fn metrics(&self) -> DaemonMetrics {
         let Operators { daemon, usage, dropped_log_lines, .. } = &self.session.operators;
-        let line = serde_json::to_string(&DaemonMetrics {
+        DaemonMetrics {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: daemon.started,
             usage: usage(),
             dropped_log_lines: dropped_log_lines(),
             counted: self.work.metrics.counted(),
             broker: self.broker(),
-        });
-        Ok(Reply::json(line.map_err(Refused::busy)?))
+        }
     }
 
     /// What the database does not know.
     async fn live(&self) -> Option<Live> {
         let health = self.ask(HowAreYou { lock: false }).await.ok()?;
         let workers = self.session.workers.connected();
-        let spool = match self.session.spool.clone() {
-            Some(look) => self.on_a_thread(ANSWER_TIMEOUT, move || look()).await.ok(),
-            None => None,
-        };
         let broker = self.broker();
         let dropped_log_lines = (self.session.operators.dropped_log_lines)();
-        let spool = spool.map(|(spool, _)| spool);
-        Some(Live { health, workers, spool, broker, dropped_log_lines })
+        Some(Live { health, workers, broker, dropped_log_lines })
     }
 
     fn broker(&self) -> Option<BrokerLive> {
@@ -219,9 +221,10 @@ impl Asker {
     }
 
     /// Tasks of several lines in one step, each with its answer.
-    async fn add(&self, tasks: Vec<Row>) -> Reply {
-        let keys: Vec<Key> = tasks.iter().map(|task| task.key.clone()).collect();
-        let tasks = Each(tasks.into_iter().map(|task| AddTask { task, id: None }).collect());
+    async fn add(&self, adds: Vec<Addition>) -> Reply {
+        let keys: Vec<Key> = adds.iter().map(|it| it.task.key.clone()).collect();
+        let task = |Addition { task, id }| AddTask { task, id: id.map(|id: Name| id.shared()) };
+        let tasks = Each(adds.into_iter().map(task).collect());
         let added = match self.ask(Perform(tasks)).await {
             Ok(added) => added,
             Err(refused) => {
@@ -233,49 +236,64 @@ impl Asker {
             reader.turns(SystemClock.now(), &asked).map_err(Refused::busy)
         });
         let (turns, _) = turns.await.unwrap_or_default();
-        let answers = keys.iter().zip(added).enumerate();
-        together(answers.map(|(at, (key, added))| added_line(key, added, turns.get(at))))
+        let answers = keys.into_iter().zip(added).enumerate();
+        together(answers.map(|(at, (key, added))| {
+            let answer = added_task(key, added, turns.get(at));
+            answer.and_then(Reply::object).unwrap_or_else(Reply::refused)
+        }))
     }
 
-    async fn status(&self) -> Answered {
+    async fn status(&self) -> Result<Reply, Refused> {
         let live = self.live().await;
-        let known = live.clone().filter(|live| live.health.outage.is_some());
-        let found = self.look(|reader, now| {
+        let outage = live.clone().filter(|live| live.health.outage.is_some());
+        let found = self.look::<verbs::Status>(move |reader, now, daemon| {
             let queue = reader.status(now).map_err(Refused::busy)?;
-            Ok(LiveStatus { queue, live })
+            Ok(StatusAnswer { queue: Some(Report::of(daemon, queue)), live })
         });
-        match (found.await, known) {
+        match (found.await, outage) {
             // A server that is away tells nothing of the queue.
-            (Err(_), Some(live)) => Ok(Reply::json(json!({"live": live}))),
+            (Err(_), live @ Some(_)) => Reply::object(StatusAnswer { queue: None, live }),
             (found, _) => found,
         }
     }
 
-    async fn why(&self, key: Key) -> Answered {
-        self.look(move |reader, now| {
+    async fn why(&self, key: Key) -> Result<Reply, Refused> {
+        self.look::<verbs::Why>(move |reader, now, daemon| {
+            let found = reader.why(now, key.as_str(), KEYS_BEFORE_MAX).map_err(Refused::busy)?;
             let unknown = || Refused::unknown(format!("nobody ever heard of {key}"));
-            reader
-                .why(now, key.as_str(), KEYS_BEFORE_MAX)
-                .map_err(Refused::busy)?
-                .ok_or_else(unknown)
+            found.map(|why| Report::of(daemon, why)).ok_or_else(unknown)
         })
         .await
     }
 
-    /// What the reader finds, as one line of JSON.
-    async fn look<T: Serialize>(
+    async fn queue(&self, count: usize) -> Result<Reply, Refused> {
+        self.look::<verbs::Queue>(move |reader, now, daemon| {
+            let found = reader.next_jobs(now, count).map_err(Refused::busy);
+            found.map(|queue| Report::of(daemon, queue))
+        })
+        .await
+    }
+
+    async fn log(&self, count: usize) -> Result<Reply, Refused> {
+        let asked = EndedAttempts { count, ..EndedAttempts::default() };
+        self.look::<verbs::Log>(move |reader, _, daemon| {
+            let found = reader.ended_attempts(&asked).map_err(Refused::busy);
+            found.map(|log| Report::of(daemon, log))
+        })
+        .await
+    }
+
+    /// Asks the reader, and makes a line of its answer on the same thread: it may be long.
+    async fn look<V: Verb<Answer: Serialize>>(
         &self,
-        question: impl FnOnce(&dyn Reader, UnixSeconds) -> Result<T, Refused> + Send + 'static,
-    ) -> Answered {
+        question: impl FnOnce(&dyn Reader, UnixSeconds, &Daemon) -> Answered<V> + Send + 'static,
+    ) -> Result<Reply, Refused> {
         let daemon = Arc::clone(&self.session.operators.daemon);
         let line = self.read(ANSWER_TIMEOUT, move |reader| {
-            let found = &question(reader, SystemClock.now())?;
-            let (database, daemon) = (daemon.database.as_path(), Some(&*daemon));
-            let report = Report { database, daemon, daemon_unknown: None, found };
-            serde_json::to_string(&report).map_err(Refused::busy)
+            question(reader, SystemClock.now(), &daemon).and_then(json_line)
         });
         let (line, place) = line.await?;
-        Ok(Reply { _place: place, ..Reply::json(line) })
+        Ok(Reply { bytes: line, _place: place, ..Reply::default() })
     }
 
     /// Asks the reader.
@@ -333,23 +351,19 @@ fn denied(group: Option<u32>) -> Reply {
 }
 
 /// What became of a task.
-fn added_line(key: &Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Reply {
-    let added = match added {
-        Ok(added) => added,
-        Err(error) => return Reply::refused(undone(error)),
-    };
+fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answered<Add> {
+    let added = added.map_err(undone)?;
     if added == Added::Full {
         let text = "there are as many single tasks as may be (max_single_tasks); add it later";
-        return Reply::refused(Refused::new(ErrorCode::Full, text));
+        return Err(Refused::new(ErrorCode::Full, text));
     }
-    let object = json!({
-        "key": key.as_str(),
-        "added": matches!(added, Added::Added(_)),
-        "keys_before": turn.and_then(|turn| turn.keys_before),
-        "exact": turn.is_some_and(|turn| turn.exact),
-        "tasks_before": turn.map(|turn| turn.tasks_before),
-    });
-    Reply::json(object)
+    Ok(AddAnswer {
+        key,
+        added: matches!(added, Added::Added(_)),
+        keys_before: turn.and_then(|turn| turn.keys_before),
+        exact: turn.is_some_and(|turn| turn.exact),
+        tasks_before: turn.map(|turn| turn.tasks_before),
+    })
 }
 
 /// A job, as soon as there is one.

@@ -138,7 +138,7 @@ impl Site {
         let (storage, _) = mock.start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
-        let session = SessionLinks::new(storage.clone(), watcher, None, None, None, operators());
+        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),
@@ -320,12 +320,12 @@ async fn tasks_are_added_together() {
     site.say("ADD a 1\nADD a 1\nADD b  2\nADD c 3\nADD d\nREADY").await;
     let added = |key: &str, added: bool, before: &str| {
         format!(
-            "{{\"added\":{added},\"exact\":true,\"key\":\"{key}\",\"keys_before\":{before},\"tasks_before\":1}}"
+            "{{\"key\":\"{key}\",\"added\":{added},\"keys_before\":{before},\"exact\":true,\"tasks_before\":1}}"
         )
     };
     let full =
         "ERROR full there are as many single tasks as may be (max_single_tasks); add it later";
-    let usage = "ERROR usage ADD <key> <payload>, a line of at most 1048576 bytes without white space at its ends";
+    let usage = "ERROR usage ADD task; task: KEY PAYLOAD, at most 1048576 bytes together, without white space at their ends";
     for expected in [
         added("a", true, "3"),
         added("a", false, "3"),
@@ -359,9 +359,9 @@ async fn tasks_are_cancelled() {
         assert!(site.ask(task).await.starts_with('{'));
     }
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    let cancelled = "{\"deleted\":1,\"in_flight\":true,\"key\":\"a\",\"more\":false}";
+    let cancelled = "{\"key\":\"a\",\"deleted\":1,\"more\":false,\"in_flight\":true}";
     assert_eq!(site.ask("CANCEL a").await, cancelled);
-    assert!(site.ask("CANCEL a").await.starts_with("{\"deleted\":0,\"in_flight\":true"));
+    assert!(site.ask("CANCEL a").await.starts_with("{\"key\":\"a\",\"deleted\":0,\"more\":false,"));
     let unknown = "ERROR unknown there is no single task of that key";
     assert_eq!(site.ask("CANCEL c").await, unknown);
 }

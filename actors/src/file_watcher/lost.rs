@@ -235,7 +235,7 @@ impl FileWatcherActor {
         }
         let path = self.input.path.display();
         let advice = "Mount it or move it back, and it is read again. Another directory in its place \
-            is read once `shiftboss accept-input SOCKET` accepts it, or once it has held lists for a \
+            is read once `shiftboss accept-input` accepts it, or once it has held lists for a \
             while without a change.";
         warn!(
             %path, reason, advice,

@@ -1,4 +1,4 @@
-//! Requests of others than workers over a mock store: single tasks, entries of spools, managed fetchers.
+//! Requests of others than workers over a mock store: single tasks, managed fetchers.
 
 use actix::prelude::*;
 use futures_util::future::join;
@@ -11,8 +11,7 @@ use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
-    AcceptEntries, AcceptedEntries, AddTask, Added, Each, EntryId, FetcherRecords, ForgetAccepted,
-    ForgetFetcher, HasWork, NoteFetcher, SpoolEntry,
+    AddTask, Added, Each, FetcherRecords, ForgetFetcher, HasWork, NoteFetcher,
 };
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
@@ -26,11 +25,6 @@ async fn added(storage: &Addr<StorageActor>, keys: &[&str]) -> Vec<Added> {
 
 fn task(key: &str) -> Row {
     Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }
-}
-
-fn entry(name: &str) -> SpoolEntry {
-    let id = EntryId { spool: "s".into(), name: name.into(), inode: 7, born: 8, checksum: 9 };
-    SpoolEntry { id, task: task(name) }
 }
 
 /// A lock that a request found is over once nobody has it, though nothing was written since; a full disk is not.
@@ -89,28 +83,6 @@ async fn what_is_added_is_told_after_the_commit() {
         Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
     }
-}
-
-/// Entries are accepted once, and remembered until they are forgotten.
-#[actix::test]
-async fn entries_are_accepted_once() {
-    let mock = MockStore::default();
-    let (storage, _end) = mock.start();
-    let accepted =
-        storage.send(Perform(AcceptEntries(vec![entry("b"), entry("b")]))).await.unwrap();
-    assert_eq!(accepted, Ok(vec![Added::Added(1), Added::Known]));
-    assert_eq!(mock.calls(), ["begin", "accept 2", "commit"]);
-    let known = storage.send(Perform(AcceptedEntries)).await.unwrap().unwrap();
-    assert_eq!(known, [entry("b").id]);
-    storage
-        .send(Perform(Each(known.into_iter().map(ForgetAccepted).collect())))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(storage.send(Perform(AcceptedEntries)).await.unwrap(), Ok(Vec::new()));
-    let full = StoreError::Full("disk".to_owned());
-    mock.trouble("accept", Trouble::Error(full.clone()));
-    assert_eq!(storage.send(Perform(AcceptEntries(vec![entry("c")]))).await.unwrap(), Err(full));
 }
 
 fn record() -> FetcherRecord {

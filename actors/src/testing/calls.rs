@@ -25,7 +25,6 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::RejectFile(it) => ("reject", it.name.clone()),
         Op::ForgetRejected(it) => ("forget rejected", it.0.clone()),
         Op::NoteInput(it) => ("lost", yes_or_no(matches!(it.0, InputDirectory::Lost(_)))),
-        Op::AcceptEntries(it) => ("accept", it.0.len().to_string()),
         Op::NoteFetcher(it) => ("note_fetcher", it.0.name.to_string()),
         Op::ForgetFetcher(it) => ("forget_fetcher", it.0.to_string()),
         Op::Runs(_) => ("runs", String::new()),

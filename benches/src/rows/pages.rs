@@ -112,7 +112,7 @@ fn frames(program: &Path, home: &Path, keys: usize) -> io::Result<Figure> {
     for _ in 0..LOOKS {
         let begun = Instant::now();
         let mut command = Command::new(program);
-        let frame = command.args(["top", "--once", "socket"]).current_dir(home).output()?;
+        let frame = command.args(["top", "--once", "-t", "socket"]).current_dir(home).output()?;
         took.push(begun.elapsed());
         if !frame.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&frame.stderr).into_owned()));
@@ -221,7 +221,7 @@ impl Page {
     fn start(program: &Path, home: &Path) -> io::Result<Self> {
         let log = home.join("web.log");
         let mut command = Command::new(program);
-        command.args(["web", "--listen", "127.0.0.1:0", "socket"]).current_dir(home);
+        command.args(["web", "--listen", "127.0.0.1:0", "-t", "socket"]).current_dir(home);
         let child = command.stdout(Stdio::null()).stderr(File::create(&log)?).spawn()?;
         let mut page = Self { child, address: String::new() };
         let until = Instant::now() + PATIENCE;

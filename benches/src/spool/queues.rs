@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use shiftboss_spool::{Durability, Limits, Order};
+use shiftspool::{Durability, Limits, Order};
 
 use super::{Place, REFERENCE, Setting, failed, fill, micros, queue, rate, row};
 use crate::load::median;

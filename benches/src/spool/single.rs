@@ -2,7 +2,7 @@
 
 use std::io;
 
-use shiftboss_spool::{Durability, EntryName, Item, QueueName, Spool, time_ordered};
+use shiftspool::{Durability, EntryName, Item, QueueName, Spool, time_ordered};
 
 use super::bare::Bare;
 use super::{Place, REFERENCE, Setting, both, data_only, failed, fill, queue, rate, row};

@@ -10,7 +10,8 @@ use std::{env, fs, io};
 use clap::{Command, CommandFactory};
 use clap_complete::{Generator, Shell};
 use shiftboss::cli::Cli;
-use shiftboss::commands::completions;
+use shiftboss_console::program::completions;
+use shiftspool::program::cli::Cli as SpoolCli;
 
 mod page;
 mod reference;
@@ -24,7 +25,8 @@ fn main() -> ExitCode {
     let (place, written) = match words.as_slice() {
         [directory] => (directory, write(directory)),
         [option, file] if option.as_os_str() == "--reference" => {
-            (file, fs::write(file, reference::reference(&built())))
+            let [shiftboss, shiftspool] = programs().map(built);
+            (file, fs::write(file, reference::reference([&shiftboss, &shiftspool])))
         }
         _ => {
             eprintln!("usage: shiftboss-manual DIRECTORY | --reference FILE");
@@ -40,9 +42,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line's definition, with the full names of all commands.
-fn built() -> Command {
-    let mut command = Cli::command().disable_help_subcommand(true);
+/// The definitions of the command lines.
+fn programs() -> [Command; 2] {
+    [Cli::command(), SpoolCli::command()]
+}
+
+/// With the full names of all commands.
+fn built(program: Command) -> Command {
+    let mut command = program.disable_help_subcommand(true);
     command.build();
     command
 }
@@ -57,16 +64,19 @@ fn with_synopsis(mut command: Command) -> Command {
 
 /// Fills `man1/` and `completions/` under the directory; what an older version left there goes.
 fn write(directory: &Path) -> io::Result<()> {
-    let (pages, completions) = (directory.join("man1"), directory.join("completions"));
-    for part in [&pages, &completions] {
+    let (pages, scripts) = (directory.join("man1"), directory.join("completions"));
+    for part in [&pages, &scripts] {
         if part.exists() {
             fs::remove_dir_all(part)?;
         }
         fs::create_dir_all(part)?;
     }
-    write_pages(&with_synopsis(built()), &pages)?;
-    for shell in SHELLS {
-        fs::write(completions.join(shell.file_name("shiftboss")), completions::script(shell))?;
+    for program in programs() {
+        for shell in SHELLS {
+            let file = scripts.join(shell.file_name(program.get_name()));
+            fs::write(file, completions(program.clone(), shell))?;
+        }
+        write_pages(&with_synopsis(built(program)), &pages)?;
     }
     Ok(())
 }

@@ -11,11 +11,13 @@ use crate::tables::{self, Entry};
 /// What a command that has a target reads when it is left out.
 const CONFIGURATION: (&str, &str) = (
     "/etc/shiftboss.toml",
-    "the configuration file; it says which daemon is meant when nothing else does",
+    "the configuration file; it says which queue is meant when nothing else does",
 );
-const VARIABLES: [(&str, &str); 3] = [
-    ("SHIFTBOSS_DATABASE", "the database that is looked at when no target is given"),
-    ("SHIFTBOSS_SOCKET", "the daemon's socket when none is given"),
+const VARIABLES: [(&str, &str); 2] = [
+    (
+        "SHIFTBOSS_TARGET",
+        "the queue that is meant when no --target is given: its database or its daemon's socket",
+    ),
     ("SHIFTBOSS_CONFIG", "the configuration file, instead of /etc/shiftboss.toml"),
 ];
 
@@ -40,12 +42,18 @@ pub fn page(command: &Command) -> io::Result<String> {
     Ok(definition + &page)
 }
 
-/// A command's full name behind `shiftboss`, as it is typed.
-pub fn name(command: &Command) -> String {
+/// A command's full name, as it is typed.
+pub fn full_name(command: &Command) -> String {
     let (name, last) = (command.get_display_name().unwrap_or_default(), command.get_name());
     // A command may have a hyphen in its name; none above another one has.
     let above = name.strip_suffix(last).unwrap_or_default().replace('-', " ");
-    format!("{above}{last}").strip_prefix("shiftboss").unwrap_or_default().trim().to_owned()
+    format!("{above}{last}")
+}
+
+/// As documents call it: without `shiftboss` in front.
+pub fn name(command: &Command) -> String {
+    let name = full_name(command);
+    name.strip_prefix("shiftboss").map_or(name.clone(), |name| name.trim().to_owned())
 }
 
 /// The heading of a command's examples, and the examples.
@@ -83,7 +91,7 @@ fn list(roff: &mut Roff, heading: &str, entries: Vec<Entry>) {
     }
 }
 
-/// The variables that stand for options, and those that say which daemon is meant.
+/// The variables that stand for options, and those that say which queue is meant.
 fn environment(command: &Command) -> Vec<Entry> {
     let of_option = |argument: &Arg| {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
@@ -96,12 +104,12 @@ fn environment(command: &Command) -> Vec<Entry> {
     all
 }
 
-/// Whether an argument names a daemon, and may be left out.
+/// Whether an argument names a queue.
 pub fn is_target(argument: &Arg) -> bool {
-    ["target", "socket"].contains(&argument.get_id().as_str()) && argument.get_env().is_none()
+    argument.get_id() == "target"
 }
 
-/// Whether a command finds its daemon by itself; the program's own page tells of it, too.
+/// Whether a command finds its queue by itself; the program's own page tells of it, too.
 fn has_target(command: &Command) -> bool {
     command.get_arguments().any(is_target) || command.get_name() == "shiftboss"
 }

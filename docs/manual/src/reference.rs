@@ -8,11 +8,10 @@ use crate::{page, tables};
 
 /// The notes of each command, and what stands in front of all of them.
 const INTRODUCTION: &str = include_str!("../notes/introduction.md");
-const NOTES: [(&str, &str); 14] = [
+const NOTES: [(&str, &str); 13] = [
     ("serve", include_str!("../notes/serve.md")),
     ("status", include_str!("../notes/status.md")),
     ("why", include_str!("../notes/why.md")),
-    ("queue", include_str!("../notes/queue.md")),
     ("tasks", include_str!("../notes/tasks.md")),
     ("log", include_str!("../notes/log.md")),
     ("drain", include_str!("../notes/drain.md")),
@@ -21,33 +20,35 @@ const NOTES: [(&str, &str); 14] = [
     ("fetch", include_str!("../notes/fetch.md")),
     ("work", include_str!("../notes/work.md")),
     ("on-change", include_str!("../notes/on-change.md")),
-    ("spool take", include_str!("../notes/spool-take.md")),
-    ("spool run", include_str!("../notes/spool-run.md")),
+    ("shiftspool take", include_str!("../notes/shiftspool-take.md")),
+    ("shiftspool run", include_str!("../notes/shiftspool-run.md")),
 ];
 
-/// The whole reference, as Markdown.
-pub fn reference(program: &Command) -> String {
+/// The whole reference of both programs, as Markdown.
+pub fn reference([shiftboss, shiftspool]: [&Command; 2]) -> String {
     let mut out = String::from(INTRODUCTION);
     let line = |command: &Command| {
         let (name, about) = (page::name(command), command.get_about().map(ToString::to_string));
         let about = about.map(|text| prose(&text)).unwrap_or_default();
-        format!("| [`{name}`](#shiftboss-{}) | {about} |\n", name.replace(' ', "-"))
+        let anchor = page::full_name(command).replace(' ', "-");
+        format!("| [`{name}`](#{anchor}) | {about} |\n")
     };
     out.push_str("\n## All commands\n\n| command | what it does |\n|---|---|\n");
-    out.extend(shown(program).map(line));
-    shown(program).for_each(|command| add(command, &mut out));
+    out.extend(shown(shiftboss).chain(shown(shiftspool)).map(line));
+    shown(shiftboss).for_each(|command| add(command, &mut out));
+    add(shiftspool, &mut out);
     out
 }
 
 /// A command, and those below it.
 fn add(command: &Command, out: &mut String) {
-    let name = page::name(command);
+    let (name, full) = (page::name(command), page::full_name(command));
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(|text| paragraphs(&text.to_string()).join("\n\n")).unwrap_or_default();
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
     let usage = usage.map(|line| format!("    {line}\n")).collect::<String>();
-    let _ = write!(out, "\n## `shiftboss {name}`\n\n{about}\n\n{usage}");
+    let _ = write!(out, "\n## `{full}`\n\n{about}\n\n{usage}");
     let mut arguments: Vec<_> =
         command.get_arguments().filter(|argument| !is_common(command, argument)).collect();
     arguments.sort_by_key(|argument| !argument.is_positional());
@@ -94,7 +95,9 @@ fn row(argument: &Arg) -> String {
     };
     let mut meaning = match paragraphs(&help) {
         // The introduction says what takes its place.
-        all if page::is_target(argument) => format!("{} [May be left out.](#which-daemon)", all[0]),
+        all if page::is_target(argument) => {
+            format!("{} [If it is left out.](#which-queue)", all[0])
+        }
         all => all.join(" ").replace('|', "\\|"),
     };
     for value in values(argument) {

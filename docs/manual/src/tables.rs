@@ -8,7 +8,7 @@ const FILES: (&str, &str) = (include_str!("../../operating.md"), "## Files");
 /// A term and what it means.
 pub type Entry = (String, String);
 
-/// The exit codes of a command, such as `spool put`; of all of them for the program itself.
+/// The exit codes of a command, such as `shiftspool put`; of all of them for a program itself.
 pub fn exit_codes(command: &str) -> Vec<Entry> {
     collected(|of| is_of(of, command))
         .into_iter()
@@ -50,13 +50,19 @@ pub fn files(command: &str) -> Vec<Entry> {
     rows.filter_map(|row| Some((plain(row.first()?), plain(row.get(1)?)))).collect()
 }
 
-/// Whether a row is about a command. `spool` means all that begin so, flags do not matter.
+/// Whether a row is about a command. `broker` means all that begin so, and a program has the rows of its commands; flags do
+/// not matter.
 fn is_of(of: &str, command: &str) -> bool {
-    let named = of.split('`').skip(1).step_by(2).any(|name| {
-        let name = name.split(" --").next().unwrap_or(name);
-        command.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    });
-    command.is_empty() || if of.starts_with("all") { !named } else { named }
+    let begins = |name: &str, with: &str| {
+        name.strip_prefix(with).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let names = of.split('`').skip(1).step_by(2);
+    let mut names = names.map(|name| name.split(" --").next().unwrap_or(name));
+    match command {
+        "" => !names.any(|name| begins(name, "shiftspool")),
+        "shiftspool" => of.starts_with("all") || names.any(|name| begins(name, command)),
+        _ => names.any(|name| begins(command, name)) != of.starts_with("all"),
+    }
 }
 
 /// The cells of the table behind a heading, without its head.

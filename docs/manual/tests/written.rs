@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::CommandFactory;
-use clap_complete::Shell;
+use clap_complete::{Generator, Shell};
 use shiftboss::cli::Cli;
-use shiftboss::commands::completions::script;
+use shiftboss_console::program::completions as script;
+use shiftspool::program::cli::Cli as SpoolCli;
 
 fn write(directory: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
@@ -65,18 +66,21 @@ fn sections() {
     assert!(section(&serve, "FILES").contains("state.db-wal"), "{serve}");
     let codes = section(&serve, "\"EXIT STATUS\"");
     assert!(codes.contains("fB65fR\nthe database is damaged"), "{codes}");
-    assert!(!codes.contains("nobody ever heard"), "{codes}");
+    assert!(!codes.contains("the key is unknown"), "{codes}");
     let why = page("shiftboss-why.1");
-    assert!(section(&why, "ENVIRONMENT").contains("SHIFTBOSS_DATABASE"), "{why}");
+    assert!(section(&why, "ENVIRONMENT").contains("SHIFTBOSS_TARGET"), "{why}");
     assert!(section(&why, "FILES").contains("/etc/shiftboss.toml"), "{why}");
-    assert!(section(&why, "\"EXIT STATUS\"").contains("nobody ever heard of the key"), "{why}");
-    let take = section(&page("shiftboss-spool-take.1"), "\"EXIT STATUS\"");
-    assert!(take.contains("nothing was there to take") && take.contains("no such entry"), "{take}");
+    assert!(section(&why, "\"EXIT STATUS\"").contains("the key is unknown"), "{why}");
+    for name in ["shiftspool-take.1", "shiftspool.1"] {
+        let codes = section(&page(name), "\"EXIT STATUS\"");
+        assert!(codes.contains("nothing was there to take"), "{codes}");
+        assert!(codes.contains("no such entry") && !codes.contains("PostgreSQL"), "{codes}");
+    }
     let watch = section(&page("shiftboss-on-change.1"), "\"EXIT STATUS\"");
     assert!(watch.contains("another one of NAME runs"), "{watch}");
     let first = page("shiftboss.1");
     assert!(section(&first, "\"EXIT STATUS\"").contains("fB128+NfR"), "{first}");
-    assert!(section(&first, "ENVIRONMENT").contains("SHIFTBOSS_SOCKET"), "{first}");
+    assert!(section(&first, "ENVIRONMENT").contains("SHIFTBOSS_TARGET"), "{first}");
 }
 
 /// An example is shown as it is to be typed: no line of it is filled, cut or stretched.
@@ -108,8 +112,8 @@ fn synopses() {
     };
     for (page, expected) in [
         ("shiftboss.1", "fBshiftbossfR <COMMAND>"),
-        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] [SOCKET] -- <COMMAND>..."),
-        ("shiftboss-spool-put.1", "fBshiftboss spool putfR [OPTIONS] <DIR> <QUEUE> [FILE]"),
+        ("shiftboss-work.1", "fBshiftboss workfR [OPTIONS] -- <COMMAND>..."),
+        ("shiftspool-put.1", "fBshiftspool putfR [OPTIONS] <DIR> <QUEUE> [FILE]"),
     ] {
         assert_eq!(synopsis(page), expected);
     }
@@ -123,15 +127,16 @@ fn synopses() {
 fn completions() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path());
-    for (shell, file) in [
-        (Shell::Bash, "shiftboss.bash"),
-        (Shell::Zsh, "_shiftboss"),
-        (Shell::Fish, "shiftboss.fish"),
-    ] {
-        let text = fs::read_to_string(directory.path().join("completions").join(file)).unwrap();
-        assert_eq!(text.as_bytes(), script(shell), "the program prints the same");
+    let text =
+        |file: String| fs::read_to_string(directory.path().join("completions").join(file)).unwrap();
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        for program in [Cli::command(), SpoolCli::command()] {
+            let text = text(shell.file_name(program.get_name()));
+            assert_eq!(text.as_bytes(), script(program, shell), "the program prints the same");
+        }
+        let text = text(shell.file_name("shiftboss"));
         for name in commands() {
-            assert!(text.contains(&name), "{file} does not know {name}");
+            assert!(text.contains(&name), "{shell} does not know {name}");
         }
     }
 }
@@ -152,6 +157,7 @@ fn the_reference_is_up_to_date() {
     for name in commands() {
         assert!(made.contains(&format!("\n## `shiftboss {name}`\n")), "{name}");
     }
+    assert!(made.contains("\n## `shiftspool run`\n") && made.contains("| `--durability "));
     for line in ["| `-n, --jobs JOBS` | `1` |", "| `--lease TIME` | `12h` |", "(`SHIFTBOSS_LEASE`)"]
     {
         assert!(made.contains(line), "{line}");

@@ -9,8 +9,9 @@ use thiserror::Error;
 
 use super::{Connection, Deadline, within};
 use crate::model::{Attempt, Idle};
+use crate::verbs::{Beat, Done, Lease, Name, Ready, Release, Verb, Wait, checked};
 use crate::wire::answers::{Answer, Job};
-use crate::wire::session::{VERSION, WAIT_SECONDS_MAX};
+use crate::wire::session::{ErrorCode, Hello};
 
 /// The daemon answers within 4 seconds or closes: who waits for 5 never hangs up too early.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -86,9 +87,12 @@ impl Worker {
     /// # Errors
     /// When nobody answers as a daemon of protocol 2 does.
     pub fn connect(socket: &Path, name: &str, lease_seconds: u32) -> Result<Self, ClientError> {
+        let usage = |text| ClientError::Refused { code: ErrorCode::Usage.to_string(), text };
+        let lease = checked::<Lease>(&lease_seconds.to_string()).map_err(usage)?;
+        let hello = Hello { worker: checked::<Name>(name).map_err(usage)?, lease };
         let connection = Connection::connect(socket, answer_within(Duration::ZERO));
         let mut worker = Self { connection: connection.map_err(ClientError::Connect)? };
-        worker.send(format_args!("HELLO {VERSION} {name} {lease_seconds}"))?;
+        worker.send(hello)?;
         match worker.answer(Duration::ZERO)? {
             Answer::Hello => Ok(worker),
             other => Err(other.into()),
@@ -98,8 +102,7 @@ impl Worker {
     /// The next job; waits for one up to `wait`, in whole seconds and a day at most. The inner error says why
     /// there is none.
     pub fn next(&mut self, wait: Duration) -> Result<Result<Job, Idle>, ClientError> {
-        self.send(ready(wait))?;
-        match self.answer(wait)? {
+        match self.ask(&Ready { seconds: Wait::of(wait) }, wait)? {
             Answer::Job(job) => Ok(Ok(job)),
             Answer::NoJobs(idle) => Ok(Err(idle)),
             other => Err(other.into()),
@@ -111,29 +114,36 @@ impl Worker {
     /// # Errors
     /// `Refused` with `stale` when the lease expired and the job is another worker's.
     pub fn done(&mut self, attempt: Attempt, exit_code: i64) -> Result<(), ClientError> {
-        self.send(format_args!("DONE {} {exit_code}", attempt.0))?;
-        self.is_ours().map(drop)
+        self.is_ours(&Done { attempt, code: exit_code }).map(drop)
     }
 
     /// Gives an attempt back: its task waits again at its old place.
     pub fn release(&mut self, attempt: Attempt) -> Result<(), ClientError> {
-        self.send(format_args!("RELEASE {}", attempt.0))?;
-        self.is_ours().map(drop)
+        self.is_ours(&Release { attempt }).map(drop)
     }
 
     /// Keeps an attempt's lease. False: it expired, and the work is to be stopped.
     pub fn beat(&mut self, attempt: Attempt) -> Result<bool, ClientError> {
-        self.send(format_args!("BEAT {}", attempt.0))?;
-        self.is_ours()
+        self.is_ours(&Beat { attempt })
     }
 
-    fn send(&mut self, lines: impl Display) -> Result<(), ClientError> {
-        Ok(self.connection.send(format!("{lines}\n").as_bytes(), answer_within(Duration::ZERO))?)
+    fn send(&mut self, line: impl Display) -> Result<(), ClientError> {
+        Ok(self.connection.send(format!("{line}\n").as_bytes(), answer_within(Duration::ZERO))?)
+    }
+
+    /// Sends a request, and reads its answer, which may take `wait`.
+    fn ask(
+        &mut self,
+        request: &impl Verb<Answer = Answer>,
+        wait: Duration,
+    ) -> Result<Answer, ClientError> {
+        self.send(request)?;
+        self.answer(wait)
     }
 
     /// Whether the attempt is ours, as the daemon says to a request about it.
-    fn is_ours(&mut self) -> Result<bool, ClientError> {
-        match self.answer(Duration::ZERO)? {
+    fn is_ours(&mut self, request: &impl Verb<Answer = Answer>) -> Result<bool, ClientError> {
+        match self.ask(request, Duration::ZERO)? {
             Answer::Ok => Ok(true),
             Answer::Lost => Ok(false),
             other => Err(other.into()),
@@ -143,14 +153,6 @@ impl Worker {
     fn answer(&mut self, wait: Duration) -> Result<Answer, ClientError> {
         let line = self.connection.line_bytes(answer_within(wait))?.ok_or(ClientError::Closed)?;
         Answer::read(&line).ok_or_else(|| ClientError::garbled(&line))
-    }
-}
-
-/// The request for a job, without its end, for which the daemon is to wait so long.
-pub fn ready(wait: Duration) -> String {
-    match wait.as_secs().min(WAIT_SECONDS_MAX.into()) {
-        0 => "READY".to_owned(),
-        seconds => format!("READY {seconds}"),
     }
 }
 

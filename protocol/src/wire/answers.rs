@@ -3,8 +3,9 @@
 
 use bytes::{BufMut, BytesMut};
 
-use super::session::{REQUESTS, Refused, VERSION};
+use super::session::{Refused, VERSION};
 use crate::model::{Attempt, Idle, Row};
+use crate::verbs::VERBS;
 
 /// A job as it was handed out, byte for byte: a classic daemon may hand out what is no UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl Answer {
     pub fn encode(&self, bytes: &mut BytesMut) {
         match self {
             Self::Hello => {
-                let verbs = REQUESTS.iter().flat_map(|(verb, ..)| [" ", verb]);
+                let verbs = VERBS.iter().flat_map(|verb| [" ", verb.name]);
                 let greeting = ["HELLO ", VERSION, " ", env!("CARGO_PKG_VERSION")];
                 put(bytes, greeting.into_iter().chain(verbs));
             }

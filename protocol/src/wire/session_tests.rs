@@ -1,9 +1,13 @@
 //! Protocol 2, line by line (docs/protocol.md).
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 
 use super::*;
-use crate::model::Idle;
+use crate::model::{Attempt, Idle, Key};
+use crate::task_line::single_task;
+use crate::verbs::Wait;
 use crate::wire::answers::{Answer, Job};
 use crate::wire::{LINE_MAX_BYTES, Line, LineCodec};
 
@@ -17,17 +21,15 @@ mod cuts;
 fn lines(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
     let (joined, fault) = as_they_came(pieces);
     let apart = joined.into_iter().flat_map(|line| match line {
-        Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: Some(wait) })) => vec![
-            Line::Session(Ok(SessionRequest::Done { attempt, exit_code, then: None })),
-            Line::Session(Ok(SessionRequest::Ready { wait })),
-        ],
-        Line::Session(Ok(SessionRequest::Add(tasks))) => {
-            let apart = tasks.into_iter().map(|task| SessionRequest::Add(vec![task]));
-            apart.map(|task| Line::Session(Ok(task))).collect()
-        }
+        Line::Session(Ok(Step::DoneReady(done, ready))) => vec![one(done), one(ready)],
+        Line::Session(Ok(Step::Adds(adds))) => adds.into_iter().map(one).collect(),
         line => vec![line],
     });
     (apart.collect(), fault)
+}
+
+fn one(request: impl Into<Request>) -> Line {
+    Line::Session(Ok(Step::from(request.into())))
 }
 
 fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
@@ -53,11 +55,11 @@ fn as_they_came(pieces: &[&[u8]]) -> (Vec<Line>, bool) {
 }
 
 /// What the lines behind a HELLO are.
-fn session(text: &[u8]) -> Vec<Result<SessionRequest, Refused>> {
+fn session(text: &[u8]) -> Vec<Result<Step, Refused>> {
     let (lines, fault) = as_they_came(&[b"HELLO 2 w\n", text]);
     assert!(!fault);
     let read = |line| match line {
-        Line::Session(request) => request,
+        Line::Session(step) => step,
         other => panic!("{other:?}"),
     };
     lines.into_iter().skip(1).map(read).collect()
@@ -81,10 +83,11 @@ fn hello_opts_in() {
     assert_eq!(hello_of("HELLO 2 builder-3"), good("builder-3", 60));
     assert_eq!(hello_of("HELLO 2 é 1"), good("é", 1));
     assert_eq!(hello_of("HELLO 2 w 604800"), good("w", 604_800));
-    let long = "n".repeat(NAME_MAX_BYTES);
+    let long = "n".repeat(255);
     assert_eq!(hello_of(&format!("HELLO 2 {long}")), good(&long, 60));
     for version in ["HELLO 1 w", "HELLO 3 w", "HELLO 20 w"] {
-        assert_eq!(hello_of(version), Err(OTHER_VERSION), "{version}");
+        let refused = hello_of(version).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Version, "{version}");
     }
     let too_long = format!("HELLO 2 {long}n");
     for bad in [
@@ -121,54 +124,62 @@ fn the_first_line_decides() {
     assert!(session(b"DONE alpha 0\n")[0].is_err(), "a classic DONE is none of protocol 2");
 }
 
-/// Every request as the grammar has it.
+/// Every request is read as it is written, whatever stands in its line.
 #[test]
-fn good_lines_are_requests() {
-    use SessionRequest::{Log, Queue, Quit, Ready, Status, Why};
-    let ready = |seconds| Ready { wait: Duration::from_secs(seconds) };
-    let done = |number, exit_code| Ask::Done { attempt: Attempt(number), exit_code, then: None };
-    let key = |text| Key::new(text).unwrap();
-    for (line, request) in [
-        ("READY", ready(0)),
-        ("READY 0", ready(0)),
-        ("READY 86400", ready(86_400)),
-        ("DONE 1 0", done(1, 0)),
-        ("DONE 9223372036854775807 -9223372036854775808", done(i64::MAX, i64::MIN)),
-        ("DONE 007 +7", done(7, 7)),
-        ("BEAT 12", Ask::Beat(Attempt(12))),
-        ("RELEASE 12", Ask::Release(Attempt(12))),
-        ("QUIT", Quit),
-        ("STATUS", Status),
-        ("WHY é\t", Why(key("é\t"))),
-        ("QUEUE 10000", Queue(10_000)),
-        ("LOG 1", Log(1)),
-        ("HEALTH", SessionRequest::Health),
-        ("METRICS", SessionRequest::Metrics),
-        ("REQUEUE alpha", SessionRequest::Requeue(key("alpha"))),
-        ("RETRY alpha", SessionRequest::Retry(key("alpha"), None)),
-        ("RETRY-OF alpha @tasks", SessionRequest::Retry(key("alpha"), Some("@tasks".into()))),
-        ("RETRY-OF alpha my list", SessionRequest::Retry(key("alpha"), Some("my list".into()))),
-        ("PAUSE", SessionRequest::Pause { paused: true, drains: false }),
-        ("RESUME", SessionRequest::Pause { paused: false, drains: false }),
-        ("DRAIN", SessionRequest::Pause { paused: true, drains: true }),
-        ("ACCEPT-INPUT", SessionRequest::AcceptInput),
-        ("RUN-FETCHER links", SessionRequest::RunFetcher("links".into())),
+fn lines_are_requests() {
+    for (line, written) in [
+        ("READY", "READY"),
+        ("READY 0", "READY"),
+        ("READY 86400", "READY 86400"),
+        ("DONE 1 0", "DONE 1 0"),
+        (
+            "DONE 9223372036854775807 -9223372036854775808",
+            "DONE 9223372036854775807 -9223372036854775808",
+        ),
+        ("DONE 007 +7", "DONE 7 7"),
+        ("BEAT 12", "BEAT 12"),
+        ("RELEASE 12", "RELEASE 12"),
+        ("QUIT", "QUIT"),
+        ("STATUS", "STATUS"),
+        ("WHY é\t", "WHY é\t"),
+        ("QUEUE 10000", "QUEUE 10000"),
+        ("LOG 1", "LOG 1"),
+        ("HEALTH", "HEALTH"),
+        ("METRICS", "METRICS"),
+        ("REQUEUE alpha", "REQUEUE alpha"),
+        ("RETRY alpha", "RETRY alpha"),
+        ("RETRY-OF alpha my list", "RETRY-OF alpha my list"),
+        ("HOLD a -", "HOLD a -"),
+        ("HOLD a - ", "HOLD a -"),
+        ("HOLD a 315360000 why  not", "HOLD a 315360000 why  not"),
+        ("HOLD-ALL a 07 -", "HOLD-ALL a 7 -"),
+        ("UNHOLD a", "UNHOLD a"),
+        ("UNHOLD-ALL a", "UNHOLD-ALL a"),
+        ("BUMP a", "BUMP a"),
+        ("FORGET a", "FORGET a"),
+        ("CANCEL a", "CANCEL a"),
+        ("ADD a  1  x", "ADD a  1  x"),
+        ("PAUSE", "PAUSE"),
+        ("RESUME", "RESUME"),
+        ("DRAIN", "DRAIN"),
+        ("ACCEPT-INPUT", "ACCEPT-INPUT"),
+        ("RUN-FETCHER links", "RUN-FETCHER links"),
     ] {
-        assert_eq!(request.words()[0], Some((line.split(' ').next().unwrap(), 1)), "{line}");
-        assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request)], "{line}");
+        let request = Request::read(line.as_bytes()).unwrap();
+        assert_eq!(request.to_string(), written);
+        assert_eq!(request.name(), line.split(' ').next().unwrap());
+        assert_eq!(session(format!("{line}\n").as_bytes()), [Ok(request.into())], "{line}");
     }
 }
 
 /// A DONE and the READY behind it are one step, if they came together.
 #[test]
 fn an_end_and_the_next_job_are_one_step() {
-    let next = |wait| SessionRequest::Done {
-        attempt: Attempt(1),
-        exit_code: 7,
-        then: Some(Duration::from_secs(wait)),
+    let next = |seconds| {
+        let done = Done { attempt: Attempt(1), code: 7 };
+        Step::DoneReady(done, Ready { seconds: Wait::of(Duration::from_secs(seconds)) })
     };
     assert_eq!(session(b"DONE 1 7\nREADY\n"), [Ok(next(0))]);
-    assert_eq!(session(b"DONE 1 7\nREADY 5\n"), [Ok(next(5))]);
     assert_eq!(session(b"DONE 1 7\nREADY 86400\n"), [Ok(next(86_400))]);
     for apart in ["DONE 1 7\nBEAT 1\n", "BEAT 1\nREADY\n", "DONE 1 7\nREADY \n"] {
         assert_eq!(session(apart.as_bytes()).len(), 2, "{apart:?}");
@@ -179,6 +190,7 @@ fn an_end_and_the_next_job_are_one_step() {
 /// Everything else is a fault, and the lines behind it count.
 #[test]
 fn bad_lines_are_faults() {
+    let too_long = format!("HOLD a - {}", "x".repeat(1_001));
     for line in [
         "",
         " ",
@@ -218,6 +230,10 @@ fn bad_lines_are_faults() {
         "QUEUE 0",
         "QUEUE 10001",
         "LOG -1",
+        "HOLD a",
+        "HOLD a 315360001",
+        "HOLD a - why\tnot",
+        &too_long,
         "RETRY",
         "RETRY a b",
         "RETRY-OF a",
@@ -293,14 +309,22 @@ fn task(key: &str, payload: &str) -> Row {
 /// A task is a line of a list with nothing to be cut off.
 #[test]
 fn tasks_are_lines() {
-    let add = |key, payload| Ok(SessionRequest::Add(vec![task(key, payload)]));
+    let add = |key, payload| Ok(Step::Adds(vec![Addition { task: task(key, payload), id: None }]));
     for (line, key, payload) in
         [("ADD a 1", "a", "1"), ("ADD a  1  x", "a", " 1  x"), ("ADD é\t \u{7}", "é\t", "\u{7}")]
     {
         assert_eq!(session(format!("{line}\n").as_bytes()), [add(key, payload)], "{line:?}");
     }
+    let id = Name::read("x:1");
+    let once = Ok(Step::Adds(vec![Addition { task: task("a", " 1"), id }]));
+    assert_eq!(session(b"ADD-ONCE x:1 a  1\n"), [once]);
     let long = format!("ADD {} 1", "k".repeat(4097));
+    let long_id = format!("ADD-ONCE {} a 1", "x".repeat(256));
     for line in [
+        "ADD-ONCE",
+        "ADD-ONCE x a",
+        "ADD-ONCE  a 1",
+        &long_id,
         "ADD",
         "ADD ",
         "ADD a",
@@ -317,11 +341,10 @@ fn tasks_are_lines() {
             "{line:?}: {found:?}"
         );
     }
-    let cancel = |key: &str| Ok(SessionRequest::Cancel(Key::new(key).unwrap()));
-    assert_eq!(
-        session(b"CANCEL a\nADD b 1\nADD c 2\nREADY\n")[..2],
-        [cancel("a"), Ok(SessionRequest::Add(vec![task("b", "1"), task("c", "2")])),]
-    );
+    let found = session(b"CANCEL a\nADD b 1\nADD c 2\nREADY\n");
+    let adds = ["b 1", "c 2"]
+        .map(|line| Addition { task: single_task(line.as_bytes()).unwrap(), id: None });
+    assert_eq!(found[1], Ok(Step::Adds(adds.into())));
 }
 
 /// Only an operator's ADD may be long, and nobody keeps the room that it took.
@@ -343,8 +366,8 @@ fn a_long_task_takes_room_for_itself_alone() {
     let line = |length: usize| [b"ADD k ".as_slice(), &vec![b'x'; length - 2], b"\n"].concat();
     let most = 1024 * 1024;
     let found = decode(true, &line(most));
-    assert!(matches!(&found[..], [Line::Session(Ok(SessionRequest::Add(tasks)))]
-        if tasks[0].payload.len() == most - 2));
+    assert!(matches!(&found[..], [Line::Session(Ok(Step::Adds(adds)))]
+        if adds[0].task.payload.len() == most - 2));
     for (is_operator, length) in [(true, most + 1), (true, 2 * most), (false, LINE_MAX_BYTES + 1)] {
         let found = decode(is_operator, &line(length));
         assert!(

@@ -385,9 +385,6 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::RejectFile(it) => self.reject_file(it).await?.map(Out::RejectFile),
             Op::ForgetRejected(it) => self.forget_rejected(it).await?.map(Out::ForgetRejected),
             Op::NoteInput(it) => self.note_input(it).await?.map(Out::NoteInput),
-            Op::AcceptEntries(it) => self.accept_entries(it).await?.map(Out::AcceptEntries),
-            Op::ForgetAccepted(it) => self.forget_accepted(it).await?.map(Out::ForgetAccepted),
-            Op::AcceptedEntries(_) => self.accepted_entries().await?.map(Out::AcceptedEntries),
             Op::NoteFetcher(it) => self.note_fetcher(it).await?.map(Out::NoteFetcher),
             Op::ForgetFetcher(it) => self.forget_fetcher(it).await?.map(Out::ForgetFetcher),
             Op::FetcherRecords(_) => self.fetcher_records().await?.map(Out::FetcherRecords),
@@ -419,14 +416,15 @@ impl<'a, S: Records> Batch<'a, S> {
         let records = self.desk.clear(&ended);
         self.news.has_work |= records.iter().any(Change::brings_work);
         let mut sums = std::mem::take(&mut self.sums);
-        let kept = self.context.settings.singles_kept;
-        let oldest = Oldest::at(self.context.now, self.header.last_single.saturating_sub(kept));
+        let oldest = Oldest::at(self.context.now, self.context.settings.ids_kept);
         sums.tidy(oldest);
         let minute = self.context.now.div_euclid(60_000);
         let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
         let oldest = is_due.then_some(oldest);
         let header = &*self.header;
-        self.store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await
+        self.store
+            .save(Changes { records, ended, header, runs, counts, sums, minute, oldest })
+            .await
     }
 
     /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.

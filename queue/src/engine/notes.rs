@@ -1,6 +1,5 @@
 //! What a daemon notes beside the queue, in the batch's transaction: its input directory, files that it rejected, the fetchers that it
-//! runs, the entries of spools that it accepted. What a
-//! [member](super::members) notes of itself is apart from it.
+//! runs. What a [member](super::members) notes of itself is apart from it.
 
 use std::sync::Arc;
 
@@ -9,10 +8,9 @@ use serde::de::DeserializeOwned;
 
 use super::{Batch, Carried};
 use crate::answers::FetcherRecord;
-use crate::documents::{self, ACCEPTED, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
+use crate::documents::{self, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
 use crate::operation::{
-    AcceptEntries, Added, EntryId, ForgetAccepted, ForgetFetcher, ForgetRejected, InputDirectory,
-    NoteFetcher, NoteInput, RejectFile, SpoolEntry,
+    ForgetFetcher, ForgetRejected, InputDirectory, NoteFetcher, NoteInput, RejectFile,
 };
 use crate::records::{Records, StoreResult};
 
@@ -56,9 +54,7 @@ impl<S: Records> Batch<'_, S> {
             return Ok(());
         }
         let fetchers = self.own_documents(&FETCHER, Some(member), |it| it.name.to_string()).await?;
-        let accepted = self.own_documents(&ACCEPTED, Some(member), documents::accepted).await?;
-        let names = fetchers.into_iter().map(|it| it.0).chain(accepted.into_iter().map(|it| it.0));
-        for name in names {
+        for (name, _) in fetchers {
             self.store.note(name, None).await?;
         }
         Ok(())
@@ -131,39 +127,5 @@ impl<S: Records> Batch<'_, S> {
         let member = self.member();
         let own = self.own_documents(&FETCHER, member.as_deref(), |it| it.name.to_string()).await?;
         Ok(Ok(own.into_iter().map(|(_, it)| it).collect()))
-    }
-
-    pub(super) async fn accept_entries(&mut self, it: AcceptEntries) -> Carried<Vec<Added>> {
-        let mut answers = Vec::with_capacity(it.0.len());
-        for SpoolEntry { id, task } in it.0 {
-            let name = self.own_name(&ACCEPTED, &documents::accepted(&id));
-            if self.store.document(&name).await?.is_some() {
-                answers.push(Added::Known);
-                continue;
-            }
-            let added = match self.add_task(task, None).await? {
-                Ok(added) => added,
-                // The first one is, if any: there is no number left.
-                Err(rejected) => return Ok(Err(rejected)),
-            };
-            if added != Added::Full {
-                self.note(&ACCEPTED, name, &id).await?;
-            }
-            answers.push(added);
-        }
-        Ok(Ok(answers))
-    }
-
-    pub(super) async fn forget_accepted(&mut self, it: ForgetAccepted) -> Carried<()> {
-        let name = self.own_name(&ACCEPTED, &documents::accepted(&it.0));
-        self.store.note(name, None).await.map(Ok)
-    }
-
-    pub(super) async fn accepted_entries(&mut self) -> Carried<Vec<EntryId>> {
-        let member = self.member();
-        let own = self.own_documents(&ACCEPTED, member.as_deref(), documents::accepted).await?;
-        let mut ids: Vec<EntryId> = own.into_iter().map(|(_, it)| it).collect();
-        ids.sort_unstable();
-        Ok(Ok(ids))
     }
 }

@@ -63,7 +63,6 @@ fn note(operation: &Operation, outset: &mut Outset) {
                     of_key(&task.key);
                     outset.names.extend(id.iter().cloned().map(Name::TaskId));
                 }
-                Op::AcceptEntries(it) => it.0.iter().for_each(|entry| of_key(&entry.task.key)),
                 Op::AddRows(AddRows(batch)) => batch.rows.iter().for_each(|row| of_key(&row.key)),
                 Op::AddRelayedRows(it) => {
                     it.0.iter().flat_map(|it| &it.rows).for_each(|row| of_key(&row.key));

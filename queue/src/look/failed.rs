@@ -105,7 +105,8 @@ impl<S: Listings> Look<'_, S> {
             Task::Row { .. } => exit_code.is_some_and(|code| code != 0),
         };
         if has_failed && listing.wants(task.fetcher()) && finished >= listing.since {
-            listing.tasks.push(self.shown(record, task, Some(finished), failure(exit_code)));
+            let shown = self.shown(listing, record, task, Some(finished), failure(exit_code));
+            listing.tasks.push(shown);
         }
     }
 }

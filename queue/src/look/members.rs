@@ -107,6 +107,7 @@ impl<S: Listings> Look<'_, S> {
                 host,
                 pid: Some(it.pid).filter(|_| state != DaemonState::Stopped),
                 input_dir,
+                socket: Some(it.socket).filter(|socket| !socket.is_empty()),
                 fetchers: self.fetchers_of(&member),
                 in_flight: out.get(&MEMBER.of(&it.name)).copied().unwrap_or(0),
                 went_back: member.went_back,

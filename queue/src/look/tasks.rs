@@ -1,4 +1,4 @@
-//! Tasks by status, with the reason: the question of `tasks`, and what `retry --failed` puts back.
+//! Tasks by status, or of all that are not done, with the reason: the question of `tasks`, and what `retry --failed` puts back.
 //!
 //! What waits is walked in its order, and behind it those that wait while their key is out or held; all else has an index of
 //! those few keys. What is found there is asked of the record.
@@ -22,8 +22,18 @@ use crate::rules::dispatch::{Scope, next_task};
 const STEPS_MIN: usize = 20;
 const STEPS_FOR_EACH: usize = 10;
 
+/// The order in which tasks of all statuses are listed.
+const IN_TURN: [TaskStatus; 5] = [
+    TaskStatus::InFlight,
+    TaskStatus::Failed,
+    TaskStatus::DeadLetter,
+    TaskStatus::Delayed,
+    TaskStatus::Waiting,
+];
+
 /// What is asked for, and what is found of it.
 pub(super) struct Listing {
+    status: TaskStatus,
     pub(super) fetcher: Option<FetcherId>,
     pub(super) since: UnixSeconds,
     /// One more than is asked for tells that there are more.
@@ -47,17 +57,35 @@ impl Listing {
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn tasks(&mut self, asked: &TasksWith) -> Result<Tasks, S::Error> {
+        let (mut tasks, mut truncated) = (Vec::new(), false);
+        for status in asked.status.map_or(IN_TURN.to_vec(), |status| vec![status]) {
+            let count = asked.count.saturating_sub(tasks.len());
+            let (more, is_cut) = self.tasks_with(status, asked, count).await?;
+            tasks.extend(more);
+            truncated |= is_cut;
+        }
+        Ok(Tasks { status: asked.status, tasks, truncated })
+    }
+
+    /// Those of a status, and whether there are more.
+    async fn tasks_with(
+        &mut self,
+        status: TaskStatus,
+        asked: &TasksWith,
+        count: usize,
+    ) -> Result<(Vec<Shown>, bool), S::Error> {
         // Nobody has a name that is not known.
         let fetcher = asked.fetcher.as_ref().map(|name| self.fetcher(name));
         let mut listing = Listing {
+            status,
             fetcher: fetcher.flatten(),
             since: asked.since.unwrap_or(i64::MIN),
-            limit: asked.count.saturating_add(1),
+            limit: count.saturating_add(1),
             tasks: Vec::new(),
-            steps: STEPS_MIN.max(asked.count / STEP * STEPS_FOR_EACH),
+            steps: STEPS_MIN.max(count / STEP * STEPS_FOR_EACH),
         };
         if fetcher != Some(None) {
-            match asked.status {
+            match status {
                 TaskStatus::Waiting => self.waiting(&mut listing).await?,
                 TaskStatus::InFlight => self.in_flight(&mut listing).await?,
                 TaskStatus::Delayed => self.delayed(&mut listing).await?,
@@ -66,13 +94,14 @@ impl<S: Listings> Look<'_, S> {
             }
         }
         let Listing { mut tasks, steps, .. } = listing;
-        let truncated = tasks.len() > asked.count || steps == 0;
-        tasks.truncate(asked.count);
-        Ok(Tasks { status: asked.status, tasks, truncated })
+        let is_cut = tasks.len() > count || steps == 0;
+        tasks.truncate(count);
+        Ok((tasks, is_cut))
     }
 
     pub(super) fn shown(
         &self,
+        listing: &Listing,
         record: &Record,
         task: Task,
         since: Option<i64>,
@@ -80,7 +109,7 @@ impl<S: Listings> Look<'_, S> {
     ) -> Shown {
         let key = record.key.to_string();
         let (fetcher, run) = (self.name(task.fetcher()), run_of(task));
-        Shown { key, fetcher, run, since, reason, due: None }
+        Shown { key, status: listing.status, fetcher, run, since, reason, due: None }
     }
 
     /// Those of keys that are ready, in the order of their turns; then those of keys that are out, or held.
@@ -148,7 +177,8 @@ impl<S: Listings> Look<'_, S> {
         for task in tasks {
             let again = expired_leases(record, task) > 0 && why == "its turn comes";
             let reason = if again { "its lease expired" } else { why };
-            listing.tasks.push(self.shown(record, task, since, reason.to_owned()));
+            let shown = self.shown(listing, record, task, since, reason.to_owned());
+            listing.tasks.push(shown);
         }
         Ok(())
     }
@@ -166,7 +196,8 @@ impl<S: Listings> Look<'_, S> {
                     let worker =
                         flight.holder.as_ref().map_or("a classic worker", |it| &*it.worker);
                     let reason = format!("{worker}, attempt {}", flight.attempt.0);
-                    listing.tasks.push(self.shown(&record, flight.task, Some(started), reason));
+                    let shown = self.shown(listing, &record, flight.task, Some(started), reason);
+                    listing.tasks.push(shown);
                 }
             }
         }
@@ -214,7 +245,7 @@ impl<S: Listings> Look<'_, S> {
             let retry = Retry { due: seconds(due.at), retries: it.number };
             let code = end.and_then(|end| end.exit_code);
             let reason = delayed(code, retry, self.context.seconds());
-            let shown = self.shown(record, it.task, Some(since), reason);
+            let shown = self.shown(listing, record, it.task, Some(since), reason);
             found.push((due.at, Shown { due: Some(retry.due), ..shown }));
         }
         Ok(())
@@ -236,7 +267,8 @@ impl<S: Listings> Look<'_, S> {
                     Some(DeadBecause::Payload) => "what it is cannot be read".to_owned(),
                     _ => format!("{} leases expired", expired_leases(&record, task)),
                 };
-                listing.tasks.push(self.shown(&record, task, None, why));
+                let shown = self.shown(listing, &record, task, None, why);
+                listing.tasks.push(shown);
             }
         }
         Ok(())

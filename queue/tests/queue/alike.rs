@@ -99,7 +99,7 @@ pub fn told(reader: &dyn Reader, now: i64) -> Vec<String> {
     told.push(format!("{:?}", reader.next_jobs(now, 2).unwrap()));
     told.push(format!("{:?}", reader.turns(now, &keys.map(Key::stored)).unwrap()));
     told.extend(attempts(reader));
-    for status in STATUSES {
+    for status in STATUSES.map(Some).into_iter().chain([None]) {
         for (fetcher, count) in [(None, ALL), (None, 1), (Some("f"), ALL), (Some("@tasks"), ALL)] {
             let fetcher = fetcher.map(str::to_owned);
             let asked = TasksWith { status, fetcher, since: None, count };

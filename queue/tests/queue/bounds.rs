@@ -226,26 +226,31 @@ fn single_tasks_of_a_key_are_changed_some_at_a_time() {
     assert_eq!([cancel(), cancel(), cancel()], [(10_000, true), (1, false), (0, false)]);
 }
 
-/// A single task that is done is known by its ID until so many others were added.
+/// A single task is known by its ID as long as it is kept, and so many minutes longer.
 #[test]
 fn ids_of_single_tasks_are_forgotten_in_time() {
-    let mut script = Script::new(Settings { singles_kept: 2, ..Settings::default() });
+    let mut script = Script::new(Settings { ids_kept: 2, ..Settings::default() });
     script.run(
         "add a=1 x -> added 1
+        add c=1 z -> added 2
+        add a=2 y -> added 3
+        at 600
+        add c=2 z -> known
         ready -> job 1 a 1
         finish a 0
-        add a=2 y -> added 2
-        cancel a -> cancelled 1 false
+        at 660
+        cancel c -> cancelled 1 false
         add a=1 x -> known
-        add b=3 z -> added 3
-        at 60
-        add b=4 -> added 4
-        add a=1 x -> added 5
-        add a=2 y -> known
-        at 120
-        add b=6 -> added 6
-        add a=2 y -> added 7
-        add b=3 z -> known",
+        at 720
+        add b=3 -> added 4
+        add a=1 x -> known
+        at 780
+        add b=4 -> added 5
+        add a=1 x -> added 6
+        add c=1 z -> known
+        at 840
+        add b=5 -> added 7
+        add c=1 z -> added 8",
     );
-    assert_eq!(subject::counts(script.store())[&(OF_SINGLES.0.0, OF_SINGLES.1)][0], 5);
+    assert_eq!(subject::counts(script.store())[&(OF_SINGLES.0.0, OF_SINGLES.1)][0], 6);
 }

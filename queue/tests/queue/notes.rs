@@ -1,17 +1,15 @@
-//! What a daemon notes beside the queue: rejected files, its input directory, managed fetchers, entries of spools.
+//! What a daemon notes beside the queue: rejected files, its input directory, managed fetchers.
 
 use shiftboss_queue::answers::{EndedRun, FetcherRecord};
-use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{FETCHER, INPUT, REJECTED};
 use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::{
-    AcceptEntries, AcceptedEntries, Added, Complete, EntryId, FetcherRecords, ForgetAccepted,
-    ForgetFetcher, ForgetRejected, InputDirectory, Installation, NoteFetcher, NoteInput, Place,
-    RejectFile, SpoolEntry,
+    FetcherRecords, ForgetFetcher, ForgetRejected, InputDirectory, Installation, NoteFetcher,
+    NoteInput, Place, RejectFile,
 };
 use shiftboss_queue::records::Records;
 
-use crate::asked::{Asked, row};
+use crate::asked::Asked;
 use crate::words::{NOW, ready};
 
 /// A note that goes on keeps its time, and gets the new reason.
@@ -88,47 +86,4 @@ fn fetchers_are_noted() {
     queue.ask(ForgetFetcher("f".into())).unwrap();
     assert_eq!(queue.ask(FetcherRecords).unwrap(), [running("nonsense")]);
     assert_eq!(queue.jobs(), ["alpha p"], "its lists stay");
-}
-
-fn entry(name: &str, inode: u64, payload: &str) -> SpoolEntry {
-    let id = EntryId { spool: "s".into(), name: name.into(), inode, born: 0, checksum: u64::MAX };
-    SpoolEntry { id, task: row("alpha", payload) }
-}
-
-/// An entry is accepted once, until its removal from the spool is certain; another one may have its name.
-#[test]
-fn an_entry_is_accepted_once() {
-    let settings = Settings { max_single_tasks: 2, ..Settings::default() };
-    let mut queue = Asked::new(settings);
-    let first = vec![entry("e", 1, "1")];
-    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Added(1)]));
-    queue = queue.restart();
-    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]));
-    assert_eq!(queue.jobs(), ["alpha 1"]);
-    queue.ask(Complete { key: row("alpha", "").key, exit_code: 0 }).unwrap();
-    assert_eq!(queue.ask(AcceptEntries(first.clone())), Ok(vec![Added::Known]), "done already");
-    let more = [entry("e", 2, "2"), entry("f", 3, "3"), entry("g", 4, "4"), entry("h", 5, "3")];
-    let accepted = queue.ask(AcceptEntries(more.to_vec())).unwrap();
-    assert_eq!(accepted, [Added::Added(2), Added::Added(3), Added::Full, Added::Known]);
-    let known = queue.ask(AcceptedEntries).unwrap();
-    assert_eq!(known, [&first[0], &more[0], &more[1], &more[3]].map(|it| it.id.clone()));
-    for id in &known[..3] {
-        queue.ask(ForgetAccepted(id.clone())).unwrap();
-    }
-    assert_eq!(queue.ask(AcceptedEntries).unwrap(), known[3..]);
-}
-
-/// A file system gives a new file the inode of one that was removed: the time of its birth tells them apart.
-#[test]
-fn an_inode_is_used_again() {
-    let mut queue = Asked::with(&[]);
-    let first = entry("e", 1, "1");
-    let mut second = entry("e", 1, "2");
-    second.id.born = 2_000_000_000_000_000_001;
-    for (number, entry) in [(1, &first), (2, &second)] {
-        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Added(number)]));
-        assert_eq!(queue.ask(AcceptEntries(vec![entry.clone()])), Ok(vec![Added::Known]));
-    }
-    queue.ask(ForgetAccepted(first.id)).unwrap();
-    assert_eq!(queue.ask(AcceptedEntries).unwrap(), [second.id]);
 }

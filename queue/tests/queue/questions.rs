@@ -76,7 +76,7 @@ impl At {
 
     /// `key fetcher.run, reason`
     fn tasks(&self, status: TaskStatus) -> Vec<String> {
-        let asked = TasksWith { status, fetcher: None, since: None, count: 100 };
+        let asked = TasksWith { status: Some(status), fetcher: None, since: None, count: 100 };
         let tasks = self.reader.tasks(self.now, &asked).unwrap().tasks.into_iter();
         tasks.map(|it| format!("{} {}.{}, {}", it.key, it.fetcher, it.run, it.reason)).collect()
     }
@@ -450,8 +450,8 @@ fn what_ended_is_summed_up() {
     ready(async {
         let begun = store.begin(&Outset { is_alone: true, ..Outset::default() }).await?;
         let header = &begun.header.unwrap_or_default();
-        let (records, ended, runs, counts, oldest) = Default::default();
-        store.save(Changes { records, ended, header, runs, counts, sums, oldest }).await?;
+        let (records, ended, runs, counts, minute, oldest) = Default::default();
+        store.save(Changes { records, ended, header, runs, counts, sums, minute, oldest }).await?;
         store.commit().await
     })
     .unwrap();

@@ -392,7 +392,7 @@ fn single_tasks() {
             ready -> job 2 a 2",
             ),
             (
-                "the same payload that waits is known, and so is an ID for ever",
+                "the same payload that waits is known, and so is an ID, also when its task is done",
                 "
             add a=1 x -> added 1
             add a=1 -> known

@@ -2,7 +2,6 @@
 //! else.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use shiftboss_relay::Broker;
@@ -10,8 +9,8 @@ use toml::Spanned;
 
 use super::values::{absolute_database, host_name, polls};
 use super::{ServeArguments, ServeOptions};
+use crate::cli::broker;
 use crate::cli::common::CommonSettings;
-use crate::cli::{absolute, broker};
 use crate::config::{DaemonFiles, FetcherTable, RetryRule};
 use crate::exit::Failure;
 use crate::stores::{Database, Durability, Joining, Options, Policy, RetryRules};
@@ -34,8 +33,6 @@ pub struct ServeSettings {
     pub joining: Joining,
     pub common: CommonSettings,
     pub store: Options,
-    /// The spool whose tasks enter the queue.
-    pub spool: Option<PathBuf>,
     /// The broker that relays use.
     pub broker: Option<Broker>,
     pub relay_operators: Vec<String>,
@@ -67,6 +64,7 @@ impl ServeSettings {
             joining: Joining {
                 name: said.daemon_name.unwrap_or_else(host_name),
                 input: common.input.clone(),
+                socket: common.socket.path.clone(),
                 migrate: said.no_migrate != Some(true),
                 takeover: said.takeover.unwrap_or(TAKEOVER),
                 polls: polls(said.poll, said.poll_notified),
@@ -83,7 +81,6 @@ impl ServeSettings {
                 backoff: said.backoff.map(|rule| rule.0),
                 retries: retry_rules(said.job_retry, &fetchers),
             },
-            spool: said.spool.map(absolute).transpose()?,
             broker: broker(said.broker, said.broker_prefix, said.broker_queues)?,
             relay_operators: said.relay_operators.unwrap_or_default(),
             fetchers,
@@ -95,7 +92,6 @@ impl ServeSettings {
             database: self.database.file(),
             input: Some(&self.common.input),
             socket: Some(&self.common.socket.path),
-            spool: self.spool.as_deref(),
         }
     }
 
@@ -119,7 +115,6 @@ impl ServeSettings {
             ("poll_notified", a.joining.polls.notified != b.joining.polls.notified),
             ("no_migrate", a.joining.migrate != b.joining.migrate),
             ("durability", a.store.durability != b.store.durability),
-            ("spool", a.spool != b.spool),
             ("broker", a.broker != b.broker),
             ("relay_operators", a.relay_operators != b.relay_operators),
         ];

@@ -13,9 +13,7 @@ const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
 /// The longest name of a daemon.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Why the classic rules and a spool do not go together.
-pub(super) const CLASSIC_SPOOL: &str = "the classic rules know no single tasks, which is what entries of a spool become: \
-    leave out spool or classic";
+/// What does not go together, and why.
 pub(super) const CLASSIC_SERVER: &str = "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or \
     give a database in a file";
 pub(super) const PROCESS_SERVER: &str =

@@ -4,20 +4,20 @@
 //! tells. On a terminal it shows meanwhile what is still out.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use shiftboss_protocol::answers::Holding;
 use shiftboss_protocol::client::{Deadline, is_timeout, within};
+use shiftboss_protocol::verbs::{Drain, Status, StatusAnswer};
 
-use super::{in_flight, show};
+use super::show;
 use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
 use crate::stores::Database;
-use crate::target::{self, socket};
+use crate::target::{self, line};
 use crate::terminal;
 use crate::text::{counted, cut, shown};
 
@@ -32,15 +32,16 @@ const NAMED_MAX: usize = 8;
 const SHOWN_WIDTH: usize = 78;
 
 /// Drains the daemon, and waits until it has gone, at most for the timeout.
-pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
-    let socket = &socket(daemon.socket.clone(), "drain")?;
+pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
+    let socket = &daemon.target.socket("drain")?;
     let whole = daemon.timeout.and_then(within);
     // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
-    let mut session = Session::begin(socket, "drain", "DRAIN\n", patience)?;
-    show(&session.answer()?, daemon.json, |answer| {
-        format!("Nothing is handed out any more; {} in flight.", in_flight(answer))
+    let mut session = Session::begin(socket, &[Drain {}], patience)?;
+    show(&session.answer::<Drain>()?, daemon.json, |answer| {
+        let jobs = counted(answer.in_flight, "job");
+        format!("Nothing is handed out any more; {jobs} in flight.")
     })?;
     let shows = terminal::shows_progress();
     let waited = wait_closed(&mut session, whole, shows);
@@ -50,10 +51,13 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
     if !waited? {
         let waited = humantime::format_duration(daemon.timeout.unwrap_or_default());
         return Err(unavailable(format!(
-            "waited {waited}, and jobs are still in flight (`shiftboss status` shows them); the daemon \
-             stops when they have ended, or goes on after `shiftboss resume`"
+            "waited {waited}, and jobs are still in flight ({} shows them); the daemon stops when they have \
+             ended, or goes on after {}",
+            line("status"),
+            line("resume")
         )));
     }
+    let database = holder.as_ref().map(|holder| Database::from(holder.database.clone()));
     if let Some(holder) = holder {
         let patience = at_most(END_PATIENCE, whole).unwrap_or_else(Instant::now);
         if !lock::wait_given_up(socket, holder.pid, patience) {
@@ -61,28 +65,39 @@ pub(super) fn run(daemon: DaemonArguments) -> Result<(), Failure> {
                 "the daemon closed the connection, and still runs: see its log",
             ));
         }
-        require_drained(holder.database)?;
     }
-    if daemon.json { Ok(()) } else { print("The daemon has gone.\n") }
+    database.as_ref().map_or(Ok(()), require_drained)?;
+    if daemon.json { Ok(()) } else { print(gone(database.as_ref())) }
 }
 
 fn unavailable(text: impl Into<String>) -> Failure {
     Failure::new(ExitCode::Unavailable, text)
 }
 
+fn gone(database: Option<&Database>) -> String {
+    match database {
+        Some(Database::File(_)) => format!(
+            "The daemon has gone. The queue stays paused: once a daemon runs again, {} hands tasks out.\n",
+            line("resume")
+        ),
+        _ => "The daemon has gone.\n".to_owned(),
+    }
+}
+
 /// A daemon that was killed, or stopped otherwise, has gone as well. On a server the jobs of other daemons are in flight.
-fn require_drained(database: PathBuf) -> Result<(), Failure> {
-    let file @ Database::File(_) = Database::from(database) else {
+fn require_drained(database: &Database) -> Result<(), Failure> {
+    if database.file().is_none() {
         return Ok(());
-    };
-    let found = target::ask(&file, |reader, now| reader.status(now))?;
+    }
+    let found = target::ask(database, |reader, now| reader.status(now))?;
     if found.holders.is_empty() {
         return Ok(());
     }
     let jobs = counted(found.holders.len(), "job");
     Err(unavailable(format!(
         "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
-         until `shiftboss resume`), and drain it again if it is to stop by itself"
+         until {}), and drain it again if it is to stop by itself",
+        line("resume")
     )))
 }
 
@@ -98,13 +113,15 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
         let step = if asks { at_most(SHOW_EVERY, whole) } else { whole };
         match session.connection.line(step) {
             Ok(None) => return Ok(true),
-            Ok(Some(line)) => match serde_json::from_str::<Value>(&line) {
-                Ok(status) if status["live"]["draining"] == false => {
+            Ok(Some(line)) => match serde_json::from_str::<StatusAnswer>(&line) {
+                Ok(StatusAnswer { live: Some(live), .. }) if !live.health.draining => {
                     return Err(unavailable(
                         "somebody resumed the daemon: it hands jobs out again, and does not stop",
                     ));
                 }
-                Ok(status) if shows => show_line(&holders(&status)),
+                Ok(StatusAnswer { queue: Some(queue), .. }) if shows => {
+                    show_line(&holders(&queue.found.holders));
+                }
                 Ok(_) => {}
                 // It does not say; too many errors would end the connection.
                 Err(_) => asks = false,
@@ -112,19 +129,19 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
             Err(error) if !is_timeout(&error) => return Err(session.no_answer(&error)),
             Err(_) if whole.is_some_and(|end| end <= Instant::now()) => return Ok(false),
             Err(_) => {
-                let asked = session.connection.send(b"STATUS\n", at_most(ANSWER_TIMEOUT, whole));
+                let asked = format!("{}\n", Status {});
+                let asked =
+                    session.connection.send(asked.as_bytes(), at_most(ANSWER_TIMEOUT, whole));
                 asked.map_err(|error| session.no_answer(&error))?;
             }
         }
     }
 }
 
-/// What is out, from the daemon's status, in one line.
-fn holders(status: &Value) -> String {
-    let holders = status["holders"].as_array().map_or(&[][..], Vec::as_slice);
-    let name = |held: &Value| {
-        let worker = held["worker"].as_str().unwrap_or("classic");
-        format!("{} ({})", shown(held["key"].as_str().unwrap_or("?")), shown(worker))
+/// What is out, in one line.
+fn holders(holders: &[Holding]) -> String {
+    let name = |held: &Holding| {
+        format!("{} ({})", shown(&held.key), shown(held.worker.as_deref().unwrap_or("classic")))
     };
     let named: Vec<String> = holders.iter().take(NAMED_MAX).map(name).collect();
     let jobs = counted(holders.len(), "job");
@@ -139,18 +156,23 @@ fn show_line(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// What is in flight fits into a line.
     #[test]
     fn what_is_in_flight() {
-        let held = |key: &str, worker| json!({"key": key, "worker": worker});
-        let status = json!({"holders": [held("alpha", Some("w")), held("b\u{1b}", None)]});
-        assert_eq!(holders(&status), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
-        let many: Vec<Value> = (0..100).map(|n| held(&format!("key{n}"), Some("w"))).collect();
-        let line = holders(&json!({"holders": many}));
+        let held = |key: &str, worker: Option<&str>| Holding {
+            key: key.to_owned(),
+            worker: worker.map(str::to_owned),
+            attempt: None,
+            since: 0,
+            lease_seconds: None,
+            daemon: None,
+        };
+        let few = [held("alpha", Some("w")), held("b\u{1b}", None)];
+        assert_eq!(holders(&few), "2 jobs in flight: alpha (w), b\\u{1b} (classic)");
+        let many: Vec<_> = (0..100).map(|n| held(&format!("key{n}"), Some("w"))).collect();
+        let line = holders(&many);
         assert_eq!(line.len(), SHOWN_WIDTH);
         assert!(line.starts_with("100 jobs in flight: key0 (w), ") && line.ends_with("..."));
     }

@@ -5,159 +5,157 @@ use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
 
 use humantime::format_rfc3339_seconds;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use shiftboss_protocol::answers;
+use shiftboss_protocol::model::{Key, UnixSeconds};
+use shiftboss_protocol::verbs::{
+    Bump, BumpAnswer, Hold, HoldAll, HoldAllAnswer, HoldAnswer, HoldTime, Unhold, UnholdAll,
+    UnholdAllAnswer, UnholdAnswer, Verb,
+};
 
-use super::{key, show};
-use crate::cli::{By, Hold, KeyArguments};
-use crate::client::{Session, this_user};
+use super::{for_each, line_of, show, text};
+use crate::cli::{self, By, KeyArguments};
+use crate::client::{self, this_user};
 use crate::exit::Failure;
-use crate::target::socket;
+use crate::target::line;
 use crate::text::{counted, shown};
 
-pub(super) fn hold(asked: Hold) -> Result<(), Failure> {
-    let Hold { of, prefix, time, reason, by } = asked;
-    let seconds = time.map_or("-".to_owned(), |time| whole_seconds(time).to_string());
-    let behind = reason.map_or(String::new(), |reason| format!(" {reason}"));
-    let behind = format!(" {seconds}{behind}");
+pub(super) fn hold(asked: cli::Hold) -> Result<(), Failure> {
+    let cli::Hold { of, prefix, time, reason, by } = asked;
+    let (seconds, reason) = (time.unwrap_or(HoldTime::UNTIL_UNHELD), reason.unwrap_or_default());
     if prefix {
-        tell(of, by, "HOLD-ALL", &behind, all_held)
+        let request = |prefix| HoldAll { prefix, seconds, reason: reason.clone() };
+        tell(of, by, request, all_held)
     } else {
-        tell(of, by, "HOLD", &behind, held)
+        tell(of, by, |key| Hold { key, seconds, reason: reason.clone() }, held)
     }
 }
 
 pub(super) fn unhold(of: KeyArguments, prefix: bool, by: By) -> Result<(), Failure> {
     match prefix {
-        true => tell(of, by, "UNHOLD-ALL", "", all_unheld),
-        false => tell(of, by, "UNHOLD", "", unheld),
+        true => tell(of, by, |prefix| UnholdAll { prefix }, all_unheld),
+        false => tell(of, by, |key| Unhold { key }, unheld),
     }
 }
 
 pub(super) fn bump(of: KeyArguments, by: By) -> Result<(), Failure> {
-    tell(of, by, "BUMP", "", bumped)
+    tell(of, by, |key| Bump { key }, bumped)
 }
 
-/// A hold is not over before its time.
-fn whole_seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
-}
-
-/// Sends a request in somebody's name.
-fn tell(
+/// Sends a request in somebody's name, for each key.
+fn tell<V: Verb<Answer: DeserializeOwned>>(
     of: KeyArguments,
     by: By,
-    verb: &str,
-    behind: &str,
-    render: impl FnOnce(&str, &Value) -> String,
+    request: impl Fn(Key) -> V,
+    render: impl Fn(&V::Answer) -> String,
 ) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
-    let (name, by) = (verb.to_lowercase(), by.by.unwrap_or_else(this_user));
-    let (socket, timeout) = (socket(daemon.socket.clone(), &name)?, daemon.timeout());
-    let request = format!("{verb} {key}{behind}\n");
-    let answer = Session::begin_as(&socket, &by, &name, &request, timeout)?.answer()?;
-    show(&answer, daemon.json, |answer| render(&shown(key.as_str()), answer))
+    let by = by.by.unwrap_or_else(this_user);
+    for_each(of, |daemon, key| {
+        let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
+        let answer = client::ask_as(&socket, by.clone(), request(key), daemon.timeout())?;
+        show(&answer, daemon.json, &render)
+    })
 }
 
-fn held(key: &str, answer: &Value) -> String {
-    let until = answer["until"].as_u64().map_or("until `shiftboss unhold`".to_owned(), |until| {
-        format!("until {}, or until `shiftboss unhold`", time(until))
-    });
-    let doubt = match answer["known"] == true {
+fn held(answer: &HoldAnswer) -> String {
+    let unhold = line_of("unhold", &answer.key);
+    let until = answer.until.map_or(String::new(), |until| format!("until {}, or ", time(until)));
+    let doubt = match answer.known {
         true => "",
         false => " No list has it now, and it never ran: is it spelled right?",
     };
-    let replaced = replaced(&answer["replaced"]).unwrap_or_default();
-    format!("Held {until}: {key}.{replaced}{doubt}")
+    let replaced = answer.replaced.as_ref().map(replaced).unwrap_or_default();
+    format!("Held {until}until {unhold}: {}.{replaced}{doubt}", text(&answer.key))
 }
 
-fn all_held(prefix: &str, answer: &Value) -> String {
-    let count = |name: &str| answer[name].as_i64().unwrap_or(0);
-    let replaced = match count("replaced") {
+fn all_held(answer: &HoldAllAnswer) -> String {
+    let replaced = match answer.replaced {
         0 => String::new(),
         some => format!(" It takes the place of {}.", counted(some, "earlier hold")),
     };
     format!(
-        "{}; `shiftboss held` lists them. Keys that come later are not held.{replaced}",
-        begin_so("Held", count("held"), prefix)
+        "{}; {} lists them. Keys that come later are not held.{replaced}",
+        begin_so("Held", answer.held, &answer.prefix),
+        line("tasks --held")
     )
 }
 
-fn all_unheld(prefix: &str, answer: &Value) -> String {
-    let ended = answer["ended"].as_i64().unwrap_or(0);
+fn all_unheld(answer: &UnholdAllAnswer) -> String {
     format!(
         "{}. What waits of them is at its old place.",
-        begin_so("No longer held", ended, prefix)
+        begin_so("No longer held", answer.ended, &answer.prefix)
     )
 }
 
-fn begin_so(how: &str, count: i64, prefix: &str) -> String {
+fn begin_so(how: &str, count: u64, prefix: &Key) -> String {
     let begins = if count == 1 { "begins" } else { "begin" };
-    format!("{how}: {} that {begins} with {prefix}", counted(count, "key"))
+    format!("{how}: {} that {begins} with {}", counted(count, "key"), text(prefix))
 }
 
 /// An earlier hold, which is gone.
-fn replaced(hold: &Value) -> Option<String> {
-    let by = shown(hold["by"].as_str()?);
-    let until =
-        hold["until"].as_u64().map_or(String::new(), |until| format!(", until {}", time(until)));
-    let reason = hold["reason"].as_str().filter(|reason| !reason.is_empty());
+fn replaced(hold: &answers::Hold) -> String {
+    let by = shown(&hold.by);
+    let until = hold.until.map_or(String::new(), |until| format!(", until {}", time(until)));
+    let reason = Some(&hold.reason).filter(|reason| !reason.is_empty());
     let reason = reason.map_or(String::new(), |reason| format!(": {}", shown(reason)));
-    Some(format!(" It takes the place of a hold by {by}{until}{reason}."))
+    format!(" It takes the place of a hold by {by}{until}{reason}.")
 }
 
-fn time(second: u64) -> impl Display {
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(second)).unwrap_or(UNIX_EPOCH);
-    format_rfc3339_seconds(time)
+fn time(second: UnixSeconds) -> impl Display {
+    let since = Duration::from_secs(second.try_into().unwrap_or(0));
+    format_rfc3339_seconds(UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH))
 }
 
-fn unheld(key: &str, answer: &Value) -> String {
-    match answer["was_held"] == true {
+fn unheld(answer: &UnholdAnswer) -> String {
+    let key = text(&answer.key);
+    match answer.was_held {
         true => format!("No longer held: {key}. A task of it that waits is at its old place."),
         false => format!("{key} was not held."),
     }
 }
 
-fn bumped(key: &str, answer: &Value) -> String {
-    match answer["bumped_before"].as_u64() {
-        None | Some(0) => {
-            format!("Bumped: {key} is the next of the bumped keys; `shiftboss why` tells its turn.")
+fn bumped(answer: &BumpAnswer) -> String {
+    let name = text(&answer.key);
+    match answer.bumped_before {
+        0 => {
+            let why = line_of("why", &answer.key);
+            format!("Bumped: {name} is the next of the bumped keys; {why} tells its turn.")
         }
-        Some(before) => {
-            format!("Bumped: {key}, behind {}.", counted(before.cast_signed(), "bumped key"))
-        }
+        before => format!("Bumped: {name}, behind {}.", counted(before, "bumped key")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use shiftboss_protocol::answers::HoldKind;
 
     use super::*;
 
     /// What a user sees, to the letter.
     #[test]
     fn the_answers_are_as_documented() {
-        let until = json!({"until": 1_000_000, "known": true});
+        let key = |text: &str| Key::new(text).unwrap();
+        let of = |until, known, replaced| HoldAnswer { key: key("a"), until, known, replaced };
         assert_eq!(
-            held("alpha", &until),
-            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold`: alpha."
+            held(&of(Some(1_000_000), true, None)),
+            "Held until 1970-01-12T13:46:40Z, or until `shiftboss unhold a`: a."
         );
         assert_eq!(
-            held("alhpa", &json!({"until": null, "known": false})),
-            "Held until `shiftboss unhold`: alhpa. No list has it now, and it never ran: is it spelled right?"
+            held(&of(None, false, None)),
+            "Held until `shiftboss unhold a`: a. No list has it now, and it never ran: is it spelled right?"
         );
-        let before = json!({"by": "eve", "until": 0, "reason": "a\tb"});
+        let (by, reason) = ("eve".to_owned(), "a\tb".to_owned());
+        let before = answers::Hold { kind: HoldKind::Hold, since: 0, until: Some(0), reason, by };
         assert_eq!(
-            held("alpha", &json!({"until": null, "known": true, "replaced": before})),
-            "Held until `shiftboss unhold`: alpha. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
+            held(&of(None, true, Some(before))),
+            "Held until `shiftboss unhold a`: a. It takes the place of a hold by eve, until 1970-01-01T00:00:00Z: a\\tb."
         );
-        assert_eq!(unheld("alpha", &json!({"was_held": false})), "alpha was not held.");
-        let behind = |before| bumped("alpha", &json!({"bumped_before": before}));
+        assert_eq!(unheld(&UnholdAnswer { key: key("a"), was_held: false }), "a was not held.");
+        let behind = |bumped_before| bumped(&BumpAnswer { key: key("a"), bumped_before });
         assert_eq!(
             behind(0),
-            "Bumped: alpha is the next of the bumped keys; `shiftboss why` tells its turn."
+            "Bumped: a is the next of the bumped keys; `shiftboss why a` tells its turn."
         );
-        assert_eq!(behind(2), "Bumped: alpha, behind 2 bumped keys.");
-        assert_eq!(whole_seconds(Duration::from_millis(1_500)), 2);
+        assert_eq!(behind(2), "Bumped: a, behind 2 bumped keys.");
     }
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{Argument, FetcherName, RetryOf};
 use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::operation::HOLDS_MAX;
 use shiftboss_queue::reader::TasksWith;
@@ -15,7 +17,8 @@ use crate::cli::{DaemonArguments, FailedOnes};
 use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::target::{self, Target, socket};
+use crate::stores::Database;
+use crate::target;
 use crate::text::counted;
 
 /// Tasks that one command puts back at the most.
@@ -25,18 +28,15 @@ const BATCH: usize = 200;
 /// After so many refusals the daemon closes a connection.
 const REFUSALS_MAX: usize = 10;
 
-/// A task's key and fetcher.
-type TaskOf = (String, String);
-
-pub(super) fn run(daemon: DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
-    let socket = socket(daemon.socket.clone(), "retry")?;
-    let (tasks, count, held) = tasks_of(&socket, failed)?;
+pub(super) fn run(daemon: &DaemonArguments, failed: &FailedOnes) -> Result<(), Failure> {
+    let socket = daemon.target.socket("retry")?;
+    let (tasks, count, held) = tasks_of(&daemon.target.database()?, failed)?;
     if !tasks.is_empty() && !failed.yes && !confirm(&count)? {
         return print("Nothing was put back.\n");
     }
-    let rows = put_back(&socket, &tasks, &daemon)?;
+    let rows = put_back(&socket, &tasks, daemon)?;
     print(if daemon.json {
-        let keys: BTreeSet<&str> = tasks.iter().map(|(key, _)| key.as_str()).collect();
+        let keys: BTreeSet<&str> = tasks.iter().map(|task| task.key.as_str()).collect();
         format!("{}\n", serde_json::json!({"keys": keys.len(), "rows": rows, "held": held}))
     } else {
         format!("Back in the queue: {}{}.\n", counted(rows, "row"), left_alone(held))
@@ -52,15 +52,17 @@ fn left_alone(held: usize) -> String {
 }
 
 /// The failed tasks by key and fetcher, how many there are, in words, and how many more have a key that is held.
-fn tasks_of(socket: &Path, failed: &FailedOnes) -> Result<(Vec<TaskOf>, String, usize), Failure> {
-    let target = Target::find(Some(socket.to_owned()), None)?;
+fn tasks_of(
+    database: &Database,
+    failed: &FailedOnes,
+) -> Result<(Vec<RetryOf>, String, usize), Failure> {
     let asked = TasksWith {
-        status: TaskStatus::Failed,
+        status: Some(TaskStatus::Failed),
         fetcher: failed.fetcher.clone(),
         since: failed.since,
         count: TASKS_MAX,
     };
-    let (mut found, held) = target::ask(&target.database, |reader, now| {
+    let (mut found, held) = target::ask(database, |reader, now| {
         Ok((reader.tasks(now, &asked)?, reader.held(HOLDS_MAX)?))
     })?;
     let held: BTreeSet<String> = held.keys.into_iter().map(|held| held.key).collect();
@@ -70,9 +72,12 @@ fn tasks_of(socket: &Path, failed: &FailedOnes) -> Result<(Vec<TaskOf>, String, 
     let more = if found.truncated { " (there are more: say it again for them)" } else { "" };
     let left = all - found.tasks.len();
     let tasks = found.tasks.into_iter().map(|task| (task.key, task.fetcher));
-    let mut tasks: Vec<TaskOf> = tasks.collect();
-    tasks.sort_unstable();
-    tasks.dedup();
+    let tasks: BTreeSet<(String, String)> = tasks.collect();
+    // What is no key, whoever put it into the database, would be another request.
+    let request = |(key, fetcher): (String, String)| {
+        Some(RetryOf { key: Key::new(&key).ok()?, fetcher: FetcherName::read(&fetcher)? })
+    };
+    let tasks = tasks.into_iter().filter_map(request).collect();
     Ok((tasks, format!("{count}{}{more}", left_alone(left)), left))
 }
 
@@ -88,17 +93,19 @@ fn confirm(count: &str) -> Result<bool, Failure> {
 
 /// Puts the rows of these keys back, each of its fetcher alone; how many there were. What a daemon did not answer
 /// because it refused too much before is asked again on another connection.
-fn put_back(socket: &Path, mut tasks: &[TaskOf], daemon: &DaemonArguments) -> Result<i64, Failure> {
+fn put_back(
+    socket: &Path,
+    mut tasks: &[RetryOf],
+    daemon: &DaemonArguments,
+) -> Result<u64, Failure> {
     let mut rows = 0;
     while !tasks.is_empty() {
         let batch = &tasks[..tasks.len().min(BATCH)];
-        let request = |(key, fetcher): &TaskOf| format!("RETRY-OF {key} {fetcher}\n");
-        let requests: String = batch.iter().map(request).collect();
-        let mut session = Session::begin(socket, "retry", &requests, daemon.timeout())?;
+        let mut session = Session::begin(socket, batch, daemon.timeout())?;
         let (mut answered, mut refused) = (0, 0);
         while answered < batch.len() && refused < REFUSALS_MAX {
-            match session.answer() {
-                Ok(answer) => rows += answer.object["rows"].as_i64().unwrap_or(0),
+            match session.answer::<RetryOf>() {
+                Ok(answer) => rows += answer.object.rows,
                 // A key that nobody lists any more needs nothing.
                 Err(failure) if failure.code() == ExitCode::BadData => refused += 1,
                 Err(failure) => return Err(failure),
@@ -136,7 +143,7 @@ mod tests {
                             (gone, refused) = (gone - 1, refused + 1);
                             "ERROR unknown gone"
                         }
-                        false => r#"{"rows":1}"#,
+                        false => r#"{"key":"k","rows":1}"#,
                     };
                     writeln!(connection, "{answer}").unwrap();
                     if refused == 10 {
@@ -145,8 +152,11 @@ mod tests {
                 }
             }
         });
-        let tasks: Vec<_> = (0..15).map(|n| (format!("key{n}"), "f".to_owned())).collect();
-        let arguments = DaemonArguments { timeout: None, socket: None, json: false };
+        let fetcher = FetcherName::read("f").unwrap();
+        let task = |n| RetryOf { key: Key::stored(&format!("key{n}")), fetcher: fetcher.clone() };
+        let tasks: Vec<_> = (0..15).map(task).collect();
+        let arguments =
+            DaemonArguments { timeout: None, target: crate::target::Asked::default(), json: false };
         assert_eq!(put_back(&socket, &tasks, &arguments).unwrap(), 3);
         daemon.join().unwrap();
     }

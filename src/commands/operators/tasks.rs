@@ -7,18 +7,19 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::task_line::single_task;
+use shiftboss_protocol::verbs::{self, AddAnswer, Cancel, Name};
+use shiftboss_protocol::wire::session::Addition;
 
-use super::{begin, key, show, word};
-use crate::cli::{Add, DaemonArguments, KeyArguments};
+use super::{line_of, show, text};
+use crate::cli::{Add, DaemonArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
-use crate::target::move_up;
 use crate::text::{counted, shown};
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
@@ -28,31 +29,15 @@ const BATCH_BYTES: usize = 32 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) fn add(add: Add) -> Result<(), Failure> {
-    let Add { mut daemon, key, payload, file, lines } = add;
-    if lines {
-        return match key {
-            None => add_lines(&daemon, file.as_deref().unwrap_or(Path::new("-"))),
-            Some(_) => {
-                Err(Failure::usage("with --lines the lines name the keys: give the socket alone"))
-            }
-        };
-    }
-    let (daemon, task) = match file {
-        None => {
-            let (socket, [key, payload]) =
-                move_up(daemon.socket.take(), [key, payload], ["KEY", "PAYLOAD"])?;
-            daemon.socket = socket;
-            (daemon, task_of(&key, payload.as_bytes(), ExitCode::Usage)?)
-        }
-        Some(_) if payload.is_some() => {
-            return Err(Failure::usage("give PAYLOAD or --file, not both"));
-        }
-        Some(file) => {
-            let (daemon, key) = word(daemon, key, "KEY")?;
-            (daemon, task_of(&key, &payload_in(&file)?, ExitCode::BadData)?)
-        }
+    let Add { daemon, key, payload, id, file, lines } = add;
+    let Some(key) = key.filter(|_| !lines) else {
+        return add_lines(&daemon, id, file.as_deref().unwrap_or(Path::new("-")));
     };
-    super::tell(&daemon, request(&task).trim_end(), added)
+    let task = match file {
+        Some(file) => task_of(&key, &payload_in(&file)?, ExitCode::BadData)?,
+        None => task_of(&key, payload.unwrap_or_default().as_bytes(), ExitCode::Usage)?,
+    };
+    super::tell(&daemon, Addition { task, id }, added)
 }
 
 fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
@@ -90,26 +75,21 @@ fn payload_in(file: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn request(task: &Row) -> String {
-    format!("ADD {} {}\n", task.key, task.payload)
-}
-
-fn added(answer: &Value) -> String {
-    let key = shown(answer["key"].as_str().unwrap_or_default());
-    if answer["added"] == false {
-        return format!("{key} waits with this payload already; nothing was added.");
+fn added(answer: &AddAnswer) -> String {
+    let key = text(&answer.key);
+    match answer.added {
+        true => format!("Added {key}{}.", turn(answer)),
+        false => format!("{key} was added already: this payload waits, or the ID is known."),
     }
-    format!("Added {key}{}.", turn(answer))
 }
 
-fn turn(answer: &Value) -> String {
-    let count = |name: &str| answer[name].as_i64();
-    let more = if answer["exact"] == true { "" } else { "more than " };
-    let tasks = match count("tasks_before") {
-        Some(tasks) if tasks > 0 => format!(", after {} of this key", counted(tasks, "other task")),
-        _ => String::new(),
+fn turn(answer: &AddAnswer) -> String {
+    let more = if answer.exact { "" } else { "more than " };
+    let tasks = match answer.tasks_before {
+        None | Some(0) => String::new(),
+        Some(tasks) => format!(", after {} of this key", counted(tasks, "other task")),
     };
-    let keys = match count("keys_before") {
+    let keys = match answer.keys_before {
         Some(0) => "; it is the next key".to_owned(),
         Some(keys) => format!("; {more}{} before it", counted(keys, "key")),
         None => String::new(),
@@ -117,9 +97,11 @@ fn turn(answer: &Value) -> String {
     format!("{keys}{tasks}")
 }
 
-fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
+fn add_lines(daemon: &DaemonArguments, id: Option<Name>, path: &Path) -> Result<(), Failure> {
     let (mut input, name) = open(path)?;
-    let mut sender = Sender::new(begin(daemon, "add", "")?, &name, daemon.json);
+    let socket = daemon.target.socket("add")?;
+    let session = Session::begin::<verbs::Add>(&socket, &[], daemon.timeout())?;
+    let mut sender = Sender::new(session, id, &name, daemon.json);
     let (mut reader, mut lines) = (LineReader::new(true, 0), Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
@@ -142,10 +124,13 @@ fn add_lines(daemon: &DaemonArguments, path: &Path) -> Result<(), Failure> {
 /// Many tasks on their way, from a file of this name.
 struct Sender<'a> {
     session: Session,
+    /// What the IDs of all begin with.
+    id: Option<Name>,
     name: &'a str,
     json: bool,
-    /// The requests of a batch, and the numbers of their lines.
-    batch: String,
+    /// The requests of a batch, their bytes, and the numbers of their lines.
+    batch: Vec<Addition>,
+    bytes: usize,
     numbers: Vec<u64>,
     /// Lines that were read, and what became of them.
     lines: u64,
@@ -155,38 +140,43 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(session: Session, name: &'a str, json: bool) -> Self {
-        let (batch, numbers) = (String::new(), Vec::new());
-        Self { session, name, json, batch, numbers, lines: 0, added: 0, known: 0, faulty: 0 }
+    fn new(session: Session, id: Option<Name>, name: &'a str, json: bool) -> Self {
+        let (batch, numbers) = (Vec::new(), Vec::new());
+        let (bytes, lines, added, known, faulty) = (0, 0, 0, 0, 0);
+        Self { session, id, name, json, batch, bytes, numbers, lines, added, known, faulty }
     }
 
     fn take(&mut self, line: Line) -> Result<(), Failure> {
         self.lines += 1;
         let task = match line {
-            Line::Row(task) => request(&task),
+            Line::Row(task) => task,
             Line::Skipped { number, reason } => {
                 self.faulty += 1;
                 eprintln!("{}: line {number} was not added: {reason}", self.name);
                 return Ok(());
             }
         };
-        if self.numbers.len() == BATCH_LINES || self.batch.len() + task.len() > BATCH_BYTES {
+        let bytes = task.key.as_str().len() + task.payload.len();
+        if self.batch.len() == BATCH_LINES || self.bytes + bytes > BATCH_BYTES {
             self.send()?;
         }
-        self.batch.push_str(&task);
+        self.bytes += bytes;
+        let id = self.id.as_ref().map(|id| Name::resembling(&format!("{id}.{}", self.lines)));
+        self.batch.push(Addition { task, id });
         self.numbers.push(self.lines);
         Ok(())
     }
 
     /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
-        self.session.send(&std::mem::take(&mut self.batch))?;
+        self.session.send(&self.batch)?;
+        (self.batch, self.bytes) = (Vec::new(), 0);
         for number in std::mem::take(&mut self.numbers) {
-            let answer = self.session.answer().map_err(|failure| {
+            let answer = self.session.answer::<verbs::Add>().map_err(|failure| {
                 let text = format!("line {number}: {failure}; it and those behind it may not have been added, and adding them again is harmless");
                 Failure::new(failure.code(), text)
             })?;
-            *(if answer.object["added"] == true { &mut self.added } else { &mut self.known }) += 1;
+            *(if answer.object.added { &mut self.added } else { &mut self.known }) += 1;
             if self.json {
                 print(answer.line + "\n")?;
             }
@@ -198,7 +188,7 @@ impl<'a> Sender<'a> {
         if !self.json {
             let known = match self.known {
                 0 => String::new(),
-                known => format!("; {} waited already", counted(known, "task")),
+                known => format!("; {} added before", counted(known, "task")),
             };
             print(format!("Added {}{known}.\n", counted(self.added, "task")))?;
         }
@@ -211,31 +201,30 @@ impl<'a> Sender<'a> {
 }
 
 /// Deletes a key's single tasks, as many rounds as that takes.
-pub(super) fn cancel(of: KeyArguments) -> Result<(), Failure> {
-    let (daemon, key) = key(of)?;
-    let request = format!("CANCEL {key}\n");
-    let mut session = begin(&daemon, "cancel", &request)?;
-    let mut answer = session.answer()?.object;
-    let deleted_by = |answer: &Value| answer["deleted"].as_i64().unwrap_or(0);
-    let mut deleted = deleted_by(&answer);
-    while answer["more"] == true {
-        session.send(&request)?;
+pub(super) fn cancel(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> {
+    let requests = [Cancel { key }];
+    let socket = daemon.target.socket("cancel")?;
+    let mut session = Session::begin(&socket, &requests, daemon.timeout())?;
+    let mut answer = session.answer::<Cancel>()?.object;
+    let mut deleted = answer.deleted;
+    while answer.more {
+        session.send(&requests)?;
         // Refused: all were gone.
-        let Ok(next) = session.answer() else { break };
+        let Ok(next) = session.answer::<Cancel>() else { break };
         answer = next.object;
-        deleted += deleted_by(&answer);
+        deleted += answer.deleted;
     }
-    let is_in_flight = answer["in_flight"] == true;
-    let object = json!({"key": key.as_str(), "deleted": deleted, "in_flight": is_in_flight});
-    let key = shown(key.as_str());
+    let is_in_flight = answer.in_flight;
+    let object = json!({"key": answer.key, "deleted": deleted, "in_flight": is_in_flight});
+    let (name, why) = (text(&answer.key), line_of("why", &answer.key));
     show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
-        format!("Deleted {} of {key}.", counted(deleted, "single task"))
+        format!("Deleted {} of {name}.", counted(deleted, "single task"))
     })?;
     if !is_in_flight {
         return Ok(());
     }
     let text = format!(
-        "one of {key} is in flight and stays: cancel it again when its job has ended (`shiftboss why` tells)"
+        "one of {name} is in flight and stays: cancel it again when its job has ended ({why} tells)"
     );
     Err(Failure::new(ExitCode::AlreadyRunning, text))
 }

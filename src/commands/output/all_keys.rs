@@ -83,7 +83,7 @@ fn follow(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Days that have a directory, the newest one first.
-fn days(directory: &Path) -> io::Result<Vec<String>> {
+pub(super) fn days(directory: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|it| it.ok()?.file_name().into_string().ok());
     let mut days: Vec<String> = names.filter(|name| is_day(name)).collect();
     days.sort_by(|one, other| other.cmp(one));

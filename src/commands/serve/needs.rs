@@ -46,15 +46,14 @@ pub(in crate::commands) fn faults(files: &DaemonFiles<'_>) -> Vec<Failure> {
         faults.extend(one_path(database, socket));
     }
     faults.extend(wrong_order(files));
-    let made = [(files.input, "input directory"), (files.spool, "spool")];
-    faults.extend(made.into_iter().filter_map(|(path, what)| unmakeable(path?, what)));
+    faults.extend(files.input.and_then(unmakeable));
     faults
 }
 
 /// Where this user cannot write; the daemon's user may be another one.
 pub(in crate::commands) fn unwritable(files: &DaemonFiles<'_>) -> Vec<PathBuf> {
     let parents = [files.database, files.socket].into_iter().flatten().filter_map(Path::parent);
-    let made = [files.input, files.spool].into_iter().flatten().map(nearest);
+    let made = files.input.map(nearest);
     let is_closed =
         |path: &&Path| path.is_dir() && access(*path, Access::WRITE_OK | Access::EXEC_OK).is_err();
     let mut all: Vec<_> = parents.chain(made).filter(is_closed).map(Path::to_owned).collect();
@@ -114,11 +113,11 @@ fn wrong_order(files: &DaemonFiles<'_>) -> Option<Failure> {
 }
 
 /// A directory that is not there and cannot be made.
-fn unmakeable(path: &Path, what: &str) -> Option<Failure> {
-    let nearest = nearest(path);
+fn unmakeable(input: &Path) -> Option<Failure> {
+    let nearest = nearest(input);
     (!nearest.is_dir()).then(|| {
-        let (path, nearest) = (path.display(), nearest.display());
-        let text = format!("the {what} {path} cannot be made: {nearest} is no directory");
+        let (input, nearest) = (input.display(), nearest.display());
+        let text = format!("the input directory {input} cannot be made: {nearest} is no directory");
         Failure::new(ExitCode::CannotCreate, text)
     })
 }

@@ -1,83 +1,69 @@
-//! `shiftboss status`: how the daemon and its queue are, as a table or as JSON; or what is wrong alone. What only the
-//! memory of the daemon knows is asked over its socket.
-
-mod daemons;
-mod managed_fetchers;
-mod relays;
-mod table;
-mod trouble;
+//! `shiftboss status`: how the daemon and its queue are, as text or as JSON; or what is wrong alone. What only the memory of the daemon
+//! knows is asked over its socket.
 
 use serde_json::json;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::{Live, LiveStatus};
-use shiftboss_protocol::model::UnixSeconds;
+use shiftboss_actors::live::Live;
 
 use crate::cli::ViewArguments;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::live::{self, PATIENCE_ON_SERVER, Unknown};
 use crate::lock::LockState;
+use crate::stores::Database;
 use crate::target::{self, Target};
 use crate::text::span;
-use crate::up::Up;
+use crate::view::health::{Object, Severity, Snapshot, Up};
+use crate::view::status;
 
-/// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 then.
+/// Shows how the daemon at a target is. With `check` only what is wrong, and ends with 1 if any of it is an error.
 pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> {
-    let ViewArguments { target, config, json } = arguments;
-    let target = Target::find(target, config.as_deref())?;
-    let now = SystemClock.now();
-    let asked = table::is_on_server(&target).then(|| live::begin(&target, PATIENCE_ON_SERVER));
+    let ViewArguments { target, json } = arguments;
+    let target = target.find()?;
+    let at = SystemClock.now();
+    let is_on_server = matches!(target.database, Database::Server(_));
+    let asked = is_on_server.then(|| live::begin(&target, PATIENCE_ON_SERVER));
     let queue = target::ask(&target.database, |reader, now| reader.status(now));
-    let answered = match (asked, &queue) {
+    let live = match (asked, &queue) {
         (Some(asked), _) => asked.and_then(live::answer),
         (None, Ok(queue)) => live::ask(&target, queue),
         (None, Err(_)) => Ok(None),
     };
-    let (live, unknown) = match answered {
-        Ok(live) => (live, None),
-        Err(unknown) => (None, Some(unknown)),
-    };
     let queue = match queue {
         Ok(queue) => queue,
-        Err(failure) => return Err(without_queue(&target, failure, live, (json, check), now)),
+        Err(failure) => return Err(without_queue(&target, failure, live, (json, check), at)),
     };
-    let status = LiveStatus { queue, live };
-    let trouble = trouble::of(&status, unknown.as_ref(), now);
-    if check && !json {
-        print(trouble.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-    } else {
-        super::show(&target, &status, json, |status| {
-            table::render(&target, status, unknown.as_ref(), now)
-        })?;
-    }
-    if check { verdict(&target, &status, trouble.is_empty(), unknown, now) } else { Ok(()) }
+    let snapshot = Snapshot { at, target, queue, live };
+    let text = match (json, check) {
+        (true, _) => snapshot.target.json(&Object::from(&snapshot))?,
+        (false, false) => status::render(&snapshot),
+        (false, true) => {
+            snapshot.health().troubles.iter().map(|trouble| format!("{trouble}\n")).collect()
+        }
+    };
+    print(text)?;
+    if check { verdict(&snapshot) } else { Ok(()) }
 }
 
 /// How `status --check` ends.
-fn verdict(
-    target: &Target,
-    status: &LiveStatus,
-    is_well: bool,
-    unknown: Option<Unknown>,
-    now: UnixSeconds,
-) -> Result<(), Failure> {
-    if status.queue.moved_to.is_some() {
-        // Nor is a daemon to run on it.
-        return Err(Failure::silent(ExitCode::Found));
-    }
+fn verdict(snapshot: &Snapshot) -> Result<(), Failure> {
+    let Snapshot { target, queue, .. } = snapshot;
+    let is_well = snapshot.health().count(Severity::Error) == 0;
     let code = if is_well { ExitCode::Denied } else { ExitCode::Found };
     let not_known =
         |what, why| Err(Failure::new(code, format!("whether {what} is not known: {why}")));
-    match (Up::of(target, &status.queue), unknown) {
+    match (snapshot.up(), &snapshot.live) {
+        // Nor is a daemon to run on it.
+        _ if queue.moved_to.is_some() => Err(Failure::silent(ExitCode::Found)),
         (Up::Down | Up::OthersOnly, _) => {
             let text = match target.daemon {
                 LockState::Unknown(_) => format!("no daemon runs on {}", target.database),
-                _ => format!("the daemon is {}", table::daemon(target, &status.queue, now)),
+                _ => format!("the daemon is {}", status::daemon(target, queue, snapshot.at)),
             };
             Err(Failure::new(ExitCode::Unavailable, text))
         }
-        (Up::Unknown(why), _) => not_known("a daemon runs", why.to_owned()),
-        (Up::Running, Some(Unknown::Closed(why))) => not_known("the daemon answers", why),
+        (Up::Unknown(why), _) => not_known("a daemon runs", why),
+        (Up::Running, Err(Unknown::Closed(why))) => not_known("the daemon answers", why),
         _ if is_well => Ok(()),
         _ => Err(Failure::silent(code)),
     }
@@ -87,16 +73,18 @@ fn verdict(
 fn without_queue(
     target: &Target,
     failure: Failure,
-    live: Option<Live>,
+    live: Result<Option<Live>, Unknown>,
     (json, check): (bool, bool),
     now: i64,
 ) -> Failure {
-    let (LockState::By(daemon), Some(live)) = (&target.daemon, live) else { return failure };
-    if json || !check {
-        let render = |_: &_| table::render_live(target, &live, now);
-        if let Err(unprinted) = super::show(target, &json!({ "live": live }), json, render) {
-            return unprinted;
-        }
+    let (LockState::By(daemon), Ok(Some(live))) = (&target.daemon, live) else { return failure };
+    let text = match (json, check) {
+        (true, _) => target.json(&json!({ "live": live })),
+        (false, false) => Ok(status::render_live(target, &live, now)),
+        (false, true) => Ok(String::new()),
+    };
+    if let Err(unprinted) = text.and_then(print) {
+        return unprinted;
     }
     let Some(outage) = &live.health.outage else { return failure };
     let lasts = span(now.saturating_sub(outage.since));

@@ -1,7 +1,7 @@
 //! The table of daemons, in plain statements: a daemon joins under its name, lives, leaves, or is taken for dead. Each joining has an epoch of its own;
 //! what a daemon does under another one than the last is fenced by the records' crate.
 //!
-//! Called by the store, its companion and `shiftboss forget-daemon`. What a daemon has is not known here.
+//! Called by the store, its companion and `shiftboss forget --daemon`. What a daemon has is not known here.
 
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_act
     WHERE application_name = $1 AND datname = current_database() AND pid <> pg_backend_pid()
         AND backend_start <= coalesce(to_timestamp($2::int8), 'infinity') AND pg_has_role(usesysid, 'USAGE')";
 /// $5: by the same process, which has been running since it joined first.
-const JOIN: &str = "INSERT INTO daemons AS d (name, process, pid, version, connections, epoch, started, beat, beat_at, adopted)
-    VALUES ($1, $2, $3, $4, current_setting('application_name'), nextval('epochs'), floor(extract(epoch FROM clock_timestamp())), 0,
+const JOIN: &str = "INSERT INTO daemons AS d (name, process, pid, version, socket, connections, epoch, started, beat, beat_at, adopted)
+    VALUES ($1, $2, $3, $4, $6, current_setting('application_name'), nextval('epochs'), floor(extract(epoch FROM clock_timestamp())), 0,
         floor(extract(epoch FROM clock_timestamp())), false)
-    ON CONFLICT (name) DO UPDATE SET process = excluded.process, pid = excluded.pid, version = excluded.version,
+    ON CONFLICT (name) DO UPDATE SET process = excluded.process, pid = excluded.pid, socket = excluded.socket, version = excluded.version,
         connections = excluded.connections, epoch = excluded.epoch, beat = d.beat + 1, beat_at = excluded.beat_at,
         started = CASE WHEN $5 THEN d.started ELSE excluded.started END, gone = NULL, gone_at = NULL, adopted = false
     RETURNING daemon, epoch";
@@ -60,6 +60,7 @@ const ADOPTED: &str = "UPDATE daemons SET adopted = true WHERE daemon = $1 AND e
 pub(super) struct Joining<'a> {
     pub(super) name: &'a str,
     pub(super) process: &'a str,
+    pub(super) socket: &'a str,
     /// The same process has joined before.
     pub(super) is_again: bool,
     /// How far another one's counter is that stands still.
@@ -87,7 +88,8 @@ async fn join_alone(client: &Client, it: &Joining<'_>) -> StoreResult<Asked<Plac
         return Ok(taken);
     }
     let (pid, version) = (i64::from(std::process::id()), env!("CARGO_PKG_VERSION"));
-    let values: [&(dyn ToSql + Sync); 5] = [&it.name, &it.process, &pid, &version, &it.is_again];
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&it.name, &it.process, &pid, &version, &it.is_again, &it.socket];
     let row = limited(client.query_one(JOIN, &values)).await?;
     limited(client.execute(RAISE_NUMBERS, &[])).await?;
     Ok(Asked::Had((row.get(0), row.get(1))))

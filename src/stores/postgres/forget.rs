@@ -1,5 +1,5 @@
 //! Forgets a daemon that is gone for good, or a relay: its jobs are adopted by those that live, or wait again, and its lists leave the queue.
-//! Called by `shiftboss forget-daemon`, beside the daemons; knows none of them.
+//! Called by `shiftboss forget --daemon`, beside the daemons; knows none of them.
 //!
 //! What is to be done the queue's engine knows; here it is asked in bounded steps. What was begun and failed is ended by the next try.
 

@@ -27,6 +27,8 @@ pub(crate) struct Identity {
     /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
     /// each other may have the same place.
     pub(crate) owner: String,
+    /// Where it answers, for others of its machine.
+    pub(crate) socket: String,
     /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
     pub(crate) takeover: Duration,
     pub(crate) polls: Polls,

@@ -1,6 +1,6 @@
 //! Asks for what a daemon has that may be dead: it is had when its counter has stood still for a few looks.
 //!
-//! For a daemon that wants a name, and for `shiftboss forget-daemon`. Living daemons judge each other in
+//! For a daemon that wants a name, and for `shiftboss forget --daemon`. Living daemons judge each other in
 //! [`peers`](super::peers).
 
 use std::time::Duration;

@@ -117,11 +117,11 @@ impl PostgresStore {
         let connection = self.server.connect().await?;
         schema::require_usable(&connection.client).await?;
         connection.end_given_up().await?;
-        let Identity { name, owner: process, takeover, .. } = &self.identity;
+        let Identity { name, owner: process, socket, takeover, .. } = &self.identity;
         let is_again = self.membership.has_joined();
         let beats = daemons::beat_of(&connection.client, name).await?;
         let went_back = is_again && beats.is_none_or(|beat| beat < self.membership.beat());
-        let asked = daemons::Joining { name, process, is_again, beat };
+        let asked = daemons::Joining { name, process, socket, is_again, beat };
         let place = match daemons::join(&connection.client, asked).await? {
             Asked::Had(place) => place,
             Asked::Taken(holder, beat) => return Ok(Asked::Taken(holder, beat)),

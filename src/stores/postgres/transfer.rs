@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use shiftboss_queue::documents::{ACCEPTED, ARRIVING, Kind, MEMBER, MOVED};
+use shiftboss_queue::documents::{ARRIVING, Kind, MEMBER, MOVED};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
@@ -33,13 +33,12 @@ const SETTINGS: &str = "SET enable_seqscan = on; SET enable_bitmapscan = on; SET
     SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s'";
 
 /// Nothing of it may be there where a queue arrives, but what a move left that was broken off.
-const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs)
-        OR EXISTS (SELECT FROM documents WHERE starts_with(name, $1)))
-    AND NOT EXISTS (SELECT FROM documents WHERE name = $2)";
+const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs))
+    AND NOT EXISTS (SELECT FROM documents WHERE name = $1)";
 /// The daemon whose lists these are, as one that was stopped; others adopt its jobs.
 const DAEMON: &str =
-    "INSERT INTO daemons (name, process, pid, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
-    SELECT $1, '', 0, $2, '', nextval('epochs'), now, 0, now, 'stopped', now, false
+    "INSERT INTO daemons (name, process, pid, socket, version, connections, epoch, started, beat, beat_at, gone, gone_at, adopted)
+    SELECT $1, '', 0, '', $2, '', nextval('epochs'), now, 0, now, 'stopped', now, false
     FROM floor(extract(epoch FROM clock_timestamp())) AS now
     ON CONFLICT (name) DO UPDATE SET gone = 'stopped', gone_at = excluded.gone_at, adopted = false RETURNING daemon, gone_at";
 const IDENTITY: &str =
@@ -203,10 +202,7 @@ impl Target<file::Leaving> for Arriving {
 
     fn fill(&mut self, mark: &Mark, source: &mut file::Leaving) -> Result<Vec<Moved>, Failure> {
         let Self { reserved, daemon } = self;
-        if reserved
-            .ask(reserved.client().query_one(IS_THERE, &[&ACCEPTED.name(), &ARRIVING.name()]))?
-            .get(0)
-        {
+        if reserved.ask(reserved.client().query_one(IS_THERE, &[&ARRIVING.name()]))?.get(0) {
             return Err(occupied(format!(
                 "there is a queue in {} already: give another database, or, if nobody needs that queue, DROP SCHEMA shiftboss, shiftboss_public CASCADE",
                 reserved.name

@@ -1,4 +1,4 @@
-//! Forgets a relay that is gone for good: its lists leave the queue, and its fetchers are free. Called by `shiftboss forget-daemon`,
+//! Forgets a relay that is gone for good: its lists leave the queue, and its fetchers are free. Called by `shiftboss forget --daemon`,
 //! beside the daemon if one runs; it knows none.
 //!
 //! What is to be done the queue's engine knows; here it is asked in bounded steps. What was begun and failed is ended by the next try.

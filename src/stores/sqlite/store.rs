@@ -9,7 +9,7 @@ use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::file_identity::DirectoryIdentity;
-use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
+use shiftboss_queue::operation::{AddTask, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{SqliteRecords, classify};
 
@@ -68,9 +68,11 @@ impl SqliteStore {
         outcomes
     }
 
-    /// Who offered entries of a spool removes them next, so they are on the disk whatever the durability.
+    /// Who has a task added once forgets it next, so it is on the disk whatever the durability.
     async fn apply_synced(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
-        if !batch.iter().any(|operation| matches!(operation, Operation::AcceptEntries(_))) {
+        let is_once =
+            |it: &Operation| matches!(it, Operation::AddTask(AddTask { id: Some(_), .. }));
+        if !batch.iter().any(is_once) {
             return self.carry_out(now, batch).await;
         }
         self.sync_commits(Durability::Power)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
-use shiftboss_actors::metrics::Counted;
+use shiftboss_protocol::answers::metrics::Counted;
 use shiftboss_queue::answers::FetcherRecord;
 use shiftboss_queue::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
@@ -21,7 +21,9 @@ use crate::top::draw::draw;
 use crate::top::picture::{Lists, Picture};
 use crate::top::plain::as_text;
 use crate::top::state::{Abilities, State};
+use crate::top::tabs::Tab;
 use crate::top::theme::Theme;
+use crate::view::health::Snapshot;
 
 pub const NOW: i64 = 1_795_690_518;
 /// Moves the cursor, turns a line around, and hides.
@@ -29,7 +31,7 @@ pub const EVIL: &str = "evil\u{1b}[2J\u{202e}\u{200b}";
 
 pub fn live() -> Live {
     let health = Health { in_flight: 3, draining: false, outage: None };
-    Live { health, workers: Vec::new(), spool: None, broker: None, dropped_log_lines: 0 }
+    Live { health, workers: Vec::new(), broker: None, dropped_log_lines: 0 }
 }
 
 pub fn picture() -> Picture {
@@ -41,14 +43,10 @@ pub fn picture() -> Picture {
         started: NOW.unsigned_abs() - 7_500,
     };
     let counted = Counted { connections: 6, ..Counted::default() };
+    let database = Database::File("/var/lib/shiftboss/state.db".into());
+    let target = Target { database, daemon: LockState::By(daemon) };
     Picture {
-        at: NOW,
-        target: Target {
-            database: Database::File("/var/lib/shiftboss/state.db".into()),
-            daemon: LockState::By(daemon),
-        },
-        queue: queue(),
-        live: Ok(Some(live())),
+        snapshot: Snapshot { at: NOW, target, queue: queue(), live: Ok(Some(live())) },
         metrics: Some(DaemonMetrics {
             version: String::new(),
             started: 1,
@@ -68,20 +66,19 @@ pub fn picture() -> Picture {
 
 /// A queue in which nothing ever was.
 pub fn empty() -> Picture {
+    let since = 0;
+    let by = Grouping::Fetcher;
+    let tasks = |status| Tasks { status: Some(status), tasks: Vec::new(), truncated: false };
     let lists = Lists {
-        last_day: Some(Stats {
-            since: 0,
-            by: Grouping::Fetcher,
-            groups: Vec::new(),
-            truncated: false,
-        }),
+        last_day: Some(Stats { since, by, groups: Vec::new(), truncated: false }),
         next: Some(Queue { paused: false, keys: Vec::new(), truncated: false }),
         ended: Some(Log { attempts: Vec::new(), looked_to: None }),
-        held: None,
-        delayed: None,
+        held: Some(HeldKeys { keys: Vec::new(), truncated: false }),
+        tasks: Tab::ALL.iter().filter_map(|tab| tab.status()).map(tasks).collect(),
     };
-    let queue = QueueStatus::default();
-    Picture { queue, metrics: None, commits: None, minutes: Vec::new(), lists, ..picture() }
+    let mut picture = Picture { metrics: None, commits: None, lists, ..picture() };
+    (picture.snapshot.queue, picture.minutes) = (QueueStatus::default(), Vec::new());
+    picture
 }
 
 fn queue() -> QueueStatus {
@@ -184,9 +181,10 @@ fn lists() -> Lists {
         }),
         next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
         ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
-        delayed: Some(Tasks {
-            status: TaskStatus::Delayed,
+        tasks: vec![Tasks {
+            status: Some(TaskStatus::Delayed),
             tasks: vec![Task {
+                status: TaskStatus::Delayed,
                 key: "python3.12-bar".to_owned(),
                 fetcher: "links".to_owned(),
                 run: 1,
@@ -195,7 +193,7 @@ fn lists() -> Lists {
                 due: Some(NOW + 30),
             }],
             truncated: false,
-        }),
+        }],
         held: Some(HeldKeys {
             keys: vec![HeldKey { key: "zlib".to_owned(), hold }],
             truncated: false,

@@ -23,12 +23,12 @@ fn assert_drawn(name: &str, drawn: &str) {
     }
 }
 
-/// The four lists, at each size.
+/// Lists, at each size.
 #[test]
 fn frames_are_as_documented() {
     for (width, height) in [(40, 10), (80, 24), (200, 60)] {
         let mut shown = String::new();
-        for key in "1234".chars() {
+        for key in "12345".chars() {
             let mut state = state(picture());
             state.update(Event::Key(KeyCode::Char(key)));
             state.update(Event::Key(KeyCode::Down));
@@ -43,7 +43,7 @@ fn frames_are_as_documented() {
 #[test]
 fn what_is_rare_is_drawn() {
     let mut picture = picture();
-    let queue = &mut picture.queue;
+    let queue = &mut picture.snapshot.queue;
     let message = "the command ended with exit code 3".to_owned();
     queue.managed_fetchers.push(FetcherRecord {
         name: "mirrors".into(),

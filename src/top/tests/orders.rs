@@ -8,7 +8,6 @@ use super::fixture::{EVIL, frame, picture, state};
 use super::states::{press, see, stopped, type_in, without_first};
 use crate::live::Unknown;
 use crate::top::orders::CHANGES;
-use crate::top::picture::Picture;
 use crate::top::prompt::Prompt;
 use crate::top::state::{Abilities, Effect, Event, State};
 
@@ -42,7 +41,9 @@ fn orders_are_for_operators() {
     let abilities = Abilities { may_change: false, has_outputs: true };
     let read_only = State::new(picture(), Duration::from_secs(2), abilities);
     let withheld = || Err(Unknown::Withheld("for others".to_owned()));
-    let stranger = state(Picture { live: withheld(), ..picture() });
+    let mut stranger = picture();
+    stranger.snapshot.live = withheld();
+    let stranger = state(stranger);
     for mut state in [read_only, stranger, state(stopped(picture()))] {
         for change in CHANGES {
             type_in(&mut state, &change.key.to_string());

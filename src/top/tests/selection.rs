@@ -1,6 +1,6 @@
 //! Which row is selected, and what is seen around it, while lists change.
 
-use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc};
+use ratatui::crossterm::event::KeyCode::{Char, Down, Enter, Esc};
 
 use super::fixture::{NOW, frame, picture, state};
 use super::states::{press, see, selected, type_in, without_first};
@@ -20,7 +20,7 @@ fn the_selection_follows_its_key() {
     assert_eq!(selected(&state), "pkg-00005");
     type_in(&mut state, "r");
     see(&mut state, without_first(picture(), 6));
-    assert!(frame(&mut state, 80, 24).contains("  - of 36"));
+    assert!(frame(&mut state, 80, 24).contains("  - of 34"));
     for key in [Char('B'), Enter, Char('o')] {
         assert!(press(&mut state, &[key]).is_none());
         let gone = "What was selected is not in this list any more.";
@@ -48,22 +48,9 @@ fn an_order_keeps_the_selection() {
     bumped.lists.next.as_mut().unwrap().keys.swap(0, 3);
     see(&mut state, bumped);
     assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 3));
-    assert!(frame(&mut state, 80, 24).contains("  1 of 42"));
+    assert!(frame(&mut state, 80, 24).contains("  1 of 40"));
     type_in(&mut state, "j");
     assert_eq!((selected(&state), state.listing().at), ("pkg-00000", 3));
-}
-
-/// A task that failed and is delayed is selected still, but who looks at what comes next goes on to see that.
-#[test]
-fn a_selection_leads_to_no_other_part() {
-    let mut state = state(picture());
-    press(&mut state, &[Char('3'), Down]);
-    let mut failed = without_first(picture(), 2);
-    failed.lists.delayed.as_mut().unwrap().tasks[0].key = "pkg-00001".to_owned();
-    see(&mut state, failed);
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00001", 1));
-    assert!(frame(&mut state, 80, 24).contains("pkg-00003"));
-    assert!(frame(&mut state, 80, 24).contains("  39 of 40"));
 }
 
 /// The first line is selected until somebody moves, whichever row it is.
@@ -112,37 +99,20 @@ fn any_key_is_gone_to() {
     }
 }
 
-/// A task whose time comes is the same row; one that is frozen gets no company.
+/// A list has what its tab is of: delayed tasks with when they are due, held keys until when.
 #[test]
-fn delayed_tasks_are_rows() {
+fn what_is_set_apart_has_lists() {
     let mut state = state(picture());
-    type_in(&mut state, "3");
-    press(&mut state, &[End, KeyCode::Up]);
+    type_in(&mut state, "5");
     assert_eq!(selected(&state), "python3.12-bar");
-    let mut due = picture();
-    let lists = &mut due.lists;
-    lists.delayed.as_mut().unwrap().tasks.clear();
-    lists.next.as_mut().unwrap().keys[7].key = "python3.12-bar".to_owned();
-    see(&mut state, due);
-    assert_eq!(selected(&state), "python3.12-bar");
+    assert!(frame(&mut state, 120, 24).contains("  in 30s  failure, exit code 1"));
     let mut late = picture();
-    late.lists.delayed.as_mut().unwrap().tasks[0].due = Some(NOW - 1);
+    late.lists.tasks[0].tasks[0].due = Some(NOW - 1);
     see(&mut state, late);
-    assert!(frame(&mut state, 200, 60).contains("links    due "));
-}
-
-/// A key may be in several parts of a list; the row that was selected is.
-#[test]
-fn a_key_in_several_parts() {
-    let twice = || {
-        let mut picture = picture();
-        let lists = &mut picture.lists;
-        lists.delayed.as_mut().unwrap().tasks[0].key = "pkg-00001".to_owned();
-        picture
-    };
-    let mut state = state(twice());
-    press(&mut state, &[Char('3'), End, KeyCode::Up]);
-    assert_eq!((selected(&state), state.listing().at), ("pkg-00001", 40));
-    see(&mut state, twice());
-    assert_eq!((state.listing().selected_at(), state.listing().at), (Some(40), 40));
+    assert!(frame(&mut state, 120, 24).contains("  now  failure, exit code 1"));
+    type_in(&mut state, "6");
+    assert_eq!(selected(&state), "zlib");
+    assert!(frame(&mut state, 120, 24).contains("until `shiftboss unhold`"));
+    type_in(&mut state, "8");
+    assert!(state.selected().is_none());
 }

@@ -6,7 +6,6 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, PageDown};
 use ratatui::style::{Color, Modifier};
-use shiftboss_actors::live::Outage;
 
 use super::fixture::{EVIL, NOW, empty, frame, picture, state};
 use crate::lock::LockState;
@@ -41,7 +40,7 @@ pub fn selected(state: &State) -> &str {
 
 /// Keys that wait, as the third list shows them.
 fn waiting(state: &State) -> Vec<&str> {
-    let rows = state.rows.as_deref().unwrap();
+    let rows = &state.table.as_ref().unwrap().rows;
     rows.iter().map(|row| row.key.as_deref().unwrap()).collect()
 }
 
@@ -52,7 +51,7 @@ pub fn without_first(mut picture: Picture, count: usize) -> Picture {
 
 /// The daemon of a picture is gone.
 pub fn stopped(mut picture: Picture) -> Picture {
-    (picture.target.daemon, picture.live) = (LockState::Free, Ok(None));
+    (picture.snapshot.target.daemon, picture.snapshot.live) = (LockState::Free, Ok(None));
     picture
 }
 
@@ -66,9 +65,9 @@ fn keys_move_the_selection() {
         (vec![Char('k')], 0),
         (vec![Char('j'), Char('j'), KeyCode::Up], 1),
         (vec![PageDown], 16),
-        (vec![End], 41),
-        (vec![Down], 41),
-        (vec![KeyCode::PageUp], 26),
+        (vec![End], 39),
+        (vec![Down], 39),
+        (vec![KeyCode::PageUp], 24),
         (vec![KeyCode::Home], 0),
     ] {
         press(&mut state, &keys);
@@ -76,8 +75,10 @@ fn keys_move_the_selection() {
     }
     for (key, tab) in [
         (KeyCode::Tab, Tab::Ended),
+        (KeyCode::Char('8'), Tab::DeadLetters),
         (KeyCode::Right, Tab::Fetchers),
-        (KeyCode::BackTab, Tab::Ended),
+        (KeyCode::BackTab, Tab::DeadLetters),
+        (KeyCode::Char('4'), Tab::Ended),
         (KeyCode::Left, Tab::Next),
     ] {
         assert!(matches!(press(&mut state, &[key]), Some(Effect::Look)));
@@ -90,21 +91,24 @@ fn keys_move_the_selection() {
 fn a_filter_leaves_rows_out() {
     let mut state = state(picture());
     assert!(type_in(&mut state, "3/PKG-0003q").is_none());
-    assert!(frame(&mut state, 80, 24).contains("No row of this list has that text;"));
+    assert!(
+        frame(&mut state, 80, 24)
+            .contains("No row of this list is like that. g asks about any key.")
+    );
     press(&mut state, &[KeyCode::Backspace, Enter]);
     assert_eq!(waiting(&state).len(), 10);
-    assert!(frame(&mut state, 80, 24).contains("filter: PKG-0003  1 of 10"));
+    assert!(frame(&mut state, 80, 24).contains("rows with PKG-0003  1 of 10"));
     // Each list has its own.
     type_in(&mut state, "4");
-    assert!(!frame(&mut state, 80, 24).contains("filter:"));
+    assert!(!frame(&mut state, 80, 24).contains("rows with"));
     type_in(&mut state, "3");
     assert_eq!(waiting(&state).len(), 10);
     press(&mut state, &[Esc]);
-    assert_eq!(waiting(&state).len(), 42);
+    assert_eq!(waiting(&state).len(), 40);
     type_in(&mut state, "/\u{1b}[2J");
-    assert!(frame(&mut state, 80, 24).contains("Filter: \\u{1b}[2J"));
+    assert!(frame(&mut state, 80, 24).contains("Next: rows that have, in any column: \\u{1b}[2J"));
     press(&mut state, &[Esc]);
-    assert_eq!(waiting(&state).len(), 42);
+    assert_eq!(waiting(&state).len(), 40);
 }
 
 /// By numbers where there are some, by text else; behind the last column in the queue's order again.
@@ -120,10 +124,10 @@ fn lists_are_sorted() {
     assert_eq!(first(&mut state, ""), "pkg-00029");
     assert_eq!(first(&mut state, "s"), "pkg-00000");
     assert!(frame(&mut state, 80, 24).contains("Key▲"));
-    assert_eq!(first(&mut state, "ss"), "pkg-00000", "by how long it took");
+    assert_eq!(first(&mut state, "sss"), "pkg-00000", "by how long it took");
     assert_eq!(first(&mut state, "r"), "pkg-00029");
     assert!(frame(&mut state, 80, 24).contains("took▼"));
-    assert_eq!(first(&mut state, "rsssss"), "pkg-00029", "in the queue's order");
+    assert_eq!(first(&mut state, "rssss"), "pkg-00029", "in the queue's order");
 }
 
 /// A frozen frame stays, but what it never had comes to it.
@@ -148,9 +152,15 @@ fn space_freezes() {
 #[test]
 fn what_is_out_of_date_is_grey() {
     let mut state = state(picture());
-    see(&mut state, Picture { at: NOW + 60, ..stopped(picture()) });
+    let mut later = stopped(picture());
+    later.snapshot.at = NOW + 60;
+    see(&mut state, later);
     let shown = frame(&mut state, 80, 24);
-    assert!(shown.contains("STOPPED: no daemon runs, last seen at 10:55:18Z"), "{shown}");
+    assert!(
+        shown
+            .contains("STOPPED: no daemon runs, and nothing is handed out; last seen at 10:55:18Z"),
+        "{shown}"
+    );
     assert!(shown.contains("waiting 24792"), "{shown}");
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let is_grey = |state: &State, terminal: &mut Terminal<TestBackend>, y| {
@@ -168,39 +178,16 @@ fn what_is_out_of_date_is_grey() {
     assert!(is_grey(&state, &mut terminal, 3));
 }
 
-/// The worst comes first.
+/// What keeps all of the queue from going on is said above all, and steers nothing.
 #[test]
 fn banners_say_what_is_wrong() {
     let mut picture = picture();
-    let mut expect = |change: fn(&mut Picture), banner: &str| {
-        change(&mut picture);
-        let shown = text(&picture, 80, &Theme::new(false, false));
-        assert_eq!(shown.lines().nth(2).unwrap(), banner);
-    };
-    expect(|it| it.queue.paused = true, "PAUSED: nothing is handed out until it is resumed");
-    expect(
-        |it| it.live.as_mut().unwrap().as_mut().unwrap().health.draining = true,
-        "DRAINING: nothing is handed out, and the daemon stops when no job is in flight",
-    );
-    expect(
-        |it| {
-            it.queue.directory_lost_since = Some(NOW - 90);
-            it.queue.directory_lost_reason = Some(EVIL.to_owned());
-        },
-        "INPUT LOST for 1m 30s: evil\\u{1b}[2J\\u{202e}\\u{200b}",
-    );
-    expect(
-        |it| {
-            let outage = Outage { since: NOW - 5, error: "the disk is full".to_owned() };
-            it.live.as_mut().unwrap().as_mut().unwrap().health.outage = Some(outage);
-        },
-        "NOTHING CAN BE WRITTEN for 5s: the disk is full",
-    );
-    expect(
-        |it| it.target.daemon = LockState::Free,
-        "STOPPED: no daemon runs; the database at 10:55:18Z",
-    );
-    expect(|it| it.queue.moved_to = Some("/other".to_owned()), "MOVED to /other");
+    picture.snapshot.queue.directory_lost_since = Some(NOW - 90);
+    picture.snapshot.queue.directory_lost_reason = Some(EVIL.to_owned());
+    let shown = text(&picture, 100, &Theme::new(false, false));
+    let expected =
+        "INPUT: the directory is lost since 1m 30s ago: evil\\u{1b}[2J\\u{202e}\\u{200b}";
+    assert_eq!(shown.lines().nth(2).unwrap(), expected);
 }
 
 /// Enter asks where the key is, `o` what its job wrote; both are read line by line, and left again.
@@ -301,10 +288,13 @@ fn a_plain_frame() {
         assert!(shown.is_ascii(), "{shown}");
         let lines = shown.lines().map(str::len);
         assert!(lines.max().unwrap() <= usize::from(width), "{shown}");
-        for part in ["Fetchers", "In flight", "Next", "Ended", "... and 22 more"] {
+        for part in ["Fetchers", "In flight", "Next", "Ended", "Held", "... and 20 more"] {
             assert!(shown.contains(&format!("\n{part}\n")), "{part}: {shown}");
         }
     }
     let none = text(&empty(), 80, &Theme::new(false, false));
-    assert!(Tab::ALL.iter().all(|tab| none.contains(tab.none())), "{none}");
+    for tab in Tab::ALL {
+        let said = tab.table(&empty()).unwrap().none;
+        assert!(none.contains(&format!("\n{}\n{said}\n", tab.name())), "{none}");
+    }
 }

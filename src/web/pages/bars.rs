@@ -4,13 +4,19 @@
 use shiftboss_queue::answers::{LastStarts, Stats, StatsGroup};
 use shiftboss_queue::sums::total;
 
+use super::parts::Grid;
 use crate::text::time;
+use crate::view::table::{Cell, Column, Row, Table, column, number};
 
 const DAY_SECONDS: i64 = 24 * 3_600;
 /// In the picture's own units.
 const HEIGHT: i64 = 120;
 /// Of the place of a bar, what it takes; in hundredths.
 const FILLED: i64 = 84;
+
+const ENDED: &[Column] =
+    &[column("time (UTC)", 0), number("success", 1), number("failure", 1), number("timeout", 1)];
+const RAN: &[Column] = &[column("ran last", 0), number("keys", 1), number("share", 1)];
 
 /// How time is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +60,14 @@ pub(super) struct Ended {
     pub most: i64,
     /// What it says, for who does not see it.
     pub summary: String,
+    /// The same numbers.
+    pub table: Grid,
 }
 
 pub(super) struct Bar {
     pub time: String,
-    pub success: i64,
-    pub failure: i64,
-    pub timeout: i64,
+    /// Successes, failures, timeouts.
+    jobs: [i64; 3],
     /// What is drawn of it, from the ground up.
     pub parts: Vec<Part>,
     /// Whether its time stands below it.
@@ -90,10 +97,16 @@ impl Ended {
             Unit::Hour => "24 hours",
             Unit::Day => "14 days",
         };
+        let bars: Vec<Bar> =
+            (0..count).map(|at| Bar::of(stats, unit, first + at, at, most)).collect();
+        let row =
+            |bar: &Bar| [Cell::word(&*bar.time)].into_iter().chain(bar.jobs.map(Cell::number));
+        let table = table("Jobs that ended", ENDED, bars.iter().map(|bar| row(bar).collect()));
         Self {
             unit: if unit == Unit::Hour { "hour" } else { "day" },
-            bars: (0..count).map(|at| Bar::of(stats, unit, first + at, at, most)).collect(),
+            bars,
             most,
+            table,
             summary: match total(jobs) {
                 0 => format!("No job was done in the last {time}"),
                 1 => format!("1 job was done in the last {time}, {failed} of which failed"),
@@ -124,8 +137,19 @@ impl Bar {
         });
         let parts = parts.collect();
         let is_labelled = at % (count / labels) == 0;
-        Self { time: unit.label(begin), success, failure, timeout, parts, is_labelled }
+        let jobs = [success, failure, timeout];
+        Self { time: unit.label(begin), jobs, parts, is_labelled }
     }
+}
+
+/// The numbers of a picture.
+fn table(
+    name: &'static str,
+    columns: &'static [Column],
+    rows: impl Iterator<Item = Vec<Cell>>,
+) -> Grid {
+    let rows = rows.map(|cells| Row { cells, ..Row::default() }).collect();
+    Grid::plain(&Table { name, columns, rows, none: "" })
 }
 
 /// Where the bar `at` that place of so many begins, and how wide it is.
@@ -143,6 +167,8 @@ pub(super) struct Ages {
     /// Keys that were looked at.
     pub keys: usize,
     pub summary: String,
+    /// The same numbers.
+    pub table: Grid,
 }
 
 pub(super) struct Age {
@@ -182,7 +208,12 @@ impl Ages {
             .collect();
         let summary = bars.iter().map(|age| format!("{} {}", age.name, age.share));
         let summary = summary.collect::<Vec<_>>().join(", ");
-        Self { bars, is_all: starts.is_all, keys, summary }
+        let row = |age: &Age| {
+            let share = Cell { value: Some(age.keys), ..Cell::word(&*age.share) };
+            vec![Cell::word(age.name), Cell::number(age.keys), share]
+        };
+        let table = table("When keys ran last", RAN, bars.iter().map(row));
+        Self { bars, is_all: starts.is_all, keys, summary, table }
     }
 }
 

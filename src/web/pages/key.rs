@@ -6,12 +6,16 @@ use askama::Template;
 use shiftboss_queue::answers::{Ended, KeyRow, RowState, Why};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult};
 
-use super::asked::{ENDS, KEYS_BEFORE_MAX, OfKey};
-use super::parts::{Attempt, Frame, in_address, output, text};
-use super::payload::{self, Part};
+use super::asked::{KEYS_BEFORE_MAX, OfKey};
+use super::parts::{Frame, Grid, in_address, output, text};
 use super::{Sight, show};
-use crate::standing::{row_state, sentences};
+use crate::view::key::sentences;
+use crate::view::listings::{self, HeldSet};
+use crate::view::table::Attempt;
 use crate::web::Page;
+
+/// Attempts that are shown.
+const ENDS: usize = 100;
 
 pub(super) async fn get(
     request: HttpRequest,
@@ -44,28 +48,19 @@ struct KeyPage {
     sentences: Vec<(&'static str, String)>,
     /// Where that is shown which its job in flight has written so far.
     output: Option<String>,
-    rows: Vec<Row>,
-    attempts: Vec<Attempt>,
-}
-
-struct Row {
-    fetcher: String,
-    run: i64,
-    state: &'static str,
-    payload: Vec<Part>,
+    rows: Grid,
+    attempts: Grid,
 }
 
 impl KeyPage {
     fn ask(sight: &Sight<'_>, key: &str) -> ReadResult<Self> {
-        let Sight { reader, now, .. } = *sight;
-        let mut why = reader.why(now, key, KEYS_BEFORE_MAX)?;
-        let status = reader.status(now)?;
-        if let Some(why) = why.as_mut().filter(|_| sight.is_down(&status)) {
+        let now = sight.now();
+        let mut why = sight.reader.why(now, key, KEYS_BEFORE_MAX)?;
+        if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
             why.expected_in_seconds = None;
         }
-        let ended = ended_of(sight, key)?;
-        let attempts = ended.iter().map(|ended| Attempt::of(ended, sight));
-        let frame = sight.frame(&text(key), &status);
+        let attempts = listings::log(&ended_of(sight, key)?, &HeldSet::new(), now);
+        let frame = sight.frame(&text(key));
         let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
         let is_ended = |row: &KeyRow| {
             matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)
@@ -83,12 +78,15 @@ impl KeyPage {
             key: key.to_owned(),
             feed: format!("key.atom?k={}", in_address(key)),
             sentences: why.as_ref().map(|why| sentences(why, now)).unwrap_or_default(),
-            output: why
-                .as_ref()
-                .and_then(|why| why.in_flight.as_ref())
-                .and_then(|out| output(key, out.since, out.attempt, sight)),
-            rows: rows().map(row).collect(),
-            attempts: attempts.collect(),
+            output: why.as_ref().and_then(|why| why.in_flight.as_ref()).and_then(|out| {
+                let (key, started, number) = (key.to_owned(), out.since, out.attempt);
+                output(Some(&Attempt { key, started, number }), sight)
+            }),
+            rows: Grid::of(
+                &listings::rows(why.as_ref().map_or(&[][..], |why| &why.rows[..])),
+                sight,
+            ),
+            attempts: Grid::of(&attempts, sight),
         })
     }
 }
@@ -98,13 +96,4 @@ pub(super) fn ended_of(sight: &Sight<'_>, key: &str) -> ReadResult<Vec<Ended>> {
     let key = Some(key.to_owned());
     let asked = EndedAttempts { key, count: ENDS, ..EndedAttempts::default() };
     Ok(sight.reader.ended_attempts(&asked)?.attempts)
-}
-
-fn row(row: &KeyRow) -> Row {
-    Row {
-        fetcher: text(&row.fetcher),
-        run: row.run,
-        state: row_state(row),
-        payload: payload::parts(&row.payload),
-    }
 }

@@ -1,40 +1,35 @@
 //! Pages for people, made on the server: they need no script, and what a picture shows stands in a table below it, too.
 //!
-//! Each page has a file, with what it asks of the queue and what its template shows of that; what may be asked for is in
-//! [`asked`]. [`parts`] are what pages share, [`bars`] and [`sparkline`] draw. Routes and headers are the [module](super)'s above.
+//! What lists keys is one kind of page, in [`listings`]; each other page has a file, with what it asks of the queue and what its template
+//! shows of that. What may be asked for is in [`asked`]. [`parts`] are what pages share, [`bars`] and [`sparkline`] draw. Routes and
+//! headers are the [module](super)'s above.
 
 pub(super) mod asked;
 mod assets;
 mod bars;
 mod feed;
 mod fetchers;
-mod held;
+mod forms;
 mod home;
 mod key;
-mod log;
+mod listings;
 mod output;
 mod parts;
-mod pause;
 mod payload;
-mod queue;
-mod search;
 mod sparkline;
-mod tasks;
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::reader::{ReadResult, Reader};
 use tracing::warn;
 
 use super::Page;
 use super::answers::{Made, turned_away};
 use crate::exit::{ExitCode, Failure};
-use crate::target::Target;
-use crate::up::Up;
+use crate::live;
+use crate::view::health::{Snapshot, Up};
 use parts::Frame;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -42,20 +37,22 @@ const HTML: &str = "text/html; charset=utf-8";
 /// What a page is made of.
 struct Sight<'a> {
     page: &'a Page,
-    target: &'a Target,
+    snapshot: Snapshot,
     reader: &'a dyn Reader,
-    now: UnixSeconds,
 }
 
 impl Sight<'_> {
-    /// No daemon runs: nothing comes of what waits.
-    fn is_down(&self, status: &QueueStatus) -> bool {
-        Up::of(self.target, status) == Up::Down
+    fn now(&self) -> i64 {
+        self.snapshot.at
     }
 
-    /// The frame of a page about a queue that stands so.
-    fn frame(&self, title: &str, status: &QueueStatus) -> Frame {
-        Frame::new(self.page, title, self.now).about(self.page, self.target, status)
+    /// No daemon runs: nothing comes of what waits.
+    fn is_down(&self) -> bool {
+        self.snapshot.up() == Up::Down
+    }
+
+    fn frame(&self, title: &str) -> Frame {
+        Frame::new(self.page, title, self.now()).about(self)
     }
 }
 
@@ -63,18 +60,14 @@ impl Sight<'_> {
 pub(super) fn routes(config: &mut web::ServiceConfig) {
     config
         .route("/", crate::web::get().to(home::get))
-        .route("/queue", crate::web::get().to(queue::get))
         .route("/key", crate::web::get().to(key::get))
         .route("/key.atom", crate::web::get().to(feed::get))
-        .route("/log", crate::web::get().to(log::get))
-        .route("/search", crate::web::get().to(search::get))
         .route("/fetchers", crate::web::get().to(fetchers::all))
         .route("/fetcher", crate::web::get().to(fetchers::one))
         .route("/output", crate::web::get().to(output::get))
-        .route("/held", crate::web::get().to(held::all))
-        .route("/tasks", crate::web::get().to(tasks::get))
-        .route("/hold", crate::web::get().to(held::ask))
-        .route("/pause", crate::web::get().to(pause::get))
+        .route("/hold", crate::web::get().to(forms::hold))
+        .route("/pause", crate::web::get().to(forms::pause))
+        .configure(listings::routes)
         .configure(assets::routes);
 }
 
@@ -116,8 +109,10 @@ fn make<T: Template>(
     content_type: &'static str,
     ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)>,
 ) -> Result<Made, Failure> {
-    let (status, template) =
-        page.look(|target, reader, now| ask(&Sight { page, target, reader, now }))?;
+    let (status, template) = page.look(|target, reader, now| {
+        let snapshot = live::snapshot(target.clone(), reader.status(now)?, now);
+        ask(&Sight { page, snapshot, reader })
+    })?;
     let body = template.render().map_err(Failure::of(ExitCode::Internal))?.into();
     Ok(Made { status, content_type, body })
 }

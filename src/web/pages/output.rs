@@ -66,8 +66,7 @@ impl Shown {
         day: String,
         attempt: Option<i64>,
     ) -> ReadResult<(StatusCode, Self)> {
-        let frame =
-            sight.frame(&format!("Output of {}", text(key)), &sight.reader.status(sight.now)?);
+        let frame = sight.frame(&format!("Output of {}", text(key)));
         let day = day_of(outputs, key, day);
         let found = match outputs.end(key, &day, attempt, SHOWN_BYTES_MAX) {
             Ok(found) => found,

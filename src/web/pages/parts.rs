@@ -1,22 +1,26 @@
-//! What pages are made of: the frame around each, links to keys, times, rows of attempts. Pure.
+//! What pages are made of: the frame around each, and tables. Pure.
 //!
 //! Texts from outside are cut, and characters in them that mislead are shown by their numbers; the templates escape what HTML
 //! would take for its own.
 
+use std::fmt::Write;
+
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use shiftboss_queue::answers::{Ended, QueueStatus};
 
 use super::Sight;
+use super::asked::Asked;
 use super::assets::{ICON, SCRIPT, STYLE};
+use super::payload::{self, Part};
+use super::sparkline::Sparkline;
 use crate::lock::LockState;
-use crate::stores::outcome_words::in_words;
-use crate::target::Target;
-use crate::text::{TEXT_WIDTH, ago, cut, time, took};
-use crate::up::Up;
+use crate::text::{TEXT_WIDTH, cut, time};
+use crate::view::table::{Arrangement, Attempt, Cell, Kind, Table, Tone, capitalized};
 use crate::web::Page;
 
 /// The longest address of a key's page; a key with a longer one is shown without a link.
 const ADDRESS_BYTES_MAX: usize = 4_096;
+/// Columns of a higher rank are left out.
+const RANK_MAX: u8 = 7;
 
 /// What is around each page.
 pub(super) struct Frame {
@@ -25,7 +29,7 @@ pub(super) struct Frame {
     pub title: String,
     /// Which of the pages that each page leads to it is.
     pub here: &'static str,
-    /// What is wrong with all of it.
+    /// What keeps all of the queue from going on.
     pub banner: Option<String>,
     /// Something can be changed here.
     pub can_act: bool,
@@ -60,29 +64,19 @@ impl Frame {
     }
 
     /// On a page about a queue that stands so.
-    pub fn about(self, page: &Page, target: &Target, status: &QueueStatus) -> Self {
-        let is_up = matches!(target.daemon, LockState::By(_));
+    pub fn about(self, sight: &Sight<'_>) -> Self {
+        let is_up = matches!(sight.snapshot.target.daemon, LockState::By(_));
+        let health = sight.snapshot.health();
+        let banner = health
+            .banner()
+            .map(|it| format!("{}: {}.", capitalized(&it.subject), cut(&it.text, TEXT_WIDTH)));
         Self {
-            banner: banner(target, status),
-            can_act: is_up && page.token.is_some(),
-            is_paused: status.paused,
+            banner,
+            can_act: is_up && sight.page.token.is_some(),
+            is_paused: sight.snapshot.queue.paused,
             ..self
         }
     }
-}
-
-/// What keeps all of the queue from going on.
-fn banner(target: &Target, status: &QueueStatus) -> Option<String> {
-    if let Some(place) = &status.moved_to {
-        return Some(format!("This queue was moved to {}.", text(place)));
-    }
-    if Up::of(target, status) == Up::Down {
-        return Some("No daemon runs: nothing is handed out.".to_owned());
-    }
-    if let Some(reason) = &status.directory_lost_reason {
-        return Some(format!("The input directory is lost: {}.", text(reason)));
-    }
-    status.paused.then(|| "Paused: nothing is handed out until shiftboss resume.".to_owned())
 }
 
 /// A text from outside.
@@ -90,74 +84,152 @@ pub(super) fn text(from_outside: &str) -> String {
     cut(from_outside, TEXT_WIDTH)
 }
 
-/// A key, and where its page is.
-pub(super) struct KeyLink {
-    pub text: String,
+/// A table as the template draws it.
+pub(super) struct Grid {
+    pub name: &'static str,
+    pub none: &'static str,
+    pub head: Vec<Head>,
+    pub rows: Vec<Vec<Field>>,
+}
+
+pub(super) struct Head {
+    pub name: String,
+    pub class: &'static str,
+    /// Where the rows are sorted by it.
     pub address: Option<String>,
+    /// How they are now, as `aria-sort` has it.
+    pub order: Option<&'static str>,
 }
 
-impl KeyLink {
-    pub fn to(key: &str) -> Self {
-        let address = format!("key?k={}", in_address(key));
-        let is_short = address.len() <= ADDRESS_BYTES_MAX;
-        Self { text: text(key), address: is_short.then_some(address) }
+pub(super) struct Field {
+    /// Texts beside each other; some lead elsewhere.
+    pub parts: Vec<Part>,
+    pub class: &'static str,
+    /// The word of an outcome, for its colour.
+    pub outcome: Option<String>,
+    /// What is said at length of it.
+    pub title: Option<String>,
+    pub line: Option<Sparkline>,
+}
+
+impl Grid {
+    /// With what jobs wrote, if that is shown here.
+    pub fn of(table: &Table, sight: &Sight<'_>) -> Self {
+        let outputs = table.rows.iter().map(|row| output(row.attempt.as_ref(), sight));
+        Self::with(table, outputs.collect(), sight.now())
     }
-}
 
-/// A time, as people say it and in full.
-pub(super) struct Moment {
-    pub ago: String,
-    pub full: String,
-}
-
-impl Moment {
-    pub fn new(second: i64, now: i64) -> Self {
-        Self { ago: ago(now.saturating_sub(second)), full: format!("{} UTC", time(second)) }
+    /// Of numbers alone.
+    pub fn plain(table: &Table) -> Self {
+        Self::with(table, vec![None; table.rows.len()], 0)
     }
-}
 
-/// An attempt that ended.
-pub(super) struct Attempt {
-    pub number: i64,
-    pub key: KeyLink,
-    /// The outcome's word, for its colour, and in full.
-    pub outcome: String,
-    pub words: String,
-    pub ended: Moment,
-    pub took: String,
-    pub worker: String,
-    pub fetcher: String,
-    /// Where its output is shown, if there is one.
-    pub output: Option<String>,
-}
-
-impl Attempt {
-    pub fn of(ended: &Ended, sight: &Sight<'_>) -> Self {
-        let now = sight.now;
-        let name = |name: &Option<String>| name.as_deref().map_or("-".to_owned(), text);
+    fn with(table: &Table, outputs: Vec<Option<String>>, now: i64) -> Self {
+        let used = table.used().into_iter();
+        let used: Vec<usize> = used.filter(|at| table.columns[*at].rank <= RANK_MAX).collect();
+        let has_outputs = outputs.iter().any(Option::is_some);
+        let class = |at: usize| if table.columns[at].is_number { "number" } else { "" };
+        let head = used.iter().map(|at| Head::new(table.columns[*at].name, class(*at)));
+        let last = has_outputs.then(|| Head::new("output", ""));
+        let rows = table.rows.iter().zip(outputs).map(|(row, output)| {
+            let fields = used.iter().map(|at| Field::of(&row.cells[*at], class(*at), now));
+            fields.chain(has_outputs.then(|| Field::output(output))).collect()
+        });
         Self {
-            output: output(&ended.key, ended.started, Some(ended.attempt), sight),
-            number: ended.attempt,
-            key: KeyLink::to(&ended.key),
-            outcome: ended.outcome.clone(),
-            words: in_words(&ended.outcome, ended.exit_code),
-            ended: Moment::new(ended.finished, now),
-            took: took(ended.took_ms, ended.duration_seconds),
-            worker: name(&ended.worker),
-            fetcher: name(&ended.fetcher),
+            name: table.name,
+            none: table.none,
+            head: head.chain(last).collect(),
+            rows: rows.collect(),
         }
     }
+
+    /// The same, whose columns lead to where the rows are sorted by them.
+    pub fn sorted(table: &mut Table, asked: &Asked, path: &str, sight: &Sight<'_>) -> Self {
+        let (column, is_reversed) = (table.column(&asked.sort), asked.desc == 1);
+        table.arrange(&Arrangement { text: asked.text.clone(), column, is_reversed });
+        let mut grid = Self::of(table, sight);
+        for head in &mut grid.head {
+            let name = head.name.to_lowercase();
+            if table.column(&name).is_none() {
+                continue;
+            }
+            let is_this = asked.sort == name;
+            let desc = if is_this && !is_reversed { "1" } else { "" };
+            head.address = Some(address(path, asked, &[("sort", &*name), ("desc", desc)]));
+            head.order = is_this.then_some(if is_reversed { "descending" } else { "ascending" });
+        }
+        grid
+    }
 }
 
-/// Where the output of a key's job that began then is shown, if there is any; of that attempt alone, if its number is known.
-pub(super) fn output(
-    key: &str,
-    started: i64,
-    attempt: Option<i64>,
-    sight: &Sight<'_>,
-) -> Option<String> {
-    let day = sight.page.outputs.as_ref()?.day_of(key, started)?;
-    let attempt = attempt.map_or(String::new(), |attempt| format!("&attempt={attempt}"));
+impl Head {
+    fn new(name: &str, class: &'static str) -> Self {
+        Self { name: capitalized(name), class, address: None, order: None }
+    }
+}
+
+impl Field {
+    fn of(cell: &Cell, class: &'static str, now: i64) -> Self {
+        let text = |address| vec![Part { text: cell.text.clone(), address }];
+        let field = |class, parts| Self { parts, class, outcome: None, title: None, line: None };
+        match &cell.kind {
+            Kind::Text if cell.tone == Tone::Bad => {
+                field(if class.is_empty() { "bad" } else { "number bad" }, text(None))
+            }
+            Kind::Text => field(class, text(None)),
+            Kind::Key(key) => field("key", text(key_address(key))),
+            Kind::Fetcher(name) => field("", text(Some(fetcher_address(name)))),
+            Kind::Payload(payload) => field("payload", payload::parts(payload)),
+            Kind::Time(second) => {
+                let title = Some(format!("{} UTC", time(*second)));
+                Self { title, ..field("time", text(None)) }
+            }
+            Kind::Outcome(word) => {
+                Self { outcome: Some(word.clone()), ..field("result", text(None)) }
+            }
+            Kind::Words => field("words", text(None)),
+            Kind::Days(days) => {
+                Self { line: Sparkline::of(days, now), ..field("cycle", text(None)) }
+            }
+        }
+    }
+
+    fn output(address: Option<String>) -> Self {
+        let text = if address.is_some() { "output" } else { "-" }.to_owned();
+        let parts = vec![Part { text, address }];
+        Self { parts, class: "", outcome: None, title: None, line: None }
+    }
+}
+
+/// An address with what was asked for, but for what is given here.
+pub(super) fn address(path: &str, asked: &Asked, changed: &[(&str, &str)]) -> String {
+    let mut address = path.to_owned();
+    let kept = asked.given();
+    let kept = kept.iter().map(|(name, value)| (*name, &**value));
+    let kept = kept.filter(|(name, _)| !changed.iter().any(|(changed, _)| changed == name));
+    let all = kept.chain(changed.iter().copied()).filter(|(_, value)| !value.is_empty());
+    for ((name, value), sign) in all.zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
+        // Writing to a text does not fail.
+        let _ = write!(address, "{sign}{name}={}", in_address(value));
+    }
+    address
+}
+
+/// Where a key's page is; a very long one has none.
+pub(super) fn key_address(key: &str) -> Option<String> {
+    let address = format!("key?k={}", in_address(key));
+    (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
+}
+
+pub(super) fn fetcher_address(name: &str) -> String {
+    format!("fetcher?f={}", in_address(name))
+}
+
+/// Where the output of a job is shown, if there is any; of that attempt alone, if its number is known.
+pub(super) fn output(attempt: Option<&Attempt>, sight: &Sight<'_>) -> Option<String> {
+    let Attempt { key, started, number } = attempt?;
+    let day = sight.page.outputs.as_ref()?.day_of(key, *started)?;
+    let attempt = number.map_or(String::new(), |number| format!("&attempt={number}"));
     let address = format!("output?k={}&day={day}{attempt}", in_address(key));
     (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
 }
@@ -171,17 +243,19 @@ pub(super) fn in_address(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A key is one word of the address, whatever is in it; a very long one has none.
+    /// A key is one word of the address, whatever is in it; a very long one has none. What is asked for is kept.
     #[test]
-    fn keys_have_addresses() {
-        let link = KeyLink::to("a/../b?x=1&y=<é>#%2F");
+    fn what_is_shown_has_addresses() {
+        let of_key = key_address("a/../b?x=1&y=<é>#%2F");
         assert_eq!(
-            link.address.as_deref(),
+            of_key.as_deref(),
             Some("key?k=a%2F%2E%2E%2Fb%3Fx%3D1%26y%3D%3C%C3%A9%3E%23%252F")
         );
-        assert!(KeyLink::to(&"k".repeat(4_000)).address.is_some());
-        let long = KeyLink::to(&"k".repeat(4_096));
-        assert!(long.address.is_none() && long.text.len() == TEXT_WIDTH, "{}", long.text);
-        assert_eq!(KeyLink::to("a\u{202e}b").text, "a\\u{202e}b");
+        assert!(key_address(&"k".repeat(4_000)).is_some());
+        assert!(key_address(&"k".repeat(4_096)).is_none());
+        let mut asked = Asked::default();
+        (asked.text, asked.fetcher) = ("a b".to_owned(), "f".to_owned());
+        let sorted = address("queue", &asked, &[("sort", "last run"), ("desc", "")]);
+        assert_eq!(sorted, "queue?fetcher=f&text=a%20b&sort=last%20run");
     }
 }

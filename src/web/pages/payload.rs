@@ -5,7 +5,7 @@ use crate::text::{TEXT_WIDTH, cut, shown};
 /// A longer address is shown without a link.
 const ADDRESS_BYTES_MAX: usize = 4_096;
 
-/// A word of it, with the space before it.
+/// A text beside others; of a payload a word, with the space before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub text: String,

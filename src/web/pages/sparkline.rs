@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use shiftboss_queue::answers::StatsGroup;
-
 use crate::text::span;
 
 pub(super) const DAYS: u32 = 14;
@@ -21,12 +19,11 @@ pub(super) struct Sparkline {
 }
 
 impl Sparkline {
-    /// The cycle times of the days before and with `now`, of those that have one; `None`: fewer than two have.
-    pub fn of<'a>(days: impl Iterator<Item = &'a StatsGroup>, now: i64) -> Option<Self> {
+    /// The cycle times of the days before and with `now`, each with when it began; `None`: fewer than two have one.
+    pub fn of(days: &[(i64, i64)], now: i64) -> Option<Self> {
         let first = now.div_euclid(DAY_SECONDS) - i64::from(DAYS) + 1;
-        let at =
-            |group: &StatsGroup| Some((group.since? / DAY_SECONDS - first, group.cycle_seconds?));
-        let known: Vec<(i64, i64)> = days.filter_map(at).filter(|(day, _)| *day >= 0).collect();
+        let at = |(since, seconds): &(i64, i64)| (since.div_euclid(DAY_SECONDS) - first, *seconds);
+        let known: Vec<(i64, i64)> = days.iter().map(at).filter(|(day, _)| *day >= 0).collect();
         let (shortest, longest) =
             (known.iter().map(|day| day.1).min()?, known.iter().map(|day| day.1).max()?);
         let (_, last) = *known.last().filter(|_| known.len() > 1)?;
@@ -56,19 +53,14 @@ impl Sparkline {
 mod tests {
     use super::*;
 
-    /// Days without a cycle time have no point; one point is no line.
+    /// Days are points where they were; one point is no line.
     #[test]
     fn days_are_points() {
-        let day = |day: i64, cycle_seconds| StatsGroup {
-            since: Some(day * DAY_SECONDS),
-            cycle_seconds,
-            ..StatsGroup::default()
-        };
-        let days = [day(87, Some(3_600)), day(95, None), day(99, Some(7_200)), day(100, Some(0))];
-        let line = Sparkline::of(days.iter(), 100 * DAY_SECONDS + 5).unwrap();
+        let days = [(87, 3_600), (99, 7_200), (100, 0)].map(|(day, it)| (day * DAY_SECONDS, it));
+        let line = Sparkline::of(&days, 100 * DAY_SECONDS + 5).unwrap();
         assert_eq!(line.points, "3,10 75,1 81,19");
         assert_eq!(line.title, "cycle time of 3 days: 0s to 2h, at last 0s");
-        assert!(Sparkline::of(days[..1].iter(), 100 * DAY_SECONDS).is_none());
-        assert!(Sparkline::of(days.iter(), 200 * DAY_SECONDS).is_none());
+        assert!(Sparkline::of(&days[..1], 100 * DAY_SECONDS).is_none());
+        assert!(Sparkline::of(&days, 200 * DAY_SECONDS).is_none());
     }
 }

@@ -63,6 +63,41 @@
       // The page may be back at the next look.
     }
   };
+  // A listing is arranged without loading the page anew; the address says how, so that it can be kept and sent on.
+  const arrange = async (address) => {
+    const answer = await fetch(address, { cache: "no-store" });
+    const html = answer.status === 200 ? await answer.text() : "";
+    const fresh = new DOMParser().parseFromString(html, "text/html").getElementById("listing");
+    const now = document.getElementById("listing");
+    if (!fresh || !now) return;
+    now.replaceWith(fresh);
+    history.replaceState(null, "", address);
+    tag = null;
+    const asked = new URL(location.href).searchParams;
+    for (const field of document.getElementById("filter").elements) {
+      if (field.type === "checkbox") field.checked = field.defaultChecked = asked.has(field.name);
+      else if (field.options) [...field.options].forEach((it) => (it.defaultSelected = it.selected = it.value === (asked.get(field.name) ?? field.value)));
+      else if (field.name) field.defaultValue = field.value;
+    }
+  };
+  let later = 0;
+  main.addEventListener("input", (event) => {
+    const form = event.target.closest("#filter");
+    if (!form) return;
+    clearTimeout(later);
+    later = setTimeout(() => {
+      const asked = new URLSearchParams(new FormData(form));
+      [...asked].forEach(([name, value]) => value || asked.delete(name));
+      arrange(form.getAttribute("action") + "?" + asked).catch(() => form.submit());
+    }, 300);
+  });
+  main.addEventListener("click", (event) => {
+    const link = event.target.closest("#listing thead a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    arrange(link.getAttribute("href")).catch(() => (location.href = link.href));
+  });
+
   const again = () => setTimeout(() => look().finally(again), EVERY_MS);
   again();
 })();

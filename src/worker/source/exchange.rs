@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::Slot;
 use crate::runner::Stop;
+use crate::target::line;
 use crate::worker::client::is_not_ours;
 use crate::worker::connection::Given;
 use crate::worker::pool::{Pool, State};
@@ -22,8 +23,10 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 pub(super) const BEATS_PER_LEASE: u32 = 3;
 
 /// Said of a queue that is paused, which looks like one with nothing in it.
-pub const PAUSED: &str =
-    "The queue is paused, or the daemon drains: nothing is handed out until `shiftboss resume`.";
+pub fn paused() -> String {
+    let resume = line("resume");
+    format!("The queue is paused, or the daemon drains: nothing is handed out until {resume}.")
+}
 
 /// A request that is not answered.
 pub(super) struct Trouble {
@@ -144,7 +147,7 @@ impl Slot {
             return;
         }
         match paused {
-            Some(waiting) => warn!(waiting, "{PAUSED}"),
+            Some(waiting) => warn!(waiting, "{}", super::paused()),
             None => info!("The queue is not paused any more."),
         }
     }

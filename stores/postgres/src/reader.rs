@@ -161,7 +161,7 @@ const MINUTES: &str = concat!(
 const OWNERS: &str = "SELECT k.owner, count(*) FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 AND k.owner IS NOT NULL GROUP BY k.owner";
 const DAEMONS: &str =
-    "SELECT name, process, pid, version, started, beat_at, gone, gone_at FROM daemons";
+    "SELECT name, process, pid, version, started, beat_at, gone, gone_at, socket FROM daemons";
 
 /// How often it is looked whether a batch has ended, and how often at most.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
@@ -249,6 +249,7 @@ fn joined(row: &Row) -> StoreResult<Joined> {
         beat_at: get(row, 5)?,
         gone: gone.map(|word| if word == "stopped" { Gone::Stopped } else { Gone::Silent }),
         gone_at: get(row, 7)?,
+        socket: get(row, 8)?,
     })
 }
 

@@ -287,13 +287,13 @@ impl PostgresRecords {
     }
 
     fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        let Changes { records, ended, header, runs, counts, sums, oldest } = changes;
+        let Changes { records, ended, header, runs, counts, sums, minute, oldest } = changes;
         // What it read before may be another thing now.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
         let kept = self.kept.get_or_insert_default();
         let mut ids = kept.ids;
-        let mut saver = Saver::default();
+        let mut saver = Saver::at(minute);
         for change in records {
             let attempt = |record: &Record| record.flight.as_ref().map(|it| it.attempt);
             let before = change.before.as_ref().and_then(|it| attempt(&it.record));

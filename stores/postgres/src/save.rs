@@ -123,10 +123,16 @@ pub(crate) struct Saver {
     without_extras: Vec<i64>,
     edits: Vec<Ask>,
     attempts: Attempts,
+    /// In which all is done.
+    minute: i64,
     ids: HashMap<Key, KeyId>,
 }
 
 impl Saver {
+    pub(crate) fn at(minute: i64) -> Self {
+        Self { minute, ..Self::default() }
+    }
+
     /// What became of one key. `new`: the number that it has from now on, if it is new.
     pub(crate) fn change(&mut self, change: Change, new: impl FnOnce(&Key) -> KeyId) {
         let Change { before, key, now } = change;
@@ -158,7 +164,8 @@ impl Saver {
         }
         self.rows_of(id, before.as_ref().map_or(&[][..], |it| &it.record.rows), &record.rows);
         self.extras_of(id, before.as_deref(), &record, place);
-        self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it)));
+        let minute = self.minute;
+        self.edits.extend(record.singles.edits.iter().flat_map(|it| edit(id, it, minute)));
         self.ids.insert(key, id);
     }
 
@@ -339,7 +346,7 @@ fn places(record: &Record, place: Place) -> Vec<(i16, i64)> {
     turn.into_iter().chain(flight).chain(badly).chain(claimed).collect()
 }
 
-fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {
+fn edit(key: KeyId, edit: &SingleEdit, minute: i64) -> Vec<Ask> {
     match edit {
         SingleEdit::Add { number, payload, id } => {
             let sql = "INSERT INTO tasks (number, key, status, checksum, name, payload)
@@ -350,9 +357,10 @@ fn edit(key: KeyId, edit: &SingleEdit) -> Vec<Ask> {
         }
         SingleEdit::Set { number, status } => {
             let gone = "DELETE FROM tasks WHERE number = $1 AND name IS NULL";
-            let kept = "UPDATE tasks SET status = $2 WHERE number = $1";
-            let gone = status.is_over().then(|| ask!(gone, *number));
-            gone.into_iter().chain([ask!(kept, *number, status.word())]).collect()
+            let kept = "UPDATE tasks SET status = $2, over = $3 WHERE number = $1";
+            let (over, word) = (status.is_over().then_some(minute), status.word());
+            let gone = over.map(|_| ask!(gone, *number));
+            gone.into_iter().chain([ask!(kept, *number, word, over)]).collect()
         }
     }
 }

@@ -79,13 +79,14 @@ CREATE TABLE tasks (
     status   text NOT NULL,
     checksum int8 NOT NULL,
     name     text UNIQUE,
+    over     int8,
     payload  bytea NOT NULL
 );
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
 CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 -- Those that are kept for their names.
-CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
+CREATE INDEX tasks_over ON tasks (over) WHERE over IS NOT NULL;
 
 -- Attempts that ended.
 CREATE SEQUENCE ends;
@@ -186,7 +187,7 @@ CREATE TABLE credits (
 ) WITH (fillfactor = 20);
 
 -- The daemons: who may write, and who lives (src/membership.rs). epoch: that of its last joining, or of whoever took it for dead since; no two
--- are the same. process: which one, and behind an @ where. connections: what the server calls its connections by. beat: raised once a
+-- are the same. process: which one, and behind an @ where. socket: where it answers, there. connections: what the server calls its connections by. beat: raised once a
 -- second while it lives; beat_at: when that was, for people. gone: 'stopped', or 'silent': it was taken for dead. adopted: what it saw to is others'.
 CREATE SEQUENCE epochs;
 CREATE TABLE daemons (
@@ -194,6 +195,7 @@ CREATE TABLE daemons (
     name        text NOT NULL UNIQUE,
     process     text NOT NULL,
     pid         int8 NOT NULL,
+    socket      text NOT NULL,
     version     text NOT NULL,
     connections text NOT NULL,
     epoch       int8 NOT NULL,

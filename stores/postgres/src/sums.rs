@@ -54,9 +54,6 @@ pub(crate) fn drop_older(oldest: Oldest) -> [Ask; 3] {
     [
         ask!("DELETE FROM hours WHERE hour < $1", oldest.hour),
         ask!("DELETE FROM minutes WHERE minute < $1", oldest.minute),
-        ask!(
-            "DELETE FROM tasks WHERE number < $1 AND status IN ('done', 'cancelled')",
-            oldest.single
-        ),
+        ask!("DELETE FROM tasks WHERE over < $1", oldest.over),
     ]
 }

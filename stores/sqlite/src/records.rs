@@ -200,6 +200,7 @@ impl SqliteRecords {
         let before = self.kept.take().unwrap_or_default();
         let (mut last_id, mut last_end) = (before.ids, before.ends);
         let mut saver = Saver::new(&self.connection, &mut last_id, &mut last_end);
+        saver.minute = changes.minute;
         let mut ids =
             HashMap::with_capacity_and_hasher(changes.ended.len(), RandomState::default());
         for change in std::mem::take(&mut changes.records) {

@@ -52,13 +52,15 @@ pub(crate) struct Saver<'c> {
     ids: &'c mut i64,
     /// The last number of an end.
     ends: &'c mut i64,
+    /// In which all is done.
+    pub(crate) minute: i64,
 }
 
 impl<'c> Saver<'c> {
     pub(crate) fn new(connection: &'c Connection, ids: &'c mut i64, ends: &'c mut i64) -> Self {
         let prepared = |sql| Prepared::new(connection, sql);
         let (update, insert, row) = (prepared(UPDATE), prepared(INSERT), prepared(PUT_ROW));
-        Self { connection, update, insert, row, ids, ends }
+        Self { connection, update, insert, row, ids, ends, minute: 0 }
     }
 
     /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
@@ -159,8 +161,8 @@ impl<'c> Saver<'c> {
                 if status.is_over() {
                     run("DELETE FROM tasks WHERE number = ?1 AND name IS NULL", params![number])?;
                 }
-                let sql = "UPDATE tasks SET status = ?2 WHERE number = ?1";
-                run(sql, params![number, status.word()])
+                let sql = "UPDATE tasks SET status = ?2, over = ?3 WHERE number = ?1";
+                run(sql, params![number, status.word(), status.is_over().then_some(self.minute)])
             }
         }
     }

@@ -72,19 +72,21 @@ CREATE INDEX backed_off ON extras (backed_off) WHERE backed_off IS NOT NULL;
 CREATE INDEX delayed ON extras (delayed) WHERE delayed IS NOT NULL;
 CREATE INDEX dead ON extras (key) WHERE dead = 1;
 
--- Single tasks. name: the ID that it was added with, for which it is kept when it is done. checksum: of the payload.
+-- Single tasks. name: the ID that it was added with, for which it is kept when it is done or cancelled. over: the minute of that.
+-- checksum: of the payload.
 CREATE TABLE tasks (
     number   INTEGER PRIMARY KEY,
     key      INTEGER NOT NULL,
     status   TEXT NOT NULL,
     checksum INTEGER NOT NULL,
     name     TEXT UNIQUE,
+    over     INTEGER,
     payload  TEXT NOT NULL
 ) STRICT;
 CREATE INDEX tasks_of_key ON tasks (key, status, number);
 CREATE INDEX ended_tasks ON tasks (status, number) WHERE status IN ('failed', 'dead_letter');
 -- Those that are kept for their names.
-CREATE INDEX tasks_over ON tasks (number) WHERE status IN ('done', 'cancelled');
+CREATE INDEX tasks_over ON tasks (over) WHERE over IS NOT NULL;
 CREATE INDEX waiting_payloads ON tasks (key, checksum) WHERE status = 'waiting';
 
 -- Attempts that ended, by the number of the end, which ascends: a late result is a new end of its attempt. previous: the key's attempt

@@ -35,6 +35,5 @@ pub(crate) fn drop_older(connection: &Connection, oldest: Oldest) -> Result<()> 
     connection.prepare_cached("DELETE FROM hours WHERE hour < ?1")?.execute([oldest.hour])?;
     let sql = "DELETE FROM minutes WHERE minute < ?1";
     connection.prepare_cached(sql)?.execute([oldest.minute])?;
-    let sql = "DELETE FROM tasks WHERE number < ?1 AND status IN ('done', 'cancelled')";
-    connection.prepare_cached(sql)?.execute([oldest.single]).map(drop)
+    connection.prepare_cached("DELETE FROM tasks WHERE over < ?1")?.execute([oldest.over]).map(drop)
 }

@@ -43,12 +43,14 @@ impl Site {
         site.start("serve", &["--config", "fetchers.toml", "state.db", "input", "socket"]);
         let socket = site.path("socket");
         wait_until("the daemon listens", || socket.exists());
-        site.run(&["add", "socket", "single", "5"]);
-        site.run(&["work", "--once", "socket", "--", "false"]);
+        site.run(&["add", "-t", "socket", "single", "5"]);
+        site.run(&["work", "--once", "-t", "socket", "--", "false"]);
         let list = "alpha https://example.org/1\nbravo 2\nbravado 3\n<b>&\"quoted\" 4\n";
         fs::write(site.path("input/list.1.txt.part"), list).unwrap();
         fs::rename(site.path("input/list.1.txt.part"), site.path("input/list.1.txt")).unwrap();
-        wait_until("the list is in", || site.run(&["status", "socket"]).contains("4 waiting"));
+        wait_until("the list is in", || {
+            site.run(&["status", "-t", "socket"]).contains("4 waiting")
+        });
         let script = "echo \"$SHIFTBOSS_KEY wrote this\"; [ \"$SHIFTBOSS_KEY\" != bravo ]";
         site.run(&[
             "work",
@@ -56,13 +58,14 @@ impl Site {
             "2",
             "--log-dir",
             "logs",
+            "-t",
             "socket",
             "--",
             "sh",
             "-c",
             script,
         ]);
-        site.run(&["ask", "socket", "READY"]);
+        site.run(&["ask", "-t", "socket", "READY"]);
         fs::write(site.path("token"), TOKEN).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(site.path("token"), mode).unwrap();
@@ -72,7 +75,7 @@ impl Site {
 
     fn start_page(&mut self) {
         let listen = ["--listen", "127.0.0.1:0", "--output", "logs/{day}/{key}.log"];
-        self.start("web", &[&listen[..], &["--token-file", "token", "socket"]].concat());
+        self.start("web", &[&listen[..], &["--token-file", "token", "-t", "socket"]].concat());
         let log = self.path("web.log");
         wait_until("the page listens", || {
             let said = fs::read_to_string(&log).unwrap();

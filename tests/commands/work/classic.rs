@@ -13,7 +13,7 @@ use crate::common::{Site, wait_equal, wait_until};
 const SHELL_WORKER: &str = r#"
 line=READY
 while :; do
-    answer=$("$1" ask --timeout 5s "$2" "$line" 2>/dev/null) || answer=
+    answer=$("$1" ask --timeout 5s -t "$2" "$line" 2>/dev/null) || answer=
     case $answer in
     'JOB '*) job=${answer#JOB }; key=${job%% *}; echo "$key" >> ran; line="DONE $key 0" ;;
     *) line=READY; [ ! -e over ] || exit 0; sleep .05 ;;

@@ -136,7 +136,7 @@ fn a_directory_that_is_removed_burns_no_jobs() {
     let output = worker.current_dir(site.path("app")).output().unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(73), "{log}");
-    assert!(log.contains("the directory in which shiftboss was started was removed"), "{log}");
+    assert!(log.contains("the directory in which this program was started was removed"), "{log}");
     let ended = "SELECT count(*) FROM ended WHERE outcome <> 'released'";
     assert_eq!(site.number(ended), 1);
     assert_eq!(lines(&site, "ran").len(), 1);
@@ -151,7 +151,9 @@ fn a_command_has_no_terminal() {
     site.wait_count(1);
     let (given, shown) = terminal();
     let mut worker = Command::new("setsid");
-    worker.args(["--ctty", env!("CARGO_BIN_EXE_shiftboss"), "work", "--once"]).arg(site.socket());
+    worker
+        .args(["--ctty", env!("CARGO_BIN_EXE_shiftboss"), "work", "--once", "-t"])
+        .arg(site.socket());
     worker.args(["--", "sh", "-c", "read x < /dev/tty || exit 3"]).current_dir(site.path(""));
     worker.stdin(given.try_clone().unwrap()).stdout(given.try_clone().unwrap()).stderr(given);
     let mut worker = worker.spawn().unwrap();

@@ -57,7 +57,7 @@ fn lost_jobs_are_told() {
     let options = ["--once", "--fail", "--lease", "1s"];
     let mut worker = start(&site, &options, &format!("echo >> ran; mkdir lock && {GATE}"));
     wait_lines(&site, "ran", 1);
-    assert!(site.run(&["requeue", site.socket().to_str().unwrap(), "k0"]).status.success());
+    assert!(site.run(&["requeue", "-t", site.socket().to_str().unwrap(), "k0"]).status.success());
     let (exit, log) = (worker.exit().code(), worker.log());
     assert_eq!(exit, Some(1), "{log}");
     assert!(log.contains("not all jobs were done well: 1 failed, 1 lost"), "{log}");
@@ -121,8 +121,7 @@ fn a_paused_queue_is_told() {
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
     write_jobs(&site, 3);
     site.wait_count(3);
-    let socket = site.socket();
-    let order = |word: &str| assert!(site.run(&[word, socket.to_str().unwrap()]).status.success());
+    let order = |word: &str| assert!(site.run(&[word]).status.success());
     order("pause");
     let (exit, log) = work_as_stranger(&site, &["--once", "--fail"], "exit 0");
     assert_eq!(exit, Some(1), "{log}");

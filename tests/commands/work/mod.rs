@@ -27,7 +27,7 @@ const GATE: &str = "until [ -e go ]; do sleep .01; done";
 /// `work OPTIONS SOCKET -- COMMAND`.
 fn work(site: &Site, options: &[&str], command: &[&str]) -> Command {
     let mut work = site.program();
-    work.arg("work").args(options).arg(site.socket()).arg("--").args(command);
+    work.arg("work").args(options).arg("-t").arg(site.socket()).arg("--").args(command);
     work
 }
 

@@ -15,23 +15,23 @@ use crate::common::{Site, wait_until};
 /// All that take a database, at `at`.
 fn commands(at: &str) -> Vec<Vec<&str>> {
     vec![
-        vec!["status", at],
-        vec!["status", "--check", "--json", at],
-        vec!["why", at, "alpha"],
-        vec!["queue", at],
-        vec!["tasks", at],
-        vec!["held", at],
-        vec!["log", at],
-        vec!["stats", at],
-        vec!["metrics", at],
-        vec!["backup", at, "copy"],
+        vec!["status", "-t", at],
+        vec!["status", "--check", "--json", "-t", at],
+        vec!["why", "-t", at, "alpha"],
+        vec!["tasks", "--next", "-t", at],
+        vec!["tasks", "-t", at],
+        vec!["tasks", "--held", "-t", at],
+        vec!["log", "-t", at],
+        vec!["log", "--sum", "-t", at],
+        vec!["metrics", "-t", at],
+        vec!["backup", "-t", at, "copy"],
         vec!["check", "--database", at],
         vec!["move", "--salvage", at, "new"],
         vec!["move", at, "supervisor.py:new"],
         vec!["move", at, "postgres://nobody.invalid/db"],
         vec!["serve", at, "input", "other-socket"],
         vec!["output", at, "alpha", "--log-dir", "input"],
-        vec!["pause", at],
+        vec!["pause", "-t", at],
     ]
 }
 
@@ -76,7 +76,7 @@ fn a_page_survives_it() {
     let site = Site::new();
     let daemon = site.start();
     let mut command = site.program();
-    command.args(["web", "--listen", "unix:http", "state.db"]);
+    command.args(["web", "--listen", "unix:http"]);
     let page = site.spawn(command);
     let is = |path: &str, status: u16| {
         let Ok(mut page) = UnixStream::connect(site.path("http")) else { return false };

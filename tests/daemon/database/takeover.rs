@@ -95,7 +95,7 @@ fn jobs_in_flight_get_a_lease() {
         let mut queued = QUEUED;
         queued[4] = if is_held { "g|1|charlie|0 3|1" } else { QUEUED[4] };
         site.wait_queue(&queued);
-        let why = String::from_utf8(site.run(&["why", "state.db", "charlie"]).stdout).unwrap();
+        let why = String::from_utf8(site.run(&["why", "charlie"]).stdout).unwrap();
         assert_eq!(why.contains("in flight"), is_held, "{why}");
         for _ in 0..2 {
             assert!(site.ask("READY").starts_with("JOB "));
@@ -230,7 +230,7 @@ fn the_way_back_leaves_a_mark() {
     site.write("f.1.txt", "alpha 1\nbravo 2\n");
     let daemon = site.start();
     site.wait_count(2);
-    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
+    assert!(site.run(&["add", "single", "1"]).status.success());
     let give_back = |to: &str| code_and_error(&site.run(&["move", "state.db", to]));
     let (code, error) = give_back("supervisor.py:old.db");
     assert!(code == 75 && !site.path("old.db").exists(), "{code} {error}");

@@ -105,9 +105,9 @@ fn what_is_due_goes_along_with_the_clock() {
         assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
         site.next_key("DONE alpha 1");
     };
-    let waits_again = || said(&["why", "socket", "alpha"]).contains("State           waiting");
-    let hold = || said(&["hold", "--for", "2s", "socket", "bravo"]);
-    let is_free = || said(&["held", "socket"]).starts_with("No key is held");
+    let waits_again = || said(&["why", "alpha"]).contains("State           waiting");
+    let hold = || said(&["hold", "--for", "2s", "bravo"]);
+    let is_free = || said(&["tasks", "--held"]).starts_with("No key is held");
     set_clock(&site, 0);
     let daemon = start();
     site.write("f.1.txt", "alpha 0 1\n");
@@ -117,7 +117,7 @@ fn what_is_due_goes_along_with_the_clock() {
     set_clock(&site, -year);
     wait_until("the task is tried again, and the hold is over", || waits_again() && is_free());
     fails();
-    assert!(said(&["held", "socket"]).contains("backoff"));
+    assert!(said(&["tasks", "--held"]).contains("backoff"));
     site.write("g.1.txt", "alpha 0 1\n");
     set_clock(&site, -2 * year);
     wait_until("backoff is over", || is_free() && waits_again());
@@ -158,8 +158,8 @@ fn files_may_not_grow() {
     site.write("f.1.txt", lines);
     wait_until("it is said", || !daemon.warnings(&["RLIMIT_FSIZE"]).is_empty());
     assert!(daemon.is_running());
-    let status = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
-    assert!(status.contains("NOTHING CAN BE WRITTEN"), "{status}");
+    let status = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
+    assert!(status.contains("nothing can be written since"), "{status}");
     let unlimited = Rlimit { current: None, maximum: None };
     prlimit(Some(daemon.pid()), Resource::Fsize, unlimited).unwrap();
     site.wait_count(20_000);

@@ -228,24 +228,24 @@ fn an_outage_is_told_once() {
     let proxy = Proxy::new(&queue.server().unwrap().url()).unwrap();
     let Beside { site, daemon } = Beside::start(&proxy.url, "only");
     let mut working = site.program();
-    working.args(["work", "socket", "--", "touch", "ran"]).current_dir(site.path(""));
+    working.args(["work", "-t", "socket", "--", "touch", "ran"]).current_dir(site.path(""));
     let worker = site.spawn(working);
     site.write("f.1.txt", "alpha 1\n");
     wait_until("it works", || site.path("ran").exists());
     proxy.refuse();
     wait_until("the outage lasts", || {
-        let (code, error) = code_and_error(&site.run(&["status", "socket"]));
+        let (code, error) = code_and_error(&site.run(&["status", "-t", "socket"]));
         code == 69 && error.contains(") has been without it for ")
     });
-    let shown = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
-    assert!(shown.contains("\nStorage         NOTHING CAN BE WRITTEN since "), "{shown}");
-    let object = site.run(&["status", "--json", "socket"]);
+    let shown = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
+    assert!(shown.contains("\nStorage         nothing can be written since "), "{shown}");
+    let object = site.run(&["status", "--json", "-t", "socket"]);
     assert_eq!(object.status.code(), Some(69));
     let object: Value = serde_json::from_slice(&object.stdout).unwrap();
     assert!(object["live"]["outage"]["since"].is_i64() && object["rows"].is_null(), "{object}");
     proxy.hold();
     let asked = Instant::now();
-    let (code, error) = code_and_error(&site.run(&["status", "socket"]));
+    let (code, error) = code_and_error(&site.run(&["status", "-t", "socket"]));
     assert!(code == 69 && error.contains(") has been without it for "), "{code} {error}");
     assert!(asked.elapsed() < STATUS_MAX, "{:?}", asked.elapsed());
     proxy.release();

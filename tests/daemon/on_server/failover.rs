@@ -55,6 +55,6 @@ fn a_replica_that_was_behind_takes_over() {
     assert!(answer.starts_with("ERROR unknown "), "{answer}");
     let told = "went back to an older state";
     assert_eq!(daemon.warnings(&[told]).len(), 1, "{}", daemon.log());
-    let status = String::from_utf8(site.run(&["status", "socket"]).stdout).unwrap();
+    let status = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
     assert!(status.contains(told), "{status}");
 }

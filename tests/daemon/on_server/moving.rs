@@ -43,7 +43,7 @@ fn start_on(site: &Site, database: &str) -> Daemon {
 
 /// The next keys in the order of dispatch.
 fn next_keys(site: &Site, database: &str) -> Vec<String> {
-    let output = site.run(&["queue", "--json", database]);
+    let output = site.run(&["tasks", "--next", "--json", "-t", database]);
     let text = String::from_utf8(output.stdout).unwrap();
     let keys = text.split("\"key\":\"").skip(1);
     keys.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
@@ -51,7 +51,7 @@ fn next_keys(site: &Site, database: &str) -> Vec<String> {
 
 /// What `status` counts.
 fn counts(site: &Site, database: &str) -> Vec<String> {
-    let output = site.run(&["status", database]);
+    let output = site.run(&["status", "-t", database]);
     let text = String::from_utf8(output.stdout).unwrap();
     let counts = ["Rows", "f  ", "g  "];
     let is_count = |line: &&str| counts.iter().any(|count| line.starts_with(count));
@@ -60,11 +60,11 @@ fn counts(site: &Site, database: &str) -> Vec<String> {
 
 /// Where `status` says that a queue is now.
 fn moved_to(site: &Site, database: &str) -> String {
-    let text = String::from_utf8(site.run(&["status", database]).stdout).unwrap();
+    let text = String::from_utf8(site.run(&["status", "-t", database]).stdout).unwrap();
     let (_, moved) = text.split_once("\nMoved           the queue is in ").expect("it was moved");
-    let checked = site.run(&["status", "--check", database]);
+    let checked = site.run(&["status", "--check", "-t", database]);
     let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.status.code() == Some(1) && said.starts_with("moved: "), "{said}");
+    assert!(checked.status.code() == Some(1) && said.starts_with("error: moved: "), "{said}");
     moved.split(" now: ").next().unwrap().to_owned()
 }
 
@@ -114,7 +114,7 @@ fn a_queue_goes_there_and_back() {
     let attempt = job.split(' ').nth(1).unwrap();
     let failed = site.next_key("READY").unwrap();
     let out = site.next_key(&format!("DONE {failed} 7")).unwrap();
-    assert!(site.run(&["add", "socket", "single", "1"]).status.success());
+    assert!(site.run(&["add", "-t", "socket", "single", "1"]).status.success());
     daemon.stop();
     let (order, counted) = (next_keys(&site, "file.db"), counts(&site, "file.db"));
     assert!(order.len() > 2 && counted.len() == 3, "{order:?} {counted:?}");
@@ -178,7 +178,7 @@ fn a_living_daemon_is_named() {
 fn a_target_must_be_empty() {
     let site = a_queue();
     fs::write(site.path("other"), "mine").unwrap();
-    assert!(site.run(&["migrate", "state.db"]).status.success(), "an empty queue");
+    assert!(site.run(&["migrate"]).status.success(), "an empty queue");
     moves(&site, "file.db", "state.db");
     fs::copy(site.path("file.db"), site.path("copy.db")).unwrap();
     let copy = Connection::open(site.path("copy.db")).unwrap();
@@ -370,7 +370,7 @@ fn a_move_may_be_killed_at_any_time() {
 #[ignore = "needs a server: make test-postgres"]
 fn a_move_gives_up_when_the_server_is_silent() {
     let site = a_queue();
-    assert!(site.run(&["migrate", "state.db"]).status.success());
+    assert!(site.run(&["migrate"]).status.success());
     let mut holder = std::process::Command::new("psql");
     holder.args(["-Xqc", "BEGIN; LOCK TABLE shiftboss.keys; SELECT pg_sleep(600)"]);
     holder.arg(server(&site).url()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -46,7 +46,7 @@ fn refuse(server: &PostgresServer, how: &str) {
 /// Waits until `status` says why the server is away.
 fn wait_told(site: &Site, why: &str) {
     wait_until("it is told why", || {
-        let shown = site.run(&["status", "--json", "socket"]).stdout;
+        let shown = site.run(&["status", "--json", "-t", "socket"]).stdout;
         String::from_utf8_lossy(&shown).contains(why)
     });
 }
@@ -106,7 +106,7 @@ fn a_right_that_is_revoked_is_an_outage() {
         let mut daemon = serve(&site, &server).ready();
         change(revoke);
         wait_told(&site, said);
-        let checked = site.run(&["status", "--check", "socket"]);
+        let checked = site.run(&["status", "--check", "-t", "socket"]);
         let told = [checked.stdout, checked.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert!(!checked.status.success() && told.contains(said), "{revoke}: {told}");
@@ -234,7 +234,8 @@ fn a_pooler_of_transactions_is_refused() {
     for (mode, connections) in [("transaction", 1), ("transaction", 20), ("statement", 3)] {
         let (site, server) = (Site::new(), server(&[], None));
         let pooler = Pooler::start(&server, mode, connections);
-        for command in [&["migrate", &pooler.1][..], &["serve", &pooler.1, "input", "socket"]] {
+        for command in [&["migrate", "-t", &pooler.1][..], &["serve", &pooler.1, "input", "socket"]]
+        {
             let refused = site.program().args(command).output().unwrap();
             let (code, error) = code_and_error(&refused);
             assert!(code == 78 && error.contains("pool_mode = session"), "{mode}: {code} {error}");

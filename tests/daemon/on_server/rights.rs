@@ -55,8 +55,8 @@ fn each_role_needs_no_more_than_it_is_granted() {
         let output = site.run(arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    assert_eq!(run(&["migrate", &roles.url("")]).0, Some(78), "who serves makes no schema");
-    assert_eq!(run(&["migrate", &roles.url("_owner")]), (Some(0), String::new()));
+    assert_eq!(run(&["migrate", "-t", &roles.url("")]).0, Some(78), "who serves makes no schema");
+    assert_eq!(run(&["migrate", "-t", &roles.url("_owner")]), (Some(0), String::new()));
 
     fs::write(site.path("rules.toml"), "[backoff]\nafter = 1\n[job_retry]\nretries = 1\n").unwrap();
     let serve = |name: &str, input: &str, socket: &str| {
@@ -75,13 +75,13 @@ fn each_role_needs_no_more_than_it_is_granted() {
     assert!(client.ask(&format!("DONE {attempt} 1")).starts_with("OK"), "{job}");
     assert!(client.ask("READY").starts_with("JOB "));
     for order in [
-        &["add", "socket", "delta", "1"][..],
-        &["bump", "socket", "delta"],
-        &["hold", "--for", "1h", "socket", "echo"],
-        &["unhold", "socket", "echo"],
-        &["pause", "socket"],
-        &["resume", "socket"],
-        &["cancel", "socket", "delta"],
+        &["add", "-t", "socket", "delta", "1"][..],
+        &["bump", "-t", "socket", "delta"],
+        &["hold", "--for", "1h", "-t", "socket", "echo"],
+        &["unhold", "-t", "socket", "echo"],
+        &["pause", "-t", "socket"],
+        &["resume", "-t", "socket"],
+        &["cancel", "-t", "socket", "delta"],
     ] {
         assert_eq!(run(order).0, Some(0), "{order:?}: {}", run(order).1);
     }
@@ -92,22 +92,22 @@ fn each_role_needs_no_more_than_it_is_granted() {
     wait_until("the dead one's job is adopted", || {
         server.holds("SELECT count(*) = 1 FROM keys WHERE owner = 'member/two'")
     });
-    assert_eq!(run(&["forget-daemon", &roles.url(""), "one"]).0, Some(0));
+    assert_eq!(run(&["forget", "--daemon", "one", "-t", &roles.url("")]).0, Some(0));
     for look in [
         &["status"][..],
-        &["queue"],
+        &["tasks", "--next"],
         &["log"],
-        &["held"],
-        &["stats"],
+        &["tasks", "--held"],
+        &["log", "--sum"],
         &["metrics"],
         &["top", "--once"],
         &["tasks", "--status", "delayed"],
     ] {
         let reader = roles.url("_reader");
-        let asked = [look, &[&*reader]].concat();
+        let asked = [look, &["-t", &*reader]].concat();
         assert_eq!(run(&asked).0, Some(0), "{look:?}: {}", run(&asked).1);
     }
-    assert_eq!(run(&["why", &roles.url("_reader"), "alpha"]).0, Some(0));
+    assert_eq!(run(&["why", "-t", &roles.url("_reader"), "alpha"]).0, Some(0));
     let as_reader = run(&["serve", "--no-migrate", &roles.url("_reader"), "third", "third.sock"]);
     assert_eq!(as_reader.0, Some(78), "{}", as_reader.1);
     second.stop();

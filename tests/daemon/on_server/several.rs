@@ -14,7 +14,7 @@ fn join(site: &Site, queue: &Site, name: &str) -> Daemon {
 }
 
 fn status(queue: &Site) -> String {
-    String::from_utf8(queue.run(&["status", "state.db"]).stdout).unwrap()
+    String::from_utf8(queue.run(&["status"]).stdout).unwrap()
 }
 
 /// Whether a daemon that is not the fetcher's owner rejects a file.
@@ -69,7 +69,7 @@ fn a_fetcher_is_taken_over() {
 
 /// What `status` says of the daemons, with the database: a name, its state and its jobs, each.
 fn daemons(queue: &Site) -> Vec<String> {
-    let found = queue.run(&["status", "--json", "state.db"]).stdout;
+    let found = queue.run(&["status", "--json"]).stdout;
     let found: Value = serde_json::from_slice(&found).unwrap();
     let shown = |daemon: &Value| {
         assert!(daemon["since"].is_i64() && daemon["version"].is_string());
@@ -81,7 +81,7 @@ fn daemons(queue: &Site) -> Vec<String> {
 }
 
 fn check(queue: &Site) -> (i32, String) {
-    let checked = queue.run(&["status", "--check", "state.db"]);
+    let checked = queue.run(&["status", "--check"]);
     let said = [checked.stdout, checked.stderr].concat();
     (checked.status.code().unwrap(), String::from_utf8(said).unwrap())
 }
@@ -136,12 +136,12 @@ fn a_drain_is_one_daemons() {
     one.wait_count(3);
     assert_eq!(two.ask("READY"), "JOB alpha 1\n");
     assert_eq!(one.ask("READY"), "JOB charlie 3\n");
-    assert_eq!(two.run(&["drain", "--timeout", "500ms", "socket"]).status.code(), Some(69));
+    assert_eq!(two.run(&["drain", "--timeout", "500ms", "-t", "socket"]).status.code(), Some(69));
     assert_eq!(daemons(&one)[1], "second draining 1 []");
-    assert!(two.run(&["resume", "socket"]).status.success());
+    assert!(two.run(&["resume", "-t", "socket"]).status.success());
     assert_eq!(daemons(&one)[1], "second running 1 []");
     // Longer than it takes to look once how the daemon is.
-    let drained = two.run(&["drain", "--timeout", "2s", "socket"]);
+    let drained = two.run(&["drain", "--timeout", "2s", "-t", "socket"]);
     let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
     assert!(drained.status.code() == Some(69) && said.contains("still in flight"), "{said}");
     assert_eq!(daemons(&one)[1], "second draining 1 []");
@@ -169,7 +169,7 @@ fn a_pause_is_noticed_by_all() {
     for (order, said) in
         [("pause", "The queue is paused: "), ("resume", "The queue is not paused any more.")]
     {
-        assert!(two.run(&[order, "socket"]).status.success());
+        assert!(two.run(&[order, "-t", "socket"]).status.success());
         assert_eq!(one.ask("READY") == "NOJOBS\n", order == "pause");
         wait_until("it is noticed", || first.log().contains(said));
     }
@@ -187,16 +187,16 @@ fn a_daemon_is_forgotten() {
     two.write("g.1.txt", "golf 2\n");
     one.wait_count(2);
     let forget = |name: &str| {
-        let forgotten = one.run(&["forget-daemon", "state.db", name]);
+        let forgotten = one.run(&["forget", "--daemon", name]);
         let said = [forgotten.stdout, forgotten.stderr].concat();
         (forgotten.status.code().unwrap(), String::from_utf8(said).unwrap())
     };
     let (code, said) = forget("second");
     assert!(code == 75 && said.contains("the daemon second lives (process "), "{code} {said}");
     let (code, said) = forget("third");
-    assert!(code == 65 && said.contains("no relay third: `shiftboss status postgres://"), "{said}");
+    assert!(code == 65 && said.contains("no relay third: `shiftboss status` shows"), "{said}");
     second.kill();
-    let shown = two.run(&["status", "socket"]).stdout;
+    let shown = two.run(&["status", "-t", "socket"]).stdout;
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.contains("\nDaemon          not running at this socket; "), "{shown}");
     let said = "Forgotten: second. Lists that leave the queue: 1. Fetchers that are free: 1. Leased jobs that wait again: 0.\n";

@@ -145,7 +145,7 @@ fn a_daemon_whose_listening_ends_misses_nothing() {
                 number(&queue, &format!("SELECT count(pg_terminate_backend(pid)) {listening}"));
             // One that was ended before may be there still.
             assert!(ended > 0);
-            let added = other.site.run(&["add", "socket", &key, "1"]);
+            let added = other.site.run(&["add", "-t", "socket", &key, "1"]);
             assert!(added.status.success(), "{added:?}");
         });
         assert!(took < SOON, "{took:?}");
@@ -167,7 +167,7 @@ fn work_that_nobody_told_of_is_found() {
     for round in 0..3 {
         let key = format!("key-{round}");
         pause(true);
-        assert!(one.site.run(&["add", "socket", &key, "1"]).status.success());
+        assert!(one.site.run(&["add", "-t", "socket", &key, "1"]).status.success());
         let took = waited(&mut client, &key, || pause(false));
         assert!(took < SOON, "{took:?}");
     }

@@ -83,7 +83,7 @@ fn delete_queue(name: &str) {
 }
 
 fn add(site: &Site, key: &str) {
-    let added = site.run(&["add", site.socket().to_str().unwrap(), key, "1"]);
+    let added = site.run(&["add", "-t", site.socket().to_str().unwrap(), key, "1"]);
     assert!(added.status.success(), "{added:?}");
 }
 

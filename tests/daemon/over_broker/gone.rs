@@ -31,18 +31,18 @@ fn at_work() -> (Installation, Relay) {
 fn a_killed_relay_is_told_and_forgotten() {
     let (installation, relay) = at_work();
     let site = &installation.site;
-    let metrics = || said(site, &["metrics", "state.db"]).1;
+    let metrics = || said(site, &["metrics"]).1;
     assert!(metrics().contains("shiftboss_broker_connected 1.0"), "{}", metrics());
     assert!(metrics().contains("shiftboss_relays{state=\"joined\"} 1.0"), "{}", metrics());
-    assert_eq!(said(site, &["forget-daemon", "state.db", "r"]).0, 75);
+    assert_eq!(said(site, &["forget", "--daemon", "r"]).0, 75);
     relay.daemon.kill();
-    let check = || said(site, &["status", "--check", "state.db"]);
+    let check = || said(site, &["status", "--check"]);
     wait_within(DEAD, "it is told", || check().0 == 1);
     assert!(check().1.contains("relay r: it is silent, and was not stopped"), "{:?}", check());
     assert!(metrics().contains("shiftboss_relays{state=\"silent\"} 1.0"), "{}", metrics());
-    let (code, forgotten) = said(site, &["forget-daemon", "state.db", "r"]);
+    let (code, forgotten) = said(site, &["forget", "--daemon", "r"]);
     assert!(code == 0 && forgotten.contains("queue: 1. Fetchers that are free: 1."), "{forgotten}");
-    assert_eq!((check().0, said(site, &["forget-daemon", "state.db", "r"]).0), (0, 65));
+    assert_eq!((check().0, said(site, &["forget", "--daemon", "r"]).0), (0, 65));
     assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
     assert_eq!(site.number("SELECT count(*) FROM out"), 1);
     let other = installation.relay("s");
@@ -62,13 +62,13 @@ fn a_stopped_relay_is_not_missed() {
     let Installation { daemon, site, .. } = installation;
     let relay = || site.status()["relays"][0].clone();
     wait_until("it is gone", || relay()["gone"] == true && relay()["silent"] == false);
-    assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
-    let (_, shown) = said(&site, &["status", "state.db"]);
+    assert_eq!(said(&site, &["status", "--check"]).0, 0);
+    let (_, shown) = said(&site, &["status"]);
     // It may come back in a moment: what is told of one that is gone for good comes after an hour.
     assert!(!shown.contains("gone for good"), "{shown}");
     daemon.stop();
-    assert_eq!(said(&site, &["forget-daemon", "state.db", "r"]).0, 0);
+    assert_eq!(said(&site, &["forget", "--daemon", "r"]).0, 0);
     assert_eq!(site.number("SELECT count(*) FROM queue"), 0);
     let _daemon = site.start();
-    assert_eq!(said(&site, &["status", "--check", "state.db"]).0, 0);
+    assert_eq!(said(&site, &["status", "--check"]).0, 0);
 }

@@ -19,7 +19,7 @@ fn payload() -> String {
 /// Workers that wait together at a relay have a job each, once; nothing is left in flight by an answer that nobody could read.
 fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log: &Daemon) {
     let run = |order: &str| {
-        let ordered = daemon.run(&[order, daemon.socket().to_str().unwrap()]);
+        let ordered = daemon.run(&[order, "-t", daemon.socket().to_str().unwrap()]);
         assert!(ordered.status.success(), "{ordered:?}");
     };
     run("pause");
@@ -81,7 +81,7 @@ fn large_tasks_are_added() {
     std::fs::write(&file, payload()).unwrap();
     let [file, socket] = [file, relay.site.socket()].map(|path| path.to_str().unwrap().to_owned());
     let add = |key: String| {
-        let arguments = ["add", "--timeout", "60s", "--file", &file, &socket, &key];
+        let arguments = ["add", "--timeout", "60s", "--file", &file, "-t", &socket, &key];
         wait_until("it is added", || relay.site.run(&arguments).status.success());
     };
     thread::scope(|scope| {

@@ -41,7 +41,7 @@ fn a_prefix_is_one_queue_s_there_too() {
     let second = |more: &[&str], why: &str| {
         let other = Site::bare();
         let to = other.database();
-        let copied = other.run(&["backup", from.to_str().unwrap(), to.to_str().unwrap()]);
+        let copied = other.run(&["backup", "-t", from.to_str().unwrap(), to.to_str().unwrap()]);
         assert!(copied.status.success(), "{copied:?}");
         let mut options = vec!["--broker", &*broker, "--broker-prefix", &*installation.prefix];
         options.extend(more);

@@ -124,7 +124,7 @@ fn a_prefix_is_one_queue_s() {
     let (code, error) = other.refused(other.serve(&options));
     assert!(code == 78 && error.contains("serves another queue than this one"), "{code} {error}");
     let (from, to) = (installation.site.database(), copy.database());
-    let copied = copy.run(&["backup", from.to_str().unwrap(), to.to_str().unwrap()]);
+    let copied = copy.run(&["backup", "-t", from.to_str().unwrap(), to.to_str().unwrap()]);
     assert!(copied.status.success(), "{copied:?}");
     let second = copy.start_with(&options);
     wait_until("it is named", || second.log().contains("in exclusive use"));

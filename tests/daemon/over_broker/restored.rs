@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 impl Installation {
     /// The daemon is stopped, and goes on with what the queue was when `change` began.
     fn restore_after(self, change: impl FnOnce(&Self)) -> Self {
-        assert!(self.site.run(&["backup", "state.db", "copy"]).status.success());
+        assert!(self.site.run(&["backup", "copy"]).status.success());
         change(&self);
         let Self { daemon, site, prefix } = self;
         daemon.stop();

@@ -18,21 +18,19 @@ fn user() -> u32 {
 }
 
 /// Each command, as it is typed in the site's directory.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 9] = [
     &["serve", "state.db", "input", "socket"],
-    &["work", "--once", "other-socket", "--", "true"],
+    &["work", "--once", "-t", "other-socket", "--", "true"],
     &["fetch", "input", "f", "--", "echo", "key value"],
     &["on-change", "--once", "input", "--", "true"],
-    &["spool", "run", "--once", "s", "q", "--", "true"],
-    &["spool", "list", "s", "q"],
-    &["status", "state.db"],
-    &["log", "state.db"],
+    &["status", "-t", "state.db"],
+    &["log", "-t", "state.db"],
     &["check", "input"],
-    &["backup", "state.db", "copy.db"],
-    &["ask", "other-socket", "READY"],
+    &["backup", "-t", "state.db", "copy.db"],
+    &["ask", "-t", "other-socket", "READY"],
 ];
 
-/// A site with a database, a list and a spool, and the program, all a user's who is not root; and a daemon
+/// A site with a database and a list, and the program, all a user's who is not root; and a daemon
 /// that has nothing to do, for workers.
 fn prepared() -> (Site, PathBuf, Daemon) {
     assert!(rustix::process::geteuid().is_root(), "run as root: limits do not hold for it");
@@ -41,7 +39,6 @@ fn prepared() -> (Site, PathBuf, Daemon) {
     site.write("g.1.txt", "key value\n");
     site.wait_count(1);
     daemon.stop();
-    assert!(site.run(&["spool", "init", "s", "q"]).status.success());
     let program = site.path("program");
     fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
     fs::create_dir(site.path("other-input")).unwrap();

@@ -155,7 +155,7 @@ fn in_place_of_a_database_in_the_making() {
         let daemon = site.spawn(guessed(&site, &script, &site.serve(&[]))).ready();
         is_untouched(&site);
         let mut backup = site.program();
-        backup.args(["backup", "state.db", "copy.db"]);
+        backup.args(["backup", "-t", "state.db", "copy.db"]);
         let script = format!("{plant} victim/precious copy.db.new-$$");
         let output = guessed(&site, &script, &backup).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -194,7 +194,7 @@ fn in_place_of_a_job_s_log() {
         let options = ["--once", "--log-dir", "logs"];
         let run = || {
             let mut work = site.program();
-            work.arg("work").arg(site.socket()).args(options).args(["--", "echo", "said"]);
+            work.args(["work", "-t"]).arg(site.socket()).args(options).args(["--", "echo", "said"]);
             let output = work.output().unwrap();
             (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
         };

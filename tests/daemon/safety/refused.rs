@@ -179,50 +179,14 @@ fn another_daemon_runs() {
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
 
-/// The spool cannot be had: a database that waits to be taken over is as it was, and so is one that is paused.
-#[test]
-fn the_spool_is_found_wrong_before_the_database_changes() {
-    let site = fresh();
-    drop(version_2(&site.database()));
-    fs::write(site.path("spool"), "").unwrap();
-    let spool = site.path("spool");
-    let before = fs::read(site.database()).unwrap();
-    refused(&site, site.serve(&["--spool", spool.to_str().unwrap()]), 73, "spool");
-    assert_eq!(fs::read(site.database()).unwrap(), before);
-}
-
-/// The spool is a directory of somebody else's.
-#[test]
-fn the_spool_is_another_directory() {
-    let site = fresh();
-    fs::create_dir(site.path("spool")).unwrap();
-    fs::write(site.path("spool/precious"), "").unwrap();
-    let spool = site.path("spool");
-    refused(&site, site.serve(&["--spool", spool.to_str().unwrap()]), 73, "spool");
-}
-
-/// The socket cannot be given to its group: nothing stays of it, nor of a spool that was made by then. One that
-/// was there stays.
+/// The socket cannot be given to its group: nothing stays of it.
 #[test]
 fn the_socket_s_group_is_another_user_s() {
     assert!(rustix::process::geteuid().is_root(), "run as root: a user without rights is needed");
     let site = Site::new();
-    let spool = site.path("spool");
-    for is_there in [false, true] {
-        if is_there {
-            fs::create_dir(&spool).unwrap();
-        }
-        let options = ["--socket-group", "0", "--spool", spool.to_str().unwrap()];
-        let (code, log) = site.refused(site.serve_unprivileged(&options));
-        assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
-        assert!(!site.socket().exists() && !site.database().exists());
-        let left = spool.read_dir().map(Iterator::count);
-        assert_eq!(
-            left.ok(),
-            is_there.then_some(0),
-            "what was made in an empty directory goes, too"
-        );
-    }
+    let (code, log) = site.refused(site.serve_unprivileged(&["--socket-group", "0"]));
+    assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
+    assert!(!site.socket().exists() && !site.database().exists());
 }
 
 /// The database's directory may not be written to.
@@ -247,7 +211,7 @@ fn a_start_that_succeeds_leaves_its_locks() {
         assert_eq!(fs::read(site.path(lock)).unwrap(), b"");
     }
     assert!(site.database().exists() && site.input().exists());
-    let status = site.run(&["status", site.socket().to_str().unwrap()]);
+    let status = site.run(&["status", "-t", site.socket().to_str().unwrap()]);
     let told = String::from_utf8_lossy(&status.stderr);
     assert!(told.contains("a daemon that stopped leaves no socket"), "{told}");
     site.start().stop();

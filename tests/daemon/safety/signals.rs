@@ -38,7 +38,7 @@ fn work() {
     let _daemon = site.start();
     site.write("f.1.txt", "key value\n");
     let mut command = site.program();
-    command.arg("work").arg(site.socket());
+    command.args(["work", "-t"]).arg(site.socket());
     is_one_stop(&site, command, 0);
     assert_eq!(site.sql("SELECT exit_code FROM log"), ["0"]);
 }
@@ -74,16 +74,4 @@ fn on_change() {
     command.env("XDG_RUNTIME_DIR", site.path("run"));
     command.args(["on-change", "--grace", "1h", "input"]);
     is_one_stop(&site, command, 130);
-}
-
-/// A process on a spool finishes its entry.
-#[test]
-fn spool_run() {
-    let site = Site::new();
-    assert!(site.run(&["spool", "init", "s", "q"]).status.success());
-    assert!(site.run(&["spool", "put", "s", "q", "--name", "a", "--meta", "m"]).status.success());
-    let mut command = site.program();
-    command.args(["spool", "run", "s", "q"]);
-    is_one_stop(&site, command, 0);
-    assert_eq!(site.run(&["spool", "list", "s", "q"]).stdout, b"");
 }

@@ -10,5 +10,6 @@ mod check;
 fuzz_target!(|data: &[u8]| {
     if let [pieces, may_opt_in, bytes @ ..] = data {
         check::check(bytes, usize::from(*pieces), may_opt_in % 2 == 0);
+        check::check_verb(usize::from(*pieces), bytes);
     }
 });

@@ -223,7 +223,7 @@ fn loss_10_the_input_directory_made_again() {
     site.write("g.1.txt.part", "charlie 0 3\n");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     site.wait_queue(&["f|3|bravo|0 2|1"]);
-    let accepted = site.run(&["accept-input", site.socket().to_str().unwrap()]);
+    let accepted = site.run(&["accept-input", "-t", site.socket().to_str().unwrap()]);
     assert!(accepted.status.success(), "{accepted:?}");
     site.wait_queue(&["g|1|charlie|0 3|0"]);
     site.append("g.1.txt.part", "delta 0 4\n");

@@ -116,7 +116,8 @@ fn hidden_files_are_skipped() {
             .iter()
             .all(|name| daemon.log().matches(name).count() == 1)
     });
-    for checked in [site.run(&["status", "--check", "socket"]), site.run(&["check", "input"])] {
+    for checked in [site.run(&["status", "--check", "-t", "socket"]), site.run(&["check", "input"])]
+    {
         assert!(checked.status.success(), "{checked:?}");
     }
     assert!(daemon.warnings(&["f.1.txt"]).is_empty(), "{}", daemon.log());

@@ -36,7 +36,7 @@ fn checked_and_shown(site: &Site) -> (u64, u64) {
         serde_json::from_slice(&site.run(arguments).stdout).unwrap()
     };
     let checked = json(&["check", "--json", site.input().to_str().unwrap()]);
-    let shown = json(&["status", "--json", site.target().to_str().unwrap()]);
+    let shown = json(&["status", "--json"]);
     let lines = shown["fetchers"].as_array().unwrap().iter();
     let lines = lines.map(|fetcher| fetcher["lines"].as_u64().unwrap()).sum();
     (checked["accepted_lines"].as_u64().unwrap(), lines)

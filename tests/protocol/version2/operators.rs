@@ -33,7 +33,7 @@ fn a_drain_ends_the_daemon() {
     let mut client = opted_in(&site, "HELLO 2 w");
     let (attempt, _) = job(&client.ask("READY"));
     let classic = site.next_key("READY").unwrap();
-    assert_eq!(client.ask("DRAIN"), "{\"in_flight\":2,\"paused\":true}\n");
+    assert_eq!(client.ask("DRAIN"), "{\"paused\":true,\"in_flight\":2}\n");
     assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
     assert_eq!(client.ask("READY"), "NOJOBS paused 1\n");
     assert!(daemon.is_running());
@@ -48,6 +48,7 @@ fn strangers_are_denied() {
     let (site, _daemon) = with_jobs(&["alpha"], &["--socket-mode", "0666"]);
     let lines = [
         "ask",
+        "-t",
         "socket",
         "HELLO 2 stranger",
         "PAUSE",

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use shiftboss_spool::{FsckOptions, Spool};
+use shiftspool::{FsckOptions, Spool};
 
 use crate::Soak;
 use crate::hand::{self, Role};

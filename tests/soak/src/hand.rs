@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use shiftboss_spool::{Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop};
+use shiftspool::{Durability, EntryName, Guard, Item, Options, Order, QueueName, Spool, Stop};
 
 /// Entries in the first queue above which producers wait.
 const AHEAD_MAX: usize = 100;

@@ -2,7 +2,7 @@
 //! what must hold all the while and at the end.
 //!
 //! [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts, and
-//! [`crew`] one that kills processes on a spool; [`tasks`] are what the daemon takes out of its own spool;
+//! [`crew`] one that kills processes on a spool; [`tasks`] are added one by one;
 //! [`watch`] looks at the daemon meanwhile, and [`verdict`] at what it leaves. It measures no
 //! speed beside anything: that is `make bench`. Whatever is wrong is printed when it is seen, and the
 //! soak goes on; with any fault it fails.
@@ -44,12 +44,13 @@ const GLANCE: Duration = Duration::from_millis(100);
 type Part = fn(&Arc<Soak>) -> io::Result<()>;
 
 /// Everybody but the workers.
-const OTHERS: [(&str, Part); 5] = [
+const OTHERS: [(&str, Part); 6] = [
     ("the fetchers", |soak| fetchers::run(soak)),
     ("the counting reader", |soak| outsiders::count(soak)),
     ("the reader that stays", |soak| outsiders::stay(soak)),
     ("the writer", |soak| outsiders::edit(soak)),
     ("the crew", |soak| crew::run(soak)),
+    ("the adder", |soak| tasks::run(soak)),
 ];
 
 /// What all parts share.
@@ -114,8 +115,8 @@ fn main() -> io::Result<ExitCode> {
 fn run(program: &Path, time: Duration) -> io::Result<bool> {
     let home = new_home()?;
     let mut soak = Soak::new(home.path(), time);
-    tasks::put(&soak)?;
-    let mut server = Server::shiftboss(program, home.path(), &tasks::FLAGS)?;
+    tasks::expect(&soak);
+    let mut server = Server::shiftboss(program, home.path(), &[])?;
     soak.report.begun = Instant::now();
     let soak = Arc::new(soak);
     println!("soak: {time:?} at full load");

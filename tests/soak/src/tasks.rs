@@ -1,79 +1,55 @@
-//! The spool of the soak's daemon: a hundred thousand tasks in ten minutes' time, each handed out once and
-//! gone when it is done.
-//!
-//! Called by the soak's main thread, before the daemon starts and when all is worked off.
+//! Single tasks, each of which is added twice by its ID, and handed out once: a part of the load.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use shiftboss_spool::{
-    Durability, FsckOptions, Item, Options, QueueName, Spool, SpoolError, time_ordered,
-};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Soak;
 use crate::ledger::{RunId, line};
 
-/// The spool's directory in the daemon's, and the flags of a daemon that takes its tasks.
-pub const FLAGS: [&str; 2] = ["--spool", "spool"];
 /// The tasks as a run, that no fetcher has.
 pub const RUN: RunId = (1_000, 1);
 const TASKS_MAX: usize = 100_000;
 const TASKS_A_SECOND: u64 = 170;
-/// How long the daemon may take to remove what was done last, and between two looks.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
+/// Tasks that are added together, and the time between two such batches while the load lasts.
+const BATCH: usize = 85;
+const PAUSE: Duration = Duration::from_millis(500);
 
-fn queue() -> io::Result<QueueName> {
-    QueueName::new("tasks").map_err(io::Error::other)
+fn count(soak: &Soak) -> usize {
+    TASKS_MAX.min(usize::try_from(soak.time.as_secs() * TASKS_A_SECOND).unwrap_or(0))
 }
 
-fn open(home: &Path) -> io::Result<Spool> {
-    let path: PathBuf = home.join(FLAGS[1]);
-    let options = Options { durability: Durability::None, ..Options::default() };
-    Spool::create(&path, options).map_err(io::Error::other)
+/// Has the ledger know them, before anything is handed out.
+pub fn expect(soak: &Soak) {
+    soak.ledger().write(RUN, count(soak));
 }
 
-/// Puts the tasks.
+/// Adds them; what is left when the load ends comes at once.
 ///
 /// # Errors
-/// When the spool does not take them.
-pub fn put(soak: &Soak) -> io::Result<()> {
-    let count = TASKS_MAX.min(usize::try_from(soak.time.as_secs() * TASKS_A_SECOND).unwrap_or(0));
-    soak.ledger().write(RUN, count);
-    let items: Vec<_> = (0..count).map(|index| Item::new(line("spool", index, RUN), "")).collect();
-    let put = open(&soak.home)?.enqueue_batch(&queue()?, time_ordered, &items);
-    put.map(drop).map_err(io::Error::other)
-}
-
-/// Looks that they are gone, and nothing is left of them.
-///
-/// # Errors
-/// When the spool cannot be looked at.
-pub fn look(soak: &Soak) -> io::Result<()> {
-    let spool = open(&soak.home)?;
-    let since = Instant::now();
-    while left(&spool).map_err(io::Error::other)? > 0 {
-        if since.elapsed() > PATIENCE {
-            let left = left(&spool).map_err(io::Error::other)?;
-            soak.fault(format!("{left} tasks of the spool are left after {PATIENCE:?}"));
-            break;
+/// When the daemon cannot be asked.
+pub fn run(soak: &Arc<Soak>) -> io::Result<()> {
+    let mut stream = UnixStream::connect(soak.socket())?;
+    let mut answers = BufReader::new(stream.try_clone()?).lines();
+    let mut answer = || answers.next().ok_or(io::ErrorKind::UnexpectedEof)?;
+    stream.write_all(b"HELLO 2 adder\n")?;
+    answer()?;
+    let count = count(soak);
+    for first in (0..count).step_by(BATCH) {
+        let indices = first..count.min(first + BATCH);
+        let add = |index| format!("ADD-ONCE t{index} {}\n", line("task", index, RUN));
+        let lines: String = indices.clone().map(add).collect();
+        for is_new in [true, false] {
+            stream.write_all(lines.as_bytes())?;
+            for index in indices.clone() {
+                let text = answer()?;
+                if !text.contains(&format!("\"added\":{is_new}")) {
+                    soak.fault(format!("the task {index} is answered {text}, and new is {is_new}"));
+                }
+            }
         }
-        thread::sleep(LOOK);
+        soak.goes_on(PAUSE);
     }
-    let repair = FsckOptions { repair: false, older_than: None };
-    let checked = spool.fsck(repair).map_err(io::Error::other)?;
-    if !checked.is_clean() {
-        soak.fault(format!("the daemon's spool: {:?}", checked.findings));
-    }
-    Ok(())
-}
-
-fn left(spool: &Spool) -> Result<usize, SpoolError> {
-    let mut left = 0;
-    for queue in spool.queues()? {
-        left += spool.list(&queue)?.len() + spool.list_checkouts(&queue)?.len();
-    }
-    Ok(left)
+    stream.write_all(b"QUIT\n")
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{Soak, tasks};
+use crate::Soak;
 use shiftboss_bench::rows::ask;
 use shiftboss_bench::servers::Server;
 
@@ -32,10 +32,9 @@ pub fn after(soak: &Soak, server: Server, program: &Path) -> io::Result<()> {
     for (run, lines) in soak.ledger().missing() {
         soak.fault(format!("{lines} lines of run {run:?} were never handed out"));
     }
-    tasks::look(soak)?;
     stop(soak, server);
     look_inside(soak).map_err(io::Error::other)?;
-    let again = Server::shiftboss(program, &soak.home, &tasks::FLAGS)?;
+    let again = Server::shiftboss(program, &soak.home, &[])?;
     match ask(&again.socket, "READY\n")?.as_str() {
         "NOJOBS\n" => {}
         answer => soak.fault(format!("started again it answers {answer:?}")),

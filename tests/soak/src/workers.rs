@@ -53,7 +53,7 @@ async fn work(soak: Arc<Soak>) -> io::Result<()> {
                 let noted = soak.ledger().hand_out(&String::from_utf8_lossy(&answer));
                 noted.unwrap_or_else(|text| soak.fault(text));
             }
-            // Tasks of the spool enter as others leave.
+            // Single tasks may still be added.
             Outcome::Nothing if soak.is_draining() && soak.ledger().left(tasks::RUN) == 0 => {
                 return Ok(());
             }

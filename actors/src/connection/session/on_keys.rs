@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use tracing::info;
 
 use super::{ANSWER_TIMEOUT, Answered, Asker, undone};
-use crate::connection::reply::Reply;
 use crate::storage::messages::Perform;
 use shiftboss_protocol::model::Key;
+use shiftboss_protocol::verbs::{
+    self, BumpAnswer, CancelAnswer, ForgetAnswer, HoldAllAnswer, HoldAnswer, RequeueAnswer,
+    RetryAnswer, UnholdAllAnswer, UnholdAnswer,
+};
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
 use shiftboss_queue::answers::{HeldKey, HoldKind};
 use shiftboss_queue::operation::{
@@ -24,23 +26,28 @@ const AT_ONCE: usize = 250;
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
 impl Asker {
-    pub(super) async fn retry(&self, key: Key, fetcher: Option<Arc<str>>) -> Answered {
+    pub(super) async fn retry(
+        &self,
+        key: Key,
+        fetcher: Option<Arc<str>>,
+    ) -> Answered<verbs::Retry> {
         match self.ask(Perform(Retry { key: key.clone(), fetcher })).await? {
-            Retried::Back(rows) => Ok(Reply::json(json!({"key": key.as_str(), "rows": rows}))),
+            Retried::Back(rows) => Ok(RetryAnswer { key, rows }),
             Retried::Held => Err(Refused::new(ErrorCode::Held, HELD)),
             Retried::Unknown => Err(Refused::unknown(UNLISTED)),
         }
     }
 
     /// Whoever asks is named as his connection is.
-    pub(super) async fn hold(&self, key: Key, seconds: Option<u32>, reason: String) -> Answered {
-        let (by, key_text) = (Arc::clone(&self.holder.worker), key.to_string());
-        match self.ask(Perform(Hold { key, seconds, reason, by })).await? {
+    pub(super) async fn hold(&self, asked: verbs::Hold) -> Answered<verbs::Hold> {
+        let verbs::Hold { key, seconds, reason } = asked;
+        let (by, reason) = (Arc::clone(&self.holder.worker), reason.into_text());
+        let hold = Hold { key: key.clone(), seconds: seconds.seconds(), reason, by };
+        match self.ask(Perform(hold)).await? {
             Held::Held { until, is_known, replaced } => {
-                info!(key = key_text, by = &*self.holder.worker, "An operator holds a key.");
-                Ok(Reply::json(json!({
-                    "key": key_text, "until": until, "known": is_known, "replaced": replaced
-                })))
+                info!(key = key.as_str(), by = &*self.holder.worker, "An operator holds a key.");
+                let replaced = replaced.map(|hold| *hold);
+                Ok(HoldAnswer { key, until, known: is_known, replaced })
             }
             Held::Full => Err(Refused::new(ErrorCode::Full, FULL)),
         }
@@ -48,12 +55,8 @@ impl Asker {
 
     /// Holds the keys that begin so and are known now, some at a time, so that no worker waits for all of them. What was held when it is
     /// refused stays held.
-    pub(super) async fn hold_all(
-        &self,
-        prefix: Key,
-        seconds: Option<u32>,
-        reason: String,
-    ) -> Answered {
+    pub(super) async fn hold_all(&self, asked: verbs::HoldAll) -> Answered<verbs::HoldAll> {
+        let verbs::HoldAll { prefix, seconds, reason } = asked;
         let begin = prefix.clone();
         let found = self.read(ANSWER_TIMEOUT, move |reader| {
             reader.search(begin.as_str(), HOLDS_MAX).map_err(Refused::busy)
@@ -63,8 +66,8 @@ impl Asker {
             let text = format!("more keys begin so than may be held ({HOLDS_MAX})");
             return Err(Refused { code: ErrorCode::Full, text: text.into() });
         }
-        let by = &self.holder.worker;
-        let (mut held, mut replaced) = (0_usize, 0_usize);
+        let (by, seconds, reason) = (&self.holder.worker, seconds.seconds(), reason.into_text());
+        let (mut held, mut replaced) = (0, 0);
         for some in found.keys.chunks(AT_ONCE) {
             let keys = some.iter().filter_map(|known| Key::new(&known.key).ok());
             let hold = |key| Hold { key, seconds, reason: reason.clone(), by: Arc::clone(by) };
@@ -72,7 +75,7 @@ impl Asker {
                 match answer.map_err(undone)? {
                     Held::Held { replaced: before, .. } => {
                         held += 1;
-                        replaced += usize::from(before.is_some());
+                        replaced += u64::from(before.is_some());
                     }
                     Held::Full => {
                         let text = format!("{FULL}; {held} of these keys are held now");
@@ -82,21 +85,21 @@ impl Asker {
             }
         }
         info!(prefix = prefix.as_str(), held, by = &**by, "An operator holds keys.");
-        Ok(Reply::json(json!({"prefix": prefix.as_str(), "held": held, "replaced": replaced})))
+        Ok(HoldAllAnswer { prefix, held, replaced })
     }
 
     /// Ends operators' holds of all keys that begin so, some at a time.
-    pub(super) async fn unhold_all(&self, prefix: Key) -> Answered {
+    pub(super) async fn unhold_all(&self, prefix: Key) -> Answered<verbs::UnholdAll> {
         let held = |reader: &dyn Reader| reader.held(HOLDS_MAX).map_err(Refused::busy);
         let (found, _) = self.read(ANSWER_TIMEOUT, held).await?;
         let is_meant =
             |it: &&HeldKey| it.hold.kind == HoldKind::Hold && it.key.starts_with(prefix.as_str());
         let held: Vec<_> = found.keys.iter().filter(is_meant).collect();
-        let mut ended = 0_usize;
+        let mut ended = 0;
         for some in held.chunks(AT_ONCE) {
             let keys = some.iter().filter_map(|held| Key::new(&held.key).ok());
             for answer in self.ask(Perform(Each(keys.map(Unhold).collect()))).await? {
-                ended += usize::from(answer.map_err(undone)?);
+                ended += u64::from(answer.map_err(undone)?);
             }
         }
         info!(
@@ -105,16 +108,16 @@ impl Asker {
             by = &*self.holder.worker,
             "An operator ended holds."
         );
-        Ok(Reply::json(json!({"prefix": prefix.as_str(), "ended": ended})))
+        Ok(UnholdAllAnswer { prefix, ended })
     }
 
     /// Whoever asks is named as his connection is.
-    pub(super) async fn bump(&self, key: Key) -> Answered {
-        let (by, key_text) = (Arc::clone(&self.holder.worker), key.to_string());
-        match self.ask(Perform(Bump { key, by })).await? {
-            Bumped::Behind(before) => {
-                info!(key = key_text, by = &*self.holder.worker, "An operator bumped a key.");
-                Ok(Reply::json(json!({"key": key_text, "bumped_before": before})))
+    pub(super) async fn bump(&self, key: Key) -> Answered<verbs::Bump> {
+        let by = Arc::clone(&self.holder.worker);
+        match self.ask(Perform(Bump { key: key.clone(), by })).await? {
+            Bumped::Behind(bumped_before) => {
+                info!(key = key.as_str(), by = &*self.holder.worker, "An operator bumped a key.");
+                Ok(BumpAnswer { key, bumped_before })
             }
             Bumped::Held => Err(Refused::new(ErrorCode::Held, HELD)),
             Bumped::Full => {
@@ -125,39 +128,34 @@ impl Asker {
         }
     }
 
-    pub(super) async fn unhold(&self, key: Key) -> Answered {
-        let key_text = key.to_string();
-        let was_held = self.ask(Perform(Unhold(key))).await?;
+    pub(super) async fn unhold(&self, key: Key) -> Answered<verbs::Unhold> {
+        let was_held = self.ask(Perform(Unhold(key.clone()))).await?;
         if was_held {
-            info!(key = key_text, by = &*self.holder.worker, "An operator ended a hold.");
+            info!(key = key.as_str(), by = &*self.holder.worker, "An operator ended a hold.");
         }
-        Ok(Reply::json(json!({"key": key_text, "was_held": was_held})))
+        Ok(UnholdAnswer { key, was_held })
     }
 
-    pub(super) async fn requeue(&self, key: Key) -> Answered {
-        let key_text = key.to_string();
-        let object = match self.ask(Perform(Requeue(key))).await? {
-            Requeued::Back(attempt) => {
-                json!({"key": key_text, "requeued": true, "attempt": attempt.0})
-            }
-            Requeued::NotInFlight => json!({"key": key_text, "requeued": false}),
+    pub(super) async fn requeue(&self, key: Key) -> Answered<verbs::Requeue> {
+        let attempt = match self.ask(Perform(Requeue(key.clone()))).await? {
+            Requeued::Back(attempt) => Some(attempt),
+            Requeued::NotInFlight => None,
             Requeued::Unknown => {
                 return Err(Refused::unknown("no fetcher lists that key, and nobody has it"));
             }
         };
-        Ok(Reply::json(object))
+        Ok(RequeueAnswer { key, requeued: attempt.is_some(), attempt })
     }
 
-    pub(super) async fn forget(&self, key: Key) -> Answered {
-        let key_text = key.to_string();
-        match self.ask(Perform(Forget(key))).await? {
+    pub(super) async fn forget(&self, key: Key) -> Answered<verbs::Forget> {
+        match self.ask(Perform(Forget(key.clone()))).await? {
             Forgotten::Forgotten => {
                 info!(
-                    key = key_text,
+                    key = key.as_str(),
                     by = &*self.holder.worker,
                     "An operator had a key forgotten."
                 );
-                Ok(Reply::json(json!({"key": key_text, "forgotten": true})))
+                Ok(ForgetAnswer { key, forgotten: true })
             }
             Forgotten::Listed => {
                 let text = "a list or a single task has that key: it would jump the queue";
@@ -168,14 +166,12 @@ impl Asker {
         }
     }
 
-    pub(super) async fn cancel(&self, key: Key) -> Answered {
+    pub(super) async fn cancel(&self, key: Key) -> Answered<verbs::Cancel> {
         let cancelled = self.ask(Perform(CancelTasks(key.clone()))).await?;
         let Cancelled { deleted, more, in_flight } = cancelled;
         if deleted == 0 && !in_flight {
             return Err(Refused::unknown("there is no single task of that key"));
         }
-        let key = key.as_str();
-        let object = json!({"key": key, "deleted": deleted, "more": more, "in_flight": in_flight});
-        Ok(Reply::json(object))
+        Ok(CancelAnswer { key, deleted, more, in_flight })
     }
 }

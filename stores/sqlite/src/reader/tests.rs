@@ -89,7 +89,9 @@ fn ask_everything(path: &Path) {
     ] {
         for fetcher in [None, Some("f"), Some("@tasks")] {
             let fetcher = fetcher.map(str::to_owned);
-            reader.tasks(NOW, &TasksWith { status, fetcher, since: None, count: 99 }).unwrap();
+            reader
+                .tasks(NOW, &TasksWith { status: Some(status), fetcher, since: None, count: 99 })
+                .unwrap();
         }
     }
     for fetchers in [vec![], vec!["f".to_owned()]] {

@@ -1,0 +1,112 @@
+//! Options that commands of both programs have, as typed, and the settings made of them. The doc comments are the
+//! help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use shiftboss_runner::RunnerSettings;
+use shiftboss_runner::child::{CommandSpec, GRACE, Template};
+
+use crate::exit::{ExitCode, Failure};
+
+/// How a command is run, wherever one is.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// End COMMAND after so long (TERM, then KILL); that is a failure
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    pub timeout: Option<Duration>,
+    /// How long COMMAND may take to end after SIGTERM
+    #[arg(long, value_name = "TIME", default_value_t = GRACE.into())]
+    pub grace: humantime::Duration,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
+    pub log_level: String,
+}
+
+impl RunArguments {
+    /// A command that is run so.
+    pub fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
+        let (time_limit, grace) = (self.timeout, self.grace.into());
+        CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }
+    }
+}
+
+/// How a command is run for each of many jobs.
+#[derive(Debug, Args)]
+pub struct RunnerArguments {
+    /// Run so many at a time
+    #[arg(short = 'n', long, value_name = "JOBS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Replace {...} within the script of a shell's -c, too, where what they stand for is executed
+    #[arg(long)]
+    allow_shell_templates: bool,
+    /// Write the output to DIR/DAY/NAME.log, NAME being the job's key or the entry's name; without it, to standard output
+    /// behind each NAME
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// How long logs are kept
+    #[arg(long, value_name = "TIME", default_value = "30days", requires = "log_dir")]
+    keep: humantime::Duration,
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// The program that does a job, and its arguments
+    #[arg(required = true, last = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+impl RunnerArguments {
+    /// The settings; `places` are what is replaced in the arguments.
+    pub fn settings(self, places: &[&str]) -> Result<RunnerSettings, Failure> {
+        let logs = self.log_dir.map(absolute).transpose()?;
+        Ok(RunnerSettings {
+            template: template(self.command, self.allow_shell_templates, places)?,
+            time_limit: self.run.timeout,
+            grace: self.run.grace.into(),
+            logs: logs.map(|directory| (directory, self.keep.into())),
+        })
+    }
+}
+
+/// A command to be run for many things. Unless they are allowed, places in a shell's script are refused.
+pub fn template(
+    command: Vec<OsString>,
+    allow_scripts: bool,
+    places: &[&str],
+) -> Result<Template, Failure> {
+    let mut words = command.into_iter();
+    let program = words.next().ok_or_else(|| Failure::usage("there is no COMMAND"))?;
+    let template = Template { program, arguments: words.collect() };
+    if !allow_scripts {
+        template.refuse_scripts(places).map_err(Failure::of(ExitCode::Usage))?;
+    }
+    Ok(template)
+}
+
+/// Paths are kept whole: `status` shows them, and is called from other directories.
+pub fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    std::path::absolute(&path).map_err(|error| {
+        Failure::usage(format!("the path {:?} cannot be used: {error}", path.display()))
+    })
+}
+
+/// For a time that must not be nothing.
+pub fn above_zero(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.is_zero() => Err("give a time above 0, or none".to_owned()),
+        result => result.map_err(|error| error.to_string()),
+    }
+}
+
+/// One of some words, each with its help, and what it stands for.
+pub fn one_of<T: Copy + Send + Sync>(
+    words: &'static [(&'static str, &'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let known = words.iter().map(|(word, help, _)| PossibleValue::new(*word).help(*help));
+    PossibleValuesParser::new(known).try_map(|word| {
+        let found = words.iter().find(|(known, ..)| *known == word);
+        found.map(|(.., value)| *value).ok_or("there is no such word")
+    })
+}

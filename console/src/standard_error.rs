@@ -1,0 +1,187 @@
+//! Standard error, written by a thread of its own: whoever logs never waits for whoever reads. A reader that stops
+//! reading (a pager, Ctrl-S, a stuck log shipper) costs lines, and nothing else.
+//!
+//! What waits to be written is bounded. Lines that do not fit are dropped and counted; the count is logged in their place
+//! when reading goes on. [`crate::logging`] starts the thread and writes events; whoever copies what commands say, the
+//! progress line, panics and [`crate::program`] write here, too. A process ends through [`exit`] or after [`flush`]. Without the
+//! thread, in commands that do not run for long, text is written at once.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write};
+use std::mem::take;
+use std::os::fd::{AsRawFd, RawFd};
+use std::panic;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tracing::warn;
+
+/// What waits to be written, beside what is being written.
+const WAITING_BYTES_MAX: usize = 1024 * 1024;
+/// What is written patiently comes in such parts.
+const PART_BYTES: usize = 64 * 1024;
+/// How long the end of the process waits for the reader.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    is_writing: bool,
+    /// Lines that did not fit.
+    dropped: u64,
+}
+
+/// Starts the thread. From now on panics are told through it, too.
+pub fn start() -> io::Result<()> {
+    let queue = QUEUE.get_or_init(Queue::default);
+    thread::Builder::new().name("stderr".to_owned()).spawn(|| queue.write_for_ever())?;
+    panic::set_hook(Box::new(|panicked| {
+        let thread = thread::current();
+        let mut text = format!("\nthread '{}' {panicked}\n", thread.name().unwrap_or("<unnamed>"));
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            text += &format!("{backtrace}\n");
+        }
+        write(text.as_bytes());
+    }));
+    Ok(())
+}
+
+/// Writes whole lines, all of them or none. Nobody may be reading, and nothing waits for them.
+pub fn write(text: &[u8]) {
+    match QUEUE.get() {
+        Some(queue) => queue.add(text),
+        None => _ = io::stderr().lock().write_all(text),
+    }
+}
+
+/// Writes text that must not be lost, when there is room for it. `write` is given a part of it at a time, and writes that
+/// with [`write()`]. Waits for whoever reads.
+pub fn write_patiently(text: &[u8], write: impl Fn(&[u8])) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let reach = rest.len().min(PART_BYTES);
+        let line_end = rest[..reach].iter().rposition(|byte| *byte == b'\n');
+        let (part, more) = rest.split_at(line_end.map_or(reach, |at| at + 1));
+        if let Some(queue) = QUEUE.get() {
+            let is_full = |state: &mut State| state.waiting.len() > WAITING_BYTES_MAX / 2;
+            drop(queue.changed.wait_while(queue.lock(), is_full));
+        }
+        write(part);
+        rest = more;
+    }
+}
+
+/// Lines that were dropped since the start of the process.
+pub fn dropped_lines() -> u64 {
+    QUEUE.get().map_or(0, |queue| queue.lock().dropped)
+}
+
+/// Waits until all is written, but no longer than a second.
+pub fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        let is_open = |state: &mut State| state.is_writing || !state.waiting.is_empty();
+        // What is not written by then is lost: somebody waits for the end of the process.
+        drop(queue.changed.wait_timeout_while(queue.lock(), FLUSH_MAX, is_open));
+    }
+}
+
+/// Ends the process.
+pub fn exit(code: i32) -> ! {
+    flush();
+    std::process::exit(code)
+}
+
+impl Queue {
+    /// Nothing that holds the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, text: &[u8]) {
+        let mut state = self.lock();
+        if state.waiting.len() + text.len() <= WAITING_BYTES_MAX {
+            state.waiting.extend_from_slice(text);
+            self.changed.notify_all();
+        } else {
+            state.dropped += text.iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+    }
+
+    fn write_for_ever(&self) {
+        let (mut told, mut is_taken) = (0, true);
+        loop {
+            let mut state = self.lock();
+            while state.waiting.is_empty() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            let (text, dropped) = (take(&mut state.waiting), state.dropped);
+            state.is_writing = true;
+            drop(state);
+            if dropped > told && is_taken {
+                // There is room now: it stands where those lines would.
+                warn!(lines = dropped - told, "Lines of the log were dropped: nobody read it.");
+                told = dropped;
+            }
+            // Each line is one write, so that others who write there leave it whole.
+            let mut lost = 0;
+            for line in text.split_inclusive(|byte| *byte == b'\n') {
+                is_taken = write_whole(line).is_ok();
+                lost += u64::from(!is_taken);
+            }
+            let mut state = self.lock();
+            state.is_writing = false;
+            state.dropped += lost;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// Waits for room as long as it takes, also where somebody who has the same pipe or terminal made it one that does not wait.
+fn write_whole(mut line: &[u8]) -> Result<(), Errno> {
+    let stderr = io::stderr();
+    while !line.is_empty() {
+        match rustix::io::write(&stderr, line) {
+            Ok(count) => line = line.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Standard error, for what draws on a terminal.
+#[derive(Debug)]
+pub struct Drawn;
+
+impl Write for Drawn {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsRawFd for Drawn {
+    fn as_raw_fd(&self) -> RawFd {
+        io::stderr().as_raw_fd()
+    }
+}

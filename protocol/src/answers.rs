@@ -1,0 +1,331 @@
+//! What operators see of a queue and its daemon: the JSON objects of the commands that look, and of the answers to their
+//! [requests](crate::verbs), are made of it (docs/json.md, which describes each member). Times are in seconds since 1970.
+//!
+//! The queue's readers and the daemon fill it in; commands, pages and clients show it. Plain values without behaviour.
+
+mod daemons;
+mod ended;
+mod keys;
+pub mod live;
+pub mod metrics;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::UnixSeconds;
+
+pub use daemons::{
+    DaemonState, DaemonStatus, EndedRun, FetcherRecord, NotStopped, RejectedFile, RelayStatus,
+};
+pub use ended::{Ended, Ends, Grouping, Log, MinuteJobs, Stats, StatsGroup};
+pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
+
+/// Jobs in flight that are shown at the most.
+pub const HOLDERS_MAX: usize = 1_000;
+
+/// How a queue stands, and the one daemon that keeps it, or kept it last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Below the program's own: no shiftboss of this version has taken the database over yet.
+    pub schema_version: i64,
+    /// `power` or `process`, as the last daemon was started.
+    pub durability: Option<String>,
+    /// `fair` or `classic`, likewise.
+    pub policy: Option<String>,
+    pub lease_seconds: Option<i64>,
+    pub paused: bool,
+    /// Where the queue was moved to; no daemon uses what is left here.
+    pub moved_to: Option<String>,
+    pub rows: Rows,
+    pub dead_letters: i64,
+    pub single_tasks: i64,
+    /// Of those, the ones that failed, and are not due by themselves, or are dead letters.
+    pub single_tasks_ended: i64,
+    pub max_single_tasks: Option<i64>,
+    /// Keys that operators hold.
+    pub held: i64,
+    /// Keys that are held because their jobs failed so often in a row.
+    pub backed_off: i64,
+    /// Tasks that failed, and wait again by themselves when their time comes.
+    pub delayed: i64,
+    /// Keys that operators bumped, and that wait for their turn.
+    pub bumped: i64,
+    /// The job that is in flight for longest first; at most [`HOLDERS_MAX`].
+    pub holders: Vec<Holding>,
+    /// By name, each with its newest run: the lists in the input directory, whoever made them.
+    pub fetchers: Vec<FetcherStatus>,
+    /// The fetchers that the daemon runs itself, by name.
+    pub managed_fetchers: Vec<FetcherRecord>,
+    /// The key whose turn is next of those that could be handed out now.
+    pub oldest_waiting: Option<Waiting>,
+    /// The same of those that ran before: a key that never ran comes before them, and hides how long they wait.
+    pub longest_wait: Option<Waiting>,
+    pub done_last_hour: Vec<Done>,
+    /// The minute in which the first of these ended; `None`: there are none.
+    pub done_since: Option<UnixSeconds>,
+    /// The seconds since then, without the pauses in which nothing ended: how fast jobs ended while there was work.
+    pub busy_seconds: Option<i64>,
+    pub rejected_files: Vec<RejectedFile>,
+    pub directory_lost_since: Option<UnixSeconds>,
+    pub directory_lost_reason: Option<String>,
+    /// A daemon that was started and not stopped cleanly: the one that runs, or one that died.
+    pub not_stopped: Option<NotStopped>,
+    /// The daemons that share a queue on a server, by name; none of a queue in a file, which has one.
+    pub daemons: Vec<DaemonStatus>,
+    /// The relays that have ever joined, by name.
+    pub relays: Vec<RelayStatus>,
+}
+
+impl QueueStatus {
+    /// The key that waits longest since it ran; if none of them ran, one that never did.
+    pub fn waits_longest(&self) -> Option<&Waiting> {
+        self.longest_wait.as_ref().or(self.oldest_waiting.as_ref())
+    }
+}
+
+/// Counts of rows and, in flight, of keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rows {
+    /// Rows not handed out yet.
+    pub pending: i64,
+    pub dispatched: i64,
+    pub in_flight: i64,
+    /// Of those in flight, the ones that are leased: protocol 2.
+    pub leased: i64,
+    pub redelivered: i64,
+}
+
+/// A job in flight, and who holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// `None`: a classic worker, which has no name.
+    pub worker: Option<String>,
+    pub key: String,
+    /// `None`: a daemon under `--classic` keeps none.
+    pub attempt: Option<i64>,
+    pub since: UnixSeconds,
+    /// `None`: classic jobs have the daemon's lease.
+    pub lease_seconds: Option<i64>,
+    /// The name of the daemon that handed it out, or adopted it; `None`: the queue is in a file, or that daemon was forgotten.
+    pub daemon: Option<String>,
+}
+
+/// A fetcher and its newest run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetcherStatus {
+    pub name: String,
+    pub run: i64,
+    pub complete: bool,
+    pub lines: i64,
+    pub pending: i64,
+    pub skipped: i64,
+    pub older_runs: i64,
+    pub dead_letters: i64,
+    /// Of the run's number, if that is a time.
+    pub age_seconds: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub key: String,
+    /// `None`: never.
+    pub last_started: Option<UnixSeconds>,
+}
+
+/// Jobs that ended alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    pub exit_code: i64,
+    pub jobs: i64,
+}
+
+/// Where a key is, and why it is not the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    pub key: String,
+    pub state: KeyState,
+    /// Nothing is handed out at present, whatever the state.
+    pub paused: bool,
+    /// Its place in the order; `None` unless it is waiting.
+    pub place: Option<Place>,
+    /// Seconds until it is handed out, if jobs go on ending as they did in `busy_seconds`; `None` where that
+    /// is not known, and for the next one.
+    pub expected_in_seconds: Option<i64>,
+    pub jobs_last_hour: i64,
+    /// The minute in which the first of these ended; `None`: there are none.
+    pub jobs_since: Option<UnixSeconds>,
+    /// As in [`QueueStatus`].
+    pub busy_seconds: Option<i64>,
+    /// It is not handed out as long as that lasts, whatever its state.
+    pub hold: Option<Hold>,
+    /// It goes before the order, when it may.
+    pub bump: Option<Bump>,
+    /// Its task that failed and is tried again.
+    pub retry: Option<Retry>,
+    /// Its job that is out, also beyond its lease.
+    pub in_flight: Option<Delivery>,
+    pub last_result: Option<LastResult>,
+    /// Single tasks of it that failed, and are not due by themselves.
+    pub failed_single_tasks: i64,
+    /// Its rows, by fetcher, newer runs first.
+    pub rows: Vec<KeyRow>,
+    /// There are more rows than are shown.
+    pub truncated: bool,
+}
+
+/// What stands between a key and its next dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// Only the keys before it.
+    Waiting,
+    /// It would be waiting, but it is held.
+    Held,
+    /// A task of it failed, and waits again by itself when its time comes.
+    Delayed,
+    InFlight,
+    /// Too many leases of it expired: a newer run of its fetcher, or `retry`, brings it back.
+    DeadLetter,
+    /// It was handed out: a newer run of its fetcher brings it back.
+    Dispatched,
+    /// Its runs are being deleted.
+    Leaving,
+    /// No fetcher lists it.
+    Unlisted,
+}
+
+/// A place in the order of dispatch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Keys that would be handed out before it.
+    pub keys_before: usize,
+    /// False: there are more than that.
+    pub exact: bool,
+    pub first: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// `None`: a classic worker, which has no name.
+    pub worker: Option<String>,
+    /// `None`: a daemon under `--classic` keeps none.
+    pub attempt: Option<i64>,
+    pub since: UnixSeconds,
+    /// `None`: a classic job.
+    pub lease_seconds: Option<i64>,
+    /// From when on a classic job may be handed out again; `None`: when a leased one may is known
+    /// to the daemon alone.
+    pub held_until: Option<UnixSeconds>,
+    pub delivery_count: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastResult {
+    pub started: UnixSeconds,
+    pub finished: UnixSeconds,
+    /// `None`: somebody ended it by hand without one.
+    pub exit_code: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    pub fetcher: String,
+    pub run: i64,
+    pub complete: bool,
+    pub state: RowState,
+    pub expired_leases: i64,
+    /// Of a dispatched row: how its own last attempt ended, if that is known.
+    pub exit_code: Option<i64>,
+    pub payload: String,
+}
+
+/// What a row is to the dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowState {
+    /// It is handed out when its key's turn comes.
+    Waiting,
+    InFlight,
+    Dispatched,
+    /// It was dispatched and failed, and waits again by itself when its time comes.
+    Delayed,
+    DeadLetter,
+    /// A newer run of its fetcher lists the key.
+    Hidden,
+    /// Its run is being deleted.
+    Leaving,
+}
+
+/// The JSON object of `queue` (docs/json.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    pub paused: bool,
+    /// The next keys, the first one first.
+    pub keys: Vec<Next>,
+    /// The listing ended before the number that was asked for, though there is more.
+    pub truncated: bool,
+}
+
+/// A job that would be handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Next {
+    pub key: String,
+    pub fetcher: String,
+    pub run: i64,
+    pub last_started: Option<UnixSeconds>,
+    /// The row was handed out before, and its lease expired.
+    pub again: bool,
+    /// It goes before the order: an operator bumped it, or its task failed and is tried again.
+    pub bumped: bool,
+    pub payload: String,
+}
+
+/// What a task is to the queue (the names are those of the life of a task).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// It is eligible when its turn comes.
+    Waiting,
+    InFlight,
+    /// It failed, and is due again by itself.
+    Delayed,
+    /// Its last attempt failed, and it is not due by itself.
+    Failed,
+    DeadLetter,
+}
+
+/// The JSON object of `tasks` (docs/json.md).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tasks {
+    /// What was asked for; `None`: tasks of all statuses.
+    pub status: Option<TaskStatus>,
+    pub tasks: Vec<Task>,
+    /// There are more than were asked for.
+    pub truncated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub key: String,
+    pub status: TaskStatus,
+    /// `@tasks`: it is a single task.
+    pub fetcher: String,
+    /// The fetcher's run; a single task's number.
+    pub run: i64,
+    /// In seconds since 1970: the end of the attempt, its hand-out, or its last start.
+    pub since: Option<UnixSeconds>,
+    /// Why it has its status, in words.
+    pub reason: String,
+    /// When a delayed one waits again.
+    pub due: Option<UnixSeconds>,
+}
+
+/// When a single task is expected to be handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Keys that are handed out before its key; `None`: its key is in flight.
+    pub keys_before: Option<u64>,
+    /// False: there are more keys than that.
+    pub exact: bool,
+    /// Other single tasks of its key that wait or are in flight; up to a bound.
+    pub tasks_before: u64,
+}

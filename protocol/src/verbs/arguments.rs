@@ -1,0 +1,334 @@
+//! The arguments of requests: what each may be, once for everybody who writes, reads or checks one. The [table](super) of
+//! verbs is made of them; commands and pages check what a user typed by [`checked`]. Plain values; no line is read here.
+
+use std::fmt::{self, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::{Attempt, Key, Row};
+use crate::task_line::{LINE_MAX_BYTES, single_task};
+use crate::wire::integer;
+
+/// Longest name in bytes: a worker's, a fetcher's.
+const NAME_MAX_BYTES: usize = 255;
+const WAIT_SECONDS_MAX: u32 = 86_400;
+const LEASE_SECONDS: u32 = 60;
+const LEASE_SECONDS_MAX: u32 = 604_800;
+/// Ten years.
+const HOLD_SECONDS_MAX: u32 = 315_360_000;
+const REASON_MAX_BYTES: usize = 1_000;
+const COUNT_MAX: u32 = 10_000;
+
+/// What stands behind a space of a request, as [`Display`] writes it.
+pub trait Argument: Sized + Display {
+    /// It has all that is left of its line, with the spaces; any other ends at the next space.
+    const TAKES_REST: bool = false;
+
+    /// What it may be, for people; empty: any word.
+    fn limits() -> String {
+        String::new()
+    }
+
+    /// `None`: it is beyond its limits.
+    fn read(text: &str) -> Option<Self>;
+
+    /// What it is if it is left out; `None`: it must be there.
+    fn left_out() -> Option<Self> {
+        None
+    }
+}
+
+/// Checks an argument that somebody typed.
+///
+/// # Errors
+/// What to give instead.
+pub fn checked<A: Argument>(text: &str) -> Result<A, String> {
+    A::read(text).ok_or_else(|| format!("give {}", A::limits()))
+}
+
+/// The arguments of a line that are not taken yet; `None`: there are no more.
+pub struct Words<'a>(pub(crate) Option<&'a str>);
+
+impl<'a> Words<'a> {
+    /// The next word.
+    pub(crate) fn word(&mut self) -> Option<&'a str> {
+        let rest = self.0.take()?;
+        let (word, rest) =
+            rest.split_once(' ').map_or((rest, None), |(word, rest)| (word, Some(rest)));
+        self.0 = rest;
+        Some(word)
+    }
+
+    pub(crate) fn take<A: Argument>(&mut self) -> Option<A> {
+        match if A::TAKES_REST { self.0.take() } else { self.word() } {
+            Some(text) => A::read(text),
+            None => A::left_out(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Argument for Key {
+    fn read(text: &str) -> Option<Self> {
+        Self::new(text).ok()
+    }
+}
+
+impl Argument for Attempt {
+    fn read(text: &str) -> Option<Self> {
+        number(text).map(Self)
+    }
+}
+
+/// An exit code.
+impl Argument for i64 {
+    fn read(text: &str) -> Option<Self> {
+        integer(text)
+    }
+}
+
+/// A single task.
+impl Argument for Row {
+    const TAKES_REST: bool = true;
+
+    fn limits() -> String {
+        format!(
+            "KEY PAYLOAD, at most {LINE_MAX_BYTES} bytes together, without white space at their ends"
+        )
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        single_task(text.as_bytes()).ok()
+    }
+}
+
+/// So many entries of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Count(u32);
+
+impl Count {
+    pub fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Argument for Count {
+    fn limits() -> String {
+        format!("1 to {COUNT_MAX}")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        number(text).filter(|count| (1..=COUNT_MAX).contains(count)).map(Self)
+    }
+}
+
+/// How long a request waits for a job, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wait(u32);
+
+impl Wait {
+    /// The whole seconds of a time, up to the longest wait.
+    pub fn of(time: Duration) -> Self {
+        Self(u32::try_from(time.as_secs()).unwrap_or(u32::MAX).min(WAIT_SECONDS_MAX))
+    }
+
+    pub fn time(self) -> Duration {
+        Duration::from_secs(self.0.into())
+    }
+}
+
+impl Argument for Wait {
+    fn limits() -> String {
+        format!("0 to {WAIT_SECONDS_MAX}")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        number(text).filter(|seconds| *seconds <= WAIT_SECONDS_MAX).map(Self)
+    }
+
+    fn left_out() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+/// How long a worker may be silent before its jobs are redelivered, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease(u32);
+
+impl Lease {
+    /// A minute, if nothing else is said.
+    pub const USUAL: Self = Self(LEASE_SECONDS);
+
+    /// `None`: it is none, or longer than a lease may be.
+    pub fn of(seconds: u32) -> Option<Self> {
+        Some(Self(seconds)).filter(|_| (1..=LEASE_SECONDS_MAX).contains(&seconds))
+    }
+
+    pub fn seconds(self) -> u32 {
+        self.0
+    }
+
+    pub fn time(self) -> Duration {
+        Duration::from_secs(self.0.into())
+    }
+}
+
+impl Argument for Lease {
+    fn limits() -> String {
+        format!("1 to {LEASE_SECONDS_MAX}")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        number(text).and_then(Self::of)
+    }
+
+    fn left_out() -> Option<Self> {
+        Some(Self::USUAL)
+    }
+}
+
+/// How long a key is held, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldTime(Option<u32>);
+
+impl HoldTime {
+    /// Until somebody ends the hold.
+    pub const UNTIL_UNHELD: Self = Self(None);
+
+    /// `None`: it is longer than a hold may be.
+    pub fn of(seconds: Option<u32>) -> Option<Self> {
+        Some(Self(seconds)).filter(|_| seconds.is_none_or(|it| it <= HOLD_SECONDS_MAX))
+    }
+
+    /// In whole seconds: a hold is not over before its time.
+    pub fn lasting(time: Duration) -> Option<Self> {
+        let seconds = time.as_secs().saturating_add((time.subsec_nanos() > 0).into());
+        Self::of(Some(seconds.try_into().ok()?))
+    }
+
+    pub fn seconds(self) -> Option<u32> {
+        self.0
+    }
+}
+
+impl Argument for HoldTime {
+    fn limits() -> String {
+        format!("0 to {HOLD_SECONDS_MAX}, or - for no end")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        if text == "-" { Some(Self::UNTIL_UNHELD) } else { Self::of(Some(number(text)?)) }
+    }
+}
+
+impl Display for HoldTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(seconds) => seconds.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+/// Why a key is held; may be empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reason(String);
+
+impl Reason {
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl Argument for Reason {
+    const TAKES_REST: bool = true;
+
+    fn limits() -> String {
+        format!("one line of at most {REASON_MAX_BYTES} bytes")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        is_line(text, 0, REASON_MAX_BYTES).then(|| Self(text.to_owned()))
+    }
+
+    fn left_out() -> Option<Self> {
+        Some(Self::default())
+    }
+}
+
+/// The name of who asks: a worker, or somebody whom the daemon is to remember.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(pub(crate) Arc<str>);
+
+impl Name {
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
+    /// The text, as far as it fits, and without what no name has.
+    pub fn resembling(text: &str) -> Self {
+        let is_fit = |it: char| !(it.is_control() || it.is_whitespace());
+        let mut name: String = text.chars().map(|it| if is_fit(it) { it } else { '_' }).collect();
+        name.truncate(name.floor_char_boundary(NAME_MAX_BYTES));
+        Self(if name.is_empty() { "nobody".into() } else { name.into() })
+    }
+}
+
+impl Argument for Name {
+    fn limits() -> String {
+        format!("one word of at most {NAME_MAX_BYTES} bytes")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let is_word = is_line(text, 1, NAME_MAX_BYTES) && !text.contains(' ');
+        is_word.then(|| Self(text.into()))
+    }
+}
+
+/// The name of a fetcher, which may have spaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetcherName(pub(super) Arc<str>);
+
+impl FetcherName {
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Argument for FetcherName {
+    const TAKES_REST: bool = true;
+
+    fn limits() -> String {
+        format!("one line of at most {NAME_MAX_BYTES} bytes")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        is_line(text, 1, NAME_MAX_BYTES).then(|| Self(text.into()))
+    }
+}
+
+/// Writes what is inside.
+macro_rules! displayed {
+    ($($argument:ty),*) => {
+        $(impl Display for $argument {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        })*
+    };
+}
+
+displayed!(Count, Wait, Lease, Reason, Name, FetcherName);
+
+fn is_line(text: &str, least: usize, most: usize) -> bool {
+    (least..=most).contains(&text.len()) && !text.contains(char::is_control)
+}
+
+/// A number of digits alone.
+pub(crate) fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
+    let digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { word.parse().ok() } else { None }
+}

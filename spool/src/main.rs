@@ -1,0 +1,11 @@
+//! The program `shiftspool`: a page. What a command line means is [`shiftspool::program`]'s.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use shiftboss_console::program;
+use shiftspool::program::{cli::Cli, run};
+
+fn main() -> ExitCode {
+    program::main(Cli::try_parse_from, |text| text, run)
+}

@@ -1,0 +1,141 @@
+//! `take`, and what resolves it: `move`, `release`, `rm`.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::common::wait_until;
+use super::{assert_whole, command, done, feed, json, listed, spool, with};
+
+/// What is taken stays so, whoever looks and repairs, until it is resolved in one of three ways.
+#[test]
+fn it_stays_until_it_is_resolved() {
+    let site = with(&["a", "b", "c"]);
+    done(&site, &["init", "s", "r"]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(done(&site, &["take", "s", "q"]), format!("{name}\n"));
+    }
+    assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
+    assert_eq!(done(&site, &["fsck", "--repair", "s"]), "Nothing is wrong.\n");
+    let listing = json(&site, &["list", "--json", "s", "q"]);
+    assert_eq!(listing["available"].as_array().unwrap().len(), 0);
+    assert_eq!(listing["checked_out"][2]["state"], "detached");
+    let table = done(&site, &["list", "--checkouts", "s", "q"]);
+    assert!(table.contains("nobody's process, until it is resolved"), "{table}");
+    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["metadata"], "m");
+    done(&site, &["release", "s", "q", "a"]);
+    done(&site, &["move", "s", "q", "b", "r"]);
+    done(&site, &["rm", "s", "q", "c"]);
+    assert_eq!((listed(&site, "q"), listed(&site, "r")), (vec!["a".into()], vec!["b".into()]));
+    assert!(!site.path("s/.data/c").exists());
+    // A release does not count, and a second one finds nothing.
+    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["attempts"], 0);
+    assert_eq!(spool(&site, &["release", "s", "q", "a"]).0, 65);
+    assert_whole(&site);
+}
+
+/// Entries that nobody took are moved and removed as well.
+#[test]
+fn available_entries() {
+    let site = with(&["a", "b"]);
+    done(&site, &["init", "s", "r"]);
+    done(&site, &["move", "s", "q", "a", "r"]);
+    done(&site, &["rm", "s", "q", "b"]);
+    assert_eq!(fs::read(site.path("s/r/a")).unwrap(), b"m");
+    for words in [&["move", "s", "q", "a", "r"][..], &["rm", "s", "q", "a"]] {
+        let (code, _, told) = spool(&site, words);
+        assert!(code == 65 && told.contains("there is no entry a in q: it is in r"), "{told}");
+    }
+    let (_, _, told) = spool(&site, &["rm", "s", "q", "b"]);
+    assert!(told.contains("it was taken, moved or removed"), "{told}");
+    done(&site, &["move", "s", "r", "a", "r"]);
+    assert_whole(&site);
+}
+
+/// A lease that is over gives the entry to the next who takes, and counts.
+#[test]
+fn a_lease() {
+    let site = with(&["a"]);
+    assert_eq!(done(&site, &["take", "s", "q", "--lease", "1h"]), "a\n");
+    assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
+    assert_eq!(json(&site, &["list", "--json", "s", "q"])["checked_out"][0]["state"], "until");
+    done(&site, &["release", "s", "q", "a"]);
+    assert_eq!(done(&site, &["take", "s", "q", "--lease", "0s"]), "a\n");
+    assert_eq!(spool(&site, &["take", "s", "q"]).1, "a\n");
+    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["attempts"], 2);
+    done(&site, &["rm", "s", "q", "a"]);
+    assert_whole(&site);
+}
+
+/// A wait ends with an entry, or with its time.
+#[test]
+fn a_wait() {
+    let site = with(&[]);
+    let start = Instant::now();
+    let (code, stdout, stderr) = spool(&site, &["take", "s", "q", "--wait", "300ms"]);
+    assert_eq!((code, &*stdout, &*stderr), (69, "", "shiftspool: there is nothing to take in q\n"));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    let mut take = command(&site, &["take", "s", "q", "--wait", "1h"]);
+    let take = take.stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(feed(&site, &["put", "s", "q", "--name", "late"], b"").0, 0);
+    assert_eq!(take.wait_with_output().unwrap().stdout, b"late\n");
+}
+
+/// Of many who take at once each has an entry of its own.
+#[test]
+fn takers_at_once() {
+    let names: Vec<String> = (0..8).map(|number| format!("e{number}")).collect();
+    let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let order = |number: usize| if number.is_multiple_of(2) { &["--spread"][..] } else { &[] };
+    let takers: Vec<_> = (0..8)
+        .map(|number| {
+            let mut take = command(&site, &["take", "s", "q", "--wait", "30s"]);
+            take.args(order(number)).stdout(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut taken: Vec<String> = takers
+        .into_iter()
+        .map(|taker| String::from_utf8(taker.wait_with_output().unwrap().stdout).unwrap())
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    taken.sort();
+    assert_eq!(taken, names);
+}
+
+/// A name that nobody was told is given back, and the attempt does not count.
+#[test]
+fn nobody_reads_the_name() {
+    let site = with(&[]);
+    let mut take = command(&site, &["take", "s", "q", "--wait", "1h"]);
+    let mut take = take.stdout(Stdio::piped()).spawn().unwrap();
+    drop(take.stdout.take());
+    done(&site, &["put", "s", "q", "--name", "a"]);
+    assert_eq!(take.wait().unwrap().code(), Some(0));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut take = command(&site, &["take", "s", "q"]);
+    let code = take.stdout(full).stderr(Stdio::null()).status().unwrap().code();
+    assert_eq!(code, Some(74));
+    let shown = json(&site, &["show", "--json", "s", "q", "a"]);
+    assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
+    assert_whole(&site);
+}
+
+/// What a running process has is not taken from it.
+#[test]
+fn what_others_work_on() {
+    let site = with(&["a"]);
+    done(&site, &["init", "s", "r"]);
+    let mut child =
+        super::run(&site, &["--once"], &format!("touch began; {}", super::GATE)).spawn().unwrap();
+    wait_until("the command runs", || site.path("began").exists());
+    for words in
+        [&["rm", "s", "q", "a"][..], &["release", "s", "q", "a"], &["move", "s", "q", "a", "r"]]
+    {
+        let (code, _, stderr) = spool(&site, words);
+        assert_eq!(code, 75, "{words:?} {stderr}");
+        assert!(stderr.contains("which still works on it"), "{stderr}");
+    }
+    fs::write(site.path("go"), "").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_whole(&site);
+}

@@ -1,0 +1,298 @@
+//! Where a key stands, in words: what `shiftboss why` and a key's page say. Pure: from what was found to sentences.
+
+use shiftboss_protocol::model::TASKS_FETCHER;
+use shiftboss_queue::answers::{
+    Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
+};
+
+use crate::target::line;
+use crate::text::{ago, counted, cut, quoted, shown, span};
+
+/// Characters of each key before this one that are shown.
+const EARLIER_KEY_WIDTH: usize = 30;
+/// Jobs that all ended within less are not said to be those of an hour.
+const FEW_SECONDS: i64 = 50 * 60;
+const MINUTE_SECONDS: i64 = 60;
+
+/// Each sentence with what it is about.
+pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
+    let mut said = vec![("State", state(why))];
+    if why.paused {
+        said.push(("Paused", format!("nothing is handed out until {}", line("resume"))));
+    }
+    said.extend(why.hold.iter().map(|hold| ("Held", held(hold, now))));
+    said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
+    said.extend(why.bump.iter().map(|bump| ("Bumped", bumped(bump, now))));
+    if let Some(place) = &why.place {
+        said.extend([("Before it", before(place)), ("Its turn", turn(why, now))]);
+    }
+    said.extend(why.in_flight.iter().map(|delivery| ("In flight", in_flight(delivery, now))));
+    if why.failed_single_tasks > 0 && !(why.state == KeyState::Dispatched && is_single(why)) {
+        said.push(("Single tasks", format!("{} failed: {}", why.failed_single_tasks, again(why))));
+    }
+    said.push(("Last result", last_result(why, now)));
+    said
+}
+
+/// A command line about the key.
+fn line_of(command: &str, why: &Why) -> String {
+    line(format_args!("{command} {}", quoted(&why.key)))
+}
+
+/// What can be done about single tasks that ended.
+fn again(why: &Why) -> String {
+    format!("{} runs it again, {} deletes it", line_of("retry", why), line_of("cancel", why))
+}
+
+fn state(why: &Why) -> String {
+    let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
+    match why.state {
+        KeyState::Waiting if why.place.as_ref().is_some_and(|place| place.keys_before == 0) => {
+            "waiting, and the next one".to_owned()
+        }
+        KeyState::Waiting => "waiting".to_owned(),
+        KeyState::Delayed => "delayed: its task failed, and waits again by itself".to_owned(),
+        KeyState::Held => "held: it is not handed out, and keeps its place".to_owned(),
+        KeyState::InFlight => "in flight: nobody else gets it until it ends or is lost".to_owned(),
+        KeyState::DeadLetter if is_single(why) => {
+            format!("a dead letter after {}: {}", counted(expired, "expired lease"), again(why))
+        }
+        KeyState::Dispatched if is_single(why) => format!("failed: {}", again(why)),
+        KeyState::DeadLetter => format!(
+            "dead-lettered after {}: it runs again when its fetcher's next list names it, or by {}",
+            counted(expired, "expired lease"),
+            line_of("retry", why)
+        ),
+        KeyState::Dispatched => match failure(why) {
+            Some(code) => format!(
+                "failed with exit code {code}; due again with its fetcher's next list{}",
+                or_now(why)
+            ),
+            None => {
+                format!("already ran for this list; due again with the next one{}", or_now(why))
+            }
+        },
+        KeyState::Leaving => "leaving: its run is being deleted".to_owned(),
+        KeyState::Unlisted => "not queued: no fetcher lists it".to_owned(),
+    }
+}
+
+/// What else brings a list's row back.
+fn or_now(why: &Why) -> String {
+    match why.hold {
+        None => format!(", or now by {}", line_of("retry", why)),
+        Some(_) => ", once nothing holds it".to_owned(),
+    }
+}
+
+fn bumped(bump: &Bump, now: i64) -> String {
+    let since = ago(now.saturating_sub(bump.since));
+    format!(
+        "{since} by {}: it goes before others, as far as there is room for that",
+        shown(&bump.by)
+    )
+}
+
+fn tried_again(retry: Retry, why: &Why, now: i64) -> String {
+    let left = span(retry.due.saturating_sub(now).max(0));
+    let list =
+        if is_single(why) { "" } else { ", or with its fetcher's next list if that is sooner" };
+    let sooner = match why.hold {
+        None => format!("; soon by {}", line_of("bump", why)),
+        Some(_) => String::new(),
+    };
+    format!("in {left}, retry {} of this task{list}{sooner}", retry.retries)
+}
+
+fn held(hold: &Hold, now: i64) -> String {
+    let why = match hold.reason.is_empty() {
+        true => String::new(),
+        false => format!(": {}", shown(&hold.reason)),
+    };
+    let since = ago(now.saturating_sub(hold.since));
+    format!("{since} by {}, {}{why}", shown(&hold.by), held_for(hold, now))
+}
+
+/// How long a hold lasts from now on.
+pub fn held_for(hold: &Hold, now: i64) -> String {
+    match hold.until {
+        None => "until `shiftboss unhold`".to_owned(),
+        Some(until) if until >= now => {
+            format!("for another {}", span(until.saturating_sub(now) + 1))
+        }
+        Some(_) => "no longer: a daemon ends it soon".to_owned(),
+    }
+}
+
+/// The exit code of a list's row whose last attempt failed.
+fn failure(why: &Why) -> Option<i64> {
+    let lists = why.rows.iter().filter(|row| row.fetcher != TASKS_FETCHER);
+    lists.filter_map(|row| row.exit_code).find(|code| *code != 0)
+}
+
+/// Whether nothing but single tasks has the key: no list will bring it back.
+fn is_single(why: &Why) -> bool {
+    !why.rows.is_empty() && why.rows.iter().all(|row| row.fetcher == TASKS_FETCHER)
+}
+
+fn before(place: &Place) -> String {
+    let more = if place.exact { "" } else { "more than " };
+    let first: Vec<String> = place.first.iter().map(|key| cut(key, EARLIER_KEY_WIDTH)).collect();
+    let rest = if place.first.len() < place.keys_before { ", ..." } else { "" };
+    match place.keys_before {
+        0 => "nothing".to_owned(),
+        _ => format!("{more}{}: {}{rest}", counted(place.keys_before, "key"), first.join(", ")),
+    }
+}
+
+fn turn(why: &Why, now: i64) -> String {
+    let rate = rate(why, now);
+    match why.expected_in_seconds {
+        None if why.place.as_ref().is_some_and(|place| place.keys_before == 0) && !why.paused => {
+            "when a worker asks for a job".to_owned()
+        }
+        Some(seconds) => format!("in about {} ({rate})", span(seconds)),
+        None => format!("not known ({rate})"),
+    }
+}
+
+fn rate(why: &Why, now: i64) -> String {
+    let since = why.jobs_since.map(|since| now.saturating_sub(since));
+    let time = match since.filter(|since| *since < FEW_SECONDS) {
+        Some(since) => span(since),
+        None => "hour".to_owned(),
+    };
+    let pauses = since.zip(why.busy_seconds).filter(|(since, busy)| since - busy > MINUTE_SECONDS);
+    let work = pauses.map_or(String::new(), |(_, busy)| format!(", in {} of work", span(busy)));
+    format!("{} ended in the last {time}{work}", counted(why.jobs_last_hour, "job"))
+}
+
+fn in_flight(delivery: &Delivery, now: i64) -> String {
+    let worker = delivery.worker.as_deref().map_or("a classic worker".to_owned(), shown);
+    let attempt = delivery.attempt.map_or(String::new(), |attempt| format!(", attempt {attempt}"));
+    let count = match delivery.delivery_count {
+        Some(count) if count > 1 => format!(", delivery {count}"),
+        _ => String::new(),
+    };
+    let lease = match (delivery.lease_seconds, delivery.held_until) {
+        (Some(lease), _) => format!("; lost if its worker is silent for {}", span(lease)),
+        (None, Some(until)) if until > now => format!("; held for another {}", span(until - now)),
+        (None, Some(_)) => "; its lease ran out".to_owned(),
+        (None, None) => String::new(),
+    };
+    format!(
+        "with {worker}{attempt}{count}, handed out {}{lease}",
+        ago(now.saturating_sub(delivery.since))
+    )
+}
+
+fn last_result(why: &Why, now: i64) -> String {
+    let Some(LastResult { started, finished, exit_code }) = why.last_result else {
+        let expired = why.rows.iter().map(|row| row.expired_leases).max().unwrap_or(0);
+        return match expired {
+            0 => "none is known".to_owned(),
+            _ => format!("none: {} expired", counted(expired, "lease")),
+        };
+    };
+    let code = exit_code.map_or("no exit code".to_owned(), |code| format!("exit code {code}"));
+    let ahead = match started > now {
+        true => {
+            "; its start lies in the future, as of a clock that was ahead: it counts as just now"
+        }
+        false => "",
+    };
+    format!(
+        "{code}, ended {}, took {}{ahead}",
+        ago(now.saturating_sub(finished)),
+        span(finished.saturating_sub(started))
+    )
+}
+
+/// What a row is, in a word or a few.
+pub fn row_state(row: &KeyRow) -> &'static str {
+    match row.state {
+        RowState::Waiting => "waiting",
+        RowState::InFlight => "in flight",
+        RowState::Dispatched => match row.exit_code {
+            Some(0) => "done",
+            Some(_) => "failed",
+            None => "ended",
+        },
+        RowState::Delayed => "failed, and is tried again",
+        RowState::DeadLetter => "dead-lettered",
+        RowState::Hidden => "hidden by a newer run",
+        RowState::Leaving => "leaving",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No list brings a single task back: what can be done is said instead.
+    #[test]
+    fn single_tasks_that_ended() {
+        let row = KeyRow {
+            fetcher: TASKS_FETCHER.to_owned(),
+            run: 1,
+            complete: true,
+            state: RowState::Dispatched,
+            expired_leases: 2,
+            exit_code: None,
+            payload: String::new(),
+        };
+        let text = |state| {
+            super::state(&Why {
+                retry: None,
+                key: "alpha".to_owned(),
+                state,
+                paused: false,
+                place: None,
+                expected_in_seconds: None,
+                jobs_last_hour: 0,
+                jobs_since: None,
+                busy_seconds: None,
+                hold: None,
+                bump: None,
+                in_flight: None,
+                last_result: None,
+                failed_single_tasks: 0,
+                rows: vec![row.clone()],
+                truncated: false,
+            })
+        };
+        let then = "`shiftboss retry alpha` runs it again, `shiftboss cancel alpha` deletes it";
+        assert_eq!(text(KeyState::Dispatched), format!("failed: {then}"));
+        assert_eq!(
+            text(KeyState::DeadLetter),
+            format!("a dead letter after 2 expired leases: {then}")
+        );
+    }
+
+    /// A job that is out is shown with whom and since when; many keys before it by their first.
+    #[test]
+    fn other_standings() {
+        let leased = Delivery {
+            worker: Some("builder-3".to_owned()),
+            attempt: Some(4711),
+            since: 5_000,
+            lease_seconds: Some(60),
+            held_until: None,
+            delivery_count: Some(2),
+        };
+        let classic = Delivery {
+            worker: None,
+            attempt: None,
+            lease_seconds: None,
+            held_until: Some(5_200),
+            delivery_count: None,
+            ..leased.clone()
+        };
+        let expected = "with builder-3, attempt 4711, delivery 2, handed out 1m 40s ago; lost if its worker is silent for 1m";
+        assert_eq!(in_flight(&leased, 5_100), expected);
+        let expected = "with a classic worker, handed out 1m 40s ago; held for another 1m 40s";
+        assert_eq!(in_flight(&classic, 5_100), expected);
+        let far = Place { keys_before: 100_000, exact: false, first: vec!["b".to_owned()] };
+        assert_eq!(before(&far), "more than 100000 keys: b, ...");
+    }
+}
