@@ -51,7 +51,7 @@ pub struct Asked {
 /// What was typed, as the next command line has to have it, too.
 static TYPED: OnceLock<String> = OnceLock::new();
 
-/// From now on [`line`] names this target: nobody else knows it.
+/// From now on [`line()`] names this target: nobody else knows it.
 pub fn remember(target: &Path) {
     let target = Database::from(target.to_owned()).to_string();
     let _ = TYPED.set(format!("-t {} ", quoted(&target)));

@@ -1,4 +1,4 @@
-//! What a state looks like: the head ([`head`](super::head)), below it a list, what was opened in its place, or the keys; at the bottom
+//! What a state looks like: the head ([`head`]), below it a list, what was opened in its place, or the keys; at the bottom
 //! what is asked, was done, or can be done. Pure: it draws into whatever is given.
 
 use ratatui::Frame;

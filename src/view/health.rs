@@ -1,6 +1,6 @@
 //! How a queue and its daemon are: whether a daemon is up, and what is wrong, the worst first. `status` and its `--check`, the page,
 //! `top`, JSON, metrics and `/healthz` show this; none of them has a rule of its own. Pure; what is wrong is listed in
-//! [`troubles`](super::troubles).
+//! [`troubles`](mod@super::troubles).
 
 use std::fmt;
 

@@ -116,7 +116,7 @@ fn held(hold: &Hold, now: i64) -> String {
 /// How long a hold lasts from now on.
 pub fn held_for(hold: &Hold, now: i64) -> String {
     match hold.until {
-        None => "until `shiftboss unhold`".to_owned(),
+        None => "until it is unheld".to_owned(),
         Some(until) if until >= now => {
             format!("for another {}", span(until.saturating_sub(now) + 1))
         }

@@ -334,9 +334,9 @@ bravo\\u{1b}  2      1m ago, lease expired, ahead  in 6s     repology  170000000
             HeldKey { key: "bravo".to_owned(), hold: hold(Some(1_007_259), "") },
         ];
         let expected = "\
-Key    held                      since   by   reason
-alpha  until `shiftboss unhold`  1m ago  eve  upstream is down
-bravo  for another 2h            1m ago  eve
+Key    held                since   by   reason
+alpha  until it is unheld  1m ago  eve  upstream is down
+bravo  for another 2h      1m ago  eve
 ";
         assert_eq!(held(&HeldKeys { keys, truncated: true }, 1_000_060).render(), expected);
         let task = Task {

@@ -23,7 +23,7 @@ fn a_held_key_is_passed_over() {
     assert_eq!(site.next_key("DONE bravo 0"), None);
     let why = said(&site, &["why", "alpha"]);
     assert!(why.contains("held: it is not handed out, and keeps its place\n"), "{why}");
-    assert!(why.contains(" by eve, until `shiftboss unhold`: upstream is down\n"), "{why}");
+    assert!(why.contains(" by eve, until it is unheld: upstream is down\n"), "{why}");
     assert!(said(&site, &["status", "-t", "socket"]).contains("\nHeld            1 key: "));
     let metrics = said(&site, &["metrics", "-t", "socket"]);
     assert!(metrics.contains("\nshiftboss_held_keys{kind=\"hold\"} 1.0\n"), "{metrics}");

@@ -117,7 +117,7 @@ fn through_every_key() {
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
     see("y", &format!("{first} is held until it is unheld."));
-    see("6", "until `shiftboss unhold`");
+    see("6", "until it is unheld");
     see("H", &format!("Unhold {first}? y/N"));
     see("y", &format!("{first} is no longer held."));
     see("5", "No task has that status.");

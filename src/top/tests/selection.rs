@@ -112,7 +112,7 @@ fn what_is_set_apart_has_lists() {
     assert!(frame(&mut state, 120, 24).contains("  now  failure, exit code 1"));
     type_in(&mut state, "6");
     assert_eq!(selected(&state), "zlib");
-    assert!(frame(&mut state, 120, 24).contains("until `shiftboss unhold`"));
+    assert!(frame(&mut state, 120, 24).contains("until it is unheld"));
     type_in(&mut state, "8");
     assert!(state.selected().is_none());
 }
