@@ -1,7 +1,7 @@
 # The same commands for people, for the README and for continuous integration.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo run-postgres run-relay test test-postgres test-broker test-prometheus test-browser test-packages test-release lint lines fuzz man docs deb dist install uninstall bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
+.PHONY: help setup run demo run-postgres run-relay test test-postgres test-broker test-prometheus test-browser test-packages test-release lint lines fuzz man docs pictures deb dist install uninstall bench bench-store bench-spool bench-postgres bench-broker soak soak-postgres soak-broker
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1 : /p' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ $(programs) &:
 
 target/man/man1:
 	$(MAKE) man
+
+# With Debian's chromium, which it installs.
+pictures: ## Take the pictures of README, of the example at work, into docs/pictures
+	sh tests/pictures.sh
 
 docs: ## Write docs/commands.md, from the definitions of the command line
 	cargo run --quiet --locked -p shiftboss-manual -- --reference docs/commands.md

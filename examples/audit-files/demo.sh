@@ -106,6 +106,7 @@ while ! address=$(sed -n 's/.*Listening: \(http[^ ]*\).*/\1/p' "$place/web.log")
     sleep 0.1
 done
 echo "Look at $address"
+echo "or in another terminal: $shiftboss top -t $socket"
 echo "To pause, resume or retry there: any user name, and the password $(cat "$place/token")"
 echo "Ctrl-C ends it."
 wait "$page"

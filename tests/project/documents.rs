@@ -78,11 +78,14 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with("    "))
 }
 
-/// Where a document's links go: what stands between `](` and `)`.
+/// Where a document's links go, and its pictures are: what stands between `](` and `)`, or behind `src=` and `srcset=`.
 fn links(text: &str) -> Vec<String> {
     let text = prose(text).collect::<Vec<_>>().join("\n");
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-    targets.map(|(target, _)| target.to_owned()).filter(|target| !target.contains("://")).collect()
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let pictures =
+        text.split(" src").skip(1).filter_map(|rest| rest.split_once("=\"")?.1.split_once('"'));
+    let targets = links.chain(pictures).map(|(target, _)| target.to_owned());
+    targets.filter(|target| !target.contains("://")).collect()
 }
 
 /// The anchors that a document's headings get where it is shown.

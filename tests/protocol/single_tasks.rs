@@ -173,7 +173,7 @@ fn many_lines_are_added() {
 fn a_task_with_an_id_is_added_once() {
     let site = Site::new();
     let add = |payload| site.shiftboss(&["add", "--id", "e:1", "alpha", payload]);
-    let daemon = site.start_with(&["--durability", "process"]);
+    let daemon = site.start();
     assert_eq!(add("1").1, "Added alpha; it is the next key.\n");
     daemon.kill();
     let _daemon = site.start();
