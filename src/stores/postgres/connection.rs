@@ -61,9 +61,6 @@ pub(crate) struct Server {
 
 impl Server {
     /// Asks nobody yet.
-    ///
-    /// # Errors
-    /// What is wrong with the URL, with its root certificates or with the file of passwords.
     pub(crate) fn new(url: &Url) -> Result<Self, Failure> {
         let refused = |code, why| Failure::new(code, format!("{url} cannot be used: {why}"));
         let wrong = |why: String| refused(ExitCode::Usage, why);
@@ -108,8 +105,6 @@ impl Server {
         self
     }
 
-    /// # Errors
-    /// When the server cannot be reached, or refuses (`Denied`); and what to do about that.
     pub(crate) async fn connect(&self) -> Result<Connection, StoreError> {
         self.connect_listening(|_| ()).await
     }
@@ -227,9 +222,6 @@ impl Connection {
 }
 
 /// A call that ends in time.
-///
-/// # Errors
-/// Its own, and `Busy` when the time is over.
 pub(super) async fn limited<T>(
     call: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {

@@ -141,7 +141,6 @@ pub(super) struct Heard {
     pub(super) beat: i64,
 }
 
-/// # Errors
 /// `Newer`: the schema is not for this version any more.
 pub(super) async fn beat(client: &Client, (daemon, epoch): Place) -> StoreResult<Heard> {
     let rows = limited(client.query(BEAT, &[&daemon, &epoch])).await?;

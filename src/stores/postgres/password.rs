@@ -16,9 +16,6 @@ const OTHERS: u32 = 0o077;
 const LOCAL: &str = "localhost";
 
 /// `None`: there is none, and the server may not want any.
-///
-/// # Errors
-/// When the file that `PGPASSFILE` names cannot be used.
 pub(super) fn find(config: &Config) -> Result<Option<Vec<u8>>, String> {
     if let Some(password) = env::var_os("PGPASSWORD").filter(|password| !password.is_empty()) {
         return Ok(Some(password.into_encoded_bytes()));

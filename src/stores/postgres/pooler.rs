@@ -16,9 +16,6 @@ const NO_TRANSACTIONS: &str = "transaction blocks not allowed";
 const PROCESS: &str = "SELECT pg_backend_pid()";
 
 /// A connection, if it has a process of its own.
-///
-/// # Errors
-/// `Fatal` when another connection gets its process while it has no transaction.
 pub(crate) async fn refuse(server: &Server) -> StoreResult<Connection> {
     let (connection, other) = (server.connect().await?, server.connect().await?);
     for _ in 0..LOOKS {

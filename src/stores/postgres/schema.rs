@@ -43,9 +43,6 @@ const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
 const SERVER_MIN: i32 = 140_000;
 
 /// Makes what is missing.
-///
-/// # Errors
-/// When the schema is somebody else's or newer, and when the server refuses something or is not fit.
 pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
     migrate_to(client, VERSIONS).await
 }
@@ -78,9 +75,6 @@ async fn lock(client: &Client) -> Result<(), StoreError> {
 }
 
 /// Makes nothing.
-///
-/// # Errors
-/// When the schema is not that of this version.
 pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
     check_server(client).await?;
     match version(client).await? {
@@ -94,8 +88,6 @@ pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
 }
 
 /// For who has used the queue: on each connection, for it may have been made newer, or be away.
-///
-/// # Errors
 /// `Newer`; `Busy` while there is none, as in a database that is being restored.
 pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
     match timeout(CALL_MAX, version(client)).await.map_err(|_| unanswered())?? {
@@ -113,9 +105,6 @@ pub(super) async fn looked_at(client: &Client, error: StoreError) -> StoreError 
 }
 
 /// For who must know all tables.
-///
-/// # Errors
-/// When the schema is not exactly that of this version.
 pub(super) async fn require_same(client: &Client) -> Result<(), StoreError> {
     require_current(client).await?;
     let found = version(client).await?;

@@ -68,9 +68,6 @@ type Outcomes = Vec<Result<Outcome, Rejected>>;
 impl PostgresStore {
     /// Makes the schema if it is missing, and joins the queue. The connection is not kept: the next one is made by whoever
     /// calls the store first, on its own runtime.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or refuses, when its schema is not ours, and when another daemon has the name.
     pub(crate) async fn open(
         server: Server,
         identity: Identity,

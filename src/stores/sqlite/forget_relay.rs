@@ -15,8 +15,6 @@ use super::transfer::open_ours;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Left, unknown};
 
-/// # Errors
-/// When there is no such relay, or it may live; and when the database is no queue of this version, or cannot be written.
 pub(in crate::stores) fn forget_relay(path: &Path, name: &str) -> Result<Left, Failure> {
     if matches!(path.try_exists(), Ok(false)) {
         let text = format!(

@@ -45,9 +45,7 @@ const NAMED_MAX: u32 = 10;
 
 impl SqliteStore {
     /// Opens the database at a path, made anew if there is none, taken over if it is the Python supervisor's.
-    ///
-    /// # Errors
-    /// Why it is refused, and what to do. It is as it was then.
+    /// One that is refused is as it was.
     pub fn open(given: &Path, options: &Options) -> Result<Self, Failure> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             let version = rusqlite::version();

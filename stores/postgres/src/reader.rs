@@ -178,9 +178,6 @@ pub struct Moment {
 
 impl Moment {
     /// A moment of the queue that a connection finds, which is the snapshot's of its first question.
-    ///
-    /// # Errors
-    /// What the server says.
     pub async fn of(client: Client, schema_version: i64) -> StoreResult<Self> {
         let moment = Self { wire: Wire::new(client), schema_version, has_clock: true };
         moment.begin("").await?;

@@ -49,9 +49,6 @@ pub struct SqliteRecords {
 
 impl SqliteRecords {
     /// A queue on a connection; its tables are made if there are none.
-    ///
-    /// # Errors
-    /// What SQLite says.
     pub fn new(connection: Connection) -> StoreResult<Self> {
         let begin = |connection: &Connection| {
             connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -234,9 +231,6 @@ impl SqliteRecords {
 }
 
 /// What a future of this store's says, which is there at once.
-///
-/// # Errors
-/// What the store says.
 pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let waits = || Err(StoreError::Fatal("the database waits for somebody".to_owned()));
     records::at_once(future).unwrap_or_else(waits)

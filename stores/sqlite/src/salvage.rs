@@ -76,9 +76,6 @@ pub struct Salvage {
 }
 
 /// Opens a damaged database, to be [saved](salvage()).
-///
-/// # Errors
-/// Not even its schema can be read; or it is none of ours.
 pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
     let open = || {
         let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -98,9 +95,7 @@ pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
 }
 
 /// Fills an empty database with what can be read of a damaged one.
-///
-/// # Errors
-/// What is wrong with the new one; it is empty still.
+/// With an error the new one is empty still.
 pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
     let mut fill = || {
         schema::make(to)?;

@@ -32,9 +32,6 @@ pub enum Whose {
 }
 
 /// Whose tables the database has; nothing is changed.
-///
-/// # Errors
-/// What SQLite says.
 pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
@@ -94,9 +91,6 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
 }
 
 /// Makes an empty database ours.
-///
-/// # Errors
-/// What SQLite says.
 pub fn make(connection: &Connection) -> Result<()> {
     let transaction = connection.unchecked_transaction()?;
     make_tables(&transaction)?;

@@ -123,9 +123,6 @@ pub struct Findings {
 }
 
 /// What a database lacks, so that it cannot be used; cheap, for every start.
-///
-/// # Errors
-/// What SQLite says.
 pub fn missing(connection: &Connection) -> StoreResult<Option<String>> {
     what_is_missing(connection).map_err(classify)
 }

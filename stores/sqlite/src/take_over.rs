@@ -69,9 +69,7 @@ pub struct TakenOver {
 }
 
 /// Takes a database of the supervisor over, for a daemon with these settings.
-///
-/// # Errors
-/// The database is as it was.
+/// With an error the database is as it was.
 pub fn take_over(
     connection: &mut Connection,
     settings: &Settings,
@@ -98,9 +96,6 @@ pub fn take_over(
 }
 
 /// `doing` needs so many bytes in the directory of a database.
-///
-/// # Errors
-/// `Full`: fewer are free.
 pub fn require_space(path: &Path, doing: &str, needed: u64) -> StoreResult<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let space = rustix::fs::statvfs(parent).map_err(|error| unknown_space(path, &error.into()))?;
