@@ -17,11 +17,12 @@ use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unansw
 use super::daemons;
 use super::error::classify;
 use super::membership::Membership;
-use super::notices::CHANNEL;
 use super::peers::Peers;
 use super::schema;
 use shiftboss_actors::clock::boot_time;
 
+/// The channel of notices; each carries its sender's number.
+pub(super) const CHANNEL: &str = "shiftboss";
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
@@ -95,9 +96,6 @@ async fn work(
                         membership.note_clock_set();
                     }
                     server_clock = clock;
-                }
-                if let Some(test) = membership.test_of_notices() {
-                    notify(connection, &test).await?;
                 }
                 membership.may_go_on();
             }

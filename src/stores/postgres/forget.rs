@@ -14,9 +14,9 @@ use shiftboss_queue::error::StoreResult;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
+use super::companion::CHANNEL;
 use super::connection::{Server, limited};
 use super::daemons;
-use super::notices::CHANNEL;
 use super::peers::Peer;
 use super::pooler;
 use super::schema;

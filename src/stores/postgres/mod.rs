@@ -12,7 +12,6 @@ mod daemons;
 mod error;
 mod forget;
 mod membership;
-mod notices;
 mod password;
 mod peers;
 pub(super) mod pooler;

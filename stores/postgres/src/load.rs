@@ -94,19 +94,26 @@ macro_rules! outcomes {
 }
 pub(crate) use outcomes;
 
-/// Attempts that ended, as [`end`] reads them.
-macro_rules! ends {
+/// Attempts that ended, as [`end`] reads them; and those of the table of which this holds.
+macro_rules! ends_of {
     ($from:expr, $rest:expr) => {
         concat!(
             "SELECT a.ended, a.key, a.attempt, k.key, a.fetcher, a.run, a.worker, a.started_ms, a.ended_ms, a.outcome, a.exit_code,
                 a.previous, a.revisit
-             FROM ", $from, " AS a JOIN keys k ON k.id = a.key ", $rest
+             FROM (", $from, ") AS a JOIN keys k ON k.id = a.key ", $rest
         )
     };
 }
-pub(crate) use ends;
-pub(crate) const END: &str =
-    ends!("attempts", concat!("WHERE a.attempt = $1 AND a.outcome IN ", outcomes!()));
+macro_rules! ends {
+    ($which:literal, $order:literal) => {
+        ends_of!(
+            concat!("SELECT * FROM attempts WHERE outcome IN ", outcomes!(), " AND ", $which),
+            $order
+        )
+    };
+}
+pub(crate) use {ends, ends_of};
+pub(crate) const END: &str = ends!("attempt = $1", "");
 /// $1: attempts. $2: tasks' IDs. The keys of those.
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])

@@ -330,15 +330,11 @@ fn without_space_nothing_is_begun() {
     assert_eq!(public(&connection), before);
 }
 
-/// Others' databases are refused with what to do, and so are those of unreleased builds.
+/// Others' databases are refused with what to do.
 #[test]
 fn others_are_refused() {
     for (sql, right) in [
         ("CREATE TABLE t (a)", "another program"),
-        (
-            "CREATE TABLE queue (a); CREATE TABLE shiftboss_state (name, value); PRAGMA user_version = 14",
-            "an unreleased build",
-        ),
         ("PRAGMA application_id = 1; CREATE TABLE queue (a)", "another program"),
         (
             "CREATE TABLE queue (a); CREATE TABLE log (a); CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); PRAGMA user_version = 3",
