@@ -4,7 +4,6 @@
 //! actor, no socket and no command line.
 
 mod database;
-mod mark;
 mod options;
 mod postgres;
 mod server;
@@ -27,9 +26,8 @@ use shiftboss_queue::reader::{ReadError, Reader};
 use crate::exit::{ExitCode, Failure};
 use crate::target::line;
 pub use database::{Database, Destination, is_server, without_passwords};
-pub(crate) use mark::Moved;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, RetryRules};
-pub(crate) use server::{check, migrate, move_in, move_out};
+pub(crate) use server::{check, migrate};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
 pub(crate) use shiftboss_sqlite::Findings;
@@ -38,6 +36,7 @@ use shiftboss_sqlite::{SqliteReader, open_to_read};
 use sqlite::Found;
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{backup, findings, give_back, look, mark, quick_check, salvage, unmark};
+pub(crate) use transfer::{Moved, move_in, move_out};
 
 /// A store that was opened for a daemon, and what it found.
 pub struct Opened {

@@ -3,7 +3,6 @@
 use std::fs;
 use std::future::Future;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +14,7 @@ use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
 use tracing::debug;
 
-use super::mark::Moved;
 use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
-use super::sqlite::transfer as file;
-use super::transfer;
 use super::{Joining, Left, Opened, Options, start_failure, unknown};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -90,20 +86,6 @@ pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
 
 pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
     Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
-}
-
-/// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
-pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(to)?;
-    let mut source = file::leaving::Leaving::open(from)?;
-    transfer::carry(&mut source, &mut postgres::transfer::Arriving::open(&server, daemon)?)
-}
-
-/// Moves a queue from a server to a new file, whose lock the caller has.
-pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(from)?;
-    let mut target = file::arriving::Arriving::open(to)?;
-    transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

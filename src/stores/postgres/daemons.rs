@@ -15,7 +15,7 @@ use super::connection::limited;
 use super::peers::Peer;
 use super::schema;
 use super::standstill::Asked;
-use crate::stores::mark;
+use crate::stores::transfer;
 
 /// Who has a name, and whether it is to be left to him: another process lives that has gone on since $3. One that was at the same place as $2 (what is
 /// behind its @) and has no connection any more has ended: so a daemon that is started again need not wait.
@@ -122,8 +122,8 @@ async fn require_here(client: &Client) -> StoreResult<()> {
         let (name, text): (&str, &str) = (row.get(0), row.get(1));
         let Some((_, mark)) = MOVED.read(name, text) else { continue };
         let refused = match name == MOVED.name() {
-            true => mark::gone("this server", &mark),
-            false => mark::unfinished("this server", &mark),
+            true => transfer::gone("this server", &mark),
+            false => transfer::unfinished("this server", &mark),
         };
         return Err(StoreError::Fatal(refused.to_string()));
     }

@@ -24,7 +24,7 @@ use super::options;
 pub(crate) use backup::backup;
 pub(crate) use damage::{findings, mark, unmark};
 pub(crate) use file::look;
-pub(super) use file::{failed, stopped};
+pub(super) use file::stopped;
 pub(super) use forget_relay::forget_relay;
 pub(crate) use maintenance::quick_check;
 #[cfg(test)]

@@ -29,7 +29,7 @@ use super::maintenance::{set_journal_mode, watch_files};
 use super::options::{Options, Policy};
 use super::store::{Found, SqliteStore};
 use crate::exit::{ExitCode, Failure};
-use crate::stores::mark::{gone, unfinished};
+use crate::stores::transfer::{gone, unfinished};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
