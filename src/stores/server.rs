@@ -14,8 +14,9 @@ use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
 use tracing::debug;
 
-use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
-use super::{Joining, Left, Opened, Options, start_failure, unknown};
+use super::forget::Left;
+use super::postgres::{self, Identity, PostgresReader, PostgresStore, Server, pooler};
+use super::{Joining, Opened, Options, start_failure};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
@@ -34,17 +35,9 @@ pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     wait_for(async { postgres::migrate(&pooler::refuse(&server).await?.client).await })
 }
 
-/// Forgets a daemon that is gone for good, or a relay, and what it left.
-pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
+pub(super) fn forget_daemon(url: &Url, name: &str) -> Result<Option<Left>, Failure> {
     let server = Server::new(url)?;
-    match wait_for(async { postgres::forget(&server, name).await })? {
-        Forgotten::Gone(left) => Ok(left),
-        Forgotten::Unknown => Err(unknown(name, url)),
-        Forgotten::Lives(who) => Err(Failure::new(
-            ExitCode::AlreadyRunning,
-            format!("the daemon {name} lives ({who}): stop it first"),
-        )),
-    }
+    wait_for(async { postgres::forget(&server, name).await })
 }
 
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
@@ -71,13 +64,7 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }
-    let (found, is_paused) = (store.found().clone(), store.is_paused());
-    Ok(Opened {
-        store: Box::new(store),
-        was_clean: found.was_clean,
-        is_paused,
-        input_directory: found.input_directory,
-    })
+    Ok(Opened { found: store.found.clone(), store: Box::new(store) })
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {

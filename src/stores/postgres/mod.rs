@@ -17,7 +17,6 @@ mod peers;
 pub(super) mod pooler;
 mod reader;
 mod schema;
-mod standstill;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,7 @@ mod tls;
 pub(super) mod transfer;
 
 pub(crate) use connection::Server;
-pub(crate) use forget::{Forgotten, forget};
+pub(crate) use forget::forget;
 pub(crate) use membership::Identity;
 pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};

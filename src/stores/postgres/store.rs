@@ -16,7 +16,7 @@ use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_postgres::PostgresRecords;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::documents::{Gone, MEMBER};
-use shiftboss_queue::engine::{Engine, Joined as Found, Own};
+use shiftboss_queue::engine::{self, Engine, Own};
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{Dispatched, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
@@ -27,10 +27,10 @@ use super::companion::accompany;
 use super::connection::{CALL_MAX, Open, RECONNECT, Server, unanswered};
 use super::daemons::{self, Place};
 use super::membership::{Identity, Membership};
-use super::peers::Peer;
+use super::peers::{Asked, Peer, wait_out};
 use super::pooler;
 use super::schema;
-use super::standstill::{Asked, wait_out};
+use crate::stores::Found;
 use crate::stores::options::Options;
 
 /// A batch meets those of others so often at most.
@@ -50,8 +50,8 @@ pub(crate) struct PostgresStore {
     reconnect: Reconnect,
     /// What was handed out by batches whose result is not known.
     unheard: Vec<Attempt>,
-    found: Found,
-    is_paused: bool,
+    /// At the last joining.
+    pub(crate) found: Found,
     /// Recorded by batches, and not told yet.
     ends: Vec<JobEnd>,
 }
@@ -85,27 +85,12 @@ impl PostgresStore {
             reconnect: Reconnect::new(RECONNECT),
             unheard: Vec::new(),
             found: Found::default(),
-            is_paused: false,
             ends: Vec::new(),
         };
-        store.take_name().await?;
-        Ok(store)
-    }
-
-    /// What was found at the start.
-    pub(crate) fn found(&self) -> &Found {
-        &self.found
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    /// Joins for the first time; from a daemon that has the name and stands still, it is taken.
-    async fn take_name(&mut self) -> StoreResult<()> {
-        match wait_out(async |known| self.ask_for_name(known).await).await? {
-            Ok(_) => Ok(()),
-            Err(holder) => Err(self.identity.taken(&holder)),
+        // From a daemon that has the name and stands still, it is taken.
+        match wait_out(async |known| store.ask_for_name(known).await).await? {
+            Ok(_) => Ok(store),
+            Err(holder) => Err(store.identity.taken(&holder)),
         }
     }
 
@@ -133,7 +118,7 @@ impl PostgresStore {
             let started = SystemClock.millis().div_euclid(1_000);
             engine.start(NO_TIME, &self.options.noted(started)).await?;
         }
-        self.found = engine.join(NO_TIME, process, &self.unheard).await?;
+        let joined = engine.join(NO_TIME, process, &self.unheard).await?;
         self.unheard.clear();
         engine.follow_clock(NO_TIME, 0).await?;
         if went_back {
@@ -142,7 +127,8 @@ impl PostgresStore {
             );
             engine.note_went_back(NO_TIME).await?;
         }
-        self.is_paused = engine.is_paused();
+        let engine::Joined { was_clean, input_directory } = joined;
+        self.found = Found { was_clean, input_directory, is_paused: engine.is_paused() };
         self.membership.join(place);
         Ok(Asked::Had(Joined { engine, place, _open: open }))
     }

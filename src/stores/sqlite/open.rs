@@ -27,8 +27,9 @@ use super::file::{self, access, corrupt, failed, not_usable, stopped};
 use super::lock_yielding::LockYielding;
 use super::maintenance::{set_journal_mode, watch_files};
 use super::options::{Options, Policy};
-use super::store::{Found, SqliteStore};
+use super::store::SqliteStore;
 use crate::exit::{ExitCode, Failure};
+use crate::stores::Found;
 use crate::stores::transfer::{gone, unfinished};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.

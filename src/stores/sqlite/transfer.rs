@@ -31,7 +31,7 @@ const EDITED: &str = "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 
 const CACHE_KIB: i64 = 64 * 1024;
 
 /// Opens a queue of ours for writing.
-pub(super) fn open_ours(path: &Path) -> Result<Connection, Failure> {
+pub(in crate::stores) fn open_ours(path: &Path) -> Result<Connection, Failure> {
     file::look(path)?;
     let connection = open_to_write(path).map_err(failed("open", path))?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed("open", path))?;

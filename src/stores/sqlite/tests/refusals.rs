@@ -176,7 +176,7 @@ fn a_new_database_leaves_nothing_beside_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
-    assert!(store.found().was_clean);
+    assert!(store.found.was_clean);
     at_once(store.close()).unwrap();
     drop(store);
     let names: Vec<_> =
