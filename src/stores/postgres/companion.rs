@@ -15,11 +15,11 @@ use tokio_postgres::types::ToSql;
 
 use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
 use super::daemons;
-use super::error::classify;
 use super::membership::Membership;
 use super::peers::Peers;
 use super::schema;
 use shiftboss_actors::clock::boot_time;
+use shiftboss_postgres::error::classify;
 
 /// The channel of notices; each carries its sender's number.
 pub(super) const CHANNEL: &str = "shiftboss";

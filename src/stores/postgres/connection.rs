@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_postgres::SETTINGS;
+use shiftboss_postgres::error::{PASSWORD, answered, classify, in_words};
 use shiftboss_protocol::model::jitter;
 use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::StoreError;
@@ -15,10 +16,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::config::{Config, Host};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::{classify, in_words, unconnected};
 use super::password::port;
 use super::{password, tls};
 use crate::exit::{ExitCode, Failure};
@@ -238,6 +239,38 @@ pub(super) fn unanswered() -> StoreError {
 
 fn too_late(who_did: &str) -> StoreError {
     StoreError::Busy(format!("{who_did} not answer within {} s", CALL_MAX.as_secs()))
+}
+
+/// Why there is no connection, and what to do. A server that is not there now may come.
+fn unconnected(server: &str, error: &tokio_postgres::Error) -> StoreError {
+    let why = in_words(error);
+    let why = why.strip_prefix("error connecting to server: ").unwrap_or(&why);
+    let text = format!("cannot connect to {server}: {why}");
+    match error.code() {
+        None if why.contains("password missing") => StoreError::Fatal(format!(
+            "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
+        )),
+        None => match untrusted(why) {
+            // It may be a replica that is not meant, or a server that has no process left to say more.
+            Some(remedy) => StoreError::Busy(text + remedy),
+            None => StoreError::Busy(text + ": see whether the server runs, and listens there"),
+        },
+        Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Fatal(text + ": the role needs CONNECT on the database")
+        }
+        Some(state) => answered(state, text),
+    }
+}
+
+/// What to do where the server is not one to talk to as the URL wants.
+fn untrusted(why: &str) -> Option<&'static str> {
+    if why.contains("server does not support TLS") {
+        return Some(": sslmode wants it, so set ssl = on at the server, with a certificate");
+    }
+    why.contains("invalid peer certificate").then_some(
+        ": with sslmode=verify-full the host in the URL is one that the server's certificate names, and who signed that \
+         is one of this machine's root certificates, or in the file that sslrootcert names",
+    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 mod companion;
 mod connection;
 mod daemons;
-mod error;
 mod forget;
 mod membership;
 mod password;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::connection::{CALL_MAX, unanswered};
-use super::error::classify;
+use shiftboss_postgres::error::classify;
 
 const VIEWS: &str = include_str!("views.sql");
 const VERSION: usize = 1;

@@ -15,13 +15,13 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
 use super::connection::{Connection, Server, limited};
-use super::error::classify;
 use super::forget::wait_dead;
 use super::pooler;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::start_failure;
 use crate::stores::transfer::Mark;
+use shiftboss_postgres::error::classify;
 
 /// The lock of the queue, without which no daemon joins: held as long as the connection is.
 const LOCK: &str = "SELECT pg_try_advisory_lock('keys'::regclass::oid::int8)";

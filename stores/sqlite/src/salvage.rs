@@ -51,8 +51,6 @@ pub struct Salvaged {
     pub table: &'static str,
     /// Rows that are in the new database.
     pub rows: u64,
-    /// Ranges of ids in which something could not be read.
-    pub ranges: u64,
     /// Rows that are not there; `None`: nobody can tell how many there were.
     pub lost: Option<u64>,
 }
@@ -137,7 +135,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
             Err(_) if ranges == 0 => Some(0),
             Err(_) => None,
         };
-        salvage.tables.push(Salvaged { table, rows, ranges, lost });
+        salvage.tables.push(Salvaged { table, rows, lost });
     }
     Ok(salvage)
 }
