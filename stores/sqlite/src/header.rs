@@ -61,8 +61,7 @@ pub(crate) fn load(connection: &Connection) -> Result<Kept> {
     for (fetcher, name) in connection.rows(sql, (), name)? {
         header.name_fetcher(fetcher, name.into());
     }
-    let sql =
-        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
+    let sql = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
     header.runs = connection.rows(sql, (), run)?.into_iter().collect();
     let sql = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
          FROM counts";

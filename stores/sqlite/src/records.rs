@@ -177,7 +177,6 @@ impl SqliteRecords {
         self.kept = Some(now);
         Ok(())
     }
-
 }
 
 /// What a future of this store's says, which is there at once.
