@@ -32,7 +32,7 @@ pub(crate) fn check(url: &Url) -> Result<(), Failure> {
 /// Makes the schema, or brings it up to date.
 pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     let server = Server::new(url)?;
-    wait_for(async { postgres::migrate(&pooler::refuse(&server).await?.client).await })
+    wait_for(async { postgres::migrate(&pooler::refuse(&server).await?).await })
 }
 
 pub(super) fn forget_daemon(url: &Url, name: &str) -> Result<Option<Left>, Failure> {
@@ -50,7 +50,7 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let identity = Identity { owner: owner(joining), socket, name, takeover, polls };
     let opened = async {
         if !joining.migrate {
-            postgres::require_current(&pooler::refuse(&server).await?.client).await?;
+            postgres::require_current(&pooler::refuse(&server).await?).await?;
         }
         PostgresStore::open(server, identity, options.clone()).await
     };

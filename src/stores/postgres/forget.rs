@@ -25,12 +25,11 @@ const ADOPTION_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// `None`: the queue has no daemon of that name, and no relay.
 pub(crate) async fn forget(server: &Server, name: &str) -> StoreResult<Option<Left>> {
-    let connection = pooler::refuse(server).await?;
-    schema::require_current(&connection.client).await?;
+    let client = pooler::refuse(server).await?;
+    schema::require_current(&client).await?;
     let lives = |who: &str| format!("the daemon {name} lives ({who}): stop it first");
-    let daemon = wait_dead(&connection.client, name).await?;
+    let daemon = wait_dead(&client, name).await?;
     let daemon = daemon.map_err(|holder| StoreError::Rejected(lives(&holder)))?;
-    let (client, _open) = connection.into_parts();
     // Of no daemon.
     let own = Own { name: "".into(), takeover: 0 };
     let engine = Engine::new(PostgresRecords::new(client, 0), Settings::default());

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::companion::accompany;
-use super::connection::{CALL_MAX, Open, RECONNECT, Server, unanswered};
+use super::connection::{CALL_MAX, RECONNECT, Server, unanswered};
 use super::daemons::{self, Place};
 use super::membership::{Identity, Membership};
 use super::peers::{Asked, Peer, wait_out};
@@ -60,7 +60,6 @@ pub(crate) struct PostgresStore {
 struct Joined {
     engine: Engine<PostgresRecords>,
     place: Place,
-    _open: Open,
 }
 
 type Outcomes = Vec<Result<Outcome, Rejected>>;
@@ -73,7 +72,7 @@ impl PostgresStore {
         identity: Identity,
         options: Options,
     ) -> StoreResult<Self> {
-        schema::migrate(&pooler::refuse(&server).await?.client).await?;
+        schema::migrate(&pooler::refuse(&server).await?).await?;
         let server = server.named(&identity.name);
         let mut store = Self {
             server,
@@ -96,19 +95,17 @@ impl PostgresStore {
 
     /// Connects, and joins the queue: from then on nothing that was sent before under this name is carried out.
     async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Asked<Joined>> {
-        let connection = self.server.connect().await?;
-        schema::require_usable(&connection.client).await?;
-        connection.end_given_up().await?;
+        let client = self.server.connect().await?;
+        schema::require_usable(&client).await?;
         let Identity { name, owner: process, socket, takeover, .. } = &self.identity;
         let is_again = self.membership.has_joined();
-        let beats = daemons::beat_of(&connection.client, name).await?;
+        let beats = daemons::beat_of(&client, name).await?;
         let went_back = is_again && beats.is_none_or(|beat| beat < self.membership.beat());
         let asked = daemons::Joining { name, process, socket, is_again, beat };
-        let place = match daemons::join(&connection.client, asked).await? {
+        let place = match daemons::join(&client, asked).await? {
             Asked::Had(place) => place,
             Asked::Taken(holder, beat) => return Ok(Asked::Taken(holder, beat)),
         };
-        let (client, open) = connection.into_parts();
         let records = PostgresRecords::new(client, place.0).fenced(place.1);
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let own = Own { name: MEMBER.of(name).into(), takeover };
@@ -130,7 +127,7 @@ impl PostgresStore {
         let engine::Joined { was_clean, input_directory } = joined;
         self.found = Found { was_clean, input_directory, is_paused: engine.is_paused() };
         self.membership.join(place);
-        Ok(Asked::Had(Joined { engine, place, _open: open }))
+        Ok(Asked::Had(Joined { engine, place }))
     }
 
     /// Joins if it has not, or was taken for dead since.

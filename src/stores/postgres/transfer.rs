@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
-use super::connection::{Connection, Server, limited};
+use super::connection::{Server, limited};
 use super::forget::wait_dead;
 use super::pooler;
 use super::schema;
@@ -30,7 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LIVING: &str = "SELECT name FROM daemons WHERE gone IS NULL ORDER BY name";
 /// All of a table is read in the order of its key, and nobody knows how soon the other end goes on.
 const SETTINGS: &str = "SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto;
-    SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s'";
+    SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s';
+    SET statement_timeout = 0";
 
 /// Nothing of it may be there where a queue arrives, but what a move left that was broken off.
 const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs))
@@ -54,9 +55,9 @@ const APPLICATION: &str = "shiftboss-move";
 /// A queue that no daemon uses as long as this lasts.
 pub(in crate::stores) struct Reserved {
     runtime: Runtime,
-    connection: Connection,
+    client: Client,
     /// Nobody knows how long a statement takes for all keys of a queue: whether the server answers at all is asked here.
-    watch: Connection,
+    watch: Client,
     /// As users name it.
     pub(in crate::stores) name: String,
 }
@@ -75,23 +76,23 @@ impl Reserved {
         let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
         let server = server.clone().called(APPLICATION);
         let reserved = runtime.block_on(async {
-            let (connection, watch) = (pooler::refuse(&server).await?, server.connect().await?);
+            let (client, watch) = (pooler::refuse(&server).await?, server.connect().await?);
             if make {
-                schema::migrate(&connection.client).await?;
+                schema::migrate(&client).await?;
             }
             watched(&watch, async {
-                schema::require_same(&connection.client).await?;
-                lock(&connection.client).await
+                schema::require_same(&client).await?;
+                lock(&client).await
             })
             .await?;
-            Ok((connection, watch))
+            Ok((client, watch))
         });
-        let (connection, watch) = reserved.map_err(start_failure)?;
-        Ok(Self { runtime, connection, watch, name: server.url().to_string() })
+        let (client, watch) = reserved.map_err(start_failure)?;
+        Ok(Self { runtime, client, watch, name: server.url().to_string() })
     }
 
     pub(in crate::stores) fn client(&self) -> &Client {
-        &self.connection.client
+        &self.client
     }
 
     /// Waits for an answer.
@@ -192,22 +193,18 @@ impl Reserved {
 impl Drop for Reserved {
     /// The server may take a moment to notice that a connection is gone, and the next daemon would be refused until then.
     fn drop(&mut self) {
-        let release =
-            self.connection.client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()");
+        let release = self.client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()");
         // Else the server releases it with the connection.
         let _ = self.runtime.block_on(limited(release));
     }
 }
 
 /// The answer, unless the server is silent: then an error.
-async fn watched<T>(
-    watch: &Connection,
-    asked: impl Future<Output = StoreResult<T>>,
-) -> StoreResult<T> {
+async fn watched<T>(watch: &Client, asked: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let silence = async {
         loop {
             sleep(LOOK_EVERY).await;
-            if let Err(error) = limited(watch.client.batch_execute("")).await {
+            if let Err(error) = limited(watch.batch_execute("")).await {
                 break error;
             }
         }
