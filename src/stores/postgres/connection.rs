@@ -173,11 +173,7 @@ fn application_name(daemon: &str) -> String {
 pub(super) async fn limited<T>(
     call: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
-    within_limit(call).await?.map_err(classify)
-}
-
-async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError> {
-    timeout(CALL_MAX, call).await.map_err(|_| unanswered())
+    timeout(CALL_MAX, call).await.map_err(|_| unanswered())?.map_err(classify)
 }
 
 pub(super) fn unanswered() -> StoreError {

@@ -9,6 +9,7 @@ use shiftboss_queue::documents::{DAEMON, Gone};
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,
 };
+use shiftboss_queue::outcomes;
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Payload, StoreError, StoreResult, Stored};
 use shiftboss_queue::sums::Hour;
@@ -18,7 +19,7 @@ use tokio_postgres::{Client, Row};
 use crate::error::{classify, odd};
 use crate::header::{self, whole};
 use crate::load::{
-    self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends, ends_of, outcomes,
+    self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends, ends_of,
 };
 use crate::wire::{Ask, Wire, ask};
 

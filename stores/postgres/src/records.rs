@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
@@ -302,12 +303,14 @@ impl Records for PostgresRecords {
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let rows = self.ask_one(load::of_run(run, behind, count)).await?;
+        let (FetcherId(fetcher), run) = run;
+        let behind = behind.map_or(i64::MIN, |id| id.0);
+        let rows = self.ask_one(ask!(load::OF_RUN, fetcher, run, behind, count)).await?;
         Ok(load::found(&rows)?.into_iter().map(|it| it.stored).collect())
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
-        let rows = self.ask_one(load::flights()).await?;
+        let rows = self.ask_one(ask!(load::FLIGHTS)).await?;
         rows.iter().map(load::in_flight).collect()
     }
 
@@ -338,7 +341,11 @@ impl Records for PostgresRecords {
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        Ok(!self.ask_one(load::waiting(id, payload.as_bytes())).await?.is_empty())
+        let sql = "SELECT 1 FROM tasks
+            WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
+        let payload = payload.as_bytes();
+        let ask = ask!(sql, id.0, checksum(payload).cast_signed(), payload.to_vec());
+        Ok(!self.ask_one(ask).await?.is_empty())
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {

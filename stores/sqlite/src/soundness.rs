@@ -12,13 +12,14 @@ use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
 use shiftboss_queue::documents::{DAEMON, PLACES};
+use shiftboss_queue::outcomes;
 use shiftboss_queue::record::{Millis, Record};
 use shiftboss_queue::records::{From, Header, StoreError, StoreResult, Stored};
 
 use crate::ask::Ask;
 use crate::documents::document;
 use crate::error::classify;
-use crate::load::{Loader, outcomes};
+use crate::load::Loader;
 use crate::{code, header, schema, set_aside};
 
 /// Records that are in memory at once.

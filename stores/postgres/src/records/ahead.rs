@@ -91,7 +91,7 @@ impl PostgresRecords {
         let torn: Vec<i64> = torn.collect();
         let mut all: Vec<_> = found.into_iter().filter(|it| it.is_whole).collect();
         if !torn.is_empty() {
-            let rows = self.ask_one(load::by_ids(torn)).await?;
+            let rows = self.ask_one(ask!(load::BY_IDS, torn)).await?;
             all.extend(load::found(&rows)?);
         }
         Ok(all.into_iter().map(|it| it.stored).collect())
@@ -116,8 +116,8 @@ impl PostgresRecords {
             self.numbers.stale();
             let rows = self.ask_one(load::of_others(&others)).await?;
             let others: Vec<_> = rows.iter().map(load::other).collect::<StoreResult<_>>()?;
-            let ids = others.iter().map(|(_, id)| id.0).collect();
-            let found = load::found(&self.ask_one(load::by_ids(ids)).await?)?;
+            let ids: Vec<i64> = others.iter().map(|(_, id)| id.0).collect();
+            let found = load::found(&self.ask_one(ask!(load::BY_IDS, ids)).await?)?;
             known.add(self.whole(found).await?, &others);
         }
         Ok(names.iter().map(|name| known.find(name).cloned()).collect())

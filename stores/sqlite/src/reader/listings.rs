@@ -10,13 +10,14 @@ use shiftboss_queue::documents::DAEMON;
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
 };
+use shiftboss_queue::outcomes;
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
 use shiftboss_queue::sums::Hour;
 
 use crate::ask::Ask;
 use crate::header::{self, Kept};
-use crate::load::{self, Loader, ends, outcomes};
+use crate::load::{self, Loader, ends};
 use crate::snapshot::{Moment, beside};
 use crate::{code, documents};
 
