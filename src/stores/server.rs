@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use tracing::debug;
 
 use super::forget::Left;
-use super::postgres::{self, Identity, PostgresReader, PostgresStore, Server, pooler};
+use super::postgres::{self, PostgresReader, PostgresStore, Server, pooler};
 use super::{Joining, Opened, Options, start_failure};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
@@ -45,14 +45,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let was_here = joining.input.join(WAS_HERE);
     let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
     let was_right = known.is_ok_and(|known| known.trim_end() == url.to_string());
-    let Joining { name, takeover, polls, .. } = joining.clone();
-    let socket = joining.socket.to_string_lossy().into_owned();
-    let identity = Identity { owner: owner(joining), socket, name, takeover, polls };
     let opened = async {
         if !joining.migrate {
             postgres::require_current(&pooler::refuse(&server).await?).await?;
         }
-        PostgresStore::open(server, identity, options.clone()).await
+        PostgresStore::open(server, joining.clone(), owner(joining), options.clone()).await
     };
     let store = wait_for(async {
         opened.await.map_err(|error| match error {

@@ -18,30 +18,6 @@ use super::peers::Peer;
 /// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
 const WARN_AT: u32 = 3;
 
-/// Who a daemon is to the others.
-#[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
-    /// each other may have the same place.
-    pub(crate) owner: String,
-    /// Where it answers, for others of its machine.
-    pub(crate) socket: String,
-    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
-    pub(crate) takeover: Duration,
-    pub(crate) polls: Polls,
-}
-
-impl Identity {
-    /// Another process has the name.
-    pub(super) fn taken(&self, holder: &str) -> StoreError {
-        StoreError::Displaced(format!(
-            "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
-            self.name
-        ))
-    }
-}
-
 /// What the store and its companion know of each other.
 #[derive(Default)]
 pub(super) struct Membership {

@@ -24,7 +24,6 @@ pub(super) mod transfer;
 
 pub(crate) use connection::Server;
 pub(crate) use forget::forget;
-pub(crate) use membership::Identity;
 pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};
 pub(crate) use store::PostgresStore;

@@ -26,12 +26,12 @@ use tracing::{info, warn};
 use super::companion::accompany;
 use super::connection::{CALL_MAX, RECONNECT, Server, unanswered};
 use super::daemons::{self, Place};
-use super::membership::{Identity, Membership};
+use super::membership::Membership;
 use super::peers::{Asked, Peer, wait_out};
 use super::pooler;
 use super::schema;
 use crate::stores::Found;
-use crate::stores::options::Options;
+use crate::stores::options::{Joining, Options};
 
 /// A batch meets those of others so often at most.
 const MEETINGS_MAX: u32 = 20;
@@ -41,7 +41,10 @@ const NO_TIME: Millis = 0;
 /// The queue in a PostgreSQL database, as one daemon has it.
 pub(crate) struct PostgresStore {
     server: Server,
-    identity: Identity,
+    joining: Joining,
+    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
+    /// each other may have the same place.
+    owner: String,
     options: Options,
     joined: Option<Joined>,
     membership: Arc<Membership>,
@@ -69,15 +72,17 @@ impl PostgresStore {
     /// calls the store first, on its own runtime.
     pub(crate) async fn open(
         server: Server,
-        identity: Identity,
+        joining: Joining,
+        owner: String,
         options: Options,
     ) -> StoreResult<Self> {
         schema::migrate(&pooler::refuse(&server).await?).await?;
-        let server = server.named(&identity.name);
+        let server = server.named(&joining.name);
         let mut store = Self {
             server,
-            membership: Arc::new(Membership::new(identity.polls)),
-            identity,
+            membership: Arc::new(Membership::new(joining.polls)),
+            joining,
+            owner,
             options,
             joined: None,
             companion: None,
@@ -89,7 +94,7 @@ impl PostgresStore {
         // From a daemon that has the name and stands still, it is taken.
         match wait_out(async |known| store.ask_for_name(known).await).await? {
             Ok(_) => Ok(store),
-            Err(holder) => Err(store.identity.taken(&holder)),
+            Err(holder) => Err(taken(&store.joining.name, &holder)),
         }
     }
 
@@ -97,7 +102,8 @@ impl PostgresStore {
     async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Asked<Joined>> {
         let client = self.server.connect().await?;
         schema::require_usable(&client).await?;
-        let Identity { name, owner: process, socket, takeover, .. } = &self.identity;
+        let (Joining { name, takeover, .. }, process) = (&self.joining, &*self.owner);
+        let socket = &*self.joining.socket.to_string_lossy();
         let is_again = self.membership.has_joined();
         let beats = daemons::beat_of(&client, name).await?;
         let went_back = is_again && beats.is_none_or(|beat| beat < self.membership.beat());
@@ -138,7 +144,7 @@ impl PostgresStore {
         self.reconnect.allowed()?;
         let joined = match self.ask_for_name(None).await {
             Ok(Asked::Had(joined)) => joined,
-            Ok(Asked::Taken(holder, _)) => return Err(self.identity.taken(&holder)),
+            Ok(Asked::Taken(holder, _)) => return Err(taken(&self.joining.name, &holder)),
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();
@@ -267,6 +273,13 @@ impl Joined {
         }
         Ok(())
     }
+}
+
+/// Another process has the name.
+fn taken(name: &str, holder: &str) -> StoreError {
+    StoreError::Displaced(format!(
+        "another daemon of this queue has the name {name} ({holder}): give this one another with --daemon-name"
+    ))
 }
 
 fn handed_out(outcomes: &[Result<Outcome, Rejected>]) -> impl Iterator<Item = Attempt> {
