@@ -9,7 +9,6 @@ use shiftboss_queue::documents::{DAEMON, Gone};
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,
 };
-use shiftboss_queue::outcomes;
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Payload, StoreError, StoreResult, Stored};
 use shiftboss_queue::sums::Hour;
@@ -18,9 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, whole};
-use crate::load::{
-    self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends, ends_of,
-};
+use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
 /// An administrator who locks a table, or a migration, is not waited for.
@@ -71,28 +68,30 @@ const SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = $1 AND status IN ('failed', 'dead_letter') AND number > $2 ORDER BY number LIMIT $3::int8";
 
 const BACK: &str = ends!(
-    "ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3)) AND ($4::int8 IS NULL OR fetcher = $4)
+    "SELECT * FROM attempts WHERE ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3)) AND ($4::int8 IS NULL OR fetcher = $4)
         AND ended_ms >= $5 ORDER BY ended DESC LIMIT $6::int8",
     "ORDER BY ended DESC"
 );
-const ONWARD: &str =
-    ends!("ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8", "ORDER BY ended");
+const ONWARD: &str = ends!(
+    "SELECT * FROM attempts WHERE ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8",
+    "ORDER BY ended"
+);
 const FAILED: &str = ends!(
-    "ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
+    "SELECT * FROM attempts WHERE ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
         WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = attempts.run AND status = 'failed')
         ELSE EXISTS (SELECT FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
             AND rows.run = attempts.run AND rows.armed < attempts.attempt) END
         ORDER BY ended DESC LIMIT $3::int8",
     "ORDER BY ended DESC"
 );
-const CHAIN: &str = ends_of!(
+const CHAIN: &str = ends!(
     "WITH RECURSIVE chain AS (
         SELECT *, 1::int8 AS n FROM attempts WHERE attempt = $1
         UNION ALL SELECT before.*, chain.n + 1 FROM chain
             CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = chain.previous OFFSET 0) AS before
             WHERE chain.n < $2::int8 AND before.attempt < chain.attempt)
     SELECT * FROM chain",
-    concat!("WHERE a.outcome IN ", outcomes!(), " ORDER BY n")
+    "ORDER BY n"
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < $1 ORDER BY ended DESC LIMIT 1 OFFSET $2::int8 - 1";
@@ -119,9 +118,8 @@ const HOURS: &str = concat!(
     whole!("sum(revisits)"),
     ", ",
     whole!("sum(revisit_seconds)"),
-    " FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5)) AND outcome IN ",
-    outcomes!(),
-    " GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8"
+    " FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5))
+    GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8"
 );
 const MINUTES: &str = concat!(
     "SELECT minute, exit_code, ",

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder};
 use shiftboss_queue::attempt::{EndedAttempt, Outcome};
 use shiftboss_queue::listings::End;
-use shiftboss_queue::outcomes;
 use shiftboss_queue::place::Place;
 use shiftboss_queue::record::{
     Extras, FetcherId, Flight, LastRun, ListRow, Millis, Record, Singles, Task,
@@ -83,9 +82,7 @@ macro_rules! ends {
         concat!(
             "SELECT ended, attempts.key, attempts.attempt, keys.key, attempts.fetcher, attempts.run, attempts.worker,
                 attempts.started_ms, ended_ms, outcome, attempts.exit_code, previous, revisit
-             FROM attempts CROSS JOIN keys ON keys.id = attempts.key AND outcome IN ",
-            outcomes!(),
-            " ",
+             FROM attempts CROSS JOIN keys ON keys.id = attempts.key ",
             $rest
         )
     };
@@ -403,8 +400,10 @@ pub(crate) fn end(row: &Row<'_>) -> Result<End> {
     Ok(End { number: row.get(0)?, key: KeyId(row.get(1)?), attempt })
 }
 
+/// A word that is none was damaged: that is no reason to tell of no end at all.
 pub(crate) fn outcome(row: &Row<'_>, column: usize) -> Result<Outcome> {
-    Ok(Outcome::of_word(row.get_ref(column)?.as_str()?).ok_or(FromSqlError::InvalidType)?)
+    let word = row.get_ref(column)?.as_str().unwrap_or_default();
+    Ok(Outcome::of_word(word).unwrap_or(Outcome::Failure))
 }
 
 fn flight(row: &Row<'_>) -> Result<Option<Flight>> {

@@ -16,7 +16,6 @@ use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::{StoreError, StoreResult};
 
 use crate::ask::Ask;
-use crate::code;
 use crate::error::classify;
 use crate::schema::{self, Whose};
 use copy::Copy;
@@ -69,8 +68,6 @@ pub struct Salvage {
     /// Keys of which little more than their names is known: their attempts, rows and single tasks. The first ones, and how many.
     pub anew: Vec<String>,
     pub anew_count: u64,
-    /// Single tasks whose status was no word: they wait again, but for those that are out.
-    pub statuses: u64,
 }
 
 /// Opens a damaged database, to be [saved](salvage()).
@@ -114,12 +111,6 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     }
     let mut salvage = Salvage::default();
     begin_anew(source, target, now, &mut salvage)?;
-    // One that is not out waits then.
-    let statuses = format!(
-        "UPDATE tasks SET status = 'in_flight' WHERE key IN (SELECT id FROM keys) AND status NOT IN ({})",
-        code::statuses()
-    );
-    salvage.statuses = target.execute(&statuses, [])? as u64;
     whole::make_whole(target, now)?;
     for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
         let sql = match table {

@@ -10,7 +10,6 @@ use shiftboss_queue::documents::DAEMON;
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,
 };
-use shiftboss_queue::outcomes;
 use shiftboss_queue::record::{FetcherId, Millis, SingleStatus, Task};
 use shiftboss_queue::records::{KeyId, Name, Payload, Stored};
 use shiftboss_queue::sums::Hour;
@@ -107,9 +106,7 @@ macro_rules! hours {
                 CAST(total(jobs) AS INTEGER), CAST(total(took_ms) AS INTEGER), CAST(total(revisits) AS INTEGER),
                 CAST(total(revisit_seconds) AS INTEGER) FROM ",
             $from,
-            " WHERE hour >= ?1 AND outcome IN ",
-            outcomes!(),
-            " GROUP BY 1, 2, 3 HAVING total(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
+            " WHERE hour >= ?1 GROUP BY 1, 2, 3 HAVING total(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
         )
     };
 }
