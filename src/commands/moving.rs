@@ -112,11 +112,6 @@ fn what_was_saved(saved: &Salvage, new: &Path) -> String {
     for it in &saved.tables {
         out += &format!("{:<12} {:>10}  {:>10}\n", it.table, it.rows, lost(it));
     }
-    if saved.statuses > 0 {
-        let tasks = counted(saved.statuses, "single task");
-        out +=
-            &format!("The status of {tasks} could not be read: what of them is not out waits.\n");
-    }
     let new = new.display();
     let again = "At the next start its lists are read again from their files";
     let gone = saved.tables.iter().filter(|it| it.is_lost_for_good());

@@ -34,7 +34,7 @@ use crate::process_usage;
 use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
-use crate::stores::{self, Database, Policy};
+use crate::stores::{self, Database, Opened, Policy};
 use crate::target::{line, remember};
 use configuration::Configuration;
 use init_system::InitSystem;
@@ -58,11 +58,12 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let mut locks = Locks::take(daemon, settings.database.file())?;
     binder.require_free()?;
     let services = services(settings, wanted)?;
-    let opened = stores::open(&settings.database, &settings.store, &settings.joining)?;
-    let is_new = opened.input_directory.is_none();
+    let Opened { store, found } =
+        stores::open(&settings.database, &settings.store, &settings.joining)?;
+    let is_new = found.input_directory.is_none();
     let input = Input {
         path: common.input.clone(),
-        known: opened.input_directory,
+        known: found.input_directory,
         locked: Some(locks.directory.identity()),
         accept: common.accept_input,
         accept_after: common.accept_input_after,
@@ -71,7 +72,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     };
     let parts = Parts {
         list_store: None,
-        store: opened.store,
+        store,
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
@@ -90,11 +91,11 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         info!("This is a new queue: no daemon has used the database before.");
     }
     needs::warn_without_network(&settings.fetchers);
-    if opened.is_paused {
+    if found.is_paused {
         warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
     }
     let database = settings.database.clone();
-    let check = database.file().filter(|_| !opened.was_clean).map(Path::to_owned);
+    let check = database.file().filter(|_| !found.was_clean).map(Path::to_owned);
     let ended = actix_rt::System::new().block_on(run_tree(parts, check, configuration, &mut locks));
     drop(locks);
     match ended {

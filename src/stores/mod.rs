@@ -4,14 +4,13 @@
 //! actor, no socket and no command line.
 
 mod database;
-mod mark;
+mod forget;
 mod options;
 mod postgres;
 mod server;
 mod sqlite;
 mod transfer;
 
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,69 +24,45 @@ pub use shiftboss_queue::reader::Grouping;
 use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};
-use crate::target::line;
 pub use database::{Database, Destination, is_server, without_passwords};
-pub(crate) use mark::Moved;
+pub(crate) use forget::forget_daemon;
 pub use options::{BUMP_SHARE_MAX, Durability, Joining, Options, Policy, RetryRules};
-pub(crate) use server::{check, migrate, move_in, move_out};
+pub(crate) use server::{check, migrate};
 pub use shiftboss_queue::outcome_words;
 pub use shiftboss_queue::pace::{self, Pace};
 pub(crate) use shiftboss_sqlite::Findings;
 pub(crate) use shiftboss_sqlite::require_files;
 use shiftboss_sqlite::{SqliteReader, open_to_read};
-use sqlite::Found;
 pub use sqlite::SqliteStore;
 pub(crate) use sqlite::{backup, findings, give_back, look, mark, quick_check, salvage, unmark};
+pub(crate) use transfer::{Moved, move_in, move_out};
 
-/// A store that was opened for a daemon, and what it found.
-pub struct Opened {
-    pub store: Box<dyn Store + Send>,
-    /// The last daemon closed it, rather than being killed.
+/// How the last daemon left the queue.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// It closed the database, rather than being killed.
     pub was_clean: bool,
+    /// Nothing is handed out until an operator says so.
     pub is_paused: bool,
-    /// `None` where no daemon has noted it.
+    /// Which directory the input directory was; `None`: nobody has noted it.
     pub input_directory: Option<DirectoryIdentity>,
 }
 
-/// What a daemon that was forgotten left.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// Lists that leave the queue.
-    pub(crate) lists: i64,
-    /// Fetchers that another daemon may have.
-    pub(crate) fetchers: i64,
-    /// Leased jobs that wait again, for no other daemon lived.
-    pub(crate) jobs: i64,
-}
-
-/// Forgets a daemon of a queue on a server, or a relay of any, that is gone for good.
-pub(crate) fn forget_daemon(database: &Database, name: &str) -> Result<Left, Failure> {
-    match database {
-        Database::File(path) => sqlite::forget_relay(path, name),
-        Database::Server(url) => server::forget_daemon(url, name),
-    }
-}
-
-fn unknown(name: &str, database: &dyn Display) -> Failure {
-    let text = format!(
-        "the queue in {database} has no daemon and no relay {name}: {} shows those that it has",
-        line("status")
-    );
-    Failure::new(ExitCode::BadData, text)
+/// A store that was opened for a daemon.
+pub struct Opened {
+    pub store: Box<dyn Store + Send>,
+    pub found: Found,
 }
 
 /// Opens the queue for a daemon; a file, or a server's schema, is made if there is none.
 pub fn open(database: &Database, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
     match database {
-        Database::File(path) => open_file(path, options),
+        Database::File(path) => {
+            let store = SqliteStore::open(path, options)?;
+            Ok(Opened { found: store.found.clone(), store: Box::new(store) })
+        }
         Database::Server(url) => server::open(url, options, joining),
     }
-}
-
-fn open_file(path: &Path, options: &Options) -> Result<Opened, Failure> {
-    let store = SqliteStore::open(path, options)?;
-    let Found { was_clean, is_paused, input_directory } = store.found().clone();
-    Ok(Opened { store: Box::new(store), was_clean, is_paused, input_directory })
 }
 
 /// What is wrong with a database that can be read: it is another program's, or damaged.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::future::Future;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +14,9 @@ use shiftboss_queue::reader::Reader;
 use tokio::runtime::Builder;
 use tracing::debug;
 
-use super::mark::Moved;
-use super::postgres::{self, Forgotten, Identity, PostgresReader, PostgresStore, Server, pooler};
-use super::sqlite::transfer as file;
-use super::transfer;
-use super::{Joining, Left, Opened, Options, start_failure, unknown};
+use super::forget::Left;
+use super::postgres::{self, PostgresReader, PostgresStore, Server, pooler};
+use super::{Joining, Opened, Options, start_failure};
 use crate::exit::{ExitCode, Failure};
 use crate::safe_file;
 
@@ -35,20 +32,12 @@ pub(crate) fn check(url: &Url) -> Result<(), Failure> {
 /// Makes the schema, or brings it up to date.
 pub(crate) fn migrate(url: &Url) -> Result<(), Failure> {
     let server = Server::new(url)?;
-    wait_for(async { postgres::migrate(&pooler::refuse(&server).await?.client).await })
+    wait_for(async { postgres::migrate(&pooler::refuse(&server).await?).await })
 }
 
-/// Forgets a daemon that is gone for good, or a relay, and what it left.
-pub(crate) fn forget_daemon(url: &Url, name: &str) -> Result<Left, Failure> {
+pub(super) fn forget_daemon(url: &Url, name: &str) -> Result<Option<Left>, Failure> {
     let server = Server::new(url)?;
-    match wait_for(async { postgres::forget(&server, name).await })? {
-        Forgotten::Gone(left) => Ok(left),
-        Forgotten::Unknown => Err(unknown(name, url)),
-        Forgotten::Lives(who) => Err(Failure::new(
-            ExitCode::AlreadyRunning,
-            format!("the daemon {name} lives ({who}): stop it first"),
-        )),
-    }
+    wait_for(async { postgres::forget(&server, name).await })
 }
 
 pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Opened, Failure> {
@@ -56,14 +45,11 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     let was_here = joining.input.join(WAS_HERE);
     let known = safe_file::open_to_read(&was_here).and_then(io::read_to_string);
     let was_right = known.is_ok_and(|known| known.trim_end() == url.to_string());
-    let Joining { name, takeover, polls, .. } = joining.clone();
-    let socket = joining.socket.to_string_lossy().into_owned();
-    let identity = Identity { owner: owner(joining), socket, name, takeover, polls };
     let opened = async {
         if !joining.migrate {
-            postgres::require_current(&pooler::refuse(&server).await?.client).await?;
+            postgres::require_current(&pooler::refuse(&server).await?).await?;
         }
-        PostgresStore::open(server, identity, options.clone()).await
+        PostgresStore::open(server, joining.clone(), owner(joining), options.clone()).await
     };
     let store = wait_for(async {
         opened.await.map_err(|error| match error {
@@ -75,13 +61,7 @@ pub(super) fn open(url: &Url, options: &Options, joining: &Joining) -> Result<Op
     if let Err(error) = safe_file::replace(&was_here, |out| writeln!(out, "{url}")) {
         debug!(%error, path = %was_here.display(), "It could not be noted that the server lets this daemon in.");
     }
-    let (found, is_paused) = (store.found().clone(), store.is_paused());
-    Ok(Opened {
-        store: Box::new(store),
-        was_clean: found.was_clean,
-        is_paused,
-        input_directory: found.input_directory,
-    })
+    Ok(Opened { found: store.found.clone(), store: Box::new(store) })
 }
 
 pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
@@ -90,20 +70,6 @@ pub(super) fn reader(url: &Url) -> Result<Arc<dyn Reader>, Failure> {
 
 pub(super) fn glance(url: &Url, patience: Duration) -> Result<Arc<dyn Reader>, Failure> {
     Ok(Arc::new(PostgresReader::glance(Server::new(url)?, patience)))
-}
-
-/// Moves a queue from a file to a server; `daemon` has its lists there. The caller has the file's lock.
-pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(to)?;
-    let mut source = file::leaving::Leaving::open(from)?;
-    transfer::carry(&mut source, &mut postgres::transfer::Arriving::open(&server, daemon)?)
-}
-
-/// Moves a queue from a server to a new file, whose lock the caller has.
-pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
-    let server = Server::new(from)?;
-    let mut target = file::arriving::Arriving::open(to)?;
-    transfer::carry(&mut postgres::transfer::Leaving::open(&server)?, &mut target)
 }
 
 fn wait_for<T>(asked: impl Future<Output = StoreResult<T>>) -> Result<T, Failure> {

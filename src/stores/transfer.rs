@@ -1,195 +1,185 @@
-//! A queue on its way from a file to a server, or back: its tables, one after the other, and the order of steps that makes a move all
-//! or nothing.
+//! A queue on its way from a file to a server, or back: the order of steps that makes a move all or nothing, its marks, and its tables,
+//! one after the other.
 //!
-//! Called by `shiftboss move`. Both ends have the same tables (`shiftboss_queue::tables`), so nothing is understood of what is moved, but
-//! whose it is: a file has one daemon, and on a server the name of one is said. It locks nothing: whoever opens an end sees to it
-//! that no daemon uses it.
+//! Called by `shiftboss move`, which has the file's lock. Both ends have the same tables (`shiftboss_queue::tables`), so nothing is
+//! understood of what is moved, but whose it is: a file has one daemon, and on a server the name of one is said. A mark is a document
+//! of a queue that was moved away, or is not all there: no daemon uses either.
+//!
+//! Whenever a move is broken off, either the source is as it was, and the next move discards what is in the target; or the source is
+//! marked, and the next move only opens the target up.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::time::SystemTime;
 
 use rusqlite::Connection;
 use shiftboss_postgres::tables as on_server;
-use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::records::StoreResult;
-use shiftboss_queue::tables::{Column, Documents, TABLES, Value, for_file, for_member};
+use shiftboss_protocol::url::Url;
+use shiftboss_queue::documents::{ARRIVING, MOVED};
+use shiftboss_queue::tables::{TABLES, for_file, for_member};
 use shiftboss_sqlite::tables as in_file;
 use tracing::info;
 
-use super::mark::{self, Mark, Moved, gone, unfinished};
-use super::postgres::transfer::Reserved;
-use super::sqlite::{failed, stopped};
+/// Which move it was, and the place at its other end. After the last `@` of its number it names the queue that was moved, for a place
+/// may be called the same on two machines.
+pub(super) use shiftboss_queue::documents::Move as Mark;
+
+use super::postgres::Server;
+use super::postgres::transfer::{Reserved, Whose};
+use super::sqlite::stopped;
+use super::sqlite::transfer::{self as file, Leaving};
 use super::start_failure;
 use crate::exit::{ExitCode, Failure};
 
 /// Progress is told after so many rows.
 const PROGRESS_ROWS: u64 = 500_000;
-const DOCUMENTS: &str = "documents";
 
-/// Where a queue is moved from. Nobody changes it meanwhile.
-pub(super) trait Source {
-    /// As users name it.
-    fn name(&self) -> String;
-
-    /// One word that no other queue has, on any machine.
-    fn identity(&mut self) -> Result<String, Failure>;
-
-    /// The move that it is marked with.
-    fn mark(&mut self) -> Result<Option<Mark>, Failure>;
-
-    /// From now on no daemon uses it.
-    fn leave(&mut self, mark: &Mark) -> Result<(), Failure>;
+/// What became of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) table: &'static str,
+    pub(crate) rows: u64,
 }
 
-/// Where it is moved to.
-pub(super) trait Target<S> {
-    /// As users name it.
-    fn name(&self) -> String;
-
-    /// The move that was begun into it, and not ended.
-    fn mark(&mut self) -> Result<Option<Mark>, Failure>;
-
-    /// Removes what such a move left.
-    fn discard(&mut self) -> Result<(), Failure>;
-
-    /// Takes all in, durably, under a mark with which no daemon uses it; with an error nothing is left.
-    fn fill(&mut self, mark: &Mark, source: &mut S) -> Result<Vec<Moved>, Failure>;
-
-    /// The mark goes.
-    fn open_up(&mut self) -> Result<(), Failure>;
-}
-
-/// Moves a queue. Whenever this is broken off, either the source is as it was, and what is in the target is discarded by
-/// the next move; or the source is marked, and the next move only opens the target up.
-pub(super) fn carry<S: Source>(
-    source: &mut S,
-    target: &mut impl Target<S>,
-) -> Result<Vec<Moved>, Failure> {
-    match (source.mark()?, target.mark()?) {
-        (Some(left), Some(begun)) if left.number == begun.number => {
-            target.open_up()?;
-            return Ok(Vec::new());
+impl Moved {
+    fn count(&mut self) {
+        self.rows += 1;
+        if self.rows.is_multiple_of(PROGRESS_ROWS) {
+            info!(table = self.table, rows = self.rows, "The queue is being moved.");
         }
-        (Some(left), _) => return Err(gone(&source.name(), &left)),
-        (None, Some(begun)) if mark::is_of(&begun, &source.identity()?, &source.name()) => {
-            target.discard()?;
-        }
-        (None, Some(begun)) => return Err(unfinished(&target.name(), &begun)),
-        (None, None) => {}
     }
-    let mut mark = mark::new(&source.identity()?, source.name());
-    let moved = target.fill(&mark, source)?;
-    mark.place = target.name();
+}
+
+/// Moves a queue from a file to a server; `daemon` has its lists there.
+pub(crate) fn move_in(from: &Path, to: &Url, daemon: &str) -> Result<Vec<Moved>, Failure> {
+    let server = Server::new(to)?;
+    let source = Leaving::open(from)?;
+    let target = Reserved::take(&server, true)?;
+    let (from, identity) = (source.name(), source.identity()?);
+    let marks = (source.document(&MOVED)?, target.mark(&ARRIVING)?);
+    if is_moved((&from, &identity), &target.name, marks)? {
+        target.open_up()?;
+        return Ok(Vec::new());
+    }
+    let mut mark = new_mark(&identity, from);
+    // What a move that was broken off left goes in the same transaction.
+    let moved = target.fill(daemon, &mark, |whose| to_server(&source, &target, whose))?;
+    mark.place.clone_from(&target.name);
     source.leave(&mark)?;
     target.open_up()?;
     Ok(moved)
 }
 
-/// There is something where a queue was to be moved to.
-pub(super) fn occupied(text: String) -> Failure {
-    Failure::new(ExitCode::CannotCreate, text)
+/// Moves a queue from a server to a new file.
+pub(crate) fn move_out(from: &Url, to: &Path) -> Result<Vec<Moved>, Failure> {
+    let server = Server::new(from)?;
+    let to = file::absolute(to)?;
+    let begun = file::begun(&to);
+    let source = Reserved::take(&server, false)?;
+    source.begin_to_read()?;
+    let (name, identity) = (to.display().to_string(), source.identity()?);
+    let marks = (source.mark(&MOVED)?, begun.clone());
+    if is_moved((&source.name, &identity), &name, marks)? {
+        file::open_up(&to)?;
+        return Ok(Vec::new());
+    }
+    if begun.is_some() {
+        file::discard(&to)?;
+    }
+    let mut mark = new_mark(&identity, source.name.clone());
+    let moved =
+        file::arrive(&to, &mark, source.bytes()?, |tables| to_file(&source, (tables, &to)))?;
+    mark.place = name;
+    source.leave(&mark)?;
+    file::open_up(&to)?;
+    Ok(moved)
+}
+
+/// Whether the queue of this name and identity was moved, and only the last step is missing. Else it is to be moved, from the beginning on.
+fn is_moved(
+    (from, identity): (&str, &str),
+    to: &str,
+    marks: (Option<Mark>, Option<Mark>),
+) -> Result<bool, Failure> {
+    match marks {
+        (Some(left), Some(begun)) if left.number == begun.number => Ok(true),
+        (Some(left), _) => Err(gone(from, &left)),
+        (None, Some(begun)) if !is_of(&begun, identity, from) => Err(unfinished(to, &begun)),
+        (None, _) => Ok(false),
+    }
+}
+
+/// Of a new move of the queue of this identity; none has the same number.
+pub(super) fn new_mark(identity: &str, place: String) -> Mark {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Mark { number: format!("{}-{}@{identity}", now.as_nanos(), std::process::id()), place }
+}
+
+/// Whether the queue of this identity was moved from this place. A copy of it elsewhere is another one.
+fn is_of(mark: &Mark, identity: &str, place: &str) -> bool {
+    let moved = mark.number.rsplit_once('@').map(|(_, moved)| moved);
+    mark.place == place && moved == Some(identity)
+}
+
+/// Why nobody uses a queue that was moved.
+pub(super) fn gone(name: &str, left: &Mark) -> Failure {
+    let text = format!("the queue of {name} was moved to {}: use that", left.place);
+    Failure::new(ExitCode::Configuration, text)
+}
+
+/// Why nobody uses a queue whose move was broken off.
+pub(super) fn unfinished(name: &str, begun: &Mark) -> Failure {
+    let text = format!(
+        "a move into {name} was broken off: run the same `shiftboss move` again where {} is, which ends it or begins anew",
+        begun.place
+    );
+    Failure::new(ExitCode::Configuration, text)
 }
 
 /// Copies a file to a server, in the transactions that both have open. What no relay has is this daemon's, from the time on.
-pub(super) fn to_server(
-    (file, path): (&Connection, &Path),
-    server: &Reserved,
-    (daemon, member, now): (i64, &str, UnixSeconds),
-) -> Result<Vec<Moved>, Failure> {
-    let client = server.client();
-    let cannot = || stopped("read", path);
-    let filling = |table| -> Result<_, Failure> {
-        let columns = in_file::columns(file, table).map_err(cannot())?;
-        let begun = on_server::Filling::begin(client, table, &columns, daemon);
-        Ok((server.wait(begun)?, columns))
-    };
+fn to_server(file: &Leaving, server: &Reserved, whose: Whose) -> Result<Vec<Moved>, Failure> {
+    let (client, Whose { daemon, member, now }) = (server.client(), whose);
+    let cannot = || stopped("read", &file.path);
     let arrival = server.wait(on_server::Arrival::begin(client))?;
     let mut moved = Vec::new();
     for table in TABLES {
-        let (mut filling, columns) = filling(table)?;
+        let columns = in_file::columns(&file.connection, table).map_err(cannot())?;
+        let begun = on_server::Filling::begin(client, table, &columns, daemon);
+        let mut filling = server.wait(begun)?;
         let mut rows = Moved { table, rows: 0 };
-        let read = in_file::read(file, table, &columns, |row| {
-            count(&mut rows);
+        let read = in_file::read(&file.connection, table, &columns, |row| {
+            rows.count();
             server.wait(filling.add(row))
         });
         read.map_err(cannot())??;
         server.wait(filling.end())?;
         moved.push(rows);
     }
-    let lists = lists(file).map_err(failed("read", path))?;
-    let (mut filling, columns) = filling(DOCUMENTS)?;
-    let mut documents = Documents::new();
-    let read = in_file::read(file, DOCUMENTS, &columns, |row| keep(&mut documents, row));
-    read.map_err(cannot())??;
-    for (name, text) in for_member(documents, member, lists, now) {
-        server.wait(filling.add(&[&name, &text].map(|it| Value::Text(it.as_bytes()))))?;
+    let (documents, lists) = (file.documents()?, file.lists()?);
+    for (name, text) in for_member(documents, &member, lists, now) {
+        server.note(&name, &text)?;
     }
-    server.wait(filling.end())?;
-    server.wait(arrival.end(client, daemon, member))?;
+    server.wait(arrival.end(client, daemon, &member))?;
     Ok(moved)
 }
 
 /// Copies a server, in the transaction that is open there, to a file that has empty tables.
-pub(super) fn to_file(
-    server: &Reserved,
-    (file, path): (&Connection, &Path),
-) -> Result<Vec<Moved>, Failure> {
+fn to_file(server: &Reserved, (file, path): (&Connection, &Path)) -> Result<Vec<Moved>, Failure> {
     let cannot = || stopped("fill", path);
-    let filling = |table| -> StoreResult<_> {
-        let columns = in_file::columns(file, table)?;
-        Ok((in_file::Filling::begin(file, table, &columns)?, columns))
-    };
     let mut moved = Vec::new();
     for table in TABLES {
-        let (mut filling, columns) = filling(table).map_err(cannot())?;
+        let columns = in_file::columns(file, table).map_err(cannot())?;
+        let mut filling = in_file::Filling::begin(file, table, &columns).map_err(cannot())?;
         let mut rows = Moved { table, rows: 0 };
-        read(server, table, &columns, |row| {
-            count(&mut rows);
-            filling.add(row).map_err(cannot())
-        })?;
+        let begun = on_server::Reading::begin(server.client(), table, &columns);
+        let mut reading = server.wait(begun)?;
+        while let Some(row) = server.wait(reading.next())? {
+            rows.count();
+            filling.add(&reading.values(&row).map_err(start_failure)?).map_err(cannot())?;
+        }
         moved.push(rows);
     }
-    let (mut filling, columns) = filling(DOCUMENTS).map_err(cannot())?;
-    let mut documents = Documents::new();
-    read(server, DOCUMENTS, &columns, |row| keep(&mut documents, row))?;
-    for (name, text) in for_file(documents) {
-        let row = [&name, &text].map(|it| Value::Text(it.as_bytes()));
-        filling.add(&row).map_err(cannot())?;
+    for (name, text) in for_file(server.documents()?) {
+        file::note(file, path, &name, &text)?;
     }
     Ok(moved)
-}
-
-fn read(
-    server: &Reserved,
-    table: &str,
-    columns: &[Column],
-    mut each: impl FnMut(&[Value<'_>]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut reading = server.wait(on_server::Reading::begin(server.client(), table, columns))?;
-    while let Some(row) = server.wait(reading.next())? {
-        each(&reading.values(&row).map_err(start_failure)?)?;
-    }
-    Ok(())
-}
-
-/// Fetchers that have lists.
-fn lists(file: &Connection) -> rusqlite::Result<Vec<Arc<str>>> {
-    let sql = "SELECT name FROM names WHERE fetcher IN (SELECT fetcher FROM runs)";
-    file.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
-}
-
-fn keep(documents: &mut Documents, row: &[Value<'_>]) -> Result<(), Failure> {
-    let text = |at: usize| {
-        let bytes = row.get(at).and_then(|it| it.text()).unwrap_or_default();
-        String::from_utf8_lossy(bytes).into_owned()
-    };
-    documents.insert(text(0), text(1));
-    Ok(())
-}
-
-fn count(moved: &mut Moved) {
-    moved.rows += 1;
-    if moved.rows.is_multiple_of(PROGRESS_ROWS) {
-        info!(table = moved.table, rows = moved.rows, "The queue is being moved.");
-    }
 }

@@ -6,15 +6,12 @@ use std::process::Output;
 
 use crate::code_and_error;
 use crate::common::mounts::FileSystem;
-use crate::common::sql::{editor, reader, rows};
+use crate::common::sql::editor;
 use crate::common::{Site, wait_until};
 
 /// Page size of our databases.
 const PAGE: u64 = 2048;
 const NOTE: &str = ".state.db.shiftboss-corrupt";
-
-/// The log in the order in which keys were dispatched last.
-const LOG_ORDER: &str = "SELECT key FROM keys WHERE last_attempt > 0 ORDER BY last_attempt";
 
 /// A stopped daemon's database with a list of so many lines. Payloads are long, so that not all of it is
 /// in SQLite's cache.
@@ -117,7 +114,7 @@ fn killed_when_the_damage_is_found() {
     assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
 }
 
-/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes, and `check` names it.
+/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes.
 #[test]
 fn a_payload_that_cannot_be_read() {
     let site = filled(3);
@@ -125,8 +122,6 @@ fn a_payload_that_cannot_be_read() {
         "UPDATE rows SET payload = CAST(x'ff' AS TEXT)
         WHERE key = (SELECT id FROM keys WHERE key = 'key000001')",
     );
-    let (code, told) = check(&site);
-    assert!(code == Some(1) && told.contains("key000001"), "{code:?} {told}");
     let daemon = site.start();
     let mut keys = [(); 3].map(|()| site.next_key("READY"));
     keys.sort();
@@ -204,57 +199,6 @@ fn put_in_place(site: &Site) {
     fs::rename(site.path("new.db"), site.database()).unwrap();
 }
 
-/// 100,000 rows, some worked through, and several pages overwritten: all others are saved, with what was
-/// dispatched and logged, in order; the lists bring back what was lost.
-#[test]
-fn the_rest_is_saved() {
-    const ROWS: usize = 100_000;
-    const SMASHED: u64 = 6;
-    let site = filled(ROWS);
-    let daemon = site.start_with(&["--durability", "process"]);
-    let mut client = crate::common::Client::connect(&site);
-    let mut request = "READY".to_owned();
-    for _ in 0..2_000 {
-        let key = crate::common::worker::key_of(&client.ask(&request)).unwrap();
-        request = format!("DONE {key} 0");
-    }
-    client.ask(&request);
-    drop(client);
-    daemon.stop();
-    let log = site.sql(LOG_ORDER);
-    let waiting = "SELECT attr_path FROM queue WHERE is_dequeued = 0 \
-        ORDER BY last_started, order_jitter, attr_path LIMIT 50";
-    let next = site.sql(waiting);
-    let attempts = site.number("SELECT count(*) FROM ended");
-    let count = pages(&site);
-    smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
-    let (code, told) = salvage(&site);
-    // 1: a page of the log or of attempts may be among them.
-    assert!(matches!(code, Some(0 | 1)), "{told}");
-    let new = reader(&site.path("new.db")).unwrap();
-    let number = |sql: &str| rows(&new, sql).unwrap()[0].parse::<i64>().unwrap();
-    let saved = number("SELECT count(*) FROM queue");
-    // A page has at the most 2048 bytes of rows; one inside the tree leads to a hundred others.
-    assert!(saved > 99_000 && saved <= ROWS as i64, "{saved}: {told}");
-    assert!(number("SELECT count(*) FROM ended") > attempts - 300, "{told}");
-    assert_eq!(rows(&new, "PRAGMA integrity_check").unwrap(), ["ok"]);
-    let saved_log = rows(&new, LOG_ORDER).unwrap();
-    assert!(saved_log.len() > 1_800, "{}", saved_log.len());
-    let mut order = log.iter();
-    assert!(saved_log.iter().all(|key| order.any(|known| known == key)));
-    drop(new);
-    put_in_place(&site);
-    let daemon = site.start();
-    site.wait_sql("SELECT count(*) FROM queue", &[&ROWS.to_string()]);
-    let first = site.next_key("READY").unwrap();
-    assert!(next[..20].contains(&first), "{first}: {next:?}");
-    daemon.stop();
-    let (code, told) = check(&site);
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!(salvage(&site).0, Some(0));
-    assert_eq!(salvage(&site).0, Some(73));
-}
-
 /// What is bumped outlives its rows, which the lists bring back, and the numbers of all.
 #[test]
 fn bumps_outlive_their_rows() {
@@ -291,32 +235,6 @@ fn on_a_read_only_file_system() {
         assert!(output.status.code() == Some(73) && said.contains("copy it"), "{said}");
     }
     assert!(!site.path("new.db").exists());
-}
-
-/// Private tables that were emptied or dropped are named at a start, and made anew when the rest is saved.
-#[test]
-fn emptied_private_tables() {
-    let sound = filled(10);
-    for (damage, name) in [
-        ("DELETE FROM header", "header"),
-        ("DELETE FROM runs", "runs"),
-        ("DROP TABLE counts", "counts"),
-        ("DROP INDEX in_order", "in_order"),
-        ("DROP VIEW log", "log"),
-    ] {
-        let site = Site::new();
-        fs::copy(sound.database(), site.database()).unwrap();
-        fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
-        site.edit(damage);
-        is_refused(&site, &[name, "shiftboss move --salvage"]);
-        assert_eq!(check(&site).0, Some(65), "{damage}");
-        let (code, told) = salvage(&site);
-        assert!(matches!(code, Some(0 | 1)), "{told}");
-        put_in_place(&site);
-        let _daemon = site.start();
-        assert!(site.ask("READY").starts_with("JOB "), "{damage}");
-        site.wait_count(10);
-    }
 }
 
 /// A target that is full, or whose directory is missing, is blamed, and nothing is left of it.

@@ -132,16 +132,6 @@ fn a_schema_is_made_or_needed() {
     site.start_with(&["--no-migrate"]).stop();
 }
 
-/// A queue of a build that was never released is refused, and what to do is said.
-#[test]
-#[ignore = "needs a server: make test-postgres"]
-fn an_unreleased_schema_is_refused() {
-    let site = Site::new();
-    let server = site.server().unwrap();
-    server.edit("CREATE SCHEMA shiftboss; COMMENT ON SCHEMA shiftboss IS 'shiftboss, schema version 7, also for 1'");
-    refused(&site, &server.url(), 78, "of an unreleased build of shiftboss");
-}
-
 /// A table that somebody took away is missed at the start.
 #[test]
 #[ignore = "needs a server: make test-postgres"]

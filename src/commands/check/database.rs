@@ -6,12 +6,12 @@ use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, Findings};
 
-/// Looks a database through, which no daemon uses meanwhile. Rows that nobody can read any more stop no daemon.
+/// Looks a database through, which no daemon uses meanwhile.
 pub fn run(database: &Path) -> Result<(), Failure> {
     let _lock = crate::commands::locked(database)?;
-    let Findings { damage, unreadable, set_aside } = stores::findings(database);
+    let Findings { damage, set_aside } = stores::findings(database);
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-    print([&damage, &unreadable, &set_aside].map(|it| lines(it)).concat())?;
+    print([&damage, &set_aside].map(|it| lines(it)).concat())?;
     let path = database.display();
     if !damage.is_empty() {
         let text = format!(
@@ -24,9 +24,5 @@ pub fn run(database: &Path) -> Result<(), Failure> {
         let text = format!("cannot remove the note beside {path}: {error}");
         Failure::new(ExitCode::CannotCreate, text)
     })?;
-    if !unreadable.is_empty() {
-        print(format!("{path} can be used, but for what is shown above\n"))?;
-        return Err(Failure::silent(ExitCode::Found));
-    }
     print(format!("{path} is sound\n"))
 }

@@ -11,17 +11,19 @@ use shiftboss_actors::store::Changed;
 use shiftboss_protocol::backoff::Backoff;
 use shiftboss_queue::error::StoreError;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
-use super::connection::{CALL_MAX, Connection, RECONNECT, Server, limited, unanswered};
+use super::connection::{CALL_MAX, RECONNECT, Server, limited, unanswered};
 use super::daemons;
-use super::error::classify;
 use super::membership::Membership;
-use super::notices::CHANNEL;
 use super::peers::Peers;
 use super::schema;
 use shiftboss_actors::clock::boot_time;
+use shiftboss_postgres::error::classify;
 
+/// The channel of notices; each carries its sender's number.
+pub(super) const CHANNEL: &str = "shiftboss";
 const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
@@ -58,27 +60,27 @@ async fn serve(
     peers: &mut Peers,
 ) -> Result<Infallible, StoreError> {
     let hears = Arc::clone(membership);
-    let connection = server.connect_listening(move |notice| hears.hear(notice)).await?;
+    let client = server.connect_listening(move |notice| hears.hear(notice)).await?;
     let fail = |error: &StoreError| {
         if needs_somebody(error) {
             membership.fail(error);
         }
     };
-    schema::require_usable(&connection.client).await.inspect_err(fail)?;
+    schema::require_usable(&client).await.inspect_err(fail)?;
     // A beat does not wait for what somebody locked: it would be late.
     let begin = format!("SET lock_timeout = '1s'; LISTEN {CHANNEL}");
-    limited(connection.client.batch_execute(&begin)).await?;
+    limited(client.batch_execute(&begin)).await?;
     // What came before is found by a look, and what could not be told is told now.
     membership.listens();
-    let Err(error) = work(&connection, membership, peers).await;
-    let error = schema::looked_at(&connection.client, error).await;
+    let Err(error) = work(&client, membership, peers).await;
+    let error = schema::looked_at(&client, error).await;
     fail(&error);
     Err(error)
 }
 
 /// Beats and notices, on one connection.
 async fn work(
-    connection: &Connection,
+    client: &Client,
     membership: &Membership,
     peers: &mut Peers,
 ) -> Result<Infallible, StoreError> {
@@ -90,21 +92,18 @@ async fn work(
     loop {
         tokio::select! {
             _ = beats.tick() => {
-                if let Some(clock) = beat(connection, membership, peers).await? {
+                if let Some(clock) = beat(client, membership, peers).await? {
                     if clock < server_clock {
                         membership.note_clock_set();
                     }
                     server_clock = clock;
-                }
-                if let Some(test) = membership.test_of_notices() {
-                    notify(connection, &test).await?;
                 }
                 membership.may_go_on();
             }
             () = membership.work.notified() => {
                 sleep_until(last_notice + NOTICE_EVERY).await;
                 last_notice = Instant::now();
-                notify(connection, &membership.joined().0.to_string()).await?;
+                notify(client, &membership.joined().0.to_string()).await?;
             }
         }
     }
@@ -112,26 +111,24 @@ async fn work(
 
 /// Sends a notice. One that the server takes not, since too many wait there, is lost as others are: whoever waits looks for
 /// himself.
-async fn notify(connection: &Connection, text: &str) -> Result<(), StoreError> {
+async fn notify(client: &Client, text: &str) -> Result<(), StoreError> {
     let notify = "SELECT pg_notify($1, $2)";
     let values: [&(dyn ToSql + Sync); 2] = [&CHANNEL, &text];
-    let sent = timeout(CALL_MAX, connection.client.query_one(notify, &values)).await;
+    let sent = timeout(CALL_MAX, client.query_one(notify, &values)).await;
     match sent.map_err(|_| unanswered())? {
-        Err(error) if error.as_db_error().is_none() || connection.client.is_closed() => {
-            Err(classify(error))
-        }
+        Err(error) if error.as_db_error().is_none() || client.is_closed() => Err(classify(error)),
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
 /// Says that this daemon lives, and looks who else does. Answers with the second of the server's clock, if it lives.
 async fn beat(
-    connection: &Connection,
+    client: &Client,
     membership: &Membership,
     peers: &mut Peers,
 ) -> Result<Option<i64>, StoreError> {
     let place = membership.joined();
-    let heard = daemons::beat(&connection.client, place).await?;
+    let heard = daemons::beat(client, place).await?;
     if !heard.lives {
         membership.lose(place.1);
         return Ok(None);
@@ -142,11 +139,11 @@ async fn beat(
         membership.tell_change(Changed::Leases);
     }
     for dead in peers.look(boot_time(), &heard.others) {
-        match daemons::retire(&connection.client, dead).await {
+        match daemons::retire(client, dead).await {
             Ok(Some(gone)) => membership.note_dead(gone),
             Ok(None) => {}
             // Others look, too.
-            Err(StoreError::Busy(_)) if !connection.client.is_closed() => {}
+            Err(StoreError::Busy(_)) if !client.is_closed() => {}
             Err(error) => return Err(error),
         }
     }

@@ -3,22 +3,20 @@
 //! Made by the store and by the reader; each owns its own. Nothing here knows the queue.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_postgres::SETTINGS;
+use shiftboss_postgres::error::{PASSWORD, answered, classify, in_words};
 use shiftboss_protocol::model::jitter;
 use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::config::{Config, Host};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::error::{classify, in_words, unconnected};
 use super::password::port;
 use super::{password, tls};
 use crate::exit::{ExitCode, Failure};
@@ -26,27 +24,19 @@ use crate::stores::database::SCHEMES;
 
 /// The longest time for a connection or a call: a frozen server accepts connections and never answers.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
-/// Connections that one name has at a server at once, with those that were given up and have not ended yet.
-const CONNECTIONS_MAX: usize = 6;
-/// A connection that is not at work ends at once. One that was given up in the middle of a call is cancelled after this, and
-/// waited for until the next.
-const FAREWELL: Duration = Duration::from_millis(500);
-const GIVEN_UP_MAX: Duration = Duration::from_secs(60);
-/// Ends connections of this name whose call was given up long since, and that no cancel request reached.
-const END_GIVEN_UP: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE application_name = current_setting('application_name') AND datname = current_database() AND pid <> pg_backend_pid()
-        AND state = 'active' AND query_start < now() - interval '10 s' AND pg_has_role(usesysid, 'USAGE')";
+/// A connection that leads nowhere any more ends after this.
+const UNHEARD_MAX: Duration = Duration::from_secs(60);
 /// Bytes that the server keeps of a connection's name.
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_secs(5));
-/// What each connection has beside what the records want: a call's time is limited here, and no lock is waited for until it is over.
+/// What each connection has beside what the records want. A call's time is limited here; one that is given up ends its connection once
+/// the server has answered, so the server is not to take much longer. No lock is waited for until the call's time is over.
 const OWN_SETTINGS: &str =
-    "SELECT set_config(name, '0', false) FROM unnest('{statement_timeout, idle_session_timeout,
-        transaction_timeout}'::text[]) AS name
+    "SELECT set_config(name, '0', false) FROM unnest('{idle_session_timeout, transaction_timeout}'::text[]) AS name
     WHERE current_setting(name, true) IS NOT NULL;
-    SET lock_timeout = '4s'; SET search_path = shiftboss";
+    SET lock_timeout = '4s'; SET statement_timeout = '10s'; SET search_path = shiftboss";
 
 /// A server and a database, as their URL and the environment say.
 #[derive(Clone)]
@@ -56,14 +46,10 @@ pub(crate) struct Server {
     shown: String,
     config: Config,
     tls: MakeRustlsConnect,
-    connections: Arc<Semaphore>,
 }
 
 impl Server {
     /// Asks nobody yet.
-    ///
-    /// # Errors
-    /// What is wrong with the URL, with its root certificates or with the file of passwords.
     pub(crate) fn new(url: &Url) -> Result<Self, Failure> {
         let refused = |code, why| Failure::new(code, format!("{url} cannot be used: {why}"));
         let wrong = |why: String| refused(ExitCode::Usage, why);
@@ -85,11 +71,10 @@ impl Server {
         // The others are tried before the time for a connection is over.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let share = CALL_MAX / u32::try_from(hosts).unwrap_or(u32::MAX);
-        config.application_name("shiftboss").connect_timeout(share);
+        config.application_name("shiftboss").connect_timeout(share).tcp_user_timeout(UNHEARD_MAX);
         let tls = tls::connector(trust).map_err(wrong)?;
         let shown = format!("{url} ({})", places(&config));
-        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Ok(Self { url: url.clone(), shown, config, tls, connections })
+        Ok(Self { url: url.clone(), shown, config, tls })
     }
 
     /// As it is shown: without a password.
@@ -104,13 +89,10 @@ impl Server {
 
     pub(super) fn called(mut self, application: &str) -> Self {
         self.config.application_name(application);
-        self.connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         self
     }
 
-    /// # Errors
-    /// When the server cannot be reached, or refuses (`Denied`); and what to do about that.
-    pub(crate) async fn connect(&self) -> Result<Connection, StoreError> {
+    pub(crate) async fn connect(&self) -> Result<Client, StoreError> {
         self.connect_listening(|_| ()).await
     }
 
@@ -118,58 +100,39 @@ impl Server {
     pub(super) async fn connect_listening(
         &self,
         heard: impl Fn(&str) + Send + 'static,
-    ) -> Result<Connection, StoreError> {
+    ) -> Result<Client, StoreError> {
         let connected = timeout(CALL_MAX, self.enter(heard)).await;
-        let connection = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
-        let connection = connection.map_err(|error| match error {
+        let client = connected.map_err(|_| too_late(&format!("{} did", self.shown)))?;
+        let client = client.map_err(|error| match error {
             StoreError::Fatal(text) => StoreError::Denied(text),
             error => error,
         })?;
-        limited(connection.client.batch_execute(&format!("{SETTINGS}; {OWN_SETTINGS}"))).await?;
-        Ok(connection)
+        limited(client.batch_execute(&format!("{SETTINGS}; {OWN_SETTINGS}"))).await?;
+        Ok(client)
     }
 
-    async fn enter(&self, heard: impl Fn(&str) + Send + 'static) -> Result<Connection, StoreError> {
-        let place = Arc::clone(&self.connections).acquire_owned().await;
-        let place = place.map_err(|error| StoreError::Fatal(error.to_string()))?;
+    async fn enter(&self, heard: impl Fn(&str) + Send + 'static) -> Result<Client, StoreError> {
         // It may have been changed since.
         let config = with_password(&self.config).map_err(StoreError::Fatal)?;
         let connected = config.connect(self.tls.clone()).await;
         let (client, connection) = connected.map_err(|error| unconnected(&self.shown, &error))?;
-        let (open, dropped) = oneshot::channel();
-        let (cancel, tls) = (client.cancel_token(), self.tls.clone());
-        let cancel = async move { _ = timeout(CALL_MAX, cancel.cancel_query(tls)).await };
-        tokio::spawn(attend(connection, heard, dropped, cancel, place));
-        Ok(Connection { client, open: Open(open) })
+        tokio::spawn(attend(connection, heard));
+        Ok(client)
     }
 }
 
 trait Wire: AsyncRead + AsyncWrite + Unpin {}
 impl<W: AsyncRead + AsyncWrite + Unpin> Wire for W {}
 
-/// Reads what the server says, until the connection has ended. One that was dropped in the middle of a call would last as long as
-/// that, and a call may wait for a lock.
+/// Reads what the server says, until the connection has ended: with its client, once nothing is to be answered any more.
 async fn attend<S: Wire, T: Wire>(
     mut connection: tokio_postgres::Connection<S, T>,
     heard: impl Fn(&str),
-    dropped: oneshot::Receiver<()>,
-    cancel: impl Future<Output = ()>,
-    _place: OwnedSemaphorePermit,
 ) {
-    let mut reading = pin!(async move {
-        while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
-            if let AsyncMessage::Notification(notice) = message {
-                heard(notice.payload());
-            }
+    while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
+        if let AsyncMessage::Notification(notice) = message {
+            heard(notice.payload());
         }
-    });
-    tokio::select! {
-        () = &mut reading => return,
-        _ = dropped => {}
-    }
-    if timeout(FAREWELL, &mut reading).await.is_err() {
-        cancel.await;
-        _ = timeout(GIVEN_UP_MAX, reading).await;
     }
 }
 
@@ -206,38 +169,11 @@ fn application_name(daemon: &str) -> String {
     shown.chain(digest.chars()).collect()
 }
 
-/// Closed when it is dropped; a call that is under way is cancelled.
-pub(crate) struct Connection {
-    pub(crate) client: Client,
-    open: Open,
-}
-
-/// Goes with the client: the connection is closed then.
-pub(super) struct Open(#[allow(dead_code)] oneshot::Sender<()>);
-
-impl Connection {
-    pub(super) fn into_parts(self) -> (Client, Open) {
-        (self.client, self.open)
-    }
-
-    /// Ends what this name has at the server still, though nobody waits for it.
-    pub(super) async fn end_given_up(&self) -> Result<(), StoreError> {
-        limited(self.client.batch_execute(END_GIVEN_UP)).await
-    }
-}
-
 /// A call that ends in time.
-///
-/// # Errors
-/// Its own, and `Busy` when the time is over.
 pub(super) async fn limited<T>(
     call: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, StoreError> {
-    within_limit(call).await?.map_err(classify)
-}
-
-async fn within_limit<T>(call: impl Future<Output = T>) -> Result<T, StoreError> {
-    timeout(CALL_MAX, call).await.map_err(|_| unanswered())
+    timeout(CALL_MAX, call).await.map_err(|_| unanswered())?.map_err(classify)
 }
 
 pub(super) fn unanswered() -> StoreError {
@@ -246,6 +182,38 @@ pub(super) fn unanswered() -> StoreError {
 
 fn too_late(who_did: &str) -> StoreError {
     StoreError::Busy(format!("{who_did} not answer within {} s", CALL_MAX.as_secs()))
+}
+
+/// Why there is no connection, and what to do. A server that is not there now may come.
+fn unconnected(server: &str, error: &tokio_postgres::Error) -> StoreError {
+    let why = in_words(error);
+    let why = why.strip_prefix("error connecting to server: ").unwrap_or(&why);
+    let text = format!("cannot connect to {server}: {why}");
+    match error.code() {
+        None if why.contains("password missing") => StoreError::Fatal(format!(
+            "cannot connect to {server}: the server wants a password, and none was found; {PASSWORD}"
+        )),
+        None => match untrusted(why) {
+            // It may be a replica that is not meant, or a server that has no process left to say more.
+            Some(remedy) => StoreError::Busy(text + remedy),
+            None => StoreError::Busy(text + ": see whether the server runs, and listens there"),
+        },
+        Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Fatal(text + ": the role needs CONNECT on the database")
+        }
+        Some(state) => answered(state, text),
+    }
+}
+
+/// What to do where the server is not one to talk to as the URL wants.
+fn untrusted(why: &str) -> Option<&'static str> {
+    if why.contains("server does not support TLS") {
+        return Some(": sslmode wants it, so set ssl = on at the server, with a certificate");
+    }
+    why.contains("invalid peer certificate").then_some(
+        ": with sslmode=verify-full the host in the URL is one that the server's certificate names, and who signed that \
+         is one of this machine's root certificates, or in the file that sslrootcert names",
+    )
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //!
 //! Called by the store, its companion and `shiftboss forget --daemon`. What a daemon has is not known here.
 
-use std::sync::Arc;
-
 use shiftboss_postgres::ALONE;
 use shiftboss_queue::documents::{ARRIVING, Gone, MEMBER, MOVED};
 use shiftboss_queue::error::{StoreError, StoreResult};
@@ -12,10 +10,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::connection::limited;
-use super::peers::Peer;
+use super::peers::{Asked, Peer};
 use super::schema;
-use super::standstill::Asked;
-use crate::stores::mark;
+use crate::stores::transfer;
 
 /// Who has a name, and whether it is to be left to him: another process lives that has gone on since $3. One that was at the same place as $2 (what is
 /// behind its @) and has no connection any more has ended: so a daemon that is started again need not wait.
@@ -107,7 +104,7 @@ async fn taken(client: &Client, it: &Joining<'_>) -> StoreResult<Option<Asked<Pl
 }
 
 fn shown(row: &Row) -> String {
-    format!("process {}, version {}", row.get::<_, i64>(1), row.get::<_, &str>(2))
+    format!("process {}, version {}", row.get::<_, i64>("pid"), row.get::<_, &str>("version"))
 }
 
 async fn end_connections(client: &Client, name: &str, until: Option<i64>) -> StoreResult<()> {
@@ -122,8 +119,8 @@ async fn require_here(client: &Client) -> StoreResult<()> {
         let (name, text): (&str, &str) = (row.get(0), row.get(1));
         let Some((_, mark)) = MOVED.read(name, text) else { continue };
         let refused = match name == MOVED.name() {
-            true => mark::gone("this server", &mark),
-            false => mark::unfinished("this server", &mark),
+            true => transfer::gone("this server", &mark),
+            false => transfer::unfinished("this server", &mark),
         };
         return Err(StoreError::Fatal(refused.to_string()));
     }
@@ -141,7 +138,6 @@ pub(super) struct Heard {
     pub(super) beat: i64,
 }
 
-/// # Errors
 /// `Newer`: the schema is not for this version any more.
 pub(super) async fn beat(client: &Client, (daemon, epoch): Place) -> StoreResult<Heard> {
     let rows = limited(client.query(BEAT, &[&daemon, &epoch])).await?;
@@ -204,15 +200,9 @@ pub(super) async fn leave(client: &Client, (daemon, epoch): Place) -> StoreResul
 
 /// The daemon of a name, with who it is; `None`: nobody is called so.
 pub(super) async fn find(client: &Client, name: &str) -> StoreResult<Option<(Peer, String)>> {
-    let sql = "SELECT daemon, pid, version, beat, epoch, gone, coalesce(gone_at, beat_at), name FROM daemons WHERE name = $1";
+    let sql = "SELECT daemon, name, epoch, beat, gone, coalesce(gone_at, beat_at), pid, version FROM daemons WHERE name = $1";
     let row = limited(client.query_opt(sql, &[&name])).await?;
-    Ok(row.map(|row| {
-        let gone = row.get::<_, Option<&str>>(5);
-        let gone = gone.map(|it| if it == "stopped" { Gone::Stopped } else { Gone::Silent });
-        let member: Arc<str> = MEMBER.of(row.get(7)).into();
-        let (daemon, epoch, beat, seen) = (row.get(0), row.get(4), row.get(3), row.get(6));
-        (Peer { daemon, member, epoch, beat, gone, seen }, shown(&row))
-    }))
+    Ok(row.map(|row| (peer(&row), shown(&row))))
 }
 
 /// Whether another daemon lives that may adopt what this one saw to.

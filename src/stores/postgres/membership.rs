@@ -10,39 +10,13 @@ use shiftboss_actors::store::{Changed, Polls};
 use shiftboss_protocol::backoff::shortened;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::daemons::Place;
-use super::notices::{Notices, Step, TEST};
 use super::peers::Peer;
 
 /// So many connections for beats that fail one after the other are told of, unless it is the server that is away.
 const WARN_AT: u32 = 3;
-
-/// Who a daemon is to the others.
-#[derive(Debug, Clone)]
-pub(crate) struct Identity {
-    pub(crate) name: String,
-    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
-    /// each other may have the same place.
-    pub(crate) owner: String,
-    /// Where it answers, for others of its machine.
-    pub(crate) socket: String,
-    /// How long another daemon must have been gone, or without a fetcher, for this one to take that over.
-    pub(crate) takeover: Duration,
-    pub(crate) polls: Polls,
-}
-
-impl Identity {
-    /// Another process has the name.
-    pub(super) fn taken(&self, holder: &str) -> StoreError {
-        StoreError::Displaced(format!(
-            "another daemon of this queue has the name {} ({holder}): give this one another with --daemon-name",
-            self.name
-        ))
-    }
-}
 
 /// What the store and its companion know of each other.
 #[derive(Default)]
@@ -76,7 +50,8 @@ struct State {
     failure: Option<StoreError>,
     changed: Option<Changed>,
     waker: Option<Waker>,
-    notices: Notices,
+    /// The companion has a connection on which notices of work arrive.
+    listens: bool,
 }
 
 impl Membership {
@@ -142,46 +117,27 @@ impl Membership {
 
     /// The companion listens from now on.
     pub(super) fn listens(&self) {
+        self.state().listens = true;
         self.tell_change(Changed::Queue);
         self.tell_work();
     }
 
     /// Its connection is over.
     pub(super) fn hears_nothing(&self) {
-        self.state().notices.disconnected();
+        self.state().listens = false;
     }
 
-    /// A notice came: somebody's of work, or this daemon's own.
-    pub(super) fn hear(&self, notice: &str) {
-        let sender = notice.strip_prefix(TEST).unwrap_or(notice);
-        let mut state = self.state();
-        if sender == state.joined.0.to_string() {
-            if state.notices.arrived(Instant::now()) {
-                info!("Notices of work arrive again.");
-            }
-        } else if sender == notice {
-            drop(state);
+    /// A notice of work came, with its sender's number: another daemon's, or this one's own.
+    pub(super) fn hear(&self, sender: &str) {
+        if sender != self.joined().0.to_string() {
             self.tell_change(Changed::Queue);
         }
     }
 
-    /// The notice with which this daemon is to test now whether any arrive.
-    pub(super) fn test_of_notices(&self) -> Option<String> {
-        let mut state = self.state();
-        match state.notices.beat(Instant::now()) {
-            Step::Rest => return None,
-            Step::Test => {}
-            Step::Lost => warn!(
-                "Notices of work do not arrive: this daemon looks for it by itself. Let it connect without a pool of connections between."
-            ),
-        }
-        Some(format!("{TEST}{}", state.joined.0))
-    }
-
     /// How long workers may wait without a look.
     pub(super) fn look_every(&self) -> Duration {
-        let state = self.state();
-        if state.notices.arrive() { shortened(self.polls.notified) } else { self.polls.alone }
+        let listens = self.state().listens;
+        if listens { shortened(self.polls.notified) } else { self.polls.alone }
     }
 
     /// The daemon is to end with this, or to wait until it is over.

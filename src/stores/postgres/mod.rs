@@ -9,16 +9,13 @@
 mod companion;
 mod connection;
 mod daemons;
-mod error;
 mod forget;
 mod membership;
-mod notices;
 mod password;
 mod peers;
 pub(super) mod pooler;
 mod reader;
 mod schema;
-mod standstill;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -26,8 +23,7 @@ mod tls;
 pub(super) mod transfer;
 
 pub(crate) use connection::Server;
-pub(crate) use forget::{Forgotten, forget};
-pub(crate) use membership::Identity;
+pub(crate) use forget::forget;
 pub(crate) use reader::PostgresReader;
 pub(crate) use schema::{migrate, require_current};
 pub(crate) use store::PostgresStore;

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 use std::env;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -16,9 +16,6 @@ const OTHERS: u32 = 0o077;
 const LOCAL: &str = "localhost";
 
 /// `None`: there is none, and the server may not want any.
-///
-/// # Errors
-/// When the file that `PGPASSFILE` names cannot be used.
 pub(super) fn find(config: &Config) -> Result<Option<Vec<u8>>, String> {
     if let Some(password) = env::var_os("PGPASSWORD").filter(|password| !password.is_empty()) {
         return Ok(Some(password.into_encoded_bytes()));
@@ -31,25 +28,22 @@ pub(super) fn find(config: &Config) -> Result<Option<Vec<u8>>, String> {
     Ok(text.and_then(|text| password_in(&text, config)).map(String::into_bytes))
 }
 
-/// `None`: there is no file.
+/// `None`: there is no file, or what stands in its place is none (`/dev/null`).
 fn read(path: &Path) -> Result<Option<String>, String> {
     let shown = path.display();
     let failed = |error| format!("cannot read the file of passwords {shown}: {error}");
-    // A pipe in its place must not hold up its reader.
-    match fs::metadata(path) {
-        Ok(_) if path == Path::new("/dev/null") => return Ok(None),
-        Ok(found) if !found.is_file() => return Err(format!("{shown} is no file of passwords")),
-        Ok(_) => {}
+    let found = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+        found => found.map_err(failed)?,
+    };
+    // A pipe in its place must not hold up its reader.
+    if !found.is_file() {
+        return Ok(None);
     }
-    let mut file = File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.mode() & OTHERS != 0 {
+    if found.mode() & OTHERS != 0 {
         return Err(format!("others may read the file of passwords {shown}: chmod 600 {shown}"));
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(failed)?;
-    Ok(Some(text))
+    fs::read_to_string(path).map(Some).map_err(failed)
 }
 
 /// The port of the host at this place in the URL.

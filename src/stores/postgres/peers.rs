@@ -1,7 +1,8 @@
-//! Who of the other daemons is dead, judged by counters that they raise while they live. Pure.
+//! Who of the other daemons is dead, judged by counters that they raise while they live.
 //!
 //! Asked by the [`companion`](super::companion) after each look. Times are the looker's own, and go on while its machine
-//! sleeps: clocks of machines may differ.
+//! sleeps: clocks of machines may differ. A daemon that wants a name, and `shiftboss forget --daemon`, [wait](wait_out) for one
+//! counter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +10,19 @@ use std::time::Duration;
 
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::documents::Gone;
+use shiftboss_queue::error::StoreResult;
+use tokio::time::sleep;
 
 /// A counter that stood still over so many looks, one a second...
 const LOOKS: u32 = 5;
 /// ...and for so long is a dead daemon's. Looks, so that a server that was frozen makes nobody dead.
 const STILL: Duration = Duration::from_secs(5);
+
+/// Looks, one a second, over which the counter must have stood still. The second one comes soon: the server may not have noticed
+/// yet that somebody has ended.
+const OWN_LOOKS: u32 = 7;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const SECOND_LOOK: Duration = Duration::from_millis(50);
 
 /// Another daemon, as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +69,32 @@ impl Peers {
         }
         seen.looks += 1;
         peer.gone.is_some() || seen.looks > LOOKS && now.saturating_sub(seen.since) >= STILL
+    }
+}
+
+/// The answer to a look.
+pub(super) enum Asked<T> {
+    Had(T),
+    /// A daemon has it: who, and its counter.
+    Taken(String, i64),
+}
+
+/// Asks until it is had, or the counter goes on: then who has it. `ask` gets the counter that stood still, once it has for
+/// long enough.
+pub(super) async fn wait_out<T>(
+    mut ask: impl AsyncFnMut(Option<i64>) -> StoreResult<Asked<T>>,
+) -> StoreResult<Result<T, String>> {
+    let (mut looks, mut last) = (0, None);
+    loop {
+        let (holder, beat) = match ask(last.filter(|_| looks >= OWN_LOOKS)).await? {
+            Asked::Had(it) => return Ok(Ok(it)),
+            Asked::Taken(holder, beat) => (holder, beat),
+        };
+        if last.is_some_and(|last| last != beat) {
+            return Ok(Err(holder));
+        }
+        (looks, last) = (looks + 1, Some(beat));
+        sleep(if looks == 1 { SECOND_LOOK } else { LOOK_EVERY }).await;
     }
 }
 

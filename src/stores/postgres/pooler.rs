@@ -5,9 +5,9 @@
 //! good as none.
 
 use shiftboss_queue::error::{StoreError, StoreResult};
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
-use super::connection::{Connection, Server, limited};
+use super::connection::{Server, limited};
 
 /// How often it is looked: others who use the same pooler come between.
 const LOOKS: usize = 3;
@@ -16,19 +16,16 @@ const NO_TRANSACTIONS: &str = "transaction blocks not allowed";
 const PROCESS: &str = "SELECT pg_backend_pid()";
 
 /// A connection, if it has a process of its own.
-///
-/// # Errors
-/// `Fatal` when another connection gets its process while it has no transaction.
-pub(crate) async fn refuse(server: &Server) -> StoreResult<Connection> {
-    let (connection, other) = (server.connect().await?, server.connect().await?);
+pub(crate) async fn refuse(server: &Server) -> StoreResult<Client> {
+    let (client, other) = (server.connect().await?, server.connect().await?);
     for _ in 0..LOOKS {
-        let own = ask(&connection, PROCESS).await?;
+        let own = ask(&client, PROCESS).await?;
         // It keeps what it got until its transaction ends.
         let others = match ask(&other, &format!("BEGIN; {PROCESS}")).await {
             Err(StoreError::Busy(text)) if text.contains(NO_TRANSACTIONS) => own.clone(),
             others => others?,
         };
-        if own == others || own != ask(&connection, PROCESS).await? {
+        if own == others || own != ask(&client, PROCESS).await? {
             return Err(StoreError::Fatal(format!(
                 "between here and the server of {} is a pooler that gives each transaction another process of the server: set it to \
                  session mode (PgBouncer: pool_mode = session), or use the server's own address",
@@ -37,12 +34,12 @@ pub(crate) async fn refuse(server: &Server) -> StoreResult<Connection> {
         }
         ask(&other, "ROLLBACK").await?;
     }
-    Ok(connection)
+    Ok(client)
 }
 
 /// The value that statements return, if any; without a prepared statement, which such a pooler may lose.
-async fn ask(connection: &Connection, statements: &str) -> StoreResult<Option<String>> {
-    let messages = limited(connection.client.simple_query(statements)).await?;
+async fn ask(client: &Client, statements: &str) -> StoreResult<Option<String>> {
+    let messages = limited(client.simple_query(statements)).await?;
     Ok(messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

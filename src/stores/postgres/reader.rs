@@ -15,7 +15,7 @@ use shiftboss_queue::reader::{ReadError, ReadResult};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::connection::{Open, Server, limited};
+use super::connection::{Server, limited};
 use super::schema;
 
 /// Of one statement.
@@ -35,7 +35,6 @@ pub(crate) struct PostgresReader {
 struct Opened {
     runtime: Runtime,
     moment: Moment,
-    _open: Open,
 }
 
 impl PostgresReader {
@@ -60,8 +59,8 @@ impl PostgresReader {
     fn open(&self) -> ReadResult<Opened> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ReadError::Failed(error.to_string()))?;
-        let (moment, open) = self.in_time(&runtime, self.moment())?;
-        Ok(Opened { runtime, moment, _open: open })
+        let moment = self.in_time(&runtime, self.moment())?;
+        Ok(Opened { runtime, moment })
     }
 
     fn in_time<T>(
@@ -77,22 +76,21 @@ impl PostgresReader {
         })
     }
 
-    async fn moment(&self) -> ReadResult<(Moment, Open)> {
-        let connection = self.server.connect().await.map_err(unopened)?;
+    async fn moment(&self) -> ReadResult<Moment> {
+        let client = self.server.connect().await.map_err(unopened)?;
         // The server ends what nobody waits for any more.
         let ms = self.patience.as_millis().min(STATEMENT_MAX_MS);
         let begin = format!("SET statement_timeout = {ms}");
-        limited(connection.client.batch_execute(&begin)).await.map_err(unopened)?;
-        let version = schema::version(&connection.client).await.map_err(unopened)?;
+        limited(client.batch_execute(&begin)).await.map_err(unopened)?;
+        let version = schema::version(&client).await.map_err(unopened)?;
         if version == 0 {
             return Err(ReadError::Unavailable(format!(
                 "there is no queue in {}: start `shiftboss serve` on it",
                 self.server.url()
             )));
         }
-        let (client, open) = connection.into_parts();
         let version = i64::try_from(version).unwrap_or(i64::MAX);
-        Ok((Moment::of(client, version).await.map_err(unread)?, open))
+        Moment::of(client, version).await.map_err(unread)
     }
 }
 
@@ -104,7 +102,7 @@ impl Opens for PostgresReader {
         now: UnixSeconds,
         question: impl AsyncFnOnce(&mut Look<'_, Moment>) -> StoreResult<T>,
     ) -> ReadResult<T> {
-        self.at_moment(|Opened { runtime, moment, .. }| {
+        self.at_moment(|Opened { runtime, moment }| {
             self.in_time(runtime, async {
                 let answer = async { question(&mut Look::at(moment, now).await?).await };
                 answer.await.map_err(unread)

@@ -1,5 +1,5 @@
-//! Makes the schema, or brings it up to date, in one transaction under an advisory lock: the tables of the records' crate, and
-//! the views that anybody may read.
+//! Makes the schema, in one transaction under an advisory lock: the tables of the records' crate, and the views that anybody may read;
+//! and says which version of it a server has.
 //!
 //! Called when a daemon opens the store, and by `shiftboss migrate`. The version is the comment of the schema, where an
 //! administrator sees it, too.
@@ -7,95 +7,65 @@
 use std::time::Duration;
 
 use shiftboss_queue::error::StoreError;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
 
 use super::connection::{CALL_MAX, unanswered};
-use super::error::classify;
+use shiftboss_postgres::error::classify;
 
-/// What each version adds, from the first one on.
-pub(super) const VERSIONS: &[&[&str]] = &[&[shiftboss_postgres::SCHEMA, VIEWS]];
-/// What anybody may read.
 const VIEWS: &str = include_str!("views.sql");
-/// The oldest version that works on the newest one's schema: what its daemons and its questions read and write has stayed. So daemons of these versions need not be stopped for an update.
+const VERSION: usize = 1;
+/// The oldest version that works on this one's schema, so that its daemons need not be stopped for an update.
 const OLDEST: usize = 1;
 /// What the comment of the schema begins with, and what it has between its version and the oldest one.
 const COMMENT: &str = "shiftboss, queue version ";
-/// Likewise, of builds that were never released.
-const UNRELEASED: &str = "shiftboss, schema version ";
 const ALSO_FOR: &str = ", also for ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
-/// How long another one that makes the schema is waited for, which is longer than it tries itself, and how often it is looked.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(15);
-const LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long all of it may take.
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
-/// An update that has to wait for so long for any of its tables gives up and begins anew, for whoever asks for that table after it waits behind it.
-const TABLE_WAIT_MAX: Duration = Duration::from_millis(500);
-/// So often it begins, and it lets others go on for so long in between.
-const ATTEMPTS_MAX: usize = 10;
-const NEXT_ATTEMPT: Duration = Duration::from_millis(500);
-
 /// The oldest server that this is tested on.
 const SERVER_MIN: i32 = 140_000;
 
-/// Makes what is missing.
-///
-/// # Errors
-/// When the schema is somebody else's or newer, and when the server refuses something or is not fit.
+/// Makes the schema if there is none.
 pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
-    migrate_to(client, VERSIONS).await
-}
-
-pub(super) async fn migrate_to(client: &Client, versions: &[&[&str]]) -> Result<(), StoreError> {
     let migrated = async {
         check_server(client).await?;
-        lock(client).await?;
-        let migrated = migrate_locked(client, versions).await;
-        let unlocked = format!("SELECT pg_advisory_unlock({LOCK})");
-        client.batch_execute(&unlocked).await.map_err(classify)?;
-        migrated
+        let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
+        client.batch_execute(&lock).await.map_err(classify)?;
+        if version(client).await? == 0 {
+            make(client).await?;
+        }
+        client.batch_execute("COMMIT").await.map_err(classify)
     };
     timeout(MIGRATION_MAX, migrated).await.unwrap_or_else(|_| Err(unanswered()))
 }
 
-async fn lock(client: &Client) -> Result<(), StoreError> {
-    let sql = format!("SELECT pg_try_advisory_lock({LOCK})");
-    let deadline = Instant::now() + LOCK_WAIT_MAX;
-    while !client.query_one(&sql, &[]).await.map_err(classify)?.get::<_, bool>(0) {
-        if Instant::now() > deadline {
-            let seconds = LOCK_WAIT_MAX.as_secs();
-            return Err(StoreError::Busy(format!(
-                "another process has been making the schema for {seconds} s: wait for it, or end it"
-            )));
-        }
-        sleep(LOCK_LOOK_EVERY).await;
-    }
-    Ok(())
+async fn make(client: &Client) -> Result<(), StoreError> {
+    let tables = shiftboss_postgres::SCHEMA;
+    let script = format!(
+        "CREATE SCHEMA shiftboss; {tables} {VIEWS}
+        COMMENT ON SCHEMA shiftboss IS '{COMMENT}{VERSION}{ALSO_FOR}{OLDEST}'"
+    );
+    client.batch_execute(&script).await.map_err(|error| match classify(error) {
+        StoreError::Denied(text) => refused(&format!(
+            "{text}; the role needs CREATE on the database for `shiftboss migrate`, or to own the schema shiftboss"
+        )),
+        error => error,
+    })
 }
 
-/// Makes nothing.
-///
-/// # Errors
-/// When the schema is not that of this version.
+/// Makes nothing; refuses a server without a schema.
 pub(crate) async fn require_current(client: &Client) -> Result<(), StoreError> {
     check_server(client).await?;
     match version(client).await? {
         0 => Err(refused("there is no queue in this database: make it with `shiftboss migrate`")),
-        version if version < VERSIONS.len() => Err(refused(&format!(
-            "the queue has schema version {version}, and this shiftboss needs {}: run `shiftboss migrate`",
-            VERSIONS.len()
-        ))),
         _ => Ok(()),
     }
 }
 
 /// For who has used the queue: on each connection, for it may have been made newer, or be away.
-///
-/// # Errors
 /// `Newer`; `Busy` while there is none, as in a database that is being restored.
 pub(super) async fn require_usable(client: &Client) -> Result<(), StoreError> {
     match timeout(CALL_MAX, version(client)).await.map_err(|_| unanswered())?? {
@@ -113,13 +83,10 @@ pub(super) async fn looked_at(client: &Client, error: StoreError) -> StoreError 
 }
 
 /// For who must know all tables.
-///
-/// # Errors
-/// When the schema is not exactly that of this version.
 pub(super) async fn require_same(client: &Client) -> Result<(), StoreError> {
     require_current(client).await?;
     let found = version(client).await?;
-    if found > VERSIONS.len() { Err(newer(found)) } else { Ok(()) }
+    if found > VERSION { Err(newer(found)) } else { Ok(()) }
 }
 
 async fn check_server(client: &Client) -> Result<(), StoreError> {
@@ -144,49 +111,6 @@ fn refused(why: &str) -> StoreError {
     StoreError::Fatal(why.to_owned())
 }
 
-async fn migrate_locked(client: &Client, versions: &[&[&str]]) -> Result<(), StoreError> {
-    let version = version(client).await?;
-    match versions.get(version..) {
-        None | Some([]) => Ok(()),
-        Some(missing) => add(client, &script(version, missing)).await,
-    }
-}
-
-/// One transaction, with all that is missing since a version.
-fn script(since: usize, missing: &[&[&str]]) -> String {
-    let schema = if since == 0 { "CREATE SCHEMA shiftboss;" } else { "" };
-    format!(
-        "BEGIN; SET LOCAL lock_timeout = {}; {schema} {}
-        COMMENT ON SCHEMA shiftboss IS '{COMMENT}{}{ALSO_FOR}{OLDEST}'; COMMIT",
-        TABLE_WAIT_MAX.as_millis(),
-        missing.concat().concat(),
-        since + missing.len(),
-    )
-}
-
-/// Adds versions, whatever readers hold their tables for a while.
-async fn add(client: &Client, script: &str) -> Result<(), StoreError> {
-    for attempt in 0..ATTEMPTS_MAX {
-        if attempt > 0 {
-            sleep(NEXT_ATTEMPT).await;
-        }
-        let Err(error) = client.batch_execute(script).await else { return Ok(()) };
-        client.batch_execute("ROLLBACK").await.map_err(classify)?;
-        if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
-            return Err(match classify(error) {
-                StoreError::Denied(text) => refused(&format!(
-                    "{text}; the role needs CREATE on the database for `shiftboss migrate`, or to own the schema shiftboss"
-                )),
-                error => error,
-            });
-        }
-    }
-    Err(StoreError::Busy(
-        "somebody holds the queue's tables, so the schema cannot be brought up to date: end that transaction (pg_locks has it), \
-        or wait for it".to_owned(),
-    ))
-}
-
 /// The version of the schema that is there, which may be newer if it is for this one, too; 0: there is none.
 pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
     let sql =
@@ -207,14 +131,10 @@ pub(super) async fn version(client: &Client) -> Result<usize, StoreError> {
 /// The version that a schema with this comment has, if that is for this one.
 pub(super) fn usable(comment: Option<&str>) -> Result<usize, StoreError> {
     match comment.and_then(parse) {
-        Some((version, oldest)) if version.min(oldest) <= VERSIONS.len() => Ok(version),
+        Some((version, oldest)) if version.min(oldest) <= VERSION => Ok(version),
         Some((version, _)) => Err(newer(version)),
-        None if comment.is_some_and(|it| it.starts_with(UNRELEASED)) => Err(StoreError::Fatal(
-            "the queue in this database is of an unreleased build of shiftboss, which this one does not upgrade: let that build end the \
-             single tasks, drop the schemas shiftboss and shiftboss_public, and all lists are read again".to_owned(),
-        )),
-        None => Err(StoreError::Fatal(
-            "the database has a schema named shiftboss that shiftboss did not make: use another database".to_owned(),
+        None => Err(refused(
+            "the database has a schema named shiftboss that shiftboss did not make: use another database",
         )),
     }
 }
@@ -228,8 +148,7 @@ fn parse(comment: &str) -> Option<(usize, usize)> {
 
 fn newer(version: usize) -> StoreError {
     StoreError::Newer(format!(
-        "the queue has schema version {version}, made by a newer shiftboss; this one knows {}: update it",
-        VERSIONS.len()
+        "the queue has schema version {version}, made by a newer shiftboss; this one knows {VERSION}: update it"
     ))
 }
 

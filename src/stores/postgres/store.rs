@@ -16,7 +16,7 @@ use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_postgres::PostgresRecords;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::documents::{Gone, MEMBER};
-use shiftboss_queue::engine::{Engine, Joined as Found, Own};
+use shiftboss_queue::engine::{self, Engine, Own};
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{Dispatched, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
@@ -24,14 +24,14 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::companion::accompany;
-use super::connection::{CALL_MAX, Open, RECONNECT, Server, unanswered};
+use super::connection::{CALL_MAX, RECONNECT, Server, unanswered};
 use super::daemons::{self, Place};
-use super::membership::{Identity, Membership};
-use super::peers::Peer;
+use super::membership::Membership;
+use super::peers::{Asked, Peer, wait_out};
 use super::pooler;
 use super::schema;
-use super::standstill::{Asked, wait_out};
-use crate::stores::options::Options;
+use crate::stores::Found;
+use crate::stores::options::{Joining, Options};
 
 /// A batch meets those of others so often at most.
 const MEETINGS_MAX: u32 = 20;
@@ -41,7 +41,10 @@ const NO_TIME: Millis = 0;
 /// The queue in a PostgreSQL database, as one daemon has it.
 pub(crate) struct PostgresStore {
     server: Server,
-    identity: Identity,
+    joining: Joining,
+    /// Its process, and behind an @ its place, the machine and the input directory. Machines and containers that are copies of
+    /// each other may have the same place.
+    owner: String,
     options: Options,
     joined: Option<Joined>,
     membership: Arc<Membership>,
@@ -50,8 +53,8 @@ pub(crate) struct PostgresStore {
     reconnect: Reconnect,
     /// What was handed out by batches whose result is not known.
     unheard: Vec<Attempt>,
-    found: Found,
-    is_paused: bool,
+    /// At the last joining.
+    pub(crate) found: Found,
     /// Recorded by batches, and not told yet.
     ends: Vec<JobEnd>,
 }
@@ -60,7 +63,6 @@ pub(crate) struct PostgresStore {
 struct Joined {
     engine: Engine<PostgresRecords>,
     place: Place,
-    _open: Open,
 }
 
 type Outcomes = Vec<Result<Outcome, Rejected>>;
@@ -68,65 +70,48 @@ type Outcomes = Vec<Result<Outcome, Rejected>>;
 impl PostgresStore {
     /// Makes the schema if it is missing, and joins the queue. The connection is not kept: the next one is made by whoever
     /// calls the store first, on its own runtime.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or refuses, when its schema is not ours, and when another daemon has the name.
     pub(crate) async fn open(
         server: Server,
-        identity: Identity,
+        joining: Joining,
+        owner: String,
         options: Options,
     ) -> StoreResult<Self> {
-        schema::migrate(&pooler::refuse(&server).await?.client).await?;
-        let server = server.named(&identity.name);
+        schema::migrate(&pooler::refuse(&server).await?).await?;
+        let server = server.named(&joining.name);
         let mut store = Self {
             server,
-            membership: Arc::new(Membership::new(identity.polls)),
-            identity,
+            membership: Arc::new(Membership::new(joining.polls)),
+            joining,
+            owner,
             options,
             joined: None,
             companion: None,
             reconnect: Reconnect::new(RECONNECT),
             unheard: Vec::new(),
             found: Found::default(),
-            is_paused: false,
             ends: Vec::new(),
         };
-        store.take_name().await?;
-        Ok(store)
-    }
-
-    /// What was found at the start.
-    pub(crate) fn found(&self) -> &Found {
-        &self.found
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    /// Joins for the first time; from a daemon that has the name and stands still, it is taken.
-    async fn take_name(&mut self) -> StoreResult<()> {
-        match wait_out(async |known| self.ask_for_name(known).await).await? {
-            Ok(_) => Ok(()),
-            Err(holder) => Err(self.identity.taken(&holder)),
+        // From a daemon that has the name and stands still, it is taken.
+        match wait_out(async |known| store.ask_for_name(known).await).await? {
+            Ok(_) => Ok(store),
+            Err(holder) => Err(taken(&store.joining.name, &holder)),
         }
     }
 
     /// Connects, and joins the queue: from then on nothing that was sent before under this name is carried out.
     async fn ask_for_name(&mut self, beat: Option<i64>) -> StoreResult<Asked<Joined>> {
-        let connection = self.server.connect().await?;
-        schema::require_usable(&connection.client).await?;
-        connection.end_given_up().await?;
-        let Identity { name, owner: process, socket, takeover, .. } = &self.identity;
+        let client = self.server.connect().await?;
+        schema::require_usable(&client).await?;
+        let (Joining { name, takeover, .. }, process) = (&self.joining, &*self.owner);
+        let socket = &*self.joining.socket.to_string_lossy();
         let is_again = self.membership.has_joined();
-        let beats = daemons::beat_of(&connection.client, name).await?;
+        let beats = daemons::beat_of(&client, name).await?;
         let went_back = is_again && beats.is_none_or(|beat| beat < self.membership.beat());
         let asked = daemons::Joining { name, process, socket, is_again, beat };
-        let place = match daemons::join(&connection.client, asked).await? {
+        let place = match daemons::join(&client, asked).await? {
             Asked::Had(place) => place,
             Asked::Taken(holder, beat) => return Ok(Asked::Taken(holder, beat)),
         };
-        let (client, open) = connection.into_parts();
         let records = PostgresRecords::new(client, place.0).fenced(place.1);
         let takeover = i64::try_from(takeover.as_secs()).unwrap_or(i64::MAX);
         let own = Own { name: MEMBER.of(name).into(), takeover };
@@ -136,7 +121,7 @@ impl PostgresStore {
             let started = SystemClock.millis().div_euclid(1_000);
             engine.start(NO_TIME, &self.options.noted(started)).await?;
         }
-        self.found = engine.join(NO_TIME, process, &self.unheard).await?;
+        let joined = engine.join(NO_TIME, process, &self.unheard).await?;
         self.unheard.clear();
         engine.follow_clock(NO_TIME, 0).await?;
         if went_back {
@@ -145,9 +130,10 @@ impl PostgresStore {
             );
             engine.note_went_back(NO_TIME).await?;
         }
-        self.is_paused = engine.is_paused();
+        let engine::Joined { was_clean, input_directory } = joined;
+        self.found = Found { was_clean, input_directory, is_paused: engine.is_paused() };
         self.membership.join(place);
-        Ok(Asked::Had(Joined { engine, place, _open: open }))
+        Ok(Asked::Had(Joined { engine, place }))
     }
 
     /// Joins if it has not, or was taken for dead since.
@@ -158,7 +144,7 @@ impl PostgresStore {
         self.reconnect.allowed()?;
         let joined = match self.ask_for_name(None).await {
             Ok(Asked::Had(joined)) => joined,
-            Ok(Asked::Taken(holder, _)) => return Err(self.identity.taken(&holder)),
+            Ok(Asked::Taken(holder, _)) => return Err(taken(&self.joining.name, &holder)),
             Err(error) => return Err(self.reconnect.failed(error)),
         };
         self.reconnect.succeeded();
@@ -287,6 +273,13 @@ impl Joined {
         }
         Ok(())
     }
+}
+
+/// Another process has the name.
+fn taken(name: &str, holder: &str) -> StoreError {
+    StoreError::Displaced(format!(
+        "another daemon of this queue has the name {name} ({holder}): give this one another with --daemon-name"
+    ))
 }
 
 fn handed_out(outcomes: &[Result<Outcome, Rejected>]) -> impl Iterator<Item = Attempt> {

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use percent_encoding::percent_decode_str;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -48,7 +49,10 @@ pub(super) fn take_trust(url: &str) -> Result<(String, Trust), String> {
             Some(("sslmode", mode)) if !["disable", "prefer", "require"].contains(&mode) => {
                 return Err("sslmode is disable, prefer, require or verify-full".to_owned());
             }
-            Some(("sslrootcert", path)) => file = Some(PathBuf::from(decoded(path)?)),
+            Some(("sslrootcert", path)) => {
+                let path = percent_decode_str(path).decode_utf8();
+                file = Some(PathBuf::from(&*path.map_err(|error| error.to_string())?));
+            }
             _ => kept.push(parameter),
         }
     }
@@ -59,18 +63,6 @@ pub(super) fn take_trust(url: &str) -> Result<(String, Trust), String> {
         (false, Some(_)) => return Err("sslrootcert is for sslmode=verify-full".to_owned()),
     };
     Ok((format!("{place}?{}", kept.join("&")), trust))
-}
-
-/// A value without its %-escapes.
-fn decoded(text: &str) -> Result<String, String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.ok_or("a % in a URL is followed by two hexadecimal digits")?);
-        bytes.extend_from_slice(&part.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
 pub(super) fn connector(trust: Trust) -> Result<MakeRustlsConnect, String> {
@@ -166,7 +158,7 @@ mod tests {
             ("postgres://h/d?sslmode=verify-ca", "verify-full"),
             ("postgres://h/d?sslmode=verify-full&sslmode=disable", "more than one"),
             ("postgres://h/d?sslrootcert=a", "verify-full"),
-            ("postgres://h/d?sslmode=verify-full&sslrootcert=%2", "hexadecimal"),
+            ("postgres://h/d?sslmode=verify-full&sslrootcert=%ff", "utf-8"),
             ("postgres://u:p@ss@h/d", "%40"),
         ] {
             assert!(taken(wrong).unwrap_err().contains(why), "{wrong}");

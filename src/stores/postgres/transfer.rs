@@ -1,27 +1,27 @@
-//! A queue on a server that is moved: into it ([`Arriving`]), or out of it ([`Leaving`]). Both begin with one connection, a lock that
-//! keeps daemons from joining as long as it lasts, and a look whether one lives.
+//! A queue on a server that is moved, into it or out of it: with a lock that keeps daemons from joining as long as it lasts, and a look
+//! whether one lives.
 //!
 //! For `shiftboss move`, which has no runtime: each call waits for its answer. What is moved is not known here.
 
 use std::future::Future;
 use std::time::Duration;
 
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::documents::{ARRIVING, Kind, MEMBER, MOVED};
 use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::tables::Documents;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tokio_postgres::{Client, Error};
 
-use super::connection::{Connection, Server, limited};
-use super::error::classify;
+use super::connection::{Server, limited};
 use super::forget::wait_dead;
 use super::pooler;
 use super::schema;
 use crate::exit::{ExitCode, Failure};
-use crate::stores::mark::{Mark, Moved};
-use crate::stores::sqlite::transfer::leaving as file;
 use crate::stores::start_failure;
-use crate::stores::transfer::{Source, Target, occupied, to_server};
+use crate::stores::transfer::Mark;
+use shiftboss_postgres::error::classify;
 
 /// The lock of the queue, without which no daemon joins: held as long as the connection is.
 const LOCK: &str = "SELECT pg_try_advisory_lock('keys'::regclass::oid::int8)";
@@ -30,7 +30,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LIVING: &str = "SELECT name FROM daemons WHERE gone IS NULL ORDER BY name";
 /// All of a table is read in the order of its key, and nobody knows how soon the other end goes on.
 const SETTINGS: &str = "SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_material = on; SET plan_cache_mode = auto;
-    SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s'";
+    SET work_mem = '64MB'; SET cursor_tuple_fraction = 1; SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s';
+    SET statement_timeout = 0";
 
 /// Nothing of it may be there where a queue arrives, but what a move left that was broken off.
 const IS_THERE: &str = "SELECT (EXISTS (SELECT FROM keys) OR EXISTS (SELECT FROM runs))
@@ -54,36 +55,44 @@ const APPLICATION: &str = "shiftboss-move";
 /// A queue that no daemon uses as long as this lasts.
 pub(in crate::stores) struct Reserved {
     runtime: Runtime,
-    connection: Connection,
+    client: Client,
     /// Nobody knows how long a statement takes for all keys of a queue: whether the server answers at all is asked here.
-    watch: Connection,
-    name: String,
+    watch: Client,
+    /// As users name it.
+    pub(in crate::stores) name: String,
+}
+
+/// The daemon whose the lists are that arrive, from this time on.
+pub(in crate::stores) struct Whose {
+    pub(in crate::stores) daemon: i64,
+    pub(in crate::stores) member: String,
+    pub(in crate::stores) now: UnixSeconds,
 }
 
 impl Reserved {
     /// Makes the schema if that is wanted, else needs it.
-    fn take(server: &Server, make: bool) -> Result<Self, Failure> {
+    pub(in crate::stores) fn take(server: &Server, make: bool) -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Failure::of(ExitCode::Internal))?;
         let server = server.clone().called(APPLICATION);
         let reserved = runtime.block_on(async {
-            let (connection, watch) = (pooler::refuse(&server).await?, server.connect().await?);
+            let (client, watch) = (pooler::refuse(&server).await?, server.connect().await?);
             if make {
-                schema::migrate(&connection.client).await?;
+                schema::migrate(&client).await?;
             }
             watched(&watch, async {
-                schema::require_same(&connection.client).await?;
-                lock(&connection.client).await
+                schema::require_same(&client).await?;
+                lock(&client).await
             })
             .await?;
-            Ok((connection, watch))
+            Ok((client, watch))
         });
-        let (connection, watch) = reserved.map_err(start_failure)?;
-        Ok(Self { runtime, connection, watch, name: server.url().to_string() })
+        let (client, watch) = reserved.map_err(start_failure)?;
+        Ok(Self { runtime, client, watch, name: server.url().to_string() })
     }
 
     pub(in crate::stores) fn client(&self) -> &Client {
-        &self.connection.client
+        &self.client
     }
 
     /// Waits for an answer.
@@ -112,129 +121,90 @@ impl Reserved {
         self.ask(self.client().batch_execute(sql))
     }
 
+    pub(in crate::stores) fn note(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let sql = "INSERT INTO documents (name, value) VALUES ($1, $2)";
+        self.ask(self.client().execute(sql, &[&name, &text])).map(drop)
+    }
+
     /// A mark that the queue has.
-    fn mark(&self, kind: &Kind<Mark>) -> Result<Option<Mark>, Failure> {
+    pub(in crate::stores) fn mark(&self, kind: &Kind<Mark>) -> Result<Option<Mark>, Failure> {
         let sql = "SELECT value FROM documents WHERE name = $1";
         let row = self.ask(self.client().query_opt(sql, &[&kind.name()]))?;
         Ok(row.and_then(|row| Some(kind.read("", row.get(0))?.1)))
     }
 
-    fn note(&self, kind: &Kind<Mark>, mark: &Mark) -> Result<(), Failure> {
-        let sql = "INSERT INTO documents (name, value) VALUES ($1, $2)";
-        self.ask(self.client().execute(sql, &[&kind.name(), &kind.text(mark)])).map(drop)
+    /// One word that no other queue has, on any machine.
+    pub(in crate::stores) fn identity(&self) -> Result<String, Failure> {
+        Ok(self.ask(self.client().query_one(IDENTITY, &[]))?.get(0))
+    }
+
+    /// The queue is moved to a file: one transaction reads all of it, and ends with the mark that it was moved. Without
+    /// [`Self::leave`] it stays as it was.
+    pub(in crate::stores) fn begin_to_read(&self) -> Result<(), Failure> {
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    }
+
+    /// So many it takes in a file, about.
+    pub(in crate::stores) fn bytes(&self) -> Result<u64, Failure> {
+        Ok(self.ask(self.client().query_one(BYTES, &[]))?.get::<_, i64>(0).unsigned_abs())
+    }
+
+    pub(in crate::stores) fn documents(&self) -> Result<Documents, Failure> {
+        let rows = self.ask(self.client().query("SELECT name, value FROM documents", &[]))?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    pub(in crate::stores) fn leave(&self, mark: &Mark) -> Result<(), Failure> {
+        self.note(MOVED.name(), &MOVED.text(mark))?;
+        self.execute("COMMIT")
+    }
+
+    /// Another queue is moved here from a file, in one transaction, and is marked until the move is ended. Its lists are this daemon's.
+    pub(in crate::stores) fn fill<T>(
+        &self,
+        daemon: &str,
+        mark: &Mark,
+        fill: impl FnOnce(Whose) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if self.ask(self.client().query_one(IS_THERE, &[&ARRIVING.name()]))?.get(0) {
+            let text = format!(
+                "there is a queue in {} already: give another database, or, if nobody needs that queue, DROP SCHEMA shiftboss, shiftboss_public CASCADE",
+                self.name
+            );
+            return Err(Failure::new(ExitCode::CannotCreate, text));
+        }
+        self.execute("BEGIN")?;
+        let version = env!("CARGO_PKG_VERSION");
+        let row = self.ask(self.client().query_one(DAEMON, &[&daemon, &version]))?;
+        let filled =
+            fill(Whose { daemon: row.get(0), member: MEMBER.of(daemon), now: row.get(1) })?;
+        self.note(ARRIVING.name(), &ARRIVING.text(mark))?;
+        self.execute("COMMIT")?;
+        Ok(filled)
+    }
+
+    /// The last step of such a move.
+    pub(in crate::stores) fn open_up(&self) -> Result<(), Failure> {
+        let sql = "DELETE FROM documents WHERE name = $1";
+        self.ask(self.client().execute(sql, &[&ARRIVING.name()])).map(drop)
     }
 }
 
 impl Drop for Reserved {
     /// The server may take a moment to notice that a connection is gone, and the next daemon would be refused until then.
     fn drop(&mut self) {
-        let release =
-            self.connection.client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()");
+        let release = self.client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()");
         // Else the server releases it with the connection.
         let _ = self.runtime.block_on(limited(release));
     }
 }
 
-/// A queue that is moved to a file: one transaction reads all of it, and ends with the mark that it was moved. Without
-/// [`Source::leave`] it stays as it was.
-pub(in crate::stores) struct Leaving(pub(in crate::stores) Reserved);
-
-impl Leaving {
-    pub(in crate::stores) fn open(server: &Server) -> Result<Self, Failure> {
-        let reserved = Reserved::take(server, false)?;
-        reserved.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        Ok(Self(reserved))
-    }
-
-    /// So many it takes in a file, about.
-    pub(in crate::stores) fn bytes(&self) -> Result<u64, Failure> {
-        let row = self.0.ask(self.0.client().query_one(BYTES, &[]))?;
-        Ok(row.get::<_, i64>(0).unsigned_abs())
-    }
-}
-
-impl Source for Leaving {
-    fn name(&self) -> String {
-        self.0.name.clone()
-    }
-
-    fn identity(&mut self) -> Result<String, Failure> {
-        Ok(self.0.ask(self.0.client().query_one(IDENTITY, &[]))?.get(0))
-    }
-
-    fn mark(&mut self) -> Result<Option<Mark>, Failure> {
-        self.0.mark(&MOVED)
-    }
-
-    fn leave(&mut self, mark: &Mark) -> Result<(), Failure> {
-        self.0.note(&MOVED, mark)?;
-        self.0.execute("COMMIT")
-    }
-}
-
-/// A queue that another one is moved into from a file, in one transaction.
-pub(in crate::stores) struct Arriving {
-    reserved: Reserved,
-    /// Whose lists they will be.
-    daemon: String,
-}
-
-impl Arriving {
-    pub(in crate::stores) fn open(server: &Server, daemon: &str) -> Result<Self, Failure> {
-        let reserved = Reserved::take(server, true)?;
-        Ok(Self { reserved, daemon: daemon.to_owned() })
-    }
-}
-
-impl Target<file::Leaving> for Arriving {
-    fn name(&self) -> String {
-        self.reserved.name.clone()
-    }
-
-    fn mark(&mut self) -> Result<Option<Mark>, Failure> {
-        self.reserved.mark(&ARRIVING)
-    }
-
-    /// It goes in the transaction in which its tables are filled.
-    fn discard(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn fill(&mut self, mark: &Mark, source: &mut file::Leaving) -> Result<Vec<Moved>, Failure> {
-        let Self { reserved, daemon } = self;
-        if reserved.ask(reserved.client().query_one(IS_THERE, &[&ARRIVING.name()]))?.get(0) {
-            return Err(occupied(format!(
-                "there is a queue in {} already: give another database, or, if nobody needs that queue, DROP SCHEMA shiftboss, shiftboss_public CASCADE",
-                reserved.name
-            )));
-        }
-        reserved.execute("BEGIN")?;
-        let version = env!("CARGO_PKG_VERSION");
-        let row = reserved.ask(reserved.client().query_one(DAEMON, &[daemon, &version]))?;
-        let (number, now) = (row.get(0), row.get(1));
-        let whose = (number, &*MEMBER.of(daemon), now);
-        let moved = to_server((&source.connection, &source.path), reserved, whose)?;
-        reserved.note(&ARRIVING, mark)?;
-        reserved.execute("COMMIT")?;
-        Ok(moved)
-    }
-
-    fn open_up(&mut self) -> Result<(), Failure> {
-        let sql = "DELETE FROM documents WHERE name = $1";
-        let reserved = &self.reserved;
-        reserved.ask(reserved.client().execute(sql, &[&ARRIVING.name()])).map(drop)
-    }
-}
-
 /// The answer, unless the server is silent: then an error.
-async fn watched<T>(
-    watch: &Connection,
-    asked: impl Future<Output = StoreResult<T>>,
-) -> StoreResult<T> {
+async fn watched<T>(watch: &Client, asked: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let silence = async {
         loop {
             sleep(LOOK_EVERY).await;
-            if let Err(error) = limited(watch.client.batch_execute("")).await {
+            if let Err(error) = limited(watch.batch_execute("")).await {
                 break error;
             }
         }

@@ -27,9 +27,10 @@ use super::file::{self, access, corrupt, failed, not_usable, stopped};
 use super::lock_yielding::LockYielding;
 use super::maintenance::{set_journal_mode, watch_files};
 use super::options::{Options, Policy};
-use super::store::{Found, SqliteStore};
+use super::store::SqliteStore;
 use crate::exit::{ExitCode, Failure};
-use crate::stores::mark::{gone, unfinished};
+use crate::stores::Found;
+use crate::stores::transfer::{gone, unfinished};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -45,9 +46,7 @@ const NAMED_MAX: u32 = 10;
 
 impl SqliteStore {
     /// Opens the database at a path, made anew if there is none, taken over if it is the Python supervisor's.
-    ///
-    /// # Errors
-    /// Why it is refused, and what to do. It is as it was then.
+    /// One that is refused is as it was.
     pub fn open(given: &Path, options: &Options) -> Result<Self, Failure> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             let version = rusqlite::version();

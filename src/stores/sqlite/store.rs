@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
-use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::{AddTask, JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{SqliteRecords, classify};
@@ -18,6 +17,7 @@ use super::checkpoints::Checkpoints;
 use super::lock_yielding::LockYielding;
 use super::options::Durability;
 use super::{damage, file};
+use crate::stores::Found;
 
 /// The queue in one SQLite file.
 pub struct SqliteStore {
@@ -30,28 +30,13 @@ pub struct SqliteStore {
     pub(super) durability: Durability,
     /// `None`: the Python supervisor's rules, by which a job's lease has no end of its own.
     pub(super) classic_lease: Option<u32>,
-    pub(super) found: Found,
-}
-
-/// How the last daemon left the queue.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Found {
-    /// It closed the database, rather than being killed.
-    pub(crate) was_clean: bool,
-    /// Nothing is handed out until an operator says so.
-    pub(crate) is_paused: bool,
-    /// Which directory the input directory was; `None`: nobody has noted it.
-    pub(crate) input_directory: Option<DirectoryIdentity>,
+    pub(crate) found: Found,
 }
 
 /// What came of each operation of a batch.
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl SqliteStore {
-    pub(crate) fn found(&self) -> &Found {
-        &self.found
-    }
-
     async fn carry_out(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
         let only_reads = batch.iter().all(Operation::only_reads);
         if only_reads {

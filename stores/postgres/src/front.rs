@@ -22,8 +22,7 @@ pub(crate) const FIRST: At = (i64::MIN, i64::MIN);
 const KEPT: Millis = 10_000;
 /// No front comes nearer to the time. So a job that is over sooner makes its key ready behind all fronts, if another list has it, too.
 const DISTANCE: Millis = 60_000;
-const RAISE: &str =
-    "UPDATE header SET floor = CASE floor WHEN 9223372036854775807 THEN 0 ELSE floor + 1 END";
+const RAISE: &str = "UPDATE header SET floor = floor + 1";
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -124,7 +123,7 @@ impl Front {
             self.at = last.or(self.at);
         }
         if self.raises() {
-            self.floor = self.floor.map(|floor| floor.checked_add(1).unwrap_or(0));
+            self.floor = self.floor.map(|floor| floor + 1);
         }
         self.go_back();
         self.passed.clear();

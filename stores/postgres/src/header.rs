@@ -30,49 +30,12 @@ macro_rules! whole {
 }
 pub(crate) use whole;
 
-/// What is said of each column of counts.
-macro_rules! counts {
-    ($of:ident) => {
-        concat!(
-            $of!("rows"),
-            ", ",
-            $of!("waiting"),
-            ", ",
-            $of!("in_flight"),
-            ", ",
-            $of!("leased"),
-            ", ",
-            $of!("redelivered"),
-            ", ",
-            $of!("delayed"),
-            ", ",
-            $of!("dead"),
-            ", ",
-            $of!("failed"),
-            ", ",
-            $of!("held"),
-            ", ",
-            $of!("backed_off"),
-            ", ",
-            $of!("bumped")
-        )
-    };
-}
-macro_rules! sum {
-    ($column:literal) => {
-        whole!("sum(", $column, ")")
-    };
-}
-macro_rules! more {
-    ($column:literal) => {
-        concat!($column, " = ", whole!("c.", $column, "::numeric + excluded.", $column))
-    };
-}
-pub(crate) const COUNTS_OF_RUNS: &str =
-    concat!("SELECT fetcher, run, ", counts!(sum), " FROM counts GROUP BY fetcher, run");
+/// Of each daemon its part.
+pub(crate) const COUNTS_OF_RUNS: &str = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held,
+    backed_off, bumped FROM counts";
 
 const SAVE_NUMBERS: &str = "UPDATE header SET last_bump = $1, last_single = $2, last_since = $3, paused = $4, clock = $5, ids = $6,
-    version = CASE version WHEN 9223372036854775807 THEN 0 ELSE version + 1 END";
+    version = version + 1";
 const SAVE_CREDIT: &str = "INSERT INTO credits (daemon, credit) VALUES ($1, $2)
     ON CONFLICT (daemon) DO UPDATE SET credit = excluded.credit";
 const SAVE_NAME: &str = "INSERT INTO names (fetcher, name) VALUES ($1, $2)";
@@ -82,13 +45,15 @@ const SAVE_RUN: &str =
     complete = excluded.complete, deleting = excluded.deleting, listing = excluded.listing, reading = excluded.reading,
     position = excluded.position, skipped = excluded.skipped, stale = excluded.stale";
 const DELETE_RUN: &str = "DELETE FROM runs WHERE fetcher = $1 AND run = $2";
-const ADD_COUNTS: &str = concat!("INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
+const ADD_COUNTS: &str = "INSERT INTO counts AS c (fetcher, run, daemon, rows, waiting, in_flight, leased, redelivered, delayed, dead,
         failed, held, backed_off, bumped)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
         $9::int8[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[])
-    ON CONFLICT (fetcher, run, daemon) DO UPDATE SET ",
-    counts!(more)
-);
+    ON CONFLICT (fetcher, run, daemon) DO UPDATE SET rows = c.rows + excluded.rows, waiting = c.waiting + excluded.waiting,
+        in_flight = c.in_flight + excluded.in_flight, leased = c.leased + excluded.leased,
+        redelivered = c.redelivered + excluded.redelivered, delayed = c.delayed + excluded.delayed, dead = c.dead + excluded.dead,
+        failed = c.failed + excluded.failed, held = c.held + excluded.held, backed_off = c.backed_off + excluded.backed_off,
+        bumped = c.bumped + excluded.bumped";
 /// Of all runs that are gone, and of which nothing is out.
 const DELETE_COUNTS: &str = "DELETE FROM counts c USING (SELECT fetcher, run FROM counts GROUP BY fetcher, run
         HAVING (sum(rows), sum(waiting), sum(in_flight), sum(leased), sum(redelivered), sum(delayed), sum(dead), sum(failed),
@@ -182,8 +147,11 @@ pub(crate) fn read(
 
 /// Sums of all daemons by run.
 pub(crate) fn tally(rows: &[Row]) -> StoreResult<Tally> {
-    let counts = rows.iter().map(counts).collect::<Result<_, _>>();
-    let mut tally = Tally(counts.map_err(classify)?);
+    let mut tally = Tally::default();
+    for row in rows {
+        let (run, part) = counts(row).map_err(classify)?;
+        tally.0.entry(run).or_default().add(part);
+    }
     tally.tidy();
     Ok(tally)
 }
@@ -219,7 +187,7 @@ impl Kept {
             }
             let (bump, single, since, paused, clock) = shared(header);
             asks.push(ask!(SAVE_NUMBERS, bump, single, since, paused, clock, ids));
-            (self.version, self.ids) = (self.version.checked_add(1).unwrap_or(0), ids);
+            (self.version, self.ids) = (self.version + 1, ids);
             let new = header.fetchers.iter().filter(|(id, _)| !self.fetchers.contains_key(id));
             asks.extend(new.map(|(id, name)| ask!(SAVE_NAME, id.0, name.to_string())));
             asks.extend(runs.iter().map(|run| save_run(*run, header.runs.get(run))));
@@ -257,7 +225,7 @@ impl Kept {
     }
 }
 
-fn name(row: &Row) -> Result<(FetcherId, std::sync::Arc<str>), Error> {
+fn name(row: &Row) -> Result<(FetcherId, Arc<str>), Error> {
     Ok((FetcherId(row.try_get(0)?), row.try_get::<_, String>(1)?.into()))
 }
 

@@ -7,7 +7,6 @@
 pub mod error;
 mod front;
 mod header;
-mod known;
 mod load;
 mod numbers;
 mod reader;

@@ -17,9 +17,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::error::{classify, odd};
 use crate::header::{self, whole};
-use crate::load::{
-    self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends, outcomes,
-};
+use crate::load::{self, CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY, both, documents, ends};
 use crate::wire::{Ask, Wire, ask};
 
 /// An administrator who locks a table, or a migration, is not waited for.
@@ -36,30 +34,14 @@ const BADLY: &str = "SELECT p.at, p.key FROM places p JOIN keys k ON k.id = p.ke
         AND NOT EXISTS (SELECT FROM attempts a WHERE a.attempt = k.last_attempt AND a.exit_code <> 0)
     ORDER BY p.at DESC, p.key DESC LIMIT $4::int8";
 /// Keys with extras, at most $3 behind the number $1 and the id $2.
-macro_rules! extras {
-    ($column:literal, $than:literal, $order:literal) => {
-        concat!(
-            "SELECT ",
-            $column,
-            ", key FROM extras WHERE ",
-            $column,
-            " IS NOT NULL AND (",
-            $column,
-            ", key) ",
-            $than,
-            " ($1::int8, $2::int8) ORDER BY ",
-            $column,
-            $order,
-            ", key",
-            $order,
-            " LIMIT $3::int8"
-        )
-    };
-}
-const LANE: &str = extras!("lane", ">", "");
-const DELAYED: &str = extras!("delayed", ">", "");
-const OPERATORS: &str = extras!("held", "<", " DESC");
-const BACKED_OFF: &str = extras!("backed_off", "<", " DESC");
+const LANE: &str = "SELECT lane, key FROM extras
+    WHERE lane IS NOT NULL AND (lane, key) > ($1::int8, $2::int8) ORDER BY lane, key LIMIT $3::int8";
+const DELAYED: &str = "SELECT delayed, key FROM extras
+    WHERE delayed IS NOT NULL AND (delayed, key) > ($1::int8, $2::int8) ORDER BY delayed, key LIMIT $3::int8";
+const OPERATORS: &str = "SELECT held, key FROM extras
+    WHERE held IS NOT NULL AND (held, key) < ($1::int8, $2::int8) ORDER BY held DESC, key DESC LIMIT $3::int8";
+const BACKED_OFF: &str = "SELECT backed_off, key FROM extras WHERE backed_off IS NOT NULL AND (backed_off, key) < ($1::int8, $2::int8)
+    ORDER BY backed_off DESC, key DESC LIMIT $3::int8";
 const DEAD: &str = "SELECT $1::int8 * 0, key FROM extras WHERE dead AND key > $2::int8 ORDER BY key LIMIT $3::int8";
 
 /// An index entry has no room for more than the beginning of a key.
@@ -86,42 +68,30 @@ const SINGLES: &str = "SELECT number, key FROM tasks
     WHERE status = $1 AND status IN ('failed', 'dead_letter') AND number > $2 ORDER BY number LIMIT $3::int8";
 
 const BACK: &str = ends!(
-    concat!(
-        "(SELECT * FROM attempts WHERE outcome IN ",
-        outcomes!(),
-        " AND ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3))
-        AND ($4::int8 IS NULL OR fetcher = $4) AND ended_ms >= $5 ORDER BY ended DESC LIMIT $6::int8)"
-    ),
+    "SELECT * FROM attempts WHERE ended > $1 AND ended < $2 AND ($3::text[] IS NULL OR outcome = ANY ($3)) AND ($4::int8 IS NULL OR fetcher = $4)
+        AND ended_ms >= $5 ORDER BY ended DESC LIMIT $6::int8",
     "ORDER BY ended DESC"
 );
 const ONWARD: &str = ends!(
-    concat!(
-        "(SELECT * FROM attempts WHERE outcome IN ",
-        outcomes!(),
-        " AND ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8)"
-    ),
+    "SELECT * FROM attempts WHERE ended > $1 AND ended <= $2 ORDER BY ended LIMIT $3::int8",
     "ORDER BY ended"
 );
 const FAILED: &str = ends!(
-    concat!(
-        "(SELECT * FROM attempts f WHERE outcome IN ",
-        outcomes!(),
-        " AND ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
-        WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = f.run AND status = 'failed')
-        ELSE EXISTS (SELECT FROM rows WHERE rows.key = f.key AND rows.fetcher = f.fetcher AND rows.run = f.run
-            AND rows.armed < f.attempt) END
-        ORDER BY ended DESC LIMIT $3::int8)"
-    ),
+    "SELECT * FROM attempts WHERE ended < $1 AND ended_ms >= $2 AND exit_code <> 0 AND CASE fetcher
+        WHEN 0 THEN EXISTS (SELECT FROM tasks WHERE number = attempts.run AND status = 'failed')
+        ELSE EXISTS (SELECT FROM rows WHERE rows.key = attempts.key AND rows.fetcher = attempts.fetcher
+            AND rows.run = attempts.run AND rows.armed < attempts.attempt) END
+        ORDER BY ended DESC LIMIT $3::int8",
     "ORDER BY ended DESC"
 );
 const CHAIN: &str = ends!(
-    "(WITH RECURSIVE chain AS (
+    "WITH RECURSIVE chain AS (
         SELECT *, 1::int8 AS n FROM attempts WHERE attempt = $1
         UNION ALL SELECT before.*, chain.n + 1 FROM chain
             CROSS JOIN LATERAL (SELECT * FROM attempts WHERE attempt = chain.previous OFFSET 0) AS before
             WHERE chain.n < $2::int8 AND before.attempt < chain.attempt)
-    SELECT * FROM chain)",
-    concat!("WHERE a.outcome IN ", outcomes!(), " ORDER BY n")
+    SELECT * FROM chain",
+    "ORDER BY n"
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < $1 ORDER BY ended DESC LIMIT 1 OFFSET $2::int8 - 1";
@@ -148,9 +118,8 @@ const HOURS: &str = concat!(
     whole!("sum(revisits)"),
     ", ",
     whole!("sum(revisit_seconds)"),
-    " FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5)) AND outcome IN ",
-    outcomes!(),
-    " GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8"
+    " FROM hours WHERE hour >= $1 AND ($5::int8[] IS NULL OR fetcher = ANY ($5))
+    GROUP BY 1, 2, 3 HAVING sum(jobs) > 0 ORDER BY 1, 2, 3 LIMIT $4::int8"
 );
 const MINUTES: &str = concat!(
     "SELECT minute, exit_code, ",
@@ -178,9 +147,6 @@ pub struct Moment {
 
 impl Moment {
     /// A moment of the queue that a connection finds, which is the snapshot's of its first question.
-    ///
-    /// # Errors
-    /// What the server says.
     pub async fn of(client: Client, schema_version: i64) -> StoreResult<Self> {
         let moment = Self { wire: Wire::new(client), schema_version, has_clock: true };
         moment.begin("").await?;

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::attempt::EndedAttempt;
 use shiftboss_queue::code;
@@ -47,9 +48,6 @@ const COMMIT: &str = "COMMIT";
 const TOGETHER: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
 /// Whoever has it to itself waits for all batches, and none goes on beside it.
 pub const ALONE: &str = "BEGIN; SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
-/// The one who makes the tables has this lock, of all databases' first daemons.
-const MAKING: &str = "SELECT pg_advisory_xact_lock(7365696)";
-
 /// Attempts that ended are kept, if nobody says how many.
 const HISTORY: i64 = 100_000;
 
@@ -97,25 +95,6 @@ impl fmt::Debug for PostgresRecords {
 }
 
 impl PostgresRecords {
-    /// A queue in a schema of the connection's database is made if it is not there, and used by this connection: for tests.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub async fn make(client: &Client, schema: &str) -> StoreResult<()> {
-        let schema = format!("\"{}\"", schema.replace('"', "\"\""));
-        let make = async {
-            client.batch_execute(&format!("{SETTINGS}; SET search_path = {schema}")).await?;
-            client.batch_execute(&format!("BEGIN; {MAKING}")).await?;
-            let row = client.query_one("SELECT to_regclass('keys') IS NULL", &[]).await?;
-            if row.try_get(0)? {
-                let make = format!("CREATE SCHEMA IF NOT EXISTS {schema}; {SCHEMA}");
-                client.batch_execute(&make).await?;
-            }
-            client.batch_execute(COMMIT).await
-        };
-        make.await.map_err(classify)
-    }
-
     /// The queue that a connection with [`SETTINGS`] finds. `daemon`: the number of the one that asks, which no other has at the same time.
     pub fn new(client: Client, daemon: i64) -> Self {
         Self {
@@ -209,9 +188,40 @@ impl PostgresRecords {
         self.ask([ask]).await.map(|[rows]| rows)
     }
 
-    async fn begin_now(&mut self, outset: &Outset) -> StoreResult<Begun> {
+    async fn find_required(&mut self) -> StoreResult<()> {
+        let Some((daemon, epoch)) = self.required else { return Ok(()) };
+        let sql = "SELECT FROM daemons WHERE daemon = $1 AND epoch = $2";
+        let found = self.ask_one(ask!(sql, daemon, epoch)).await?;
+        let text = "that daemon is not gone any more";
+        found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
+    }
+
+    /// The header, if it is not what this engine saved last; or the sums, if they were asked for.
+    async fn header(
+        &mut self,
+        numbers: &Row,
+        counts: Option<Vec<Row>>,
+    ) -> StoreResult<(Option<Header>, Option<Tally>)> {
+        if let Some(kept) = &mut self.kept
+            && kept.version == header::version(numbers)?
+        {
+            let counts = counts.map(|rows| header::tally(&rows)).transpose()?;
+            kept.counts = counts.clone().unwrap_or(std::mem::take(&mut kept.counts));
+            return Ok((None, counts));
+        }
+        let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
+        let [names, runs, counts] = self.ask(asks).await?;
+        let mut now = header::read(numbers, &names, &runs, &counts)?;
+        now.last_attempt = self.numbers.used().unwrap_or(now.last_attempt);
+        self.kept = Some(Kept::of(&now, numbers)?);
+        Ok((Some(now), None))
+    }
+}
+
+impl Records for PostgresRecords {
+    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
         if self.is_open {
-            self.roll_back_now().await;
+            self.roll_back().await;
         }
         self.numbers.stale();
         (self.is_open, self.is_alone, self.has_noted) = (true, outset.is_alone, false);
@@ -250,96 +260,6 @@ impl PostgresRecords {
         let has_changed = known != self.kept.as_ref().map(|kept| kept.version);
         let now = self.has_clock.then_some(now);
         Ok(Begun { header, counts, has_changed, now, is_edited: false })
-    }
-
-    async fn find_required(&mut self) -> StoreResult<()> {
-        let Some((daemon, epoch)) = self.required else { return Ok(()) };
-        let sql = "SELECT FROM daemons WHERE daemon = $1 AND epoch = $2";
-        let found = self.ask_one(ask!(sql, daemon, epoch)).await?;
-        let text = "that daemon is not gone any more";
-        found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
-    }
-
-    /// The header, if it is not what this engine saved last; or the sums, if they were asked for.
-    async fn header(
-        &mut self,
-        numbers: &Row,
-        counts: Option<Vec<Row>>,
-    ) -> StoreResult<(Option<Header>, Option<Tally>)> {
-        if let Some(kept) = &mut self.kept
-            && kept.version == header::version(numbers)?
-        {
-            let counts = counts.map(|rows| header::tally(&rows)).transpose()?;
-            kept.counts = counts.clone().unwrap_or(std::mem::take(&mut kept.counts));
-            return Ok((None, counts));
-        }
-        let asks = [ask!(header::NAMES), ask!(header::RUNS), ask!(header::COUNTS_OF_RUNS)];
-        let [names, runs, counts] = self.ask(asks).await?;
-        let mut now = header::read(numbers, &names, &runs, &counts)?;
-        now.last_attempt = self.numbers.used().unwrap_or(now.last_attempt);
-        self.kept = Some(Kept::of(&now, numbers)?);
-        Ok((Some(now), None))
-    }
-
-    async fn ended_now(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        let rows = self.ask_one(ask!(load::END, attempt.0)).await?;
-        rows.first().map(load::end).transpose().map(|end| end.map(|end| end.attempt))
-    }
-
-    fn save_now(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        let Changes { records, ended, header, runs, counts, sums, minute, oldest } = changes;
-        // What it read before may be another thing now.
-        self.ahead = Ahead::default();
-        self.numbers.used_up_to(header.last_attempt);
-        let kept = self.kept.get_or_insert_default();
-        let mut ids = kept.ids;
-        let mut saver = Saver::at(minute);
-        for change in records {
-            let attempt = |record: &Record| record.flight.as_ref().map(|it| it.attempt);
-            let before = change.before.as_ref().and_then(|it| attempt(&it.record));
-            let now = change.now.as_ref().and_then(|it| attempt(&it.0));
-            self.handed.extend(now.filter(|_| now != before));
-            saver.change(change, |key| {
-                ids = ids.wrapping_add(1);
-                code::id(key, ids)
-            });
-        }
-        saver.ended(ended);
-        self.raise = self.front.saved(saver.left(), saver.ready());
-        let new = saver.ends();
-        let (before, mut together) = saver.asks();
-        self.writes.extend(before);
-        together.extend(sums::add(&sums, self.daemon));
-        self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
-        let has_noted = std::mem::take(&mut self.has_noted);
-        let (daemon, is_alone) = (self.daemon, self.is_alone);
-        let (runs, counts) = (&runs, &counts);
-        let left = Left { header, runs, counts, ids, daemon, is_alone, has_noted };
-        together.extend(kept.add_counts(&left));
-        self.writes.extend(as_one(together));
-        self.writes.extend(save::beyond(self.history, self.ends, new));
-        self.ends += new;
-        self.writes.extend(kept.save(&left)?);
-        Ok(())
-    }
-
-    async fn roll_back_now(&mut self) {
-        let is_open = std::mem::take(&mut self.is_open);
-        self.kept = None;
-        self.ahead = Ahead::default();
-        self.writes.clear();
-        self.numbers = Numbers::default();
-        self.front = Front::default();
-        if is_open && self.is_usable() {
-            // One that cannot be rolled back is by the end of the connection.
-            let _ = self.wire.send(vec![ask!("ROLLBACK")]).await;
-        }
-    }
-}
-
-impl Records for PostgresRecords {
-    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
-        self.begin_now(outset).await
     }
 
     async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
@@ -383,12 +303,14 @@ impl Records for PostgresRecords {
         count: usize,
     ) -> StoreResult<Vec<Stored>> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let rows = self.ask_one(load::of_run(run, behind, count)).await?;
+        let (FetcherId(fetcher), run) = run;
+        let behind = behind.map_or(i64::MIN, |id| id.0);
+        let rows = self.ask_one(ask!(load::OF_RUN, fetcher, run, behind, count)).await?;
         Ok(load::found(&rows)?.into_iter().map(|it| it.stored).collect())
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
-        let rows = self.ask_one(load::flights()).await?;
+        let rows = self.ask_one(ask!(load::FLIGHTS)).await?;
         rows.iter().map(load::in_flight).collect()
     }
 
@@ -419,11 +341,16 @@ impl Records for PostgresRecords {
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        Ok(!self.ask_one(load::waiting(id, payload.as_bytes())).await?.is_empty())
+        let sql = "SELECT 1 FROM tasks
+            WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
+        let payload = payload.as_bytes();
+        let ask = ask!(sql, id.0, checksum(payload).cast_signed(), payload.to_vec());
+        Ok(!self.ask_one(ask).await?.is_empty())
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        self.ended_now(attempt).await
+        let rows = self.ask_one(ask!(load::END, attempt.0)).await?;
+        rows.first().map(load::end).transpose().map(|end| end.map(|end| end.attempt))
     }
 
     fn heard(&mut self, relay: &str, second: i64) {
@@ -477,7 +404,40 @@ impl Records for PostgresRecords {
     }
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        self.save_now(changes)
+        let Changes { records, ended, header, runs, counts, sums, minute, oldest } = changes;
+        // What it read before may be another thing now.
+        self.ahead = Ahead::default();
+        self.numbers.used_up_to(header.last_attempt);
+        let kept = self.kept.get_or_insert_default();
+        let mut ids = kept.ids;
+        let mut saver = Saver::at(minute);
+        for change in records {
+            let attempt = |record: &Record| record.flight.as_ref().map(|it| it.attempt);
+            let before = change.before.as_ref().and_then(|it| attempt(&it.record));
+            let now = change.now.as_ref().and_then(|it| attempt(&it.0));
+            self.handed.extend(now.filter(|_| now != before));
+            saver.change(change, |key| {
+                ids = ids.wrapping_add(1);
+                code::id(key, ids)
+            });
+        }
+        saver.ended(ended);
+        self.raise = self.front.saved(saver.left(), saver.ready());
+        let new = saver.ends();
+        let (before, mut together) = saver.asks();
+        self.writes.extend(before);
+        together.extend(sums::add(&sums, self.daemon));
+        self.writes.extend(oldest.into_iter().flat_map(sums::drop_older));
+        let has_noted = std::mem::take(&mut self.has_noted);
+        let (daemon, is_alone) = (self.daemon, self.is_alone);
+        let (runs, counts) = (&runs, &counts);
+        let left = Left { header, runs, counts, ids, daemon, is_alone, has_noted };
+        together.extend(kept.add_counts(&left));
+        self.writes.extend(as_one(together));
+        self.writes.extend(save::beyond(self.history, self.ends, new));
+        self.ends += new;
+        self.writes.extend(kept.save(&left)?);
+        Ok(())
     }
 
     async fn commit(&mut self) -> StoreResult<()> {
@@ -490,6 +450,15 @@ impl Records for PostgresRecords {
     }
 
     async fn roll_back(&mut self) {
-        self.roll_back_now().await;
+        let is_open = std::mem::take(&mut self.is_open);
+        self.kept = None;
+        self.ahead = Ahead::default();
+        self.writes.clear();
+        self.numbers = Numbers::default();
+        self.front = Front::default();
+        if is_open && self.is_usable() {
+            // One that cannot be rolled back is by the end of the connection.
+            let _ = self.wire.send(vec![ask!("ROLLBACK")]).await;
+        }
     }
 }

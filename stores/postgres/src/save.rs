@@ -13,7 +13,7 @@ use shiftboss_queue::standing::Listed;
 
 use crate::front::At;
 use crate::load::{CLAIMED, ENDED_BADLY, HELD, IN_FLIGHT, READY};
-use crate::wire::{Ask, ask, columns};
+use crate::wire::{Ask, ask, columns, put};
 
 /// The columns of a record's fixed part, in the order of [`Keys`].
 macro_rules! keys {
@@ -171,27 +171,17 @@ impl Saver {
 
     fn rows_of(&mut self, id: KeyId, before: &[ListRow], now: &[ListRow]) {
         for row in before.iter().filter(|row| !now.iter().any(|it| it.task() == row.task())) {
-            self.gone.key.push(id.0);
-            self.gone.fetcher.push(row.fetcher.0);
-            self.gone.run.push(row.run);
+            put! { self.gone; key: id.0, fetcher: row.fetcher.0, run: row.run }
         }
         for row in now {
             match &row.payload {
-                Some(payload) => {
-                    self.rows.key.push(id.0);
-                    self.rows.fetcher.push(row.fetcher.0);
-                    self.rows.run.push(row.run);
-                    self.rows.armed.push(row.armed.0);
-                    self.rows.reading.push(row.reading);
-                    self.rows.payload.push(payload.as_bytes().to_vec());
-                }
-                None if !before.contains(row) => {
-                    self.marks.key.push(id.0);
-                    self.marks.fetcher.push(row.fetcher.0);
-                    self.marks.run.push(row.run);
-                    self.marks.armed.push(row.armed.0);
-                    self.marks.reading.push(row.reading);
-                }
+                Some(payload) => put! {
+                    self.rows; key: id.0, fetcher: row.fetcher.0, run: row.run, armed: row.armed.0, reading: row.reading,
+                    payload: payload.as_bytes().to_vec(),
+                },
+                None if !before.contains(row) => put! {
+                    self.marks; key: id.0, fetcher: row.fetcher.0, run: row.run, armed: row.armed.0, reading: row.reading,
+                },
                 None => {}
             }
         }
@@ -208,16 +198,11 @@ impl Saver {
             self.without_extras.push(id.0);
             return;
         }
-        self.extras.key.push(id.0);
-        // Plain data is always written.
-        self.extras.extras.push(serde_json::to_string(&record.extras).unwrap_or_default());
-        self.extras.lane.push(place.lane);
-        self.extras.due.push(place.due);
         let Listed { held, backed_off, delayed, dead } = record.listed();
-        self.extras.held.push(held);
-        self.extras.backed_off.push(backed_off);
-        self.extras.delayed.push(delayed);
-        self.extras.dead.push(dead);
+        put! {
+            self.extras; key: id.0, extras: json(&record.extras), lane: place.lane, due: place.due, held: held,
+            backed_off: backed_off, delayed: delayed, dead: dead,
+        }
     }
 
     /// Attempts that ended.
@@ -225,17 +210,11 @@ impl Saver {
         for it in ended {
             let Some(id) = self.ids.get(&it.key) else { continue };
             let (fetcher, run) = code::task(it.task);
-            self.attempts.attempt.push(it.attempt.0);
-            self.attempts.key.push(id.0);
-            self.attempts.fetcher.push(fetcher);
-            self.attempts.run.push(run);
-            self.attempts.worker.push(it.worker.map(|worker| worker.to_string()));
-            self.attempts.started_ms.push(it.started);
-            self.attempts.ended_ms.push(it.ended);
-            self.attempts.outcome.push(it.outcome.word().to_owned());
-            self.attempts.exit_code.push(it.exit_code);
-            self.attempts.previous.push(it.previous.0);
-            self.attempts.revisit.push(it.revisit);
+            put! {
+                self.attempts; attempt: it.attempt.0, key: id.0, fetcher: fetcher, run: run,
+                worker: it.worker.map(|worker| worker.to_string()), started_ms: it.started, ended_ms: it.ended,
+                outcome: it.outcome.word().to_owned(), exit_code: it.exit_code, previous: it.previous.0, revisit: it.revisit,
+            }
         }
     }
 
@@ -288,30 +267,19 @@ impl Keys {
         let flight = record.flight.as_ref();
         let task = flight.map(|it| code::task(it.task));
         let holder = flight.and_then(|it| it.holder.as_ref());
-        self.id.push(id.0);
-        self.key.push(record.key.as_str().as_bytes().to_vec());
-        self.since.push(record.since);
-        self.started.push(last.map(|it| it.started));
-        self.finished.push(last.and_then(|it| it.finished));
-        self.exit_code.push(last.and_then(|it| it.exit_code));
-        self.claimed.push(record.is_claimed);
-        self.served.push(code::served(&record.served));
-        self.waiting.push(record.singles.waiting.cast_signed());
-        self.failed.push(record.singles.failed.cast_signed());
-        self.dead.push(record.singles.dead.cast_signed());
-        self.last_attempt.push(record.last_attempt.0);
-        self.attempt.push(flight.map(|it| it.attempt.0));
-        self.fetcher.push(task.map(|it| it.0));
-        self.run.push(task.map(|it| it.1));
-        self.worker.push(holder.map(|it| it.worker.to_string()));
-        self.lease.push(holder.map(|it| it.lease_seconds.into()));
-        self.started_ms.push(flight.map(|it| it.started));
-        self.owner.push(flight.and_then(|it| it.owner.as_ref()).map(ToString::to_string));
-        // Plain data is always written.
-        self.before.push(flight.map(|it| serde_json::to_string(&it.before).unwrap_or_default()));
-        self.turn.push(place.order.map(code::turn));
-        self.held.push(place.classic_held);
-        self.extra.push(has_extras(record, place));
+        put! {
+            *self; id: id.0, key: record.key.as_str().as_bytes().to_vec(), since: record.since,
+            started: last.map(|it| it.started), finished: last.and_then(|it| it.finished),
+            exit_code: last.and_then(|it| it.exit_code), claimed: record.is_claimed, served: code::served(&record.served),
+            waiting: record.singles.waiting.cast_signed(), failed: record.singles.failed.cast_signed(),
+            dead: record.singles.dead.cast_signed(), last_attempt: record.last_attempt.0,
+            attempt: flight.map(|it| it.attempt.0), fetcher: task.map(|it| it.0), run: task.map(|it| it.1),
+            worker: holder.map(|it| it.worker.to_string()), lease: holder.map(|it| it.lease_seconds.into()),
+            started_ms: flight.map(|it| it.started),
+            owner: flight.and_then(|it| it.owner.as_ref()).map(ToString::to_string),
+            before: flight.map(|it| json(&it.before)), turn: place.order.map(code::turn), held: place.classic_held,
+            extra: has_extras(record, place),
+        }
     }
 }
 
@@ -323,11 +291,14 @@ impl Places {
 
     fn all<'a>(&mut self, id: KeyId, places: impl Iterator<Item = &'a (i16, i64)>) {
         for (kind, at) in places {
-            self.kind.push(*kind);
-            self.at.push(*at);
-            self.key.push(id.0);
+            put! { *self; kind: *kind, at: *at, key: id.0 }
         }
     }
+}
+
+/// Plain data is always written.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 fn has_extras(record: &Record, place: Place) -> bool {

@@ -3,7 +3,7 @@
 use shiftboss_queue::sums::{Oldest, Sums};
 
 use crate::header::whole;
-use crate::wire::{Ask, ask, columns};
+use crate::wire::{Ask, ask, columns, put};
 
 const ADD_HOURS: &str = concat!(
     "INSERT INTO hours AS h (hour, fetcher, outcome, daemon, jobs, took_ms, revisits, revisit_seconds)
@@ -31,20 +31,13 @@ columns! { Minutes { minute: i64, exit_code: i64, daemon: i64, jobs: i64 }}
 pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {
     let (mut hours, mut minutes) = (Hours::default(), Minutes::default());
     for ((hour, fetcher, outcome), it) in &sums.hours {
-        hours.hour.push(*hour);
-        hours.fetcher.push(fetcher.0);
-        hours.outcome.push(outcome.word().to_owned());
-        hours.daemon.push(daemon);
-        hours.jobs.push(it.jobs);
-        hours.took_ms.push(it.took_ms);
-        hours.revisits.push(it.revisits);
-        hours.revisit_seconds.push(it.revisit_seconds);
+        put! {
+            hours; hour: *hour, fetcher: fetcher.0, outcome: outcome.word().to_owned(), daemon: daemon, jobs: it.jobs,
+            took_ms: it.took_ms, revisits: it.revisits, revisit_seconds: it.revisit_seconds,
+        }
     }
     for ((minute, exit_code), jobs) in &sums.minutes {
-        minutes.minute.push(*minute);
-        minutes.exit_code.push(*exit_code);
-        minutes.daemon.push(daemon);
-        minutes.jobs.push(*jobs);
+        put! { minutes; minute: *minute, exit_code: *exit_code, daemon: daemon, jobs: *jobs }
     }
     hours.ask(ADD_HOURS).into_iter().chain(minutes.ask(ADD_MINUTES))
 }

@@ -55,9 +55,6 @@ pub struct Arrival {
 
 impl Arrival {
     /// Before tables are filled. Daemons stay, and have nothing. Indexes are made last, for that is sooner done.
-    ///
-    /// # Errors
-    /// What the server says.
     pub async fn begin(client: &Client) -> StoreResult<Self> {
         let begin = async {
             client.batch_execute(&format!("{EMPTY}; {HEADER}")).await?;
@@ -73,9 +70,6 @@ impl Arrival {
     }
 
     /// All of them are filled: the queue is whole. Jobs that nobody's document is said to see to are this member's.
-    ///
-    /// # Errors
-    /// What the server says.
     pub async fn end(self, client: &Client, daemon: i64, member: &str) -> StoreResult<()> {
         let credit = "INSERT INTO credits (daemon, credit) SELECT $1, credit FROM moved_header";
         let owner = "UPDATE keys SET owner = $1 WHERE owner IS NULL AND attempt IS NOT NULL";
@@ -98,8 +92,6 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// # Errors
-    /// What the server says.
     pub async fn begin(
         client: &Client,
         table: &str,
@@ -118,8 +110,6 @@ impl Filling {
         begin.await.map_err(classify)
     }
 
-    /// # Errors
-    /// What the server says.
     pub async fn add(&mut self, row: &[Value<'_>]) -> StoreResult<()> {
         let daemon = self.daemon.map(Value::Integer);
         let row = row.iter().copied().chain(daemon).zip(&self.types);
@@ -127,8 +117,6 @@ impl Filling {
         self.writer.as_mut().write_raw(row).await.map_err(classify)
     }
 
-    /// # Errors
-    /// What the server says.
     pub async fn end(mut self) -> StoreResult<()> {
         self.writer.as_mut().finish().await.map(drop).map_err(classify)
     }
@@ -157,8 +145,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// # Errors
-    /// What the server says.
     pub async fn begin(client: &Client, table: &str, columns: &[Column]) -> StoreResult<Self> {
         let select = select(table, columns);
         let begin = async {
@@ -171,15 +157,10 @@ impl Reading {
     }
 
     /// The next row, for [`Self::values`].
-    ///
-    /// # Errors
-    /// What the server says.
     pub async fn next(&mut self) -> StoreResult<Option<BinaryCopyOutRow>> {
         self.rows.next().await.transpose().map_err(classify)
     }
 
-    /// # Errors
-    /// A column is of a type that no table here has.
     pub fn values<'a>(&self, row: &'a BinaryCopyOutRow) -> StoreResult<Vec<Value<'a>>> {
         let all = self.types.iter().enumerate().map(|(at, kind)| {
             Ok(match *kind {

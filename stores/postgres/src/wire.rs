@@ -105,6 +105,15 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
+/// `put! { COLUMNS; column: value, ... }`: one row more.
+macro_rules! put {
+    ($columns:expr; $($column:ident: $value:expr),+ $(,)?) => {{
+        let columns = &mut $columns;
+        $(columns.$column.push($value);)+
+    }};
+}
+pub(crate) use put;
+
 /// Of a process of the server that ended it is not known what it did: one that cannot write its log in the middle of a commit may find that
 /// commit when it recovers.
 fn fault(error: &Error) -> Fault {
@@ -145,9 +154,6 @@ impl Wire {
     }
 
     /// The rows of each, in turn.
-    ///
-    /// # Errors
-    /// The first one's that failed.
     pub(crate) async fn send(&mut self, asks: Vec<Ask>) -> StoreResult<Vec<Vec<Row>>> {
         let asked = timeout(CALL_MAX, self.send_all(asks)).await;
         let late = |_| {

@@ -8,15 +8,10 @@ use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::code;
 pub(crate) use shiftboss_queue::code::{id, lease, served, task, task_of, turn, turn_of};
-use shiftboss_queue::record::{FetcherId, STATUSES};
+use shiftboss_queue::record::FetcherId;
 
 pub(crate) fn served_of(text: &str) -> FromSqlResult<BTreeMap<FetcherId, Attempt>> {
     code::served_of(text).ok_or(FromSqlError::InvalidType)
-}
-
-/// The words for how single tasks are, as SQL lists them.
-pub(crate) fn statuses() -> String {
-    STATUSES.map(|(_, word)| format!("'{word}'")).join(", ")
 }
 
 /// A word of an enumeration, as serde has it; or an object.

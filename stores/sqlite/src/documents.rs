@@ -11,9 +11,6 @@ use crate::ask::Ask;
 use crate::error::classify;
 
 /// The only document of its kind; one that somebody edited into nonsense is none.
-///
-/// # Errors
-/// What SQLite says.
 pub fn document<T: DeserializeOwned>(
     connection: &Connection,
     kind: &Kind<T>,

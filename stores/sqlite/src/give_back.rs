@@ -24,9 +24,7 @@ pub struct GivenBack {
 }
 
 /// Makes the empty database `to` one of the supervisor, of our database at `from`.
-///
-/// # Errors
-/// `to` is empty still.
+/// With an error `to` is empty still.
 pub fn give_back(from: &Path, to: &mut Connection) -> StoreResult<GivenBack> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let ours = Connection::open_with_flags(from, flags).map_err(classify)?;

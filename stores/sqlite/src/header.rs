@@ -2,10 +2,12 @@
 
 use std::ops::Bound::{Excluded, Unbounded};
 
-use rusqlite::{Connection, Result, params_from_iter};
+use rusqlite::{Connection, Result, Row, params_from_iter};
 use shiftboss_queue::counts::{Counts, Run};
 use shiftboss_queue::record::FetcherId;
 use shiftboss_queue::records::{Changes, Header, RunState, Stale};
+
+use crate::ask::Ask;
 
 /// The header, and what only this store counts.
 #[derive(Debug, Clone, Default)]
@@ -38,60 +40,54 @@ impl Numbers {
 
 /// What the database has; a new one has a new queue's.
 pub(crate) fn load(connection: &Connection) -> Result<Kept> {
-    let (mut kept, mut runs) = (Kept::default(), Vec::new());
-    let header = &mut kept.header;
-    let mut query = connection.prepare_cached(
-        "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header",
-    )?;
-    let mut rows = query.query([])?;
-    if let Some(row) = rows.next()? {
-        header.last_attempt = row.get(0)?;
-        header.last_bump = row.get(1)?;
-        header.last_single = row.get(2)?;
-        header.last_since = row.get(3)?;
-        header.credit = row.get(4)?;
-        header.paused = row.get(5)?;
-        header.clock = row.get(6)?;
-        kept.ids = row.get(7)?;
-        kept.ends = row.get(8)?;
-    }
-    let mut query = connection.prepare_cached("SELECT fetcher, name FROM names")?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        header.name_fetcher(FetcherId(row.get(0)?), row.get::<_, String>(1)?.into());
-    }
-    let mut query = connection.prepare_cached(
-        "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs",
-    )?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let skipped: i64 = row.get(8)?;
-        let state = RunState {
-            since: row.get(2)?,
-            complete: row.get(3)?,
-            deleting: row.get(4)?,
-            listing: row.get(5)?,
-            reading: row.get(6)?,
-            position: row.get(7)?,
-            skipped: skipped.unsigned_abs(),
-            stale: Stale::of_code(row.get(9)?),
+    let sql = "SELECT last_attempt, last_bump, last_single, last_since, credit, paused, clock, ids, ends FROM header";
+    let kept = connection.first(sql, (), |row| {
+        let header = Header {
+            last_attempt: row.get(0)?,
+            last_bump: row.get(1)?,
+            last_single: row.get(2)?,
+            last_since: row.get(3)?,
+            credit: row.get(4)?,
+            paused: row.get(5)?,
+            clock: row.get(6)?,
+            ..Header::default()
         };
-        runs.push(((FetcherId(row.get(0)?), row.get(1)?), state));
+        Ok(Kept { header, ids: row.get(7)?, ends: row.get(8)? })
+    });
+    let mut kept = kept?.unwrap_or_default();
+    let header = &mut kept.header;
+    let sql = "SELECT fetcher, name FROM names";
+    let name = |row: &Row<'_>| Ok((FetcherId(row.get(0)?), row.get::<_, String>(1)?));
+    for (fetcher, name) in connection.rows(sql, (), name)? {
+        header.name_fetcher(fetcher, name.into());
     }
-    header.runs = runs.into_iter().collect();
-    let mut query = connection.prepare_cached(
-        "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
-         FROM counts",
-    )?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
+    let sql = "SELECT fetcher, run, since, complete, deleting, listing, reading, position, skipped, stale FROM runs";
+    header.runs = connection.rows(sql, (), run)?.into_iter().collect();
+    let sql = "SELECT fetcher, run, rows, waiting, in_flight, leased, redelivered, delayed, dead, failed, held, backed_off, bumped
+         FROM counts";
+    let counts = |row: &Row<'_>| {
         let mut counts = Counts::default();
         for (at, value) in counts.values_mut().into_iter().enumerate() {
             *value = row.get(2 + at)?;
         }
-        header.counts.0.insert((FetcherId(row.get(0)?), row.get(1)?), counts);
-    }
+        Ok(((FetcherId(row.get(0)?), row.get(1)?), counts))
+    };
+    header.counts.0 = connection.rows(sql, (), counts)?.into_iter().collect();
     Ok(kept)
+}
+
+fn run(row: &Row<'_>) -> Result<(Run, RunState)> {
+    let state = RunState {
+        since: row.get(2)?,
+        complete: row.get(3)?,
+        deleting: row.get(4)?,
+        listing: row.get(5)?,
+        reading: row.get(6)?,
+        position: row.get(7)?,
+        skipped: row.get::<_, i64>(8)?.unsigned_abs(),
+        stale: Stale::of_code(row.get(9)?),
+    };
+    Ok(((FetcherId(row.get(0)?), row.get(1)?), state))
 }
 
 /// Writes a whole header into tables that have none.

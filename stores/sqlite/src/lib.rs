@@ -16,7 +16,6 @@ mod flights;
 mod give_back;
 mod header;
 mod load;
-mod prepared;
 mod reader;
 mod records;
 mod salvage;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, Result};
+use rusqlite::{Connection, Result};
 use shiftboss_protocol::fetcher_file::checksum;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::attempt::EndedAttempt;
@@ -49,9 +49,6 @@ pub struct SqliteRecords {
 
 impl SqliteRecords {
     /// A queue on a connection; its tables are made if there are none.
-    ///
-    /// # Errors
-    /// What SQLite says.
     pub fn new(connection: Connection) -> StoreResult<Self> {
         let begin = |connection: &Connection| {
             connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -101,10 +98,7 @@ impl SqliteRecords {
 
     /// `None`: it is as it was.
     fn header_now(&mut self) -> Result<Option<Header>> {
-        let version = self
-            .connection
-            .prepare_cached("PRAGMA data_version")?
-            .query_row([], |row| row.get(0))?;
+        let version = self.connection.value("PRAGMA data_version", ())?;
         if self.kept.is_some() && self.version == Some(version) {
             return Ok(None);
         }
@@ -157,45 +151,6 @@ impl SqliteRecords {
         }
     }
 
-    fn flights_now(&self) -> Result<Vec<InFlight>> {
-        let sql = "SELECT attempt, started_ms, lease, owner FROM keys INDEXED BY in_flight
-            WHERE attempt IS NOT NULL ORDER BY attempt";
-        let mut query = self.connection.prepare_cached(sql)?;
-        let flights = query.query_map([], |row| {
-            let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
-            let owner = row.get::<_, Option<String>>(3)?.map(Into::into);
-            let lease_seconds = row.get::<_, Option<i64>>(2)?.map(code::lease);
-            Ok(InFlight { attempt, started, lease_seconds, owner })
-        });
-        flights?.collect()
-    }
-
-    fn single_now(&self, number: i64) -> Result<Option<SingleStatus>> {
-        let sql = "SELECT status FROM tasks WHERE number = ?1";
-        let mut query = self.connection.prepare_cached(sql)?;
-        let word: Option<String> = query.query_row([number], |row| row.get(0)).optional()?;
-        Ok(word.and_then(|word| SingleStatus::of_word(&word)))
-    }
-
-    fn singles_now(&self, id: KeyId, status: SingleStatus, count: usize) -> Result<Vec<i64>> {
-        let sql = "SELECT number FROM tasks INDEXED BY tasks_of_key
-            WHERE key = ?1 AND status = ?2 ORDER BY number DESC LIMIT ?3";
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.connection.values(sql, (id.0, status.word(), count))
-    }
-
-    fn has_single_now(&self, id: KeyId, payload: &str) -> Result<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM tasks
-            WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
-        let checksum = checksum(payload.as_bytes()).cast_signed();
-        self.connection.prepare_cached(sql)?.query_row((id.0, checksum, payload), |row| row.get(0))
-    }
-
-    fn ended_now(&self, attempt: Attempt) -> Result<Option<EndedAttempt>> {
-        let mut query = self.connection.prepare_cached(load::END)?;
-        Ok(query.query_row([attempt.0], load::end).optional()?.map(|end| end.attempt))
-    }
-
     fn save_now(&mut self, mut changes: Changes<'_>) -> Result<()> {
         let before = self.kept.take().unwrap_or_default();
         let (mut last_id, mut last_end) = (before.ids, before.ends);
@@ -222,21 +177,9 @@ impl SqliteRecords {
         self.kept = Some(now);
         Ok(())
     }
-
-    fn roll_back_now(&mut self) {
-        self.kept = None;
-        self.flights.clear();
-        if !self.connection.is_autocommit() {
-            // One that cannot be rolled back is by the end of the connection.
-            let _ = self.run("ROLLBACK");
-        }
-    }
 }
 
 /// What a future of this store's says, which is there at once.
-///
-/// # Errors
-/// What the store says.
 pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let waits = || Err(StoreError::Fatal("the database waits for somebody".to_owned()));
     records::at_once(future).unwrap_or_else(waits)
@@ -275,7 +218,15 @@ impl Records for SqliteRecords {
     }
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
-        self.flights_now().map_err(classify)
+        let sql = "SELECT attempt, started_ms, lease, owner FROM keys INDEXED BY in_flight
+            WHERE attempt IS NOT NULL ORDER BY attempt";
+        let flights = self.connection.rows(sql, (), |row| {
+            let (attempt, started) = (Attempt(row.get(0)?), row.get(1)?);
+            let owner = row.get::<_, Option<String>>(3)?.map(Into::into);
+            let lease_seconds = row.get::<_, Option<i64>>(2)?.map(code::lease);
+            Ok(InFlight { attempt, started, lease_seconds, owner })
+        });
+        flights.map_err(classify)
     }
 
     async fn leaving(
@@ -301,7 +252,9 @@ impl Records for SqliteRecords {
     }
 
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
-        self.single_now(number).map_err(classify)
+        let sql = "SELECT status FROM tasks WHERE number = ?1";
+        let word = self.connection.first(sql, [number], |row| row.get::<_, String>(0));
+        Ok(word.map_err(classify)?.and_then(|word| SingleStatus::of_word(&word)))
     }
 
     async fn singles(
@@ -310,15 +263,22 @@ impl Records for SqliteRecords {
         status: SingleStatus,
         count: usize,
     ) -> StoreResult<Vec<i64>> {
-        self.singles_now(id, status, count).map_err(classify)
+        let sql = "SELECT number FROM tasks INDEXED BY tasks_of_key
+            WHERE key = ?1 AND status = ?2 ORDER BY number DESC LIMIT ?3";
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.connection.values(sql, (id.0, status.word(), count)).map_err(classify)
     }
 
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        self.has_single_now(id, payload).map_err(classify)
+        let sql = "SELECT EXISTS (SELECT 1 FROM tasks
+            WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
+        let checksum = checksum(payload.as_bytes()).cast_signed();
+        self.connection.value(sql, (id.0, checksum, payload)).map_err(classify)
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        self.ended_now(attempt).map_err(classify)
+        let end = self.connection.first(load::END, [attempt.0], load::end);
+        Ok(end.map_err(classify)?.map(|end| end.attempt))
     }
 
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
@@ -342,6 +302,11 @@ impl Records for SqliteRecords {
     }
 
     async fn roll_back(&mut self) {
-        self.roll_back_now();
+        self.kept = None;
+        self.flights.clear();
+        if !self.connection.is_autocommit() {
+            // One that cannot be rolled back is by the end of the connection.
+            let _ = self.run("ROLLBACK");
+        }
     }
 }

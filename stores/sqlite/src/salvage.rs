@@ -16,7 +16,6 @@ use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::{StoreError, StoreResult};
 
 use crate::ask::Ask;
-use crate::code;
 use crate::error::classify;
 use crate::schema::{self, Whose};
 use copy::Copy;
@@ -51,8 +50,6 @@ pub struct Salvaged {
     pub table: &'static str,
     /// Rows that are in the new database.
     pub rows: u64,
-    /// Ranges of ids in which something could not be read.
-    pub ranges: u64,
     /// Rows that are not there; `None`: nobody can tell how many there were.
     pub lost: Option<u64>,
 }
@@ -71,14 +68,9 @@ pub struct Salvage {
     /// Keys of which little more than their names is known: their attempts, rows and single tasks. The first ones, and how many.
     pub anew: Vec<String>,
     pub anew_count: u64,
-    /// Single tasks whose status was no word: they wait again, but for those that are out.
-    pub statuses: u64,
 }
 
 /// Opens a damaged database, to be [saved](salvage()).
-///
-/// # Errors
-/// Not even its schema can be read; or it is none of ours.
 pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
     let open = || {
         let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -98,9 +90,7 @@ pub fn open_damaged(from: &Path) -> StoreResult<Connection> {
 }
 
 /// Fills an empty database with what can be read of a damaged one.
-///
-/// # Errors
-/// What is wrong with the new one; it is empty still.
+/// With an error the new one is empty still.
 pub fn salvage(source: &Connection, to: &mut Connection, now: Millis) -> StoreResult<Salvage> {
     let mut fill = || {
         schema::make(to)?;
@@ -121,12 +111,6 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     }
     let mut salvage = Salvage::default();
     begin_anew(source, target, now, &mut salvage)?;
-    // One that is not out waits then.
-    let statuses = format!(
-        "UPDATE tasks SET status = 'in_flight' WHERE key IN (SELECT id FROM keys) AND status NOT IN ({})",
-        code::statuses()
-    );
-    salvage.statuses = target.execute(&statuses, [])? as u64;
     whole::make_whole(target, now)?;
     for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
         let sql = match table {
@@ -142,7 +126,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
             Err(_) if ranges == 0 => Some(0),
             Err(_) => None,
         };
-        salvage.tables.push(Salvaged { table, rows, ranges, lost });
+        salvage.tables.push(Salvaged { table, rows, lost });
     }
     Ok(salvage)
 }

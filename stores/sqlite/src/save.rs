@@ -9,8 +9,8 @@ use shiftboss_queue::record::{ListRow, Record, SingleEdit};
 use shiftboss_queue::records::{Change, KeyId, Stored};
 use shiftboss_queue::standing::Listed;
 
+use crate::ask::Prepared;
 use crate::code;
-use crate::prepared::Prepared;
 
 /// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;

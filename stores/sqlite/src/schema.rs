@@ -14,7 +14,7 @@ const EDITS: &str = include_str!("edits.sql");
 const REFERENCE: &str = include_str!("reference.sql");
 /// `application_id` of a database of ours ("SHFT"). The Python supervisor sets none; but it sets `user_version` without looking.
 const APPLICATION_ID: i64 = 0x5348_4654;
-/// `user_version`. Those from 3 to 14 were of unreleased builds.
+/// `user_version`. Those up to 2 are the Python supervisor's.
 pub const VERSION: i64 = 15;
 /// The tables of the Python supervisor.
 pub(crate) const REFERENCE_TABLES: [&str; 4] = ["queue", "fetcher_runs", "fetchers", "log"];
@@ -32,9 +32,6 @@ pub enum Whose {
 }
 
 /// Whose tables the database has; nothing is changed.
-///
-/// # Errors
-/// What SQLite says.
 pub fn whose(connection: &Connection) -> StoreResult<Whose> {
     find_out(connection).map_err(classify)
 }
@@ -64,13 +61,6 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
     if number("SELECT count(*) FROM sqlite_schema")? == 0 {
         return Ok(Whose::Nobodys);
     }
-    let unreleased = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'shiftboss!_%' ESCAPE '!'";
-    if number(unreleased)? > 0 {
-        return Ok(Whose::Refused(format!(
-            "it is of an unreleased build of shiftboss (version {version}), which this one does not upgrade: let that build \
-             end the single tasks, move the file away, and all lists are read again into a new one"
-        )));
-    }
     if let Some(why) = refused(application, version) {
         return Ok(Whose::Refused(why));
     }
@@ -94,9 +84,6 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
 }
 
 /// Makes an empty database ours.
-///
-/// # Errors
-/// What SQLite says.
 pub fn make(connection: &Connection) -> Result<()> {
     let transaction = connection.unchecked_transaction()?;
     make_tables(&transaction)?;

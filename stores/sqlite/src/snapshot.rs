@@ -75,9 +75,6 @@ impl Moment {
 }
 
 /// Opens a supervisor's database for reading alone, whether or not it is taken over.
-///
-/// # Errors
-/// When it is missing, somebody else's, or cannot be read.
 pub fn open_to_read(path: &Path) -> Result<Connection, ReadError> {
     let connection = open(path)?;
     is_ours(path, &connection).map(|_| connection)
@@ -187,9 +184,6 @@ fn files(path: &Path) -> [PathBuf; 4] {
 }
 
 /// Refuses what SQLite would wait for or read without end: a pipe or a device in the place of a database, or beside it.
-///
-/// # Errors
-/// Which one it is.
 pub fn require_files(database: &Path) -> Result<(), ReadError> {
     // SQLite keeps its files beside what a link leads to. What cannot be looked at is for whoever opens it to refuse.
     let path = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());

@@ -1,13 +1,10 @@
-//! Whether a database is whole: what SQLite finds wrong, and what must hold between our tables. And what of it nobody can read, which
-//! stops nothing.
+//! Whether a database is whole: what SQLite finds wrong, and what must hold between our tables.
 //!
 //! Called when a database is opened ([`missing`]), and by who looks one through ([`look_through`]). Nothing is changed.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Result, Row};
+use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Context;
 use shiftboss_queue::counts::Tally;
@@ -18,12 +15,12 @@ use shiftboss_queue::records::{From, Header, StoreError, StoreResult, Stored};
 use crate::ask::Ask;
 use crate::documents::document;
 use crate::error::classify;
-use crate::load::{Loader, outcomes};
-use crate::{code, header, schema, set_aside};
+use crate::load::Loader;
+use crate::{header, schema, set_aside};
 
 /// Records that are in memory at once.
 const STEP_KEYS: usize = 1_000;
-/// Of rows that nobody can read so many are named.
+/// Of rows that were set aside so many are named.
 const NAMED_MAX: u32 = 100;
 const SQLITES: &str =
     "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
@@ -70,43 +67,6 @@ pub(crate) const NUMBERS: [(&str, &str); 4] = [
     ("ends", "SELECT coalesce(max(ended), 0) FROM attempts"),
     ("ids", "SELECT count(*) FROM keys"),
 ];
-/// Texts that must be UTF-8, what they are of, and what comes of it if they are not.
-const TEXTS: [(&str, &str, &str); 3] = [
-    (
-        "payload",
-        ": it is a dead letter when its turn comes",
-        "SELECT 'a row of ' || coalesce((SELECT name FROM names WHERE names.fetcher = rows.fetcher), '?') || '.' || run,
-            key, payload FROM rows",
-    ),
-    (
-        "payload",
-        ": it is a dead letter when its turn comes",
-        "SELECT 'the single task ' || number, key, payload FROM tasks",
-    ),
-    (
-        "worker",
-        "",
-        "SELECT 'attempt ' || attempt, key, worker FROM attempts WHERE worker IS NOT NULL",
-    ),
-];
-/// Ends, and sums of them, of which nobody can tell how they ended.
-const ENDS: [&str; 2] = [
-    concat!(
-        "SELECT 'how attempt ' || attempt || ' of ' || coalesce((SELECT key FROM keys WHERE id = attempts.key), '?')
-            || ' ended cannot be read: nobody is told of it'
-         FROM attempts WHERE outcome NOT IN ",
-        outcomes!(),
-        " LIMIT ?1"
-    ),
-    concat!(
-        "SELECT 'what ended of ' || coalesce((SELECT name FROM names WHERE names.fetcher = hours.fetcher), '@tasks')
-            || ' in the hour ' || coalesce(datetime(hour * 3600, 'unixepoch'), hour) || ' UTC cannot all be read: nobody is told of it'
-         FROM hours WHERE outcome NOT IN ",
-        outcomes!(),
-        " LIMIT ?1"
-    ),
-];
-
 /// Nothing is wrong with these keys.
 const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a clock that was ahead: they count as started just now'
     FROM keys WHERE started > unixepoch() HAVING count(*) > 0";
@@ -116,16 +76,11 @@ const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a 
 pub struct Findings {
     /// It is damaged, and may not be used.
     pub damage: Vec<String>,
-    /// What cannot be read any more: payloads become dead letters when their turns come, ends are passed over.
-    pub unreadable: Vec<String>,
     /// Rows that were set aside, as far as they are named; and starts in the future.
     pub set_aside: Vec<String>,
 }
 
 /// What a database lacks, so that it cannot be used; cheap, for every start.
-///
-/// # Errors
-/// What SQLite says.
 pub fn missing(connection: &Connection) -> StoreResult<Option<String>> {
     what_is_missing(connection).map_err(classify)
 }
@@ -163,30 +118,17 @@ fn find(connection: &Connection, found: &mut Findings) -> Result<(), StoreError>
     for sql in INVARIANTS {
         found.damage.extend(connection.values::<String>(sql, []).map_err(classify)?);
     }
-    found.damage.extend(wrong_values(connection).map_err(classify)?);
+    found.damage.extend(wrong_numbers(connection).map_err(classify)?);
     found.damage.extend(wrong_records(connection)?);
-    for sql in ENDS {
-        found.unreadable.extend(connection.values::<String>(sql, [NAMED_MAX]).map_err(classify)?);
-    }
-    for (which, then, sql) in TEXTS {
-        let more = unreadable(connection, sql).map_err(classify)?.into_iter();
-        let named = |what| format!("the {which} of {what}, is no UTF-8{then}");
-        found.unreadable.extend(more.map(named));
-    }
     let rows = set_aside(connection, NAMED_MAX)?;
     found.set_aside.extend(rows.iter().map(ToString::to_string));
     found.set_aside.extend(connection.values::<String>(AHEAD, []).map_err(classify)?);
     Ok(())
 }
 
-/// Single tasks whose status is no word, so that nobody is handed them; and numbers that would be given again.
-fn wrong_values(connection: &Connection) -> Result<Vec<String>> {
-    let statuses = format!(
-        "SELECT 'the status of the single task ' || number || ' of ' || coalesce((SELECT key FROM keys WHERE id = tasks.key), '?')
-            || ' is none' FROM tasks WHERE status NOT IN ({}) LIMIT ?1",
-        code::statuses()
-    );
-    let mut found: Vec<String> = connection.values(&statuses, [NAMED_MAX])?;
+/// Numbers that would be given again.
+fn wrong_numbers(connection: &Connection) -> Result<Vec<String>> {
+    let mut found = Vec::new();
     for (number, sql) in &NUMBERS[..3] {
         let sql = format!(
             "SELECT 'the header''s {number} is ' || {number} || ', and there is ' || highest
@@ -240,30 +182,4 @@ fn rules(connection: &Connection, header: &Header) -> StoreResult<Option<Context
 fn is_lost(stored: &Stored, context: &Context) -> bool {
     let (place, noted) = (stored.record.place(context), &stored.place);
     noted.due.is_none() && (place.due.is_some() || place.order.is_some() && noted.order.is_none())
-}
-
-/// The keys of texts that are none, and what they are of.
-fn unreadable(connection: &Connection, sql: &str) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    let mut query = connection.prepared(sql)?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let is_read =
-            matches!(row.get_ref(2)?, ValueRef::Text(text) if str::from_utf8(text).is_ok());
-        if !is_read && found.len() < NAMED_MAX as usize {
-            found.push(name(connection, row)?);
-        }
-    }
-    Ok(found)
-}
-
-fn name(connection: &Connection, row: &Row<'_>) -> Result<String> {
-    let (what, id): (String, i64) = (row.get(0)?, row.get(1)?);
-    let key: Option<String> =
-        connection.first("SELECT key FROM keys WHERE id = ?1", [id], |row| row.get(0))?;
-    let key: &dyn Display = match &key {
-        Some(key) => key,
-        None => &id,
-    };
-    Ok(format!("{key}, {what}"))
 }

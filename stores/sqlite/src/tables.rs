@@ -13,9 +13,6 @@ use crate::error::classify;
 use crate::schema;
 
 /// The columns of a table, in order.
-///
-/// # Errors
-/// What SQLite says.
 pub fn columns(connection: &Connection, table: &str) -> StoreResult<Vec<Column>> {
     columns_of(connection, table).map_err(classify)
 }
@@ -39,9 +36,6 @@ pub(crate) fn insert<'c>(
 }
 
 /// Reads a table. What `each` says of a row ends it.
-///
-/// # Errors
-/// What SQLite says.
 pub fn read<E>(
     connection: &Connection,
     table: &str,
@@ -77,9 +71,7 @@ fn value(value: ValueRef<'_>) -> Value<'_> {
 
 /// Makes an empty database ours, with what `fill` puts into its tables: in one transaction, indexes last. Jobs of a member of another
 /// queue are the daemon's.
-///
-/// # Errors
-/// What SQLite says. With that, and with what `fill` says, the database is empty still.
+/// With an error, `fill`'s too, it is empty still.
 pub fn make_filled<T, E>(
     connection: &mut Connection,
     fill: impl FnOnce(&Connection) -> std::result::Result<T, E>,
@@ -106,14 +98,10 @@ pub fn make_filled<T, E>(
 pub struct Filling<'c>(Statement<'c>);
 
 impl<'c> Filling<'c> {
-    /// # Errors
-    /// What SQLite says.
     pub fn begin(connection: &'c Connection, table: &str, columns: &[Column]) -> StoreResult<Self> {
         insert(connection, "INSERT", table, columns).map(Self).map_err(classify)
     }
 
-    /// # Errors
-    /// What SQLite says.
     pub fn add(&mut self, row: &[Value<'_>]) -> StoreResult<()> {
         let mut add = || {
             for (at, value) in (1..).zip(row) {

@@ -41,8 +41,6 @@ const SORTED: &str = "
     UNION ALL
     SELECT shiftboss_jitter(attr_path), attr_path, NULL, NULL, NULL, NULL, started, finished, exit_code FROM log
     ORDER BY 1, 2, 3, 4";
-const KEEP_PAYLOAD: &str =
-    "UPDATE rows SET payload = CAST(?4 AS TEXT) WHERE key = ?1 AND fetcher = ?2 AND run = ?3";
 const SET_ASIDE: &str =
     "INSERT INTO set_aside (why, attr_path, fetcher_id, run, payload, started, finished, exit_code)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -64,14 +62,12 @@ pub struct TakenOver {
     pub rows: u64,
     /// Keys that the supervisor handed out, and that did not end.
     pub in_flight: u64,
-    /// Rows that cannot be read, or not all of them: they are in the table `set_aside`, each with its reason.
+    /// Rows that cannot be read: they are in the table `set_aside`, each with its reason.
     pub set_aside: u64,
 }
 
 /// Takes a database of the supervisor over, for a daemon with these settings.
-///
-/// # Errors
-/// The database is as it was.
+/// With an error the database is as it was.
 pub fn take_over(
     connection: &mut Connection,
     settings: &Settings,
@@ -98,9 +94,6 @@ pub fn take_over(
 }
 
 /// `doing` needs so many bytes in the directory of a database.
-///
-/// # Errors
-/// `Full`: fewer are free.
 pub fn require_space(path: &Path, doing: &str, needed: u64) -> StoreResult<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let space = rustix::fs::statvfs(parent).map_err(|error| unknown_space(path, &error.into()))?;
@@ -212,8 +205,6 @@ fn write_records(
         header,
         context,
         record: None,
-        damaged: Vec::new(),
-        keep_payload: connection.prepare(KEEP_PAYLOAD)?,
         taken: TakenOver::default(),
     };
     let mut query = connection.prepare(SORTED)?;
@@ -236,9 +227,6 @@ struct Writer<'a> {
     context: Context,
     /// Of the key whose rows come.
     record: Option<Record>,
-    /// Its rows whose payloads are no UTF-8, with these.
-    damaged: Vec<(FetcherId, i64, Vec<u8>)>,
-    keep_payload: Statement<'a>,
     taken: TakenOver,
 }
 
@@ -277,7 +265,7 @@ impl Writer<'_> {
         if !self.header.fetchers.contains_key(&fetcher) {
             return Err("it is of no known fetcher");
         }
-        let payload = row.get_ref(5).and_then(|it| Ok(it.as_bytes()?.to_owned()));
+        let payload = row.get_ref(5).and_then(|it| Ok(it.as_str()?.to_owned()));
         let payload = payload.map_err(|_| "its payload is no text")?;
         // One whose run is gone comes with a run, which the daemon deletes if there is no file of it.
         self.header.runs.change((fetcher, run));
@@ -286,14 +274,8 @@ impl Writer<'_> {
         if is_served {
             record.served.insert(fetcher, SERVED);
         }
-        let (payload, damaged) = match String::from_utf8(payload) {
-            Ok(payload) => (payload, None),
-            Err(error) => (String::new(), Some(error.into_bytes())),
-        };
         record.rows.push(ListRow { fetcher, run, armed, reading: 0, payload: Some(payload) });
-        let Some(damaged) = damaged else { return Ok(()) };
-        self.damaged.push((fetcher, run, damaged));
-        Err("its payload is no UTF-8, so it is a dead letter when its turn comes")
+        Ok(())
     }
 
     /// Writes the record whose rows have come.
@@ -312,12 +294,7 @@ impl Writer<'_> {
         clocks::look(&mut record, &self.context);
         let (key, place) = (record.key.clone(), record.place(&self.context));
         let change = Change { before: None, key, now: Some((Box::new(record), place)) };
-        let stored = self.saver.change(change)?;
-        for (fetcher, run, payload) in self.damaged.drain(..) {
-            let id = stored.as_ref().map(|it| it.id.0);
-            self.keep_payload.execute((id, fetcher.0, run, payload))?;
-        }
-        Ok(())
+        self.saver.change(change).map(drop)
     }
 
     fn set_aside(&mut self, row: &Row<'_>, why: &str) -> Result<()> {

@@ -53,12 +53,6 @@ fn the_same_input_directory() {
     second_is_refused(|site, other| [other.database(), site.input(), other.socket()]);
 }
 
-/// Everything the same.
-#[test]
-fn everything_the_same() {
-    second_is_refused(|site, _| [site.database(), site.input(), site.socket()]);
-}
-
 /// A stale socket is replaced: one nobody listens on, and one a killed daemon left.
 #[test]
 fn a_stale_socket_is_replaced() {

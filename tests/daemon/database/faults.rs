@@ -46,15 +46,10 @@ fn ends_when(change: impl Fn(&Site)) {
     assert!(log.contains("ERROR") && log.contains("state.db"), "{log}");
 }
 
-/// The database unlinked while running.
+/// The database unlinked, or renamed, while running.
 #[test]
 fn unlinked_while_running() {
     ends_when(|site| fs::remove_file(site.database()).unwrap());
-}
-
-/// The database renamed while running.
-#[test]
-fn renamed_while_running() {
     ends_when(|site| fs::rename(site.database(), site.path("moved.db")).unwrap());
 }
 
@@ -99,18 +94,4 @@ fn unlinked_under_load() {
         status.is_some()
     });
     assert_eq!(status.and_then(|status| status.code()), Some(74));
-}
-
-/// `kill -9` at any time leaves a database that the next start takes up as it is.
-#[test]
-fn a_killed_daemon_s_database_is_taken_up() {
-    let (site, daemon) = two_jobs();
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
-    daemon.kill();
-    let _daemon = site.start();
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    let codes = "SELECT attr_path, exit_code FROM log ORDER BY 1";
-    assert_eq!(site.sql(codes), ["alpha|3", "bravo|-"]);
-    assert_eq!(site.integrity(), ["ok"]);
 }

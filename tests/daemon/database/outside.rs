@@ -114,38 +114,6 @@ fn another_sqlite_reads_and_edits() {
     }
 }
 
-/// INSERT and UPDATE of log, and of queue.is_dequeued, by hand while running: seen by the very
-/// next request, and last_started is right in the same transaction.
-#[test]
-fn edits_are_honoured_at_once() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\nzulu 0 4\n");
-    let _daemon = site.start();
-    site.wait_count(4);
-    let hand = editor(&site.database()).unwrap();
-    let last = "SELECT attr_path, last_started FROM queue ORDER BY 1";
-    hand.execute_batch("BEGIN; INSERT INTO log VALUES ('alpha', 900, 901, 0)").unwrap();
-    let inside = rows(&hand, last).unwrap();
-    assert_eq!(inside, ["alpha|900", "bravo|-", "charlie|-", "zulu|-"]);
-    hand.execute_batch("UPDATE queue SET is_dequeued = 1 WHERE attr_path = 'charlie'; COMMIT")
-        .unwrap();
-    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
-    assert_eq!(site.ask("READY"), "JOB zulu 0 4\n");
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    hand.execute_batch("UPDATE queue SET is_dequeued = 0").unwrap();
-    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    hand.execute_batch(
-        "UPDATE log SET finished = 5, exit_code = 1, started = 4 WHERE \
-        attr_path = 'zulu'; UPDATE log SET finished = 5, started = 3 WHERE attr_path = 'bravo'",
-    )
-    .unwrap();
-    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
-    assert_eq!(site.ask("READY"), "JOB zulu 0 4\n");
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-}
-
 /// An editor with a busy timeout of 5 s gets through at full load, every time.
 #[test]
 fn an_editor_gets_through_at_full_load() {

@@ -6,7 +6,7 @@ use shiftboss_protocol::model::jitter;
 use super::{JOURNAL, stands_alone};
 use crate::code_and_error;
 use crate::common::Site;
-use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_1, version_2};
+use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_2};
 use crate::common::sql::{LOG, QUEUE, RUNS};
 
 /// What [`fill`] queues, once it is taken over: the lease of the job of charlie is over.
@@ -77,59 +77,6 @@ fn version_2_is_taken_over_whole() {
     site.wait_sql("SELECT count(*) FROM fetchers", &["3"]);
     let larger = "SELECT name FROM fetchers ORDER BY fetcher_id DESC LIMIT 1";
     assert_eq!(site.sql(larger), ["h"]);
-}
-
-/// What was in flight is held for its lease from its start, and then handed out again; `why` says one thing.
-#[test]
-fn jobs_in_flight_get_a_lease() {
-    for (ago, is_held) in [(0, true), (3_602, false)] {
-        let site = Site::new();
-        write_files(&site);
-        let connection = version_2(&site.database());
-        fill(&connection);
-        let begun =
-            format!("UPDATE log SET started = unixepoch() - {ago} WHERE attr_path = 'charlie'");
-        connection.execute_batch(&begun).unwrap();
-        drop(connection);
-        let daemon = site.start_with(&["--lease", "1h"]);
-        let mut queued = QUEUED;
-        queued[4] = if is_held { "g|1|charlie|0 3|1" } else { QUEUED[4] };
-        site.wait_queue(&queued);
-        let why = String::from_utf8(site.run(&["why", "charlie"]).stdout).unwrap();
-        assert_eq!(why.contains("in flight"), is_held, "{why}");
-        for _ in 0..2 {
-            assert!(site.ask("READY").starts_with("JOB "));
-        }
-        let next = if is_held { "NOJOBS\n" } else { "JOB charlie 0 3\n" };
-        assert_eq!(site.ask("READY"), next);
-        let log = daemon.stop();
-        assert!(log.contains("in flight") && log.contains("jobs=1"), "{log}");
-    }
-}
-
-/// Version 1 is taken over; its rows get their places in the order.
-#[test]
-fn version_1_is_taken_over() {
-    let site = Site::new();
-    write_files(&site);
-    let connection = version_1(&site.database());
-    register(&connection, "f", 1, true);
-    register(&connection, "g", 1, true);
-    let rows = "INSERT INTO queue (fetcher_id, fetcher_run_started, attr_path, payload) \
-        VALUES (1, 1, 'alpha', '0 1'), (1, 1, 'bravo', ' 0 2'), (2, 1, 'alpha', '0 1'), \
-        (2, 1, 'charlie', '0 3')";
-    connection.execute_batch(rows).unwrap();
-    drop(connection);
-    let _daemon = site.start();
-    let fresh: Vec<String> =
-        QUEUED.iter().map(|row| format!("{}0", &row[..row.len() - 1])).collect();
-    let fresh: Vec<&str> = fresh.iter().map(String::as_str).collect();
-    site.wait_queue(&fresh);
-    let wrong = "SELECT count(*) FROM queue WHERE order_jitter IS NULL";
-    site.wait_sql(wrong, &["0"]);
-    assert_eq!(site.ask("READY").split(' ').nth(1), Some("alpha"));
-    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
-    assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
 }
 
 /// What a killed reference left in its write-ahead log is taken over too.

@@ -54,8 +54,8 @@ fn certify(home: &Path) {
 
 /// Whether a connection by this URL is by TLS.
 async fn is_secure(url: &str) -> Result<bool, StoreError> {
-    let connection = server(url).connect().await?;
-    Ok(connection.client.query_one(IS_SECURE, &[]).await.unwrap().get(0))
+    let client = server(url).connect().await?;
+    Ok(client.query_one(IS_SECURE, &[]).await.unwrap().get(0))
 }
 
 /// A server without TLS is refused where it is required; one with it must be the URL's host by a certificate that is

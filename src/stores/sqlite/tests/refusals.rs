@@ -38,26 +38,50 @@ fn edited(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-fn require_no_database(error: &Failure) {
-    assert_eq!(error.code(), ExitCode::Configuration, "{error}");
-    assert!(error.to_string().contains("is not an SQLite database"), "{error}");
+/// Writes over what [`ours`] made.
+fn damaged(path: &Path, damage: impl FnOnce(&mut Vec<u8>)) {
+    ours(path);
+    let mut bytes = fs::read(path).unwrap();
+    damage(&mut bytes);
+    fs::write(path, bytes).unwrap();
 }
 
-/// An emptied file is not taken for a new one.
-#[test]
-fn an_emptied_database() {
-    let (error, text) = refusal(|path| fs::write(path, "").unwrap());
-    assert_eq!(error.code(), ExitCode::BadData, "{text}");
-    assert!(text.contains("is empty") && text.contains("backup"), "{text}");
-}
+const FOREIGN: [&str; 3] = [
+    "CREATE TABLE notes (text)",
+    "PRAGMA application_id = 7; CREATE TABLE notes (text)",
+    "CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); CREATE TABLE queue (a); CREATE TABLE log (a)",
+];
 
-/// Some other file, also one that is too short for a header, and a directory.
+/// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a directory. A newer version
+/// than this program knows. A file that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another
+/// program's database.
 #[test]
-fn no_database() {
-    for content in ["hello", &"x".repeat(5000)] {
-        require_no_database(&refusal(|path| fs::write(path, content).unwrap()).0);
+fn what_is_no_database_of_ours() {
+    use ExitCode::{BadData, Configuration};
+    let no_database = "is not an SQLite database";
+    let mut cases: Vec<(Box<dyn FnOnce(&Path)>, ExitCode, &str)> = vec![
+        (Box::new(|path| fs::write(path, "").unwrap()), BadData, "is empty"),
+        (Box::new(|path| fs::write(path, "hello").unwrap()), Configuration, no_database),
+        (Box::new(|path| fs::write(path, [b'x'; 5000]).unwrap()), Configuration, no_database),
+        (Box::new(|path| fs::create_dir(path).unwrap()), Configuration, no_database),
+        (Box::new(|path| damaged(path, |it| it[100..4096].fill(0xaa))), BadData, "is corrupt"),
+    ];
+    for keep in [4096 * 3, 5000, 200] {
+        let cut = move |path: &Path| damaged(path, |it| it.truncate(keep));
+        cases.push((Box::new(cut), BadData, "shiftboss move --salvage"));
     }
-    require_no_database(&refusal(|path| fs::create_dir(path).unwrap()).0);
+    for sql in FOREIGN {
+        cases.push((Box::new(|path| edited(path, sql)), Configuration, "of another program"));
+    }
+    let newer = |path: &Path| {
+        ours(path);
+        edited(path, "PRAGMA user_version = 99");
+    };
+    cases.push((Box::new(newer), Configuration, "has version 99"));
+    for (at, (make, code, words)) in cases.into_iter().enumerate() {
+        let (error, text) = refusal(make);
+        assert!(error.code() == code && text.contains(words), "{at}: {text}");
+    }
 }
 
 /// A pipe, at whose other end nobody is: refused at once, not waited for.
@@ -68,7 +92,7 @@ fn a_pipe() {
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
-    require_no_database(&error);
+    assert_eq!(error.code(), ExitCode::Configuration, "{error}");
 }
 
 /// A link to nothing is told as that, and nothing is made.
@@ -105,57 +129,6 @@ fn a_link_to_a_database_with_a_log() {
     assert_eq!(ask(&mut store, 0, Runs).unwrap()[0].rows, 2000);
 }
 
-/// Another program's database: by its id, by its tables, by having none.
-#[test]
-fn a_foreign_database() {
-    for sql in [
-        "CREATE TABLE notes (text)",
-        "PRAGMA application_id = 7; CREATE TABLE notes (text)",
-        "CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); CREATE TABLE queue (a); CREATE TABLE log (a)",
-    ] {
-        let (error, text) = refusal(|path| edited(path, sql));
-        assert_eq!(error.code(), ExitCode::Configuration, "{sql}: {text}");
-        assert!(text.contains("of another program"), "{sql}: {text}");
-    }
-}
-
-/// A newer version than this program knows.
-#[test]
-fn a_newer_database() {
-    let (error, text) = refusal(|path| {
-        ours(path);
-        edited(path, "PRAGMA user_version = 99");
-    });
-    assert_eq!(error.code(), ExitCode::Configuration, "{text}");
-    assert!(text.contains("has version 99") && text.contains("newer shiftboss"), "{text}");
-}
-
-/// A file that was cut off: at a page's end, and anywhere.
-#[test]
-fn a_truncated_database() {
-    for keep in [4096 * 3, 5000, 200] {
-        let (error, text) = refusal(|path| {
-            ours(path);
-            fs::File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
-        });
-        assert_eq!(error.code(), ExitCode::BadData, "{keep}: {text}");
-        assert!(text.contains("shiftboss move --salvage"), "{text}");
-    }
-}
-
-/// A first page of rubbish behind a good header.
-#[test]
-fn a_corrupt_schema() {
-    let (error, text) = refusal(|path| {
-        ours(path);
-        let mut bytes = fs::read(path).unwrap();
-        bytes[100..4096].fill(0xAA);
-        fs::write(path, bytes).unwrap();
-    });
-    assert_eq!(error.code(), ExitCode::BadData, "{text}");
-    assert!(text.contains("is corrupt"), "{text}");
-}
-
 /// The background check finds what opening does not, and says nothing of a sound database.
 #[test]
 fn a_corrupt_page_is_found_by_the_check() {
@@ -176,7 +149,7 @@ fn a_new_database_leaves_nothing_beside_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     let mut store = SqliteStore::open(&path, &options(FAIR)).unwrap();
-    assert!(store.found().was_clean);
+    assert!(store.found.was_clean);
     at_once(store.close()).unwrap();
     drop(store);
     let names: Vec<_> =

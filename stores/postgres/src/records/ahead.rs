@@ -13,7 +13,6 @@ use tokio_postgres::Row;
 
 use crate::error::classify;
 use crate::front::At;
-use crate::known::{Known, is_other};
 use crate::load::{self, Found};
 use crate::wire::{Ask, ask, parts, union};
 
@@ -58,6 +57,30 @@ fn looks(outset: &Outset) -> &'static [From] {
     if outset.next > 0 { &[From::Order, From::Lane] } else { &[] }
 }
 
+/// Records by what they are called.
+#[derive(Default)]
+struct Known {
+    all: Vec<Stored>,
+    places: HashMap<Name, usize>,
+}
+
+impl Known {
+    /// `others`: names of attempts that ended, and of tasks.
+    fn add(&mut self, more: Vec<Stored>, others: &[(Name, KeyId)]) {
+        for stored in more {
+            let flight = stored.record.flight.as_ref().map(|it| Name::Attempt(it.attempt));
+            let others = others.iter().filter(|(_, id)| *id == stored.id).map(|it| it.0.clone());
+            let names = [Name::Key(stored.record.key.clone())].into_iter().chain(flight);
+            self.places.extend(names.chain(others).map(|name| (name, self.all.len())));
+            self.all.push(stored);
+        }
+    }
+
+    fn find(&self, name: &Name) -> Option<&Stored> {
+        self.places.get(name).map(|at| &self.all[*at])
+    }
+}
+
 /// A batch steps over so many times the keys that one of a file does: its round trips and its commit cost as much as thousands of them.
 const STEPS: usize = 4;
 
@@ -68,7 +91,7 @@ impl PostgresRecords {
         let torn: Vec<i64> = torn.collect();
         let mut all: Vec<_> = found.into_iter().filter(|it| it.is_whole).collect();
         if !torn.is_empty() {
-            let rows = self.ask_one(load::by_ids(torn)).await?;
+            let rows = self.ask_one(ask!(load::BY_IDS, torn)).await?;
             all.extend(load::found(&rows)?);
         }
         Ok(all.into_iter().map(|it| it.stored).collect())
@@ -85,17 +108,17 @@ impl PostgresRecords {
                 load::found(&self.ask_one(load::named(names)).await?)?
             }
         };
-        let mut known = Known::of(self.whole(found).await?);
-        let others: Vec<&Name> =
-            names.iter().filter(|name| known.find(name).is_none() && is_other(name)).collect();
+        let mut known = Known::default();
+        known.add(self.whole(found).await?, &[]);
+        let is_other = |name: &&Name| !matches!(name, Name::Key(_)) && known.find(name).is_none();
+        let others: Vec<&Name> = names.iter().filter(is_other).collect();
         if !others.is_empty() {
             self.numbers.stale();
             let rows = self.ask_one(load::of_others(&others)).await?;
             let others: Vec<_> = rows.iter().map(load::other).collect::<StoreResult<_>>()?;
-            let ids = others.iter().map(|(_, id)| id.0).collect();
-            let found = load::found(&self.ask_one(load::by_ids(ids)).await?)?;
-            let more = self.whole(found).await?;
-            known.add(more, others);
+            let ids: Vec<i64> = others.iter().map(|(_, id)| id.0).collect();
+            let found = load::found(&self.ask_one(ask!(load::BY_IDS, ids)).await?)?;
+            known.add(self.whole(found).await?, &others);
         }
         Ok(names.iter().map(|name| known.find(name).cloned()).collect())
     }

@@ -155,136 +155,54 @@ macro_rules! said {
     };
 }
 
-pub fn refuse(store: &Store, refuse: bool) -> bool {
-    match store {
-        Store::File(it) => file::refuse(it, refuse),
-        Store::Server(it) => server::refuse(it, refuse),
-    }
+/// Of a look from outside.
+macro_rules! looks {
+    ($($name:ident($($arg:ident: $type:ty)?) -> $answer:ty;)*) => {
+        $(pub fn $name(store: &Store $(, $arg: $type)?) -> $answer {
+            match store {
+                Store::File(it) => file::$name(it $(, $arg)?),
+                Store::Server(it) => server::$name(it $(, $arg)?),
+            }
+        })*
+    };
+}
+looks! {
+    refuse(refuse: bool) -> bool;
+    counts() -> BTreeMap<(i64, i64), [i64; COUNTS]>;
+    hours() -> BTreeMap<(i64, i64, String), [i64; 4]>;
+    minutes() -> BTreeMap<(i64, i64), i64>;
+    log() -> BTreeMap<String, (i64, Option<i64>, Option<i64>)>;
 }
 
-pub fn counts(store: &Store) -> BTreeMap<(i64, i64), [i64; COUNTS]> {
-    match store {
-        Store::File(it) => file::counts(it),
-        Store::Server(it) => server::counts(it),
-    }
+/// Of the port.
+macro_rules! records {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        impl Records for Store {
+            $(async fn $name(&mut self, $($arg: $type),*) -> $answer {
+                said!(self, it => it.$name($($arg),*).await)
+            })*
+        }
+    };
 }
-
-pub fn hours(store: &Store) -> BTreeMap<(i64, i64, String), [i64; 4]> {
-    match store {
-        Store::File(it) => file::hours(it),
-        Store::Server(it) => server::hours(it),
-    }
-}
-
-pub fn minutes(store: &Store) -> BTreeMap<(i64, i64), i64> {
-    match store {
-        Store::File(it) => file::minutes(it),
-        Store::Server(it) => server::minutes(it),
-    }
-}
-
-pub fn log(store: &Store) -> BTreeMap<String, (i64, Option<i64>, Option<i64>)> {
-    match store {
-        Store::File(it) => file::log(it),
-        Store::Server(it) => server::log(it),
-    }
-}
-
-impl Records for Store {
-    async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun> {
-        said!(self, it => it.begin(outset).await)
-    }
-
-    async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
-        said!(self, it => it.number(last).await)
-    }
-
-    async fn edits(&mut self, count: usize) -> StoreResult<Vec<Edit>> {
-        said!(self, it => it.edits(count).await)
-    }
-
-    async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>> {
-        said!(self, it => it.load(names).await)
-    }
-
-    async fn next(
-        &mut self,
-        from: From,
-        behind: Option<&Stored>,
-        scope: &Scope,
-        count: usize,
-    ) -> StoreResult<Vec<Stored>> {
-        said!(self, it => it.next(from, behind, scope, count).await)
-    }
-
-    async fn flights(&mut self) -> StoreResult<Vec<InFlight>> {
-        said!(self, it => it.flights().await)
-    }
-
-    async fn leaving(
-        &mut self,
-        behind: Option<&Stored>,
-        also: Option<(FetcherId, i64)>,
-        count: usize,
-    ) -> StoreResult<(Option<Stored>, bool)> {
-        said!(self, it => it.leaving(behind, also, count).await)
-    }
-
-    async fn of_run(
-        &mut self,
-        run: (FetcherId, i64),
-        behind: Option<KeyId>,
-        count: usize,
-    ) -> StoreResult<Vec<Stored>> {
-        said!(self, it => it.of_run(run, behind, count).await)
-    }
-
-    async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload> {
-        said!(self, it => it.payload(id, task).await)
-    }
-
-    async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>> {
-        said!(self, it => it.single(number).await)
-    }
-
-    async fn singles(
-        &mut self,
-        id: KeyId,
-        status: SingleStatus,
-        count: usize,
-    ) -> StoreResult<Vec<i64>> {
-        said!(self, it => it.singles(id, status, count).await)
-    }
-
-    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        said!(self, it => it.has_single(id, payload).await)
-    }
-
-    async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
-        said!(self, it => it.ended(attempt).await)
-    }
-
-    async fn document(&mut self, name: &str) -> StoreResult<Option<String>> {
-        said!(self, it => it.document(name).await)
-    }
-
-    async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>> {
-        said!(self, it => it.documents(prefix).await)
-    }
-
-    async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()> {
-        said!(self, it => it.note(name, text).await)
-    }
-
-    async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
-        said!(self, it => it.save(changes).await)
-    }
-
-    async fn commit(&mut self) -> StoreResult<()> {
-        said!(self, it => it.commit().await)
-    }
-
-    async fn roll_back(&mut self) {
-        said!(self, it => it.roll_back().await);
-    }
+type Behind<'a> = Option<&'a Stored>;
+records! {
+    begin(outset: &Outset) -> StoreResult<Begun>;
+    number(last: Attempt) -> StoreResult<Option<Attempt>>;
+    edits(count: usize) -> StoreResult<Vec<Edit>>;
+    load(names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
+    next(from: From, behind: Behind<'_>, scope: &Scope, count: usize) -> StoreResult<Vec<Stored>>;
+    flights() -> StoreResult<Vec<InFlight>>;
+    leaving(behind: Behind<'_>, also: Option<(FetcherId, i64)>, count: usize) -> StoreResult<(Option<Stored>, bool)>;
+    of_run(run: (FetcherId, i64), behind: Option<KeyId>, count: usize) -> StoreResult<Vec<Stored>>;
+    payload(id: KeyId, task: Task) -> StoreResult<Payload>;
+    single(number: i64) -> StoreResult<Option<SingleStatus>>;
+    singles(id: KeyId, status: SingleStatus, count: usize) -> StoreResult<Vec<i64>>;
+    has_single(id: KeyId, payload: &str) -> StoreResult<bool>;
+    ended(attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
+    document(name: &str) -> StoreResult<Option<String>>;
+    documents(prefix: &str) -> StoreResult<Vec<(String, String)>>;
+    note(name: String, text: Option<String>) -> StoreResult<()>;
+    save(changes: Changes<'_>) -> StoreResult<()>;
+    commit() -> StoreResult<()>;
+    roll_back() -> ();
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use shiftboss_postgres::Moment;
 pub use shiftboss_postgres::PostgresRecords as Store;
-use shiftboss_postgres::SETTINGS;
+use shiftboss_postgres::{SCHEMA, SETTINGS};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::counts::COUNTS;
 use shiftboss_queue::look::{Look, Opens};
@@ -68,7 +68,14 @@ pub fn store(schema: &str, daemon: i64) -> Store {
 /// With the server's own time.
 pub async fn made(schema: &str, daemon: i64) -> Store {
     let client = connect().await;
-    Store::make(&client, schema).await.unwrap();
+    let run = async |sql: &str| client.batch_execute(sql).await.unwrap();
+    // Several may make it at once.
+    run(&format!("{SETTINGS}; SET search_path = {schema}; SELECT pg_advisory_lock(7365696)")).await;
+    let is_new = client.query_one("SELECT to_regclass('keys') IS NULL", &[]).await.unwrap().get(0);
+    if is_new {
+        run(&format!("BEGIN; CREATE SCHEMA {schema}; {SCHEMA}; COMMIT")).await;
+    }
+    run("SELECT pg_advisory_unlock(7365696)").await;
     Store::new(client, daemon)
 }
 

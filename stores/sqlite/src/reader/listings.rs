@@ -16,7 +16,7 @@ use shiftboss_queue::sums::Hour;
 
 use crate::ask::Ask;
 use crate::header::{self, Kept};
-use crate::load::{self, Loader, ends, outcomes};
+use crate::load::{self, Loader, ends};
 use crate::snapshot::{Moment, beside};
 use crate::{code, documents};
 
@@ -106,9 +106,7 @@ macro_rules! hours {
                 CAST(total(jobs) AS INTEGER), CAST(total(took_ms) AS INTEGER), CAST(total(revisits) AS INTEGER),
                 CAST(total(revisit_seconds) AS INTEGER) FROM ",
             $from,
-            " WHERE hour >= ?1 AND outcome IN ",
-            outcomes!(),
-            " GROUP BY 1, 2, 3 HAVING total(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
+            " WHERE hour >= ?1 GROUP BY 1, 2, 3 HAVING total(jobs) > 0 ORDER BY 1, 2, 3 LIMIT ?4"
         )
     };
 }

@@ -28,7 +28,8 @@ SELECT fetcher, run, 0, 0, 0, NULL, max(reading), NULL, 0, 1 FROM rows WHERE tru
 ON CONFLICT DO UPDATE SET reading = max(runs.reading, excluded.reading);
 UPDATE runs SET complete = 0, listing = NULL, position = NULL, stale = 1;
 
-UPDATE tasks SET status = 'waiting' WHERE status = 'in_flight'
+-- A status that is no word was damaged.
+UPDATE tasks SET status = 'waiting' WHERE status NOT IN ('waiting', 'failed', 'dead_letter', 'done', 'cancelled')
     AND NOT EXISTS (SELECT 1 FROM keys WHERE id = tasks.key AND attempt IS NOT NULL AND fetcher = 0 AND run = number);
 UPDATE keys SET
     waiting = (SELECT count(*) FROM tasks WHERE tasks.key = id AND status = 'waiting'),
