@@ -9,11 +9,11 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel};
+use serde::Serialize;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use crate::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
-use crate::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
 use crate::topology::look_up;
 
 /// The longest time for one of them, which may be large.
@@ -26,6 +26,40 @@ const QUEUE_HEADER: &str = "shiftboss-queue";
 const REASON_BYTES_MAX: usize = 4096;
 /// The longest name of a queue that AMQP has.
 const NAME_BYTES_MAX: usize = 255;
+/// Bytes of one that are shown.
+const EXCERPT_BYTES_MAX: usize = 160;
+
+/// What becomes of the dead letters that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposal {
+    Keep,
+    Requeue,
+    Drop,
+}
+
+/// Messages that were refused, the oldest first.
+#[derive(Debug, Serialize)]
+pub struct DeadLetters {
+    pub letters: Vec<DeadLetter>,
+    /// How many there are beside them.
+    pub more: u32,
+}
+
+/// A message that was refused.
+#[derive(Debug, Serialize)]
+pub struct DeadLetter {
+    /// `None`: whoever made it did not say.
+    pub reason: Option<String>,
+    /// Where it came from; `None`, likewise.
+    pub queue: Option<String>,
+    pub bytes: usize,
+    /// How it begins; of what is no UTF-8, `U+FFFD` stands.
+    pub excerpt: String,
+    /// Whether it is in its queue again, and here no more.
+    pub requeued: bool,
+    /// Why it was to be, and is not.
+    pub problem: Option<String>,
+}
 
 /// Makes a dead letter of a message, and waits until the broker has it. It expires no more.
 ///

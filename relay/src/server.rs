@@ -5,7 +5,6 @@
 //! letter, with the reason.
 
 mod backlog;
-mod hints;
 mod installation;
 mod lease;
 mod liveness;
@@ -54,6 +53,9 @@ const PREFETCH: u16 = 64;
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stop waits for what was taken.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// Hints follow each other no faster, and no slower even if there is nothing to tell.
+const HINTS_APART: Duration = Duration::from_millis(10);
+const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 /// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -218,7 +220,7 @@ impl Server {
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
-        link.learn_size_max(&self.broker.topology, BODY_BYTES_MAX).await;
+        self.broker.require_large(&link).await?;
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
         let holder = match &self.file {
@@ -244,6 +246,23 @@ impl Server {
         link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
     }
 
+    /// Says to all relays that there may be work, and nothing but that.
+    async fn hint(&self, link: &Link, work: &Notify) -> lapin::Error {
+        let exchange = self.broker.topology.hints();
+        loop {
+            // None to tell is told, too: that hints arrive.
+            let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
+            let options = BasicPublishOptions::default();
+            let exchange = exchange.as_str().into();
+            let sent =
+                link.unconfirmed.basic_publish(exchange, "".into(), options, b"", properties());
+            if let Err(error) = sent.await {
+                return error;
+            }
+            sleep(HINTS_APART).await;
+        }
+    }
+
     /// Acknowledges what was answered.
     async fn settle(&self, link: &Link, delivery: &Delivery, handled: Result<(), String>) {
         match handled {
@@ -263,10 +282,8 @@ impl Server {
         };
         let properties = properties().with_correlation_id(id.clone());
         let mut body = encode(&reply);
-        let most = link.size_max().unwrap_or(BODY_BYTES_MAX);
-        if body.len() > most {
-            // It could not be read, and a broker that takes none so large would end the channel.
-            let why = format!("the answer has {} bytes, and {most} may be", body.len());
+        if body.len() > BODY_BYTES_MAX {
+            let why = format!("the answer has {} bytes, and {BODY_BYTES_MAX} may be", body.len());
             body = encode(&Reply::Busy(why));
         }
         let options = BasicPublishOptions::default();

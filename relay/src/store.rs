@@ -53,8 +53,8 @@ pub struct Opened {
 /// # Errors
 /// `Busy` when the broker is away, `Displaced` when another relay has the name, `Fatal` when the broker refuses.
 pub async fn open(settings: Settings, waits: impl Fn()) -> StoreResult<Opened> {
+    let message = settings.message;
     let (membership, found) = Membership::join(settings, waits).await?;
-    let message = membership.message_size();
     let membership = Arc::new(membership);
     let list_store = Box::new(ListStore::new(Arc::clone(&membership), message));
     let batches = Batches::new(Lane::Jobs);

@@ -38,15 +38,6 @@ impl Topology {
         Self { prefix: prefix.to_owned(), kind }
     }
 
-    /// The same with queues of the other kind.
-    pub(crate) fn of_other_kind(&self) -> Self {
-        let kind = match self.kind {
-            QueueKind::Classic => QueueKind::Quorum,
-            QueueKind::Quorum => QueueKind::Classic,
-        };
-        Self { kind, ..self.clone() }
-    }
-
     /// The queue of what relays ask, taken by any daemon.
     pub(crate) fn requests(&self) -> String {
         format!("{}request", self.prefix)

@@ -23,7 +23,7 @@ use super::change_signal::ChangeSignal;
 use super::rpc_client::RpcClient;
 use crate::host_name;
 use crate::link::{CALL_MAX, RECONNECT};
-use crate::message::{MessageSize, Reply, Request};
+use crate::message::{Reply, Request};
 
 /// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
@@ -36,8 +36,6 @@ const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// See the module's documentation.
 pub(super) struct Membership {
     settings: Settings,
-    /// The largest message that the broker takes, if that is little.
-    size_max: Option<usize>,
     /// Which process this is.
     process: Arc<str>,
     installation: Arc<str>,
@@ -98,9 +96,9 @@ impl Membership {
         let process = this_process().into();
         // The broker's address may be wrong; once it has answered it is waited for, too.
         let link = settings.broker.connect("shiftboss relay").await?;
-        link.learn_size_max(&settings.broker.topology, settings.message.encoded()).await;
-        let size_max = link.size_max();
+        let large = settings.broker.require_large(&link).await;
         link.close().await;
+        large?;
         let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
         let mut backoff = Backoff::new(REJOIN.0, REJOIN.1);
         let found = loop {
@@ -125,13 +123,7 @@ impl Membership {
         let jobs = Arc::new(ChangeSignal::new(settings.polls));
         let signals = Signals { jobs, lists: Arc::default() };
         let state = Mutex::new(state);
-        Ok((Self { settings, size_max, process, installation, state, signals }, found))
-    }
-
-    /// What a message with rows may have: what is wanted, if the broker takes that.
-    pub(super) fn message_size(&self) -> MessageSize {
-        let wanted = self.settings.message;
-        self.size_max.map_or(wanted, |most| wanted.within(most))
+        Ok((Self { settings, process, installation, state, signals }, found))
     }
 
     /// The connection and the epoch; joins if it has not, or was taken for dead since.

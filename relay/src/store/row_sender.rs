@@ -18,8 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::batches::Asker;
 use super::rpc_client::RpcClient;
 use crate::link::PublishError;
-use crate::message::MessageSize;
-use crate::range::range_of;
+use crate::message::{MessageSize, range_of};
 
 /// Messages that are not answered at the most; whoever has more rows waits.
 const UNANSWERED_MAX: usize = 200;

@@ -18,7 +18,6 @@ use shiftboss_queue::operation::{RelayedRows, RowsAnswer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::warn;
 
 use crate::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
@@ -110,9 +109,6 @@ impl RpcClient {
         let (answer, properties) = self.expect_answer();
         let properties = properties.with_expiration(EXPIRATION_MS.into());
         let body = encode(request);
-        if let Some(why) = self.link.too_large(body.len()) {
-            return Ok(Reply::Refused(why));
-        }
         let (sent, is_taken) = (boot_time(), AtomicBool::default());
         let asked = timeout(CALL_MAX, self.exchange(body, properties, answer, &is_taken)).await;
         // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
@@ -165,15 +161,8 @@ impl RpcClient {
         let exchange = self.broker.topology.rows();
         let route = (&*exchange, &*Topology::range_key(rows.range));
         let properties = properties.with_delivery_mode(PERSISTENT);
-        let mut body = encode(rows);
-        if let Some(why) = self.link.too_large(body.len()) {
-            // Rows that go together fit: it is one alone. Its number counts.
-            let keys: Vec<_> = rows.rows.iter().map(|row| row.key.as_str()).collect();
-            warn!(run = %rows.run, keys = keys.join(" "), %why, "A row cannot be sent, and is left out.");
-            body = encode(&RelayedRows { rows: Vec::new(), ..rows.clone() });
-        }
         let channel = self.rows().clone();
-        let confirmed = begin_publish(&channel, route, &body, properties).await?;
+        let confirmed = begin_publish(&channel, route, &encode(rows), properties).await?;
         Ok(async {
             confirmed.await?;
             match answer.wait().await? {
