@@ -68,12 +68,6 @@ pub(crate) struct FileStat {
     pub linked: bool,
     /// Its last modification, or touch.
     pub modified: SystemTime,
-    pub identity: FileIdentity,
-}
-
-/// Which file it is, wherever it is renamed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileIdentity {
     /// Its inode, which a later file may have.
     pub inode: u64,
     /// When it was made, in nanoseconds since 1970; 0 where that is not known.
@@ -96,7 +90,8 @@ impl FileStat {
             size: found.stx_size,
             linked: kind == FileType::RegularFile && found.stx_nlink > 1,
             modified: UNIX_EPOCH + Duration::new(seconds, changed.tv_nsec),
-            identity: FileIdentity { inode: found.stx_ino, born: if is_born { born } else { 0 } },
+            inode: found.stx_ino,
+            born: if is_born { born } else { 0 },
         })
     }
 
@@ -157,7 +152,7 @@ fn said(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Those who may write to a lock may read it, for a copy of the spool; an earlier build let others, too.
+/// Those who may write to a lock may read it, for a copy of the spool; nobody else may.
 fn close_to_readers(lock: &File) -> Result<(), Errno> {
     let mode = fs::fstat(lock)?.st_mode & 0o777;
     let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;

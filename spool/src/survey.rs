@@ -119,7 +119,6 @@ pub(crate) fn of_entry(places: &[Place]) -> Vec<Place> {
 
 /// Whether a name has an entry in one of its places.
 pub(crate) fn has_entry(places: &[Place]) -> bool {
-    use Place as P;
-    let has = |place| matches!(place, &P::Queue(_) | &P::Checkout(_) | &P::Moving | &P::Quarantine);
-    places.iter().any(has)
+    let is_entrys = |place| matches!(place, &Place::Moving | &Place::Quarantine);
+    !of_entry(places).is_empty() || places.iter().any(is_entrys)
 }

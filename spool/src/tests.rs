@@ -9,7 +9,6 @@ mod durability;
 mod faults;
 mod faulty;
 mod leases;
-mod life;
 mod looking;
 mod multispool;
 mod names;

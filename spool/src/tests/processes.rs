@@ -161,7 +161,7 @@ fn judge(spool: &Spool, base: &Path, killed: &HashSet<u32>) {
         again += before.len();
         assert!(before.iter().all(|id| killed.contains(id)), "{entry:?} was worked by {ids:?}");
     }
-    let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
+    let repaired = repair(spool);
     assert!(repaired.is_mended(), "{repaired:#?}");
     assert_whole(spool);
     let (entries, mended) = (acknowledged.len(), repaired.findings.len());
