@@ -53,12 +53,12 @@ pub struct Description {
 struct Shown {
     name: &'static str,
     is_optional: bool,
-    limits: String,
+    limits: &'static str,
 }
 
 impl Shown {
     fn of<A: Argument>(name: &'static str) -> Self {
-        Self { name, is_optional: A::left_out().is_some(), limits: A::limits() }
+        Self { name, is_optional: A::LEFT_OUT.is_some(), limits: A::LIMITS }
     }
 }
 
@@ -125,7 +125,7 @@ macro_rules! verbs {
             impl fmt::Display for $verb {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.write_str($name)?;
-                    $(if Some(&self.$argument) != <$type>::left_out().as_ref() {
+                    $(if Some(&self.$argument) != <$type>::LEFT_OUT.as_ref() {
                         write!(f, " {}", self.$argument)?;
                     })*
                     Ok(())

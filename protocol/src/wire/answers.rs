@@ -149,8 +149,6 @@ fn job(attempt: Option<Attempt>, text: &[u8]) -> Option<Job> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Key;
-    use crate::wire::session::ErrorCode;
 
     fn job(attempt: Option<i64>, key: &str, payload: &str) -> Answer {
         Answer::Job(Job { attempt: attempt.map(Attempt), key: key.into(), payload: payload.into() })
@@ -180,27 +178,6 @@ mod tests {
         {
             assert_eq!(read(other), None, "{other:?}");
         }
-    }
-
-    /// What the daemon writes is what its peer reads.
-    #[test]
-    fn both_ends_agree() {
-        let handed = Row { key: Key::stored("é"), payload: " a  b ".to_owned() };
-        let handed = Job::of(Some(Attempt(7)), &handed);
-        assert_eq!(Answer::Job(handed.clone()), job(Some(7), "é", " a  b "));
-        let error = |text: &str| Answer::Error { code: "denied".into(), text: text.into() };
-        let read = |written: &Answer| {
-            let mut line = BytesMut::new();
-            written.encode(&mut line);
-            Answer::read(line.strip_suffix(b"\n").unwrap())
-        };
-        let no_jobs = [Idle::Nothing, Idle::Paused(3), Idle::Busy(4)].map(Answer::NoJobs);
-        let others = [Answer::Hello, Answer::Job(handed), Answer::Ok, Answer::Lost, error("no")];
-        for written in no_jobs.into_iter().chain(others) {
-            assert_eq!(read(&written), Some(written));
-        }
-        let denied = Refused::new(ErrorCode::Denied, "no: \u{1b}x");
-        assert_eq!(read(&denied.into()), Some(error("no:  x")));
     }
 
     /// A classic answer has no attempt, whatever its key looks like.

@@ -94,7 +94,7 @@ pub(super) fn opts_in(line: &[u8]) -> bool {
 /// Reads that line.
 pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
     let usage = || {
-        let limits = Lease::limits();
+        let limits = Lease::LIMITS;
         Refused::usage(format!("HELLO {VERSION} <worker name> [lease seconds, {limits}]"))
     };
     let text = std::str::from_utf8(line).map_err(|_| usage())?;
