@@ -26,6 +26,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::live::BrokerLive;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
@@ -41,7 +42,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use self::backlog::Backlog;
 use self::lease::{Holder, Lease};
 use self::liveness::Liveness;
 use crate::link::{Broker, Link, RECONNECT, properties};
@@ -153,8 +153,8 @@ struct Server {
     liveness: RefCell<Liveness>,
     /// Messages that were taken and are not answered yet.
     tasks: TaskTracker,
-    /// `None`: there is no connection.
-    backlog: RefCell<Option<Backlog>>,
+    /// As the broker said last; nothing, if it has not yet. `None`: there is no connection.
+    backlog: RefCell<Option<BrokerLive>>,
 }
 
 impl Server {
@@ -235,7 +235,7 @@ impl Server {
         let (requests, rows) = self.broker.answer(opened).await?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
-        self.backlog.replace(Some(Backlog::default()));
+        self.backlog.replace(Some(BrokerLive::default()));
         Ok(Opened { link, lease, requests, rows })
     }
 

@@ -218,11 +218,20 @@ async fn join(
     let request = Request::Join { name: name.into(), process, installation };
     match client.ask(&request).await? {
         Reply::Joined(joined) => Ok(joined),
-        Reply::Busy(text) => Err(put_off(&text)),
-        Reply::Full(text) => Err(StoreError::Full(text)),
-        Reply::Refused(text) => Err(StoreError::Rejected(text)),
-        Reply::Taken(text) => Err(StoreError::Displaced(text)),
-        Reply::Batch(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+        other => Err(failure(other)),
+    }
+}
+
+/// What a reply means that does not say what was asked.
+pub(super) fn failure(reply: Reply) -> StoreError {
+    match reply {
+        Reply::Busy(why) => {
+            StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
+        }
+        Reply::Full(text) => StoreError::Full(text),
+        Reply::Refused(text) => StoreError::Rejected(text),
+        Reply::Taken(text) => StoreError::Displaced(text),
+        Reply::Joined(_) | Reply::Batch(_) | Reply::Rows(_) | Reply::Left => misunderstood(),
     }
 }
 
@@ -232,10 +241,6 @@ fn later(error: StoreError) -> StoreError {
         StoreError::Fatal(text) => StoreError::Busy(text),
         error => error,
     }
-}
-
-pub(super) fn put_off(why: &str) -> StoreError {
-    StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
 }
 
 pub(super) fn misunderstood() -> StoreError {

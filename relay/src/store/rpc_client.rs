@@ -76,7 +76,7 @@ impl RpcClient {
     ) -> StoreResult<Self> {
         let link = broker.connect(&format!("shiftboss relay {name}")).await?;
         let opened = async {
-            let (reply_queue, replies) = consume_replies(&link.channel).await?;
+            let (reply_queue, replies) = consume_own(&link.channel, FieldTable::default()).await?;
             // Of another channel: without daemons there is no exchange yet, and that closes the channel.
             let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
             let rows = link.confirming_channel().await?;
@@ -242,39 +242,31 @@ impl Drop for RpcClient {
 }
 
 /// A queue of this connection alone, and what comes to it.
-async fn consume_replies(channel: &Channel) -> lapin::Result<(String, Consumer)> {
-    let queue = channel.queue_declare("".into(), own(), FieldTable::default()).await?;
-    let name = queue.name().to_string();
-    Ok((name.clone(), consume(channel, &name).await?))
+async fn consume_own(
+    channel: &Channel,
+    arguments: FieldTable,
+) -> lapin::Result<(String, Consumer)> {
+    let own = QueueDeclareOptions {
+        exclusive: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    let name = channel.queue_declare("".into(), own, arguments).await?.name().to_string();
+    let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+    let none = FieldTable::default();
+    let consumer = channel.basic_consume(name.as_str().into(), "".into(), options, none).await?;
+    Ok((name, consumer))
 }
 
-/// The same for hints, of which one that waits is as good as many.
+/// Hints, of which one that waits is as good as many.
 async fn consume_hints(channel: &Channel, exchange: &str) -> lapin::Result<Consumer> {
     let mut one = FieldTable::default();
     one.insert("x-max-length".into(), AMQPValue::LongInt(1));
     one.insert("x-overflow".into(), AMQPValue::LongString("drop-head".into()));
-    let queue = channel.queue_declare("".into(), own(), one).await?;
-    let name = queue.name().to_string();
-    let options = QueueBindOptions::default();
-    channel
-        .queue_bind(
-            name.as_str().into(),
-            exchange.into(),
-            "".into(),
-            options,
-            FieldTable::default(),
-        )
-        .await?;
-    consume(channel, &name).await
-}
-
-fn own() -> QueueDeclareOptions {
-    QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() }
-}
-
-async fn consume(channel: &Channel, queue: &str) -> lapin::Result<Consumer> {
-    let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
-    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+    let (queue, hints) = consume_own(channel, one).await?;
+    let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+    channel.queue_bind(queue.into(), exchange.into(), "".into(), options, none).await?;
+    Ok(hints)
 }
 
 async fn read_replies(mut replies: Consumer, shared: Arc<Shared>) {
