@@ -31,7 +31,6 @@ pub struct BrokerCheck {
     pub parts: Vec<Part>,
 }
 
-/// A queue or an exchange.
 #[derive(Debug, Serialize)]
 pub struct Part {
     pub kind: PartKind,
@@ -145,7 +144,6 @@ fn as_declared(kind: PartKind, name: String) -> Part {
     Part { kind, name, state, difference: None, messages: None, consumers: None }
 }
 
-/// What a refusal says of a part.
 fn unlike(kind: PartKind, name: String, error: lapin::Error) -> lapin::Result<Part> {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return Err(error) };
     let (state, difference) = match refused.get_id() {

@@ -18,9 +18,7 @@ use crate::topology::look_up;
 
 /// The longest time for one of them, which may be large.
 const STEP_MAX: Duration = Duration::from_secs(30);
-/// The header that says why it is one.
 const REASON_HEADER: &str = "shiftboss-reason";
-/// The header that says in which queue it was.
 const QUEUE_HEADER: &str = "shiftboss-queue";
 /// As much of a reason as is shown; others may write to the queue, too.
 const REASON_BYTES_MAX: usize = 4096;
@@ -37,7 +35,6 @@ pub enum Disposal {
     Drop,
 }
 
-/// Messages that were refused, the oldest first.
 #[derive(Debug, Serialize)]
 pub struct DeadLetters {
     pub letters: Vec<DeadLetter>,
@@ -45,7 +42,6 @@ pub struct DeadLetters {
     pub more: u32,
 }
 
-/// A message that was refused.
 #[derive(Debug, Serialize)]
 pub struct DeadLetter {
     /// `None`: whoever made it did not say.
@@ -157,7 +153,6 @@ async fn in_time<T>(
     done.map_err(|error| broker.not_declared(&error))
 }
 
-/// How many there are.
 async fn depth(broker: &Broker, link: &Link) -> lapin::Result<u32> {
     Ok(look_up(&link.channel, &broker.topology.dead()).await?.message_count())
 }
@@ -194,7 +189,6 @@ fn describe(delivery: &Delivery) -> DeadLetter {
     }
 }
 
-/// How a header's text begins.
 fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<String> {
     let headers = properties.headers().as_ref()?;
     let AMQPValue::LongString(text) = headers.inner().get(name)? else { return None };
@@ -202,7 +196,6 @@ fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<
     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)]).into_owned())
 }
 
-/// Why a dead letter stays one.
 #[derive(Debug, thiserror::Error)]
 enum NotPutBack {
     #[error("it does not say in which queue it was")]

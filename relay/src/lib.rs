@@ -25,7 +25,6 @@ pub use server::Relays;
 pub use store::{Opened, Settings, open};
 pub use topology::{PREFIX, QueueKind};
 
-/// The machine's name, for people.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -27,7 +27,6 @@ use crate::topology::{QueueKind, Topology};
 
 /// The longest time for a connection, or for an answer of the broker itself.
 pub(crate) const CALL_MAX: Duration = Duration::from_secs(5);
-/// What a broker's URL begins with.
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// What may be wrong with a URL that cannot be read.
 const ESCAPES: &str = " (in a user's name or password write # as %23, / as %2F, ? as %3F, @ as %40, : as %3A and % as %25)";
@@ -39,7 +38,6 @@ const FRAME_BYTES: u32 = 64 * 1024;
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
 pub(crate) const PERSISTENT: u8 = 2;
-/// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
 
 /// Delays before a connection that failed is made again, by either side.
@@ -96,7 +94,6 @@ impl Broker {
         self.addresses().map(drop).map_err(|why| unfit(why + ESCAPES))
     }
 
-    /// One for each host.
     fn addresses(&self) -> Result<Vec<AMQPUri>, String> {
         let (front, hosts, rest) = self.url.parts();
         if hosts.contains(',') && hosts.split(',').any(str::is_empty) {
@@ -217,7 +214,6 @@ impl Link {
         self.connection.create_channel().await
     }
 
-    /// Another channel on which what is published is confirmed.
     pub(crate) async fn confirming_channel(&self) -> lapin::Result<Channel> {
         let channel = self.channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -363,7 +359,6 @@ pub(crate) async fn begin_publish(
     })
 }
 
-/// Why the broker does not have a message.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PublishError {
     #[error("the broker has no such queue")]
@@ -378,7 +373,6 @@ pub(crate) enum PublishError {
     Broker(#[from] lapin::Error),
 }
 
-/// The properties that every message has.
 pub(crate) fn properties() -> BasicProperties {
     properties_of(VERSION, FieldTable::default())
 }

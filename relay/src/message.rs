@@ -19,7 +19,6 @@ use shiftboss_queue::operation::{
 
 /// The version of the messages; another one is refused.
 pub(crate) const VERSION: i64 = 1;
-/// The largest body.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Jobs of one batch, and bytes of their payloads in its answer; one job may have more.
 pub(crate) const HAND_OUTS_MAX: usize = 64;
@@ -28,7 +27,6 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
-/// The longest name of a relay.
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
@@ -56,7 +54,6 @@ pub struct MessageSize {
 }
 
 impl MessageSize {
-    /// What may be wanted.
     pub const ROWS: RangeInclusive<u32> = 1..=1_000;
     pub const BYTES: RangeInclusive<u32> = 1024..=1024 * 1024;
 }
@@ -67,7 +64,6 @@ impl Default for MessageSize {
     }
 }
 
-/// What a daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
@@ -82,11 +78,9 @@ pub(crate) enum Reply {
     Full(String),
     /// It will not be done, however often it is asked.
     Refused(String),
-    /// Another process that lives has the name.
     Taken(String),
 }
 
-/// Why a message is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(
@@ -231,7 +225,6 @@ fn check_name(name: &str) -> Result<(), Unfit> {
     Name::read(name).map_or_else(|| forbidden("a name that is none"), |_| Ok(()))
 }
 
-/// Whether rows may come by a range's queue.
 pub(crate) fn check_rows(relayed: &RelayedRows, range: u8) -> Result<(), Unfit> {
     if relayed.range != range {
         return forbidden(format!("rows of the range {} by the queue of {range}", relayed.range));

@@ -49,20 +49,15 @@ use crate::message::{BODY_BYTES_MAX, Reply, encode};
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
-/// How long storage may take for one.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a stop waits for what was taken.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// Hints follow each other no faster, and no slower even if there is nothing to tell.
 const HINTS_APART: Duration = Duration::from_millis(10);
 const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
-/// How often it is looked who is silent.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The service that serves relays.
 pub struct Relays {
     broker: Broker,
-    /// Relays whose workers may be operators.
     operators: Vec<String>,
     /// The file that the queue is in; `None`: it is on a server, and several daemons have it.
     file: Option<PathBuf>,
@@ -118,9 +113,7 @@ impl Service for Relays {
     }
 }
 
-/// Why relays are not served.
 enum Unserved {
-    /// It is tried again.
     Failed(StoreError),
     /// The prefix is another installation's: says so.
     Foreign(String),
@@ -132,7 +125,6 @@ impl From<StoreError> for Unserved {
     }
 }
 
-/// A connection over which relays are served.
 struct Opened {
     link: Rc<Link>,
     /// Kept as long as relays are served: see [`lease`].
@@ -141,7 +133,6 @@ struct Opened {
     rows: rows::Messages,
 }
 
-/// What serves them.
 struct Server {
     broker: Broker,
     operators: Vec<String>,
@@ -214,7 +205,6 @@ impl Server {
         Err(self.broker.classify(&error).into())
     }
 
-    /// Connects, and begins to take requests and rows.
     async fn open(self: &Rc<Self>) -> Result<Opened, Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared =
@@ -263,7 +253,6 @@ impl Server {
         }
     }
 
-    /// Acknowledges what was answered.
     async fn settle(&self, link: &Link, delivery: &Delivery, handled: Result<(), String>) {
         match handled {
             // Without the connection the broker gives it to somebody else.

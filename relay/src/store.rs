@@ -28,7 +28,6 @@ use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
 use membership::{Membership, misunderstood};
 
-/// What a relay is started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub broker: Broker,
@@ -39,11 +38,9 @@ pub struct Settings {
     pub polls: Polls,
 }
 
-/// A relay that has joined.
 pub struct Opened {
     /// For workers and operators.
     pub store: Box<dyn Store + Send>,
-    /// For files.
     pub list_store: Box<dyn Store + Send>,
     pub found: JoinedRelay,
 }
@@ -124,7 +121,6 @@ impl RelayStore {
     }
 }
 
-/// Where an operation's answer comes from.
 enum AnswerFrom {
     Daemon,
     /// The number of jobs in flight was asked for.

@@ -45,7 +45,6 @@ fn is_unreadable(errno: Errno) -> bool {
     matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO | E::MLINK)
 }
 
-/// The time after this one, in milliseconds since 1970.
 fn milliseconds_in(time: Duration) -> u64 {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(FOREVER)
@@ -194,7 +193,6 @@ impl Guard {
         &self.note.name
     }
 
-    /// The queue that it was checked out of.
     pub fn queue(&self) -> &QueueName {
         &self.note.queue
     }

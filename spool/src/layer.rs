@@ -40,7 +40,6 @@ pub(crate) enum How {
     Over,
     /// To lock it, made if it is not there.
     Lock,
-    /// A directory, to sync it.
     Directory,
 }
 
@@ -131,7 +130,6 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn make_directory(&self, path: &Path) -> Result<(), Errno>;
     /// Renames; what has the new name already is an error.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno>;
-    /// Renames over whatever has the new name.
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno>;
     /// Makes a symbolic link, whose target is a note of ours.
     fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno>;
@@ -139,7 +137,6 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> Result<(), Errno>;
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
-    /// Sets a file's times to now.
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;

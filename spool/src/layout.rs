@@ -27,7 +27,6 @@ pub(crate) const MOVING: &str = ".shiftboss/moving";
 pub(crate) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(crate) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(crate) const STRAYS: &str = ".shiftboss/strays";
-/// Why entries were moved to the dead letters.
 pub(crate) const REASONS: &str = ".shiftboss/reasons";
 pub(crate) const ID: &str = ".shiftboss/id";
 /// Files that are given up when the disk is full.
@@ -37,7 +36,6 @@ const VERSION: &str = ".shiftboss/version";
 
 /// The directories of the format itself. The registry is first: where it is, there is a spool.
 pub(crate) const FORMAT: [&str; 3] = [REGISTRY, TMP, DATA];
-/// The directories that we add.
 const ADDED: [&str; 9] =
     [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, REASONS, QUARANTINE, STRAYS, DRAFTS];
 
@@ -64,7 +62,6 @@ pub(crate) fn checked_out(queue: &QueueName, name: &EntryName) -> PathBuf {
     checkouts(queue).join(name.as_os_str())
 }
 
-/// Makes one directory, if it is missing.
 pub(crate) fn ensure(layer: &dyn Layer, path: &Path) -> Result<()> {
     let made = layer.make_directory(path).none_if(Errno::EXIST);
     made.map(drop).map_err(io("make the directory", path))

@@ -79,7 +79,6 @@ fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
     Spool::load(&dir, options).map_err(failure)
 }
 
-/// Opens a spool that has this queue.
 fn with_queue(InQueue { dir, queue }: &InQueue, options: Options) -> Result<Spool, Failure> {
     let spool = open(dir, options)?;
     require(&spool, dir, queue)?;
@@ -102,7 +101,6 @@ fn require(spool: &Spool, dir: &Path, queue: &QueueName) -> Result<(), Failure> 
     Err(Failure::new(ExitCode::BadData, message))
 }
 
-/// What an error means for the exit code.
 #[allow(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 fn failure(error: SpoolError) -> Failure {
     Failure::new(code(&error), error.to_string())

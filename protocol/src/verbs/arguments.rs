@@ -70,14 +70,12 @@ impl Argument for Attempt {
     }
 }
 
-/// An exit code.
 impl Argument for i64 {
     fn read(text: &str) -> Option<Self> {
         integer(text)
     }
 }
 
-/// A single task.
 impl Argument for Row {
     const TAKES_REST: bool = true;
     const LIMITS: &'static str =

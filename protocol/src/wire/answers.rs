@@ -32,7 +32,6 @@ impl Job {
     }
 }
 
-/// An answer of protocol 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The daemon speaks it too; it says which requests it has.
@@ -40,7 +39,6 @@ pub enum Answer {
     Job(Job),
     /// There is none, and why.
     NoJobs(Idle),
-    /// Done as asked.
     Ok,
     /// The attempt is ours no longer.
     Lost,
@@ -83,7 +81,6 @@ impl Answer {
         }
     }
 
-    /// Appends the answer's line.
     pub fn encode(&self, bytes: &mut BytesMut) {
         match self {
             Self::Hello => {
@@ -114,7 +111,6 @@ impl From<Refused> for Answer {
     }
 }
 
-/// Appends a line of these parts.
 fn put<P: AsRef<[u8]>>(bytes: &mut BytesMut, parts: impl IntoIterator<Item = P>) {
     parts.into_iter().for_each(|part| bytes.put_slice(part.as_ref()));
     bytes.put_u8(b'\n');

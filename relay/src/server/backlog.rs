@@ -12,7 +12,6 @@ use super::Server;
 use crate::link::{CALL_MAX, Link};
 use crate::topology::look_up;
 
-/// How often the broker is asked.
 const ASK_EVERY: Duration = Duration::from_secs(3);
 
 impl Server {

@@ -17,7 +17,6 @@ const QUIET_AFTER: Duration = Duration::from_millis(2_500);
 
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// By epoch.
     relays: HashMap<i64, Known>,
 }
 
@@ -25,7 +24,6 @@ struct Known {
     name: Arc<str>,
     process: Arc<str>,
     last_seen: Instant,
-    /// How often it was heard of.
     words: i64,
 }
 
@@ -104,7 +102,6 @@ impl Liveness {
         Some((Arc::clone(&holder.process), holder.words))
     }
 
-    /// The name of a relay that has joined.
     pub(super) fn name(&self, epoch: i64) -> Option<&str> {
         self.relays.get(&epoch).map(|known| &*known.name)
     }

@@ -176,7 +176,6 @@ impl Server {
     }
 }
 
-/// What came of an operation.
 type Answered = Result<Outcome, Rejected>;
 
 /// What storage is not asked: what may not be, and hand-outs behind the first ones.

@@ -14,10 +14,8 @@ use crate::message::{Reply, Request};
 
 pub(super) type Outcomes = Vec<Result<Outcome, Rejected>>;
 
-/// See the module's documentation.
 pub(super) struct Batches {
     lane: Lane,
-    /// The number of the last batch.
     number: i64,
     /// The last batch, if what came of it is not known.
     unanswered: Option<Vec<Operation>>,

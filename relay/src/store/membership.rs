@@ -25,7 +25,6 @@ use crate::host_name;
 use crate::link::{CALL_MAX, RECONNECT};
 use crate::message::{Reply, Request};
 
-/// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
 /// Seconds between two times that it is said that no daemon has answered yet.
 const WAIT_SAID_SECONDS: u32 = 60;
@@ -33,10 +32,8 @@ const WAITING: &str = "Waiting for a daemon: workers can connect once one has an
 /// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
 const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// See the module's documentation.
 pub(super) struct Membership {
     settings: Settings,
-    /// Which process this is.
     process: Arc<str>,
     installation: Arc<str>,
     state: Mutex<State>,
@@ -51,13 +48,11 @@ pub(super) struct Signals {
 
 struct State {
     joined: Option<Joined>,
-    /// Why it may never join again.
     ended: Option<StoreError>,
     reconnect: Reconnect,
     rejoin: Reconnect,
 }
 
-/// A connection over which this relay may ask.
 struct Joined {
     client: Arc<RpcClient>,
     epoch: i64,

@@ -28,13 +28,11 @@ use crate::topology::Topology;
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
 const EXPIRATION_MS: &str = "4000";
 
-/// See the module's documentation.
 pub(super) struct RpcClient {
     broker: Broker,
     link: Link,
     /// Rows have a channel of their own: what waits for room there holds up no request. It may be [renewed](Self::renew_rows).
     rows: Mutex<Channel>,
-    /// The queue that answers come to.
     reply_queue: String,
     shared: Arc<Shared>,
     readers: [JoinHandle<()>; 2],
@@ -57,7 +55,6 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is answered any more.
     fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
         self.waiting().clear();
@@ -213,7 +210,6 @@ impl RpcClient {
     }
 }
 
-/// An answer that is to come.
 struct Answer {
     id: String,
     received: oneshot::Receiver<Result<Reply, Unfit>>,

@@ -94,7 +94,6 @@ fn row(info: &EntryInfo) -> [String; 4] {
     [info.name.to_string(), since, info.attempts.to_string(), holder(&info.holding)]
 }
 
-/// Who has an entry, in words.
 fn holder(holding: &Holding) -> String {
     match holding {
         Holding::Available => "nobody".to_owned(),
@@ -111,7 +110,6 @@ fn holder(holding: &Holding) -> String {
     }
 }
 
-/// An entry with its metadata.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]

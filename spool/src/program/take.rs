@@ -9,7 +9,6 @@ use super::cli::{OneEntry, TakeArguments};
 use super::{failure, never};
 use crate::{Guard, Order, QueueName, Spool, SpoolError};
 
-/// Takes an entry, and leaves it checked out.
 pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let queue = &typed.place.queue;
