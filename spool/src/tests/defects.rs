@@ -1,10 +1,30 @@
-//! What the reference gets wrong (spec 5), by its number there, and ours must not; what the other tests do not have: 1 is in
-//! [`crashes`](super::crashes), [`by_hand`](super::by_hand) and the program's tests, 5, 6, 8, 9 and 11 have files of their own.
+//! What the reference gets wrong (spec 5), by its number there, and ours must not; what the other tests do not have: 5, 6, 8,
+//! 9 and 11 have files of their own.
 
 use std::time::{Duration, Instant};
 
 use super::support::*;
 use crate::*;
+
+/// 1. Four create at once (threads with handles of their own), eighty in all.
+#[test]
+fn d1_concurrent_creation() {
+    for _ in 0..20 {
+        let site = Site::new();
+        std::thread::scope(|scope| {
+            for maker in ["a", "b", "c", "d"] {
+                let path = site.path();
+                scope.spawn(move || {
+                    let spool = Spool::create(&path, options(Durability::None)).unwrap();
+                    put(&spool, maker).unwrap();
+                });
+            }
+        });
+        assert_eq!(site.load().list(&input()).unwrap().len(), 4);
+        assert_whole(&site.load());
+        drop(site.create());
+    }
+}
 
 /// 2. An entry without data is iterated over, and can be removed.
 #[test]

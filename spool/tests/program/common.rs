@@ -11,6 +11,8 @@ use tempfile::TempDir;
 #[path = "../../../tests/common/left.rs"]
 #[allow(dead_code, reason = "each program's tests use their own part")]
 pub mod left;
+#[path = "../../../tests/common/random.rs"]
+pub mod random;
 #[path = "../../../tests/common/terminal.rs"]
 pub mod terminal;
 #[path = "../../../tests/common/wait.rs"]

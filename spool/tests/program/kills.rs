@@ -1,9 +1,12 @@
 //! `kill -9` of `run`: its entries go to the next one, and none of its commands survives.
 
+use std::fs;
 use std::time::Duration;
 
-use super::common::wait_within;
-use super::{assert_whole, lines, listed, ran, run, wait_gone, wait_lines, with};
+use super::common::random::Random;
+use super::common::wait::pause;
+use super::common::{wait_until, wait_within};
+use super::{assert_whole, command, json, lines, listed, ran, run, wait_gone, wait_lines, with};
 
 /// The entry goes to the next, as a second attempt, once the first one's command is gone.
 #[test]
@@ -50,4 +53,47 @@ fn an_entry_that_kills() {
     assert_eq!(lines(&site, "kills").len(), 5);
     assert_eq!((listed(&site, "q"), listed(&site, "bad")), (vec![], vec!["a".to_owned()]));
     assert_whole(&site);
+}
+
+/// Kills at random moments, of those who put as well as of those who run, lose no entry that was acknowledged and leave nothing
+/// behind.
+#[test]
+fn kills_at_random_moments() {
+    let mut random = Random::seeded();
+    let names: Vec<String> = (0..60).map(|number| format!("e{number:02}")).collect();
+    let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let script = "echo $$ >> pids; sleep .0$((SHIFTSPOOL_ATTEMPT % 9)); \
+        echo $SHIFTSPOOL_NAME >> ended";
+    // No entry is to be set apart for the kills it was in.
+    let words = ["-n", "4", "--attempts", "1000", "--spread"];
+    fs::write(site.path("lines"), "line\n".repeat(40)).unwrap();
+    let acknowledged = fs::File::options().create(true).append(true).open(site.path("put"));
+    let acknowledged = acknowledged.unwrap();
+    for _ in 0..12 {
+        let mut put = command(&site, &["put", "s", "q", "--lines", "lines"]);
+        let mut put = put.stdout(acknowledged.try_clone().unwrap()).spawn().unwrap();
+        let mut child = run(&site, &words, script).spawn().unwrap();
+        pause(Duration::from_millis(random.below(300)));
+        for child in [&mut child, &mut put] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+    let mut child = run(&site, &words, script).spawn().unwrap();
+    let left = || {
+        let lengths = json(&site, &["list", "--json", "s"]);
+        let of = |what: &str| lengths["queues"][0][what].as_u64().unwrap();
+        of("available") + of("checked_out")
+    };
+    wait_until("all are done", || left() == 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ended = lines(&site, "ended");
+    let put = lines(&site, "put");
+    assert!(names.iter().chain(&put).all(|name| ended.binary_search(name).is_ok()));
+    wait_gone(&site, "pids");
+    let (code, stdout, _) = super::spool(&site, &["fsck", "--repair", "s"]);
+    assert!(code == 0 || stdout.ends_with("all mended.\n"), "{stdout}");
+    assert_whole(&site);
+    assert_eq!(fs::read_dir(site.path("s/.data")).unwrap().count(), 0);
 }

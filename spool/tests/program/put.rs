@@ -113,3 +113,13 @@ fn lines_of_metadata() {
     assert_eq!(listed(&site, "q"), [""; 0]);
     assert_whole(&site);
 }
+
+/// More lines than a process may have files open.
+#[test]
+fn many_lines() {
+    let site = with(&[]);
+    let input: String = (0..2000).map(|number| format!("{number}\n")).collect();
+    let (code, stdout, _) = feed(&site, &["put", "s", "q", "--lines"], input.as_bytes());
+    assert_eq!((code, stdout.lines().count()), (0, 2000));
+    assert_eq!(listed(&site, "q").len(), 2000);
+}
