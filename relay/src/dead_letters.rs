@@ -168,11 +168,8 @@ async fn one(
     let Some(got) = got else { return Ok(None) };
     let mut letter = describe(&got.delivery);
     if disposal == Disposal::Requeue {
-        match put_back(broker, link, &got.delivery, letter.queue.as_deref()).await {
-            Ok(()) => letter.requeued = true,
-            Err(NotPutBack::Broker(error)) => return Err(error),
-            Err(problem) => letter.problem = Some(problem.to_string()),
-        }
+        letter.problem = put_back(broker, link, &got.delivery, letter.queue.as_deref()).await?;
+        letter.requeued = letter.problem.is_none();
     }
     Ok(Some(letter))
 }
@@ -196,34 +193,23 @@ fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<
     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)]).into_owned())
 }
 
-#[derive(Debug, thiserror::Error)]
-enum NotPutBack {
-    #[error("it does not say in which queue it was")]
-    Unknown,
-    #[error("it names a queue to which relays send nothing")]
-    Foreign,
-    #[error(transparent)]
-    Unpublished(PublishError),
-    #[error(transparent)]
-    Broker(#[from] lapin::Error),
-}
-
-/// Acknowledges it when the broker has it where it came from. Broken off in between, it is in both.
+/// Acknowledges it when the broker has it where it came from; else says why it stays. Broken off in between, it is in both.
 async fn put_back(
     broker: &Broker,
     link: &Link,
     letter: &Delivery,
     queue: Option<&str>,
-) -> Result<(), NotPutBack> {
-    let queue = queue.ok_or(NotPutBack::Unknown)?;
+) -> lapin::Result<Option<String>> {
+    let Some(queue) = queue else {
+        return Ok(Some("it does not say in which queue it was".to_owned()));
+    };
     if !broker.topology.is_for_daemons(queue) {
-        return Err(NotPutBack::Foreign);
+        return Ok(Some("it names a queue to which relays send nothing".to_owned()));
     }
     let kept = kept(&letter.properties, FieldTable::default());
     match publish(&link.channel, ("", queue), &letter.data, kept).await {
-        Err(PublishError::Broker(error)) => return Err(error.into()),
-        published => published.map_err(NotPutBack::Unpublished)?,
+        Ok(()) => letter.acker.ack(BasicAckOptions::default()).await.map(|_| None),
+        Err(PublishError::Broker(error)) => Err(error),
+        Err(why) => Ok(Some(why.to_string())),
     }
-    letter.acker.ack(BasicAckOptions::default()).await?;
-    Ok(())
 }

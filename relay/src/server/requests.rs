@@ -99,7 +99,8 @@ impl Server {
         }
         let joined = self.ask(asked).await?;
         info!(relay = &*name, process = &*process, "A relay has joined.");
-        self.liveness.borrow_mut().join(name, process, joined.epoch, Instant::now());
+        let relay = Relay { name, process, epoch: joined.epoch, beat: 0 };
+        self.liveness.borrow_mut().join(relay, Instant::now());
         Ok(Reply::Joined(joined))
     }
 
