@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::QueueStatus;
 use super::metrics::Counted;
 use crate::model::UnixSeconds;
 
@@ -42,15 +41,6 @@ impl<T> Report<T> {
             found,
         }
     }
-}
-
-/// How a queue and its daemon are; the JSON object of `status`.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct LiveStatus {
-    #[serde(flatten)]
-    pub queue: QueueStatus,
-    /// What the daemon's memory tells; `None`: it could not be asked.
-    pub live: Option<Live>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
