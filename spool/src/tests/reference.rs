@@ -32,7 +32,7 @@ fn expect(site: &Site, own: &str, ours: &str) {
 const QUEUE: &str = "in/\nin/.checkout/\n";
 const ENTRY: &str = ".data/a = \"data a\"\n.registry/a = \"\"\n";
 
-/// 2. to 5., 8. and 10. Created, reserved, published, claimed, failed, claimed again, delayed, given back, moved with other
+/// Tests 2 to 5, 8 and 10: created, reserved, published, claimed, failed, claimed again, delayed, given back, moved with other
 /// metadata, removed.
 #[test]
 fn the_whole_tree_of_a_life() {
@@ -120,8 +120,8 @@ fn a_healthy_spool_has_no_problems() {
     assert_eq!(problems(&spool), []);
 }
 
-/// 12. to 16. A registered name without an entry, a name in two queues, a file without a registered name in each directory: gone
-/// with the file.
+/// Tests 12 to 16: a registered name without an entry, a name in two queues, a file without a registered name in each directory;
+/// gone with the file.
 #[test]
 fn misplaced_files_are_reported() {
     use ProblemKind::{Duplicated, Orphaned};
