@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -54,8 +54,6 @@ pub struct BadUrl(String);
 pub struct Broker {
     url: Url,
     pub(crate) topology: Topology,
-    /// It is known to take our largest messages.
-    takes_large: Arc<OnceLock<()>>,
 }
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
@@ -71,8 +69,7 @@ impl Broker {
     /// # Errors
     /// When the URL is none of a broker.
     pub fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, BadUrl> {
-        let (topology, takes_large) = (Topology::new(prefix, queues), Arc::default());
-        let broker = Self { url, topology, takes_large };
+        let broker = Self { url, topology: Topology::new(prefix, queues) };
         broker.check().map_err(BadUrl)?;
         Ok(broker)
     }
@@ -163,21 +160,14 @@ impl Broker {
         StoreError::Busy(format!("the broker {self} did not answer within {seconds} s"))
     }
 
-    /// Looks, once in the life of the process, that the broker takes our largest messages.
-    ///
     /// # Errors
-    /// `Fatal` when it takes but smaller ones.
+    /// `Fatal` when the broker takes but smaller messages than ours.
     pub(crate) async fn require_large(&self, link: &Link) -> StoreResult<()> {
-        if self.takes_large.get().is_some() {
-            return Ok(());
-        }
-        match link.size_max(&self.topology).await {
-            None => Ok(_ = self.takes_large.set(())),
-            Some(most) => Err(StoreError::Fatal(format!(
-                "the broker {self} takes messages of {most} bytes, and shiftboss sends up to 16 MiB: set its max_message_size to \
-                 {BODY_BYTES_MAX} or more"
-            ))),
-        }
+        let Some(most) = link.size_max(&self.topology).await else { return Ok(()) };
+        Err(StoreError::Fatal(format!(
+            "the broker {self} takes messages of {most} bytes, and shiftboss sends up to 16 MiB: set its max_message_size to \
+             {BODY_BYTES_MAX} or more"
+        )))
     }
 
     /// As [`classify`](Self::classify), where queues are used that a daemon declares.

@@ -12,7 +12,7 @@ mod refused;
 mod requests;
 mod rows;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -84,6 +84,7 @@ impl Service for Relays {
             is_shared: self.file.is_none(),
             file: self.file.clone(),
             storage: links.storage,
+            takes_large: Cell::default(),
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
             backlog: RefCell::default(),
@@ -139,6 +140,8 @@ struct Server {
     is_shared: bool,
     file: Option<PathBuf>,
     storage: Addr<StorageActor>,
+    /// The broker is known to take our largest messages.
+    takes_large: Cell<bool>,
     /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
     /// a relay says.
     liveness: RefCell<Liveness>,
@@ -210,7 +213,10 @@ impl Server {
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
-        self.broker.require_large(&link).await?;
+        if !self.takes_large.get() {
+            self.broker.require_large(&link).await?;
+            self.takes_large.set(true);
+        }
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
         let holder = match &self.file {

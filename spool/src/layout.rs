@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::files::{self, DRAFTS, joined};
+use super::files::{DRAFTS, joined};
 use super::layer::{How, Layer};
 use super::name::{EntryName, QueueName, text};
 
@@ -122,30 +122,24 @@ fn add_ours(layer: &dyn Layer) -> Result<()> {
     }
 }
 
-/// The version is the last that is made, and appears as a whole: where it is, all of ours is.
+/// The version is the last that is made: where it is, all of ours is. A part of it is being
+/// written, or a death broke that off.
 fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     let path = Path::new(VERSION);
-    if layer.stat(path).is_ok() {
+    if layer.look(path)?.is_some_and(|stat| stat.size >= THIS_VERSION.len() as u64) {
         return Ok(());
     }
-    let draft = files::draft_path(&files::random_name());
-    layer.write_new(&draft, THIS_VERSION, sync)?;
-    let published = layer.rename(&draft, path);
-    if published == Err(Errno::NOENT) && layer.stat(path).is_ok() {
-        // A repair took the draft for what the dead had left, and has written the version itself.
-        return Ok(());
-    }
-    match published.none_if(Errno::EXIST).map_err(io("publish", path))? {
-        Some(()) => Ok(()),
-        None => layer.unlink(&draft).map(drop),
-    }
+    let file = layer.write_file(path, How::Over, THIS_VERSION)?;
+    if sync { layer.sync(&file).map_err(io("sync", path)) } else { Ok(()) }
 }
 
 fn check_version(layer: &dyn Layer, root: &Path) -> Result<()> {
     let path = Path::new(VERSION);
     let read = layer.read_file(path, VERSION_BYTES_MAX).none_if(Errno::NOENT);
     match read.map_err(io("read", path))? {
-        Some(found) if found != THIS_VERSION => Err(SpoolError::Version(root.into(), text(&found))),
+        Some(found) if !THIS_VERSION.starts_with(&found) => {
+            Err(SpoolError::Version(root.into(), text(&found)))
+        }
         _ => Ok(()),
     }
 }

@@ -91,9 +91,7 @@ impl Membership {
         let process = this_process().into();
         // The broker's address may be wrong; once it has answered it is waited for, too.
         let link = settings.broker.connect("shiftboss relay").await?;
-        let large = settings.broker.require_large(&link).await;
         link.close().await;
-        large?;
         let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
         let mut backoff = Backoff::new(REJOIN.0, REJOIN.1);
         let found = loop {
