@@ -41,7 +41,6 @@ pub struct QueueStatus {
     /// Of those, the ones that failed, and are not due by themselves, or are dead letters.
     pub single_tasks_ended: i64,
     pub max_single_tasks: Option<i64>,
-    /// Keys that operators hold.
     pub held: i64,
     /// Keys that are held because their jobs failed so often in a row.
     pub backed_off: i64,
@@ -85,7 +84,6 @@ impl QueueStatus {
 /// Counts of rows and, in flight, of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows {
-    /// Rows not handed out yet.
     pub pending: i64,
     pub dispatched: i64,
     pub in_flight: i64,
@@ -94,7 +92,6 @@ pub struct Rows {
     pub redelivered: i64,
 }
 
-/// A job in flight, and who holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// `None`: a classic worker, which has no name.
@@ -109,7 +106,6 @@ pub struct Holding {
     pub daemon: Option<String>,
 }
 
-/// A fetcher and its newest run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetcherStatus {
     pub name: String,
@@ -159,7 +155,6 @@ pub struct Why {
     pub hold: Option<Hold>,
     /// It goes before the order, when it may.
     pub bump: Option<Bump>,
-    /// Its task that failed and is tried again.
     pub retry: Option<Retry>,
     /// Its job that is out, also beyond its lease.
     pub in_flight: Option<Delivery>,
@@ -168,7 +163,6 @@ pub struct Why {
     pub failed_single_tasks: i64,
     /// Its rows, by fetcher, newer runs first.
     pub rows: Vec<KeyRow>,
-    /// There are more rows than are shown.
     pub truncated: bool,
 }
 
@@ -187,13 +181,11 @@ pub enum KeyState {
     DeadLetter,
     /// It was handed out: a newer run of its fetcher brings it back.
     Dispatched,
-    /// Its runs are being deleted.
     Leaving,
     /// No fetcher lists it.
     Unlisted,
 }
 
-/// A place in the order of dispatch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Keys that would be handed out before it.
@@ -251,7 +243,6 @@ pub enum RowState {
     DeadLetter,
     /// A newer run of its fetcher lists the key.
     Hidden,
-    /// Its run is being deleted.
     Leaving,
 }
 
@@ -265,7 +256,6 @@ pub struct Queue {
     pub truncated: bool,
 }
 
-/// A job that would be handed out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next {
     pub key: String,
@@ -299,7 +289,6 @@ pub struct Tasks {
     /// What was asked for; `None`: tasks of all statuses.
     pub status: Option<TaskStatus>,
     pub tasks: Vec<Task>,
-    /// There are more than were asked for.
     pub truncated: bool,
 }
 

@@ -14,7 +14,6 @@ pub fn shortened(time: Duration) -> Duration {
     time / 2 + time.mul_f64((random() % 1_000) as f64 / 2_000.0)
 }
 
-/// Delays that double from the first to the longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,
@@ -35,7 +34,6 @@ impl Backoff {
         delay
     }
 
-    /// Begins anew, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

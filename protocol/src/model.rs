@@ -19,7 +19,6 @@ pub const TASKS_FETCHER: &str = "@tasks";
 /// Wall-clock time in whole seconds since 1970 (spec 2). Any value from 0 on is valid.
 pub type UnixSeconds = i64;
 
-/// Why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyError {
     #[error("the key is empty")]
@@ -145,7 +144,6 @@ impl fmt::Display for Attempt {
 /// A worker that speaks protocol 2: whom a job is leased to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
-    /// As it named itself.
     pub worker: Arc<str>,
     /// How long it may be silent before its job is taken away.
     pub lease_seconds: u32,

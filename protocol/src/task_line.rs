@@ -6,10 +6,8 @@ use thiserror::Error;
 
 use crate::model::{Key, KeyError, Row};
 
-/// Longest line in bytes, without its end.
 pub const LINE_MAX_BYTES: usize = 1024 * 1024;
 
-/// Why a line is left out, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SkipReason(&'static str);

@@ -45,7 +45,6 @@ impl Url {
         self.0.split_at(self.0.find(":/").map_or(0, |at| at + 2))
     }
 
-    /// With its password.
     pub fn as_typed(&self) -> &str {
         &self.0
     }

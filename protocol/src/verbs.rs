@@ -18,14 +18,12 @@ use crate::wire::session::{ErrorCode, Refused};
 pub use arguments::{Argument, Count, FetcherName, HoldTime, Lease, Name, Reason, Wait, checked};
 pub(crate) use arguments::{Words, number};
 
-/// A request, with the type of its answer.
 pub trait Verb: fmt::Display {
     const NAME: &'static str;
     /// One JSON object; what workers ask is answered by a line of words instead.
     type Answer;
 }
 
-/// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// Anybody; a connection that asks it is a worker's.
@@ -40,7 +38,6 @@ pub enum Who {
 pub struct Description {
     pub name: &'static str,
     pub who: Who,
-    /// What it does, in one sentence.
     pub help: &'static str,
     arguments: fn() -> Vec<Shown>,
     /// The members of its answer, if that is its own.
@@ -53,12 +50,12 @@ pub struct Description {
 struct Shown {
     name: &'static str,
     is_optional: bool,
-    limits: String,
+    limits: &'static str,
 }
 
 impl Shown {
     fn of<A: Argument>(name: &'static str) -> Self {
-        Self { name, is_optional: A::left_out().is_some(), limits: A::limits() }
+        Self { name, is_optional: A::LEFT_OUT.is_some(), limits: A::LIMITS }
     }
 }
 
@@ -125,7 +122,7 @@ macro_rules! verbs {
             impl fmt::Display for $verb {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.write_str($name)?;
-                    $(if Some(&self.$argument) != <$type>::left_out().as_ref() {
+                    $(if Some(&self.$argument) != <$type>::LEFT_OUT.as_ref() {
                         write!(f, " {}", self.$argument)?;
                     })*
                     Ok(())
@@ -186,11 +183,8 @@ pub struct StatusAnswer {
     pub live: Option<Live>,
 }
 
-/// The answer to `WHY`.
 pub type WhyAnswer = Report<answers::Why>;
-/// The answer to `QUEUE`.
 pub type QueueAnswer = Report<answers::Queue>;
-/// The answer to `LOG`.
 pub type LogAnswer = Report<answers::Log>;
 
 verbs! {

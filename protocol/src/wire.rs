@@ -23,7 +23,6 @@ const BUFFER_KEPT_BYTES: usize = 4 * 1024;
 /// Bytes of a faulty line that are shown in the log.
 const SHOWN_BYTES: usize = 80;
 
-/// What a classic worker asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassicRequest {
     /// `READY`: a job, please.
@@ -44,7 +43,6 @@ pub enum WireError {
     Io(#[from] io::Error),
 }
 
-/// What a connection's next line says.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     Classic(ClassicRequest),
@@ -53,7 +51,6 @@ pub enum Line {
     Session(Result<Step, Refused>),
 }
 
-/// Which lines are expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// The first one tells.

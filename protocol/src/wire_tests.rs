@@ -1,7 +1,5 @@
 //! The classic protocol, byte by byte (spec 3.3 and 3.4).
 
-use proptest::prelude::*;
-
 use super::*;
 
 fn key(text: &str) -> Key {
@@ -120,22 +118,4 @@ fn faults_are_shown_escaped_and_short() {
     let shown = classic(&line, true).unwrap_err().to_string();
     assert!(shown.starts_with("not a request: \"\\x1b[31m\\nxxx"), "{shown}");
     assert!(shown.len() < 120);
-}
-
-proptest! {
-    /// Wherever the bytes are cut, the requests are the same; no bytes make it panic.
-    #[test]
-    fn cuts_make_no_difference(
-        pieces in prop::collection::vec(prop_oneof![
-            Just(b"READY\n".to_vec()), Just(b"DONE a 0\n".to_vec()), Just(b"DONE b -1".to_vec()),
-            Just(b"\n".to_vec()), Just(b"\r".to_vec()), prop::collection::vec(any::<u8>(), 0..4),
-        ], 0..8),
-        cut in 0..60_usize,
-    ) {
-        let bytes = pieces.concat();
-        let (first, second) = bytes.split_at(cut.min(bytes.len()));
-        let singly: Vec<&[u8]> = bytes.chunks(1).collect();
-        prop_assert_eq!(requests(&[first, second]), requests(&[&bytes]));
-        prop_assert_eq!(requests(&singly), requests(&[&bytes]));
-    }
 }

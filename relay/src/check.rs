@@ -1,5 +1,6 @@
 //! Looks at a broker for `shiftboss broker check`: whether it answers, has what [`topology`](crate::topology) declares, and
-//! takes messages. Makes nothing.
+//! takes messages. Makes nothing. The types are
+//! those of its JSON object (docs/json.md).
 //!
 //! Bindings cannot be read over AMQP; a daemon makes them at each connection.
 
@@ -8,17 +9,55 @@ use std::time::Duration;
 use lapin::options::ExchangeDeclareOptions;
 use lapin::types::FieldTable;
 use lapin::{ErrorKind, ExchangeKind};
+use serde::Serialize;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use crate::link::{Broker, Link};
-use crate::message::BODY_BYTES_MAX;
 use crate::refusal::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED};
-use crate::report::{BrokerCheck, Part, PartKind, PartState};
 use crate::topology::{durable, is_about_delivery_limit, look_up, without_delivery_limit};
 
 /// The longest time for all of it, some hundred answers of the broker.
 const CHECK_MAX: Duration = Duration::from_secs(30);
+
+/// Whether a broker can be used, and how long its queues are.
+#[derive(Debug, Serialize)]
+pub struct BrokerCheck {
+    /// False: it is short of memory or disk, and holds back all that is published.
+    pub takes_messages: bool,
+    /// The largest message that it takes, where that is less than what may be sent.
+    pub max_message_bytes: Option<usize>,
+    /// Queues first.
+    pub parts: Vec<Part>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Part {
+    pub kind: PartKind,
+    pub name: String,
+    pub state: PartState,
+    /// What the broker says of what differs.
+    pub difference: Option<String>,
+    /// Messages that wait; of a queue.
+    pub messages: Option<u32>,
+    /// Who takes them; of a queue.
+    pub consumers: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    Queue,
+    Exchange,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartState {
+    AsDeclared,
+    Missing,
+    Differs,
+}
 
 /// # Errors
 /// As the connection's; and when the user may not look.
@@ -47,10 +86,9 @@ async fn look(broker: &Broker, link: &Link) -> lapin::Result<BrokerCheck> {
         parts.push(exchange(link, name, kind).await?);
     }
     let takes_messages = link.takes_messages(&broker.topology).await?;
-    if takes_messages {
-        link.learn_size_max(&broker.topology, BODY_BYTES_MAX).await;
-    }
-    Ok(BrokerCheck { takes_messages, max_message_bytes: link.size_max(), parts })
+    let max_message_bytes =
+        if takes_messages { link.size_max(&broker.topology).await } else { None };
+    Ok(BrokerCheck { takes_messages, max_message_bytes, parts })
 }
 
 /// Only one that exists is declared, so none is made. Each on a channel of its own, which a refusal closes.
@@ -106,7 +144,6 @@ fn as_declared(kind: PartKind, name: String) -> Part {
     Part { kind, name, state, difference: None, messages: None, consumers: None }
 }
 
-/// What a refusal says of a part.
 fn unlike(kind: PartKind, name: String, error: lapin::Error) -> lapin::Result<Part> {
     let ErrorKind::ProtocolError(refused) = error.kind() else { return Err(error) };
     let (state, difference) = match refused.get_id() {

@@ -9,23 +9,53 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicGetOptions, BasicNackOptions};
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel};
+use serde::Serialize;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::time::timeout;
 
 use crate::link::{Broker, Link, PERSISTENT, PublishError, properties_of, publish, version};
-use crate::report::{DeadLetter, DeadLetters, Disposal, EXCERPT_BYTES_MAX};
 use crate::topology::look_up;
 
 /// The longest time for one of them, which may be large.
 const STEP_MAX: Duration = Duration::from_secs(30);
-/// The header that says why it is one.
 const REASON_HEADER: &str = "shiftboss-reason";
-/// The header that says in which queue it was.
 const QUEUE_HEADER: &str = "shiftboss-queue";
 /// As much of a reason as is shown; others may write to the queue, too.
 const REASON_BYTES_MAX: usize = 4096;
 /// The longest name of a queue that AMQP has.
 const NAME_BYTES_MAX: usize = 255;
+/// Bytes of one that are shown.
+const EXCERPT_BYTES_MAX: usize = 160;
+
+/// What becomes of the dead letters that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposal {
+    Keep,
+    Requeue,
+    Drop,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeadLetters {
+    pub letters: Vec<DeadLetter>,
+    /// How many there are beside them.
+    pub more: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeadLetter {
+    /// `None`: whoever made it did not say.
+    pub reason: Option<String>,
+    /// Where it came from; `None`, likewise.
+    pub queue: Option<String>,
+    pub bytes: usize,
+    /// How it begins; of what is no UTF-8, `U+FFFD` stands.
+    pub excerpt: String,
+    /// Whether it is in its queue again, and here no more.
+    pub requeued: bool,
+    /// Why it was to be, and is not.
+    pub problem: Option<String>,
+}
 
 /// Makes a dead letter of a message, and waits until the broker has it. It expires no more.
 ///
@@ -123,7 +153,6 @@ async fn in_time<T>(
     done.map_err(|error| broker.not_declared(&error))
 }
 
-/// How many there are.
 async fn depth(broker: &Broker, link: &Link) -> lapin::Result<u32> {
     Ok(look_up(&link.channel, &broker.topology.dead()).await?.message_count())
 }
@@ -139,11 +168,8 @@ async fn one(
     let Some(got) = got else { return Ok(None) };
     let mut letter = describe(&got.delivery);
     if disposal == Disposal::Requeue {
-        match put_back(broker, link, &got.delivery, letter.queue.as_deref()).await {
-            Ok(()) => letter.requeued = true,
-            Err(NotPutBack::Broker(error)) => return Err(error),
-            Err(problem) => letter.problem = Some(problem.to_string()),
-        }
+        letter.problem = put_back(broker, link, &got.delivery, letter.queue.as_deref()).await?;
+        letter.requeued = letter.problem.is_none();
     }
     Ok(Some(letter))
 }
@@ -160,7 +186,6 @@ fn describe(delivery: &Delivery) -> DeadLetter {
     }
 }
 
-/// How a header's text begins.
 fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<String> {
     let headers = properties.headers().as_ref()?;
     let AMQPValue::LongString(text) = headers.inner().get(name)? else { return None };
@@ -168,35 +193,23 @@ fn header(properties: &BasicProperties, name: &str, bytes_max: usize) -> Option<
     Some(String::from_utf8_lossy(&bytes[..bytes.len().min(bytes_max)]).into_owned())
 }
 
-/// Why a dead letter stays one.
-#[derive(Debug, thiserror::Error)]
-enum NotPutBack {
-    #[error("it does not say in which queue it was")]
-    Unknown,
-    #[error("it names a queue to which relays send nothing")]
-    Foreign,
-    #[error(transparent)]
-    Unpublished(PublishError),
-    #[error(transparent)]
-    Broker(#[from] lapin::Error),
-}
-
-/// Acknowledges it when the broker has it where it came from. Broken off in between, it is in both.
+/// Acknowledges it when the broker has it where it came from; else says why it stays. Broken off in between, it is in both.
 async fn put_back(
     broker: &Broker,
     link: &Link,
     letter: &Delivery,
     queue: Option<&str>,
-) -> Result<(), NotPutBack> {
-    let queue = queue.ok_or(NotPutBack::Unknown)?;
+) -> lapin::Result<Option<String>> {
+    let Some(queue) = queue else {
+        return Ok(Some("it does not say in which queue it was".to_owned()));
+    };
     if !broker.topology.is_for_daemons(queue) {
-        return Err(NotPutBack::Foreign);
+        return Ok(Some("it names a queue to which relays send nothing".to_owned()));
     }
     let kept = kept(&letter.properties, FieldTable::default());
     match publish(&link.channel, ("", queue), &letter.data, kept).await {
-        Err(PublishError::Broker(error)) => return Err(error.into()),
-        published => published.map_err(NotPutBack::Unpublished)?,
+        Ok(()) => letter.acker.ack(BasicAckOptions::default()).await.map(|_| None),
+        Err(PublishError::Broker(error)) => Err(error),
+        Err(why) => Ok(Some(why.to_string())),
     }
-    letter.acker.ack(BasicAckOptions::default()).await?;
-    Ok(())
 }

@@ -3,34 +3,28 @@
 //!
 //! [`store`] is the relay's side: two `Store`s, so the tree is the daemon's own. [`server`] is the daemon's: a service of the tree
 //! that has storage carry out what relays ask; what it refuses becomes one of the [`dead_letters`](mod@dead_letters).
-//! [`check`](mod@check) looks at a broker, and [`report`] is what operators are shown. Both sides speak [`message`]s
-//! (docs/broker.md) over a [`link`], whose queues are named and declared by [`topology`]; what a broker refuses is read by
-//! [`refusal`]. What a relay has is told apart by the queue ([`shiftboss_queue::operation::Relayed`]).
+//! [`check`](mod@check) looks at a broker. Both sides speak [`message`]s (docs/broker.md) over a [`link`], whose queues are named
+//! and declared by [`topology`]; what a broker refuses is read by [`refusal`]. What a relay has is told apart by the queue ([`shiftboss_queue::operation::Relayed`]).
 //!
 //! The program's commands call it. Nothing here knows SQL, the socket or the command line.
 
-mod alarm;
 mod check;
 mod dead_letters;
 mod link;
 mod message;
-mod range;
 mod refusal;
-mod report;
 mod server;
 mod store;
 mod topology;
 
-pub use check::check;
-pub use dead_letters::Look;
+pub use check::{BrokerCheck, Part, PartKind, PartState, check};
+pub use dead_letters::{DeadLetter, DeadLetters, Disposal, Look};
 pub use link::{BadUrl, Broker};
 pub use message::MessageSize;
-pub use report::{BrokerCheck, DeadLetter, DeadLetters, Disposal, Part, PartKind, PartState};
 pub use server::Relays;
 pub use store::{Opened, Settings, open};
 pub use topology::{PREFIX, QueueKind};
 
-/// The machine's name, for people.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -4,28 +4,29 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Event};
 use shiftboss_protocol::backoff::random;
 use shiftboss_protocol::url::Url;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::warn;
+use tracing::{info, warn};
 
-use crate::alarm::Alarm;
-use crate::message::{Unfit, VERSION};
+use crate::message::{BODY_BYTES_MAX, Unfit, VERSION};
 use crate::refusal::{self, NOT_FOUND};
 use crate::topology::{QueueKind, Topology};
 
 /// The longest time for a connection, or for an answer of the broker itself.
 pub(crate) const CALL_MAX: Duration = Duration::from_secs(5);
-/// What a broker's URL begins with.
 const SCHEMES: [&str; 2] = ["amqp://", "amqps://"];
 /// What may be wrong with a URL that cannot be read.
 const ESCAPES: &str = " (in a user's name or password write # as %23, / as %2F, ? as %3F, @ as %40, : as %3A and % as %25)";
@@ -37,8 +38,6 @@ const FRAME_BYTES: u32 = 64 * 1024;
 const HELD_BACK_AFTER: Duration = Duration::from_secs(2);
 /// The delivery mode of a message that is to outlive the broker.
 pub(crate) const PERSISTENT: u8 = 2;
-const SMALL_MESSAGES: &str = "The broker's max_message_size is less than 16 MiB: messages are made smaller, and what does not fit into one is not sent.";
-/// The header that every message has.
 const VERSION_HEADER: &str = "shiftboss-version";
 
 /// Delays before a connection that failed is made again, by either side.
@@ -55,11 +54,7 @@ pub struct BadUrl(String);
 pub struct Broker {
     url: Url,
     pub(crate) topology: Topology,
-    size_max: SizeMax,
 }
-
-/// The broker's `max_message_size`, once it is known; `None`: it is no less than ours.
-type SizeMax = Arc<OnceLock<Option<usize>>>;
 
 /// A connection with a channel on which what is published is confirmed, and one on which it is not.
 pub(crate) struct Link {
@@ -68,15 +63,13 @@ pub(crate) struct Link {
     pub(crate) channel: Channel,
     /// For what is asked again if it is lost.
     pub(crate) unconfirmed: Channel,
-    size_max: SizeMax,
 }
 
 impl Broker {
     /// # Errors
     /// When the URL is none of a broker.
     pub fn new(url: Url, prefix: &str, queues: QueueKind) -> Result<Self, BadUrl> {
-        let (topology, size_max) = (Topology::new(prefix, queues), Arc::default());
-        let broker = Self { url, topology, size_max };
+        let broker = Self { url, topology: Topology::new(prefix, queues) };
         broker.check().map_err(BadUrl)?;
         Ok(broker)
     }
@@ -98,7 +91,6 @@ impl Broker {
         self.addresses().map(drop).map_err(|why| unfit(why + ESCAPES))
     }
 
-    /// One for each host.
     fn addresses(&self) -> Result<Vec<AMQPUri>, String> {
         let (front, hosts, rest) = self.url.parts();
         if hosts.contains(',') && hosts.split(',').any(str::is_empty) {
@@ -146,8 +138,7 @@ impl Broker {
             let unconfirmed = connection.create_channel().await?;
             let alarm = Alarm::listen(&connection, self.to_string());
             let connection = Arc::new(connection);
-            let size_max = Arc::clone(&self.size_max);
-            Ok(Link { connection, alarm, channel, unconfirmed, size_max })
+            Ok(Link { connection, alarm, channel, unconfirmed })
         };
         self.answer(connected).await
     }
@@ -167,6 +158,16 @@ impl Broker {
     pub(crate) fn late(&self) -> StoreError {
         let seconds = CALL_MAX.as_secs();
         StoreError::Busy(format!("the broker {self} did not answer within {seconds} s"))
+    }
+
+    /// # Errors
+    /// `Fatal` when the broker takes but smaller messages than ours.
+    pub(crate) async fn require_large(&self, link: &Link) -> StoreResult<()> {
+        let Some(most) = link.size_max(&self.topology).await else { return Ok(()) };
+        Err(StoreError::Fatal(format!(
+            "the broker {self} takes messages of {most} bytes, and shiftboss sends up to 16 MiB: set its max_message_size to \
+             {BODY_BYTES_MAX} or more"
+        )))
     }
 
     /// As [`classify`](Self::classify), where queues are used that a daemon declares.
@@ -203,7 +204,6 @@ impl Link {
         self.connection.create_channel().await
     }
 
-    /// Another channel on which what is published is confirmed.
     pub(crate) async fn confirming_channel(&self) -> lapin::Result<Channel> {
         let channel = self.channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -228,47 +228,20 @@ impl Link {
         Ok(true)
     }
 
-    /// Learns whether the broker takes messages of so many bytes, which it does not say before somebody sends one. Its answer holds for
-    /// the life of the process. Whoever gets none in time takes it that it does.
-    pub(crate) async fn learn_size_max(&self, topology: &Topology, bytes: usize) {
-        if self.size_max.get().is_some() {
-            return;
-        }
+    /// The broker's `max_message_size`, where it is less than ours. It says so only to who sends a larger message; if it says
+    /// nothing in time, it takes those.
+    pub(crate) async fn size_max(&self, topology: &Topology) -> Option<usize> {
         let published = async {
             let channel = self.confirming_channel().await?;
-            let (nowhere, body) = (topology.nowhere(), vec![b' '; bytes]);
+            let (nowhere, body) = (topology.nowhere(), vec![b' '; BODY_BYTES_MAX]);
             // What is not mandatory does not come back.
             let options = BasicPublishOptions::default();
-            channel
-                .basic_publish("".into(), nowhere.into(), options, &body, properties())
-                .await?
-                .await
+            let sent =
+                channel.basic_publish("".into(), nowhere.into(), options, &body, properties());
+            sent.await?.await
         };
-        match timeout(CALL_MAX, published).await {
-            Ok(Ok(_)) => _ = self.size_max.set(None),
-            Ok(Err(error)) => {
-                if let Some(most_bytes) = refusal::message_size_max(&error.to_string()) {
-                    warn!(most_bytes, "{SMALL_MESSAGES}");
-                    let _ = self.size_max.set(Some(most_bytes));
-                }
-            }
-            Err(_) => {}
-        }
-    }
-
-    /// The broker's `max_message_size`, where it is known to be less than ours.
-    pub(crate) fn size_max(&self) -> Option<usize> {
-        self.size_max.get().copied().flatten()
-    }
-
-    /// Why a message of so many bytes cannot be sent.
-    pub(crate) fn too_large(&self, bytes: usize) -> Option<String> {
-        let most = self.size_max()?;
-        (bytes > most).then(|| {
-            format!(
-                "it has {bytes} bytes as a message, and the broker takes {most}: raise its max_message_size"
-            )
-        })
+        let refused = timeout(CALL_MAX, published).await.ok()?.err()?;
+        refusal::message_size_max(&refused.to_string())
     }
 
     /// Ends the connection; the broker may be away.
@@ -290,6 +263,58 @@ impl Drop for Link {
 
 async fn close(connection: &Connection) {
     let _ = timeout(CALL_MAX, connection.close(200, "done".into())).await;
+}
+
+/// That a broker is short of memory or disk: it takes nothing of a connection then, and says so (`connection.blocked`).
+///
+/// What is published meanwhile is kept by the client, without a limit: whoever would publish again and again waits for the
+/// [end](Self::over) first. The client itself sends nothing either, no heartbeat; the broker, which waits for none of them, ends no
+/// connection for that.
+pub(crate) struct Alarm {
+    raised: watch::Receiver<bool>,
+    listening: JoinHandle<()>,
+}
+
+impl Alarm {
+    /// Listens to what the broker says of a connection, and tells it the log. `broker`: what that calls it.
+    fn listen(connection: &Connection, broker: String) -> Self {
+        let (raise, raised) = watch::channel(connection.status().blocked());
+        let mut events = Box::pin(connection.events_listener());
+        let listening = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                match event {
+                    Event::ConnectionBlocked(reason) => {
+                        warn!(
+                            broker,
+                            reason, "The broker has an alarm, and takes no messages: they wait."
+                        );
+                        raise.send_replace(true);
+                    }
+                    Event::ConnectionUnblocked => {
+                        info!(broker, "The broker takes messages again.");
+                        raise.send_replace(false);
+                    }
+                    _ => {}
+                }
+            }
+        });
+        Self { raised, listening }
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        *self.raised.borrow()
+    }
+
+    /// Waits until the broker takes messages. A connection that has ended takes none, and says so when it is used.
+    pub(crate) async fn over(&self) {
+        let _ = self.raised.clone().wait_for(|is_raised| !is_raised).await;
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
 }
 
 /// Publishes to an exchange (`""`: to the queue that the key names), and waits until the broker has it.
@@ -324,7 +349,6 @@ pub(crate) async fn begin_publish(
     })
 }
 
-/// Why the broker does not have a message.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PublishError {
     #[error("the broker has no such queue")]
@@ -339,7 +363,6 @@ pub(crate) enum PublishError {
     Broker(#[from] lapin::Error),
 }
 
-/// The properties that every message has.
 pub(crate) fn properties() -> BasicProperties {
     properties_of(VERSION, FieldTable::default())
 }

@@ -7,32 +7,26 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::task_line::LINE_MAX_BYTES;
 use shiftboss_protocol::verbs::{Argument, HoldTime, Name, Reason};
 use shiftboss_queue::operation::{
-    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation,
+    AddRows, AddTask, Hold, InputDirectory, JoinedRelay, Lane, NoteInput, Operation, RANGES,
     RELAYED_OPERATIONS_MAX, RelayAnswer, RelayedRows, RowsAnswer,
 };
 
-use crate::range::range_of;
-
 /// The version of the messages; another one is refused.
 pub(crate) const VERSION: i64 = 1;
-/// The largest body.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Jobs of one batch, and bytes of their payloads in its answer; one job may have more.
 pub(crate) const HAND_OUTS_MAX: usize = 64;
 pub(crate) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// So many bytes one may become in JSON.
 pub(crate) const ESCAPED_BYTES_MAX: usize = 6;
-/// What a message has beside its rows, with the longest name of a fetcher; and a row beside its key and payload.
-const FRAME_BYTES: usize = 2 * 1024;
-const ROW_FRAME_BYTES: usize = 32;
 /// What is said of a body quotes it, which may be long; logs and headers of messages have limits.
 const WHY_BYTES_MAX: usize = 1_000;
-/// The longest name of a relay.
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
@@ -60,21 +54,8 @@ pub struct MessageSize {
 }
 
 impl MessageSize {
-    /// What may be wanted.
     pub const ROWS: RangeInclusive<u32> = 1..=1_000;
     pub const BYTES: RangeInclusive<u32> = 1024..=1024 * 1024;
-
-    /// The most bytes that a message becomes.
-    pub(crate) fn encoded(&self) -> usize {
-        FRAME_BYTES + self.rows * ROW_FRAME_BYTES + self.bytes * ESCAPED_BYTES_MAX
-    }
-
-    /// Such that no message has more bytes than a broker takes, unless one row has.
-    pub(crate) fn within(self, most: usize) -> Self {
-        let rows = self.rows.min(most / 2 / ROW_FRAME_BYTES).max(1);
-        let room = most.saturating_sub(FRAME_BYTES + rows * ROW_FRAME_BYTES);
-        Self { rows, bytes: self.bytes.min(room / ESCAPED_BYTES_MAX) }
-    }
 }
 
 impl Default for MessageSize {
@@ -83,7 +64,6 @@ impl Default for MessageSize {
     }
 }
 
-/// What a daemon answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
@@ -98,11 +78,9 @@ pub(crate) enum Reply {
     Full(String),
     /// It will not be done, however often it is asked.
     Refused(String),
-    /// Another process that lives has the name.
     Taken(String),
 }
 
-/// Why a message is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error(
@@ -115,6 +93,12 @@ pub(crate) enum Unfit {
     Garbled(String),
     #[error("the message has what no relay may ask: {0}")]
     Forbidden(String),
+}
+
+/// The range through whose queue a key's rows go: the first eight bytes of its SHA-256, big-endian, modulo [`RANGES`], which is the
+/// last of them. It never changes, for the order of a key's rows is that of one queue.
+pub(crate) fn range_of(key: &Key) -> u8 {
+    Sha256::digest(key.as_str().as_bytes())[7] % RANGES
 }
 
 pub(crate) fn encode(body: &impl Serialize) -> Vec<u8> {
@@ -241,7 +225,6 @@ fn check_name(name: &str) -> Result<(), Unfit> {
     Name::read(name).map_or_else(|| forbidden("a name that is none"), |_| Ok(()))
 }
 
-/// Whether rows may come by a range's queue.
 pub(crate) fn check_rows(relayed: &RelayedRows, range: u8) -> Result<(), Unfit> {
     if relayed.range != range {
         return forbidden(format!("rows of the range {} by the queue of {range}", relayed.range));
@@ -294,6 +277,15 @@ mod tests {
     };
 
     use super::*;
+
+    /// Another implementation's: `printf %s KEY | sha256sum`, the sixteenth digit.
+    #[test]
+    fn ranges_are_as_documented() {
+        let known = [("alpha", 0xe), ("bravo", 0xd), ("python3Packages.requests", 0x3), ("é", 0x3)];
+        for (key, range) in known {
+            assert_eq!(range_of(&Key::new(key).unwrap()), range, "{key}");
+        }
+    }
 
     /// The examples of docs/broker.md, byte for byte.
     #[test]

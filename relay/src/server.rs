@@ -5,7 +5,6 @@
 //! letter, with the reason.
 
 mod backlog;
-mod hints;
 mod installation;
 mod lease;
 mod liveness;
@@ -13,7 +12,7 @@ mod refused;
 mod requests;
 mod rows;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -27,6 +26,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
+use shiftboss_actors::live::BrokerLive;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
@@ -42,7 +42,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use self::backlog::Backlog;
 use self::lease::{Holder, Lease};
 use self::liveness::Liveness;
 use crate::link::{Broker, Link, RECONNECT, properties};
@@ -50,17 +49,15 @@ use crate::message::{BODY_BYTES_MAX, Reply, encode};
 
 /// Requests that are taken before the first of them is answered: a relay has few at a time, and each may be as large as a message.
 const PREFETCH: u16 = 64;
-/// How long storage may take for one.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a stop waits for what was taken.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked who is silent.
+/// Hints follow each other no faster, and no slower even if there is nothing to tell.
+const HINTS_APART: Duration = Duration::from_millis(10);
+const HINTS_AT_LEAST: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The service that serves relays.
 pub struct Relays {
     broker: Broker,
-    /// Relays whose workers may be operators.
     operators: Vec<String>,
     /// The file that the queue is in; `None`: it is on a server, and several daemons have it.
     file: Option<PathBuf>,
@@ -87,6 +84,7 @@ impl Service for Relays {
             is_shared: self.file.is_none(),
             file: self.file.clone(),
             storage: links.storage,
+            takes_large: Cell::default(),
             liveness: RefCell::default(),
             tasks: TaskTracker::new(),
             backlog: RefCell::default(),
@@ -116,9 +114,7 @@ impl Service for Relays {
     }
 }
 
-/// Why relays are not served.
 enum Unserved {
-    /// It is tried again.
     Failed(StoreError),
     /// The prefix is another installation's: says so.
     Foreign(String),
@@ -130,7 +126,6 @@ impl From<StoreError> for Unserved {
     }
 }
 
-/// A connection over which relays are served.
 struct Opened {
     link: Rc<Link>,
     /// Kept as long as relays are served: see [`lease`].
@@ -139,20 +134,21 @@ struct Opened {
     rows: rows::Messages,
 }
 
-/// What serves them.
 struct Server {
     broker: Broker,
     operators: Vec<String>,
     is_shared: bool,
     file: Option<PathBuf>,
     storage: Addr<StorageActor>,
+    /// The broker is known to take our largest messages.
+    takes_large: Cell<bool>,
     /// Where the queue is this daemon's alone. Of a shared one the store knows who lives: each daemon hears only some of what
     /// a relay says.
     liveness: RefCell<Liveness>,
     /// Messages that were taken and are not answered yet.
     tasks: TaskTracker,
-    /// `None`: there is no connection.
-    backlog: RefCell<Option<Backlog>>,
+    /// As the broker said last; nothing, if it has not yet. `None`: there is no connection.
+    backlog: RefCell<Option<BrokerLive>>,
 }
 
 impl Server {
@@ -212,13 +208,15 @@ impl Server {
         Err(self.broker.classify(&error).into())
     }
 
-    /// Connects, and begins to take requests and rows.
     async fn open(self: &Rc<Self>) -> Result<Opened, Unserved> {
         let link = Rc::new(self.broker.connect("shiftboss daemon").await?);
         let declared =
             async { self.broker.topology.declare(&link.channel, link.channel().await?).await };
         self.broker.answer(declared).await?;
-        link.learn_size_max(&self.broker.topology, BODY_BYTES_MAX).await;
+        if !self.takes_large.get() {
+            self.broker.require_large(&link).await?;
+            self.takes_large.set(true);
+        }
         let installation = self.ask(Installation).await?;
         installation::claim(&self.broker, &link, &installation).await?;
         let holder = match &self.file {
@@ -233,7 +231,7 @@ impl Server {
         let (requests, rows) = self.broker.answer(opened).await?;
         let known = self.ask(KnownRelays).await?;
         self.liveness.borrow_mut().reset(known, Instant::now());
-        self.backlog.replace(Some(Backlog::default()));
+        self.backlog.replace(Some(BrokerLive::default()));
         Ok(Opened { link, lease, requests, rows })
     }
 
@@ -244,7 +242,23 @@ impl Server {
         link.channel.basic_consume(queue.as_str().into(), "".into(), options, none).await
     }
 
-    /// Acknowledges what was answered.
+    /// Says to all relays that there may be work, and nothing but that.
+    async fn hint(&self, link: &Link, work: &Notify) -> lapin::Error {
+        let exchange = self.broker.topology.hints();
+        loop {
+            // None to tell is told, too: that hints arrive.
+            let _ = timeout(HINTS_AT_LEAST, work.notified()).await;
+            let options = BasicPublishOptions::default();
+            let exchange = exchange.as_str().into();
+            let sent =
+                link.unconfirmed.basic_publish(exchange, "".into(), options, b"", properties());
+            if let Err(error) = sent.await {
+                return error;
+            }
+            sleep(HINTS_APART).await;
+        }
+    }
+
     async fn settle(&self, link: &Link, delivery: &Delivery, handled: Result<(), String>) {
         match handled {
             // Without the connection the broker gives it to somebody else.
@@ -263,10 +277,8 @@ impl Server {
         };
         let properties = properties().with_correlation_id(id.clone());
         let mut body = encode(&reply);
-        let most = link.size_max().unwrap_or(BODY_BYTES_MAX);
-        if body.len() > most {
-            // It could not be read, and a broker that takes none so large would end the channel.
-            let why = format!("the answer has {} bytes, and {most} may be", body.len());
+        if body.len() > BODY_BYTES_MAX {
+            let why = format!("the answer has {} bytes, and {BODY_BYTES_MAX} may be", body.len());
             body = encode(&Reply::Busy(why));
         }
         let options = BasicPublishOptions::default();

@@ -28,7 +28,6 @@ use batches::{Asker, Batches, Outcomes};
 use lists::ListStore;
 use membership::{Membership, misunderstood};
 
-/// What a relay is started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub broker: Broker,
@@ -39,11 +38,9 @@ pub struct Settings {
     pub polls: Polls,
 }
 
-/// A relay that has joined.
 pub struct Opened {
     /// For workers and operators.
     pub store: Box<dyn Store + Send>,
-    /// For files.
     pub list_store: Box<dyn Store + Send>,
     pub found: JoinedRelay,
 }
@@ -53,8 +50,8 @@ pub struct Opened {
 /// # Errors
 /// `Busy` when the broker is away, `Displaced` when another relay has the name, `Fatal` when the broker refuses.
 pub async fn open(settings: Settings, waits: impl Fn()) -> StoreResult<Opened> {
+    let message = settings.message;
     let (membership, found) = Membership::join(settings, waits).await?;
-    let message = membership.message_size();
     let membership = Arc::new(membership);
     let list_store = Box::new(ListStore::new(Arc::clone(&membership), message));
     let batches = Batches::new(Lane::Jobs);
@@ -124,7 +121,6 @@ impl RelayStore {
     }
 }
 
-/// Where an operation's answer comes from.
 enum AnswerFrom {
     Daemon,
     /// The number of jobs in flight was asked for.

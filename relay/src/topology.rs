@@ -38,15 +38,6 @@ impl Topology {
         Self { prefix: prefix.to_owned(), kind }
     }
 
-    /// The same with queues of the other kind.
-    pub(crate) fn of_other_kind(&self) -> Self {
-        let kind = match self.kind {
-            QueueKind::Classic => QueueKind::Quorum,
-            QueueKind::Quorum => QueueKind::Classic,
-        };
-        Self { kind, ..self.clone() }
-    }
-
     /// The queue of what relays ask, taken by any daemon.
     pub(crate) fn requests(&self) -> String {
         format!("{}request", self.prefix)
@@ -57,7 +48,6 @@ impl Topology {
         format!("{}hint", self.prefix)
     }
 
-    /// The queue of what was refused.
     pub(crate) fn dead(&self) -> String {
         format!("{}dead", self.prefix)
     }
@@ -112,7 +102,6 @@ impl Topology {
         digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(RANGES)
     }
 
-    /// The queue of a range's rows.
     pub(crate) fn rows_of(&self, range: u8) -> String {
         format!("{}.{}", self.rows(), Self::range_key(range))
     }
@@ -130,7 +119,6 @@ impl Topology {
         queues.map(|(name, arguments)| (name, self.keep(arguments))).collect()
     }
 
-    /// All exchanges, with their kinds.
     pub(crate) fn exchanges(&self) -> [(String, ExchangeKind); 2] {
         [(self.hints(), ExchangeKind::Fanout), (self.rows(), ExchangeKind::Direct)]
     }
@@ -145,7 +133,6 @@ impl Topology {
         queue == self.requests() || (0..RANGES).any(|range| queue == self.rows_of(range))
     }
 
-    /// The name of no queue.
     pub(crate) fn nowhere(&self) -> String {
         format!("{}nowhere", self.prefix)
     }

@@ -47,7 +47,6 @@ impl Holder {
 pub(crate) struct Note {
     pub name: EntryName,
     pub holder: Holder,
-    /// How often the entry was claimed, this time included.
     pub attempt: u32,
     pub queue: QueueName,
     /// The entry is in its queue still or again, or on its way. What its queue has checked out under its
@@ -81,7 +80,6 @@ impl Note {
         Some(Self { name: name.clone(), holder, attempt, queue, moving: on_its_way.is_some() })
     }
 
-    /// Where its entry is checked out.
     pub fn checked_out(&self) -> PathBuf {
         checked_out(&self.queue, &self.name)
     }
@@ -99,7 +97,6 @@ pub(crate) enum Take {
 }
 
 impl Spool {
-    /// Tries to take an entry.
     pub(crate) fn take(&self, queue: &QueueName, name: &EntryName) -> Result<Take> {
         self.with_spare(|| self.take_once(queue, name))
     }
@@ -233,7 +230,6 @@ impl Spool {
         })
     }
 
-    /// How often an entry was claimed before.
     pub(crate) fn attempts(&self, name: &EntryName) -> Result<u32> {
         let noted = self.remark(ATTEMPTS, name)?;
         let attempts = noted.and_then(|noted| str::from_utf8(&noted).ok()?.parse().ok());

@@ -23,7 +23,6 @@ pub const METADATA_BYTES_MAX: u64 = 1024 * 1024;
 /// Most bytes of data that are loaded or saved at once: 1 GiB.
 pub const DATA_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// What is known of an entry's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DataStat {
     pub bytes: u64,
@@ -58,7 +57,6 @@ impl Data {
         self.spool.path().join(&self.place)
     }
 
-    /// Reads it, if it has no more than [`DATA_BYTES_MAX`].
     pub fn load(&self) -> Result<Vec<u8>> {
         let read = self.spool.layer().read_file(&self.place, DATA_BYTES_MAX);
         read.map_err(io("read the data", &self.place))
@@ -83,16 +81,13 @@ impl Data {
 pub enum Holding {
     /// Nobody: it can be taken.
     Available,
-    /// A process of ours.
     Process {
-        /// Which, if its record can be read.
         process: Option<Identity>,
         /// Whether it lives; if not, the entry is given back by whoever waits next.
         alive: bool,
     },
     /// Nobody's process, until this time: a detached lease, or a delay before the next attempt.
     Until {
-        /// When it is given back.
         #[serde(serialize_with = "unix_seconds")]
         until: SystemTime,
     },
@@ -222,7 +217,6 @@ impl Spool {
         Ok((holding, note.attempt))
     }
 
-    /// An entry's data, wherever the entry is.
     pub fn data(&self, name: &EntryName) -> Data {
         Data { spool: self.clone(), place: under(DATA, name) }
     }

@@ -8,7 +8,6 @@ use thiserror::Error;
 
 use super::name::{EntryName, QueueName};
 
-/// Result of the spool's operations.
 pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
 
 /// Why an operation on a spool failed. Nothing acknowledged is lost by any of them.
@@ -120,7 +119,6 @@ impl SpoolError {
         self.errno() == Some(errno.raw_os_error())
     }
 
-    /// What the system said, if it was the system.
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } | Self::NotDurable(_, _, source) => source.raw_os_error(),

@@ -21,7 +21,6 @@ pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// A number as a name of 16 digits.
 pub(crate) fn random_name() -> String {
     format!("{:016x}", random())
 }
@@ -62,17 +61,14 @@ impl dyn Layer + '_ {
         self.open(path, How::Read).and_then(|file| self.read(&file, limit))
     }
 
-    /// Opens a directory, to sync it.
     pub(crate) fn open_directory(&self, path: &Path) -> Result<File> {
         self.open(path, How::Directory).map_err(io("open", path))
     }
 
-    /// Waits until a directory's entries are on disk.
     pub(crate) fn sync_directory(&self, path: &Path) -> Result<()> {
         self.sync(&self.open_directory(path)?).map_err(io("sync the directory", path))
     }
 
-    /// Waits for several files and directories, in no order.
     pub(crate) fn sync_files(&self, files: &[(PathBuf, File)]) -> Result<()> {
         let synced = self.sync_each(&files.iter().map(|(_, file)| file).collect::<Vec<_>>());
         let mut synced = synced.into_iter().zip(files);

@@ -30,10 +30,8 @@ const TO_STRAYS: &str = "moved to .shiftboss/strays";
 const DOUBLED: &str = "moved to .shiftboss/strays: it is in another queue as well";
 const UNKNOWN: &str = "moved to .shiftboss/strays: it has neither a name nor data";
 
-/// How a spool is checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FsckOptions {
-    /// Whether what is found is mended.
     pub repair: bool,
     /// Leave alone what was touched within this time; `None` if nobody is at work.
     pub older_than: Option<Duration>,
@@ -59,7 +57,6 @@ pub enum Finding {
     Stale,
 }
 
-/// A finding, and what was done about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mended {
     pub finding: Finding,
@@ -86,7 +83,6 @@ impl Fsck {
         self.findings.is_empty()
     }
 
-    /// Whether nothing is wrong any more.
     pub fn is_mended(&self) -> bool {
         self.findings.iter().all(|finding| finding.mended)
     }

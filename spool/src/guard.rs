@@ -17,7 +17,6 @@ use super::Spool;
 use super::claim::{FOREVER, Holder, Note, Take};
 use super::entry::{Data, METADATA_BYTES_MAX, limited};
 use super::error::{Result, SpoolError, io};
-use super::layer::FileIdentity;
 use super::layout::{MOVING, REASONS, checked_out, checkouts, under};
 use super::name::{EntryName, QueueName};
 use super::owner;
@@ -46,7 +45,6 @@ fn is_unreadable(errno: Errno) -> bool {
     matches!(errno, E::ACCESS | E::PERM | E::IO | E::FBIG | E::ISDIR | E::LOOP | E::NXIO | E::MLINK)
 }
 
-/// The time after this one, in milliseconds since 1970.
 fn milliseconds_in(time: Duration) -> u64 {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(FOREVER)
@@ -195,7 +193,6 @@ impl Guard {
         &self.note.name
     }
 
-    /// The queue that it was checked out of.
     pub fn queue(&self) -> &QueueName {
         &self.note.queue
     }
@@ -229,9 +226,8 @@ impl Guard {
     pub fn id(&self) -> Result<String> {
         let path = self.note.checked_out();
         let stat = self.spool.layer().stat(&path).map_err(io("look at", &path))?;
-        let FileIdentity { inode, born } = stat.identity;
         let content = fnv(&[self.name().as_bytes(), b"/", self.metadata()].concat());
-        Ok(format!("{}-{inode:x}-{born:x}-{content:016x}", self.spool.id()?))
+        Ok(format!("{}-{:x}-{:x}-{content:016x}", self.spool.id()?, stat.inode, stat.born))
     }
 
     /// The work is done: removes the entry. If that fails and the entry is still there, it is given back.

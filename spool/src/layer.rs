@@ -40,7 +40,6 @@ pub(crate) enum How {
     Over,
     /// To lock it, made if it is not there.
     Lock,
-    /// A directory, to sync it.
     Directory,
 }
 
@@ -68,12 +67,6 @@ pub(crate) struct FileStat {
     pub linked: bool,
     /// Its last modification, or touch.
     pub modified: SystemTime,
-    pub identity: FileIdentity,
-}
-
-/// Which file it is, wherever it is renamed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileIdentity {
     /// Its inode, which a later file may have.
     pub inode: u64,
     /// When it was made, in nanoseconds since 1970; 0 where that is not known.
@@ -96,7 +89,8 @@ impl FileStat {
             size: found.stx_size,
             linked: kind == FileType::RegularFile && found.stx_nlink > 1,
             modified: UNIX_EPOCH + Duration::new(seconds, changed.tv_nsec),
-            identity: FileIdentity { inode: found.stx_ino, born: if is_born { born } else { 0 } },
+            inode: found.stx_ino,
+            born: if is_born { born } else { 0 },
         })
     }
 
@@ -136,7 +130,6 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn make_directory(&self, path: &Path) -> Result<(), Errno>;
     /// Renames; what has the new name already is an error.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno>;
-    /// Renames over whatever has the new name.
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Errno>;
     /// Makes a symbolic link, whose target is a note of ours.
     fn symlink(&self, target: &[u8], path: &Path) -> Result<(), Errno>;
@@ -144,7 +137,6 @@ pub(crate) trait Layer: fmt::Debug + Send + Sync {
     fn remove(&self, path: &Path) -> Result<(), Errno>;
     /// Looks at a file, without following a link.
     fn stat(&self, path: &Path) -> Result<FileStat, Errno>;
-    /// Sets a file's times to now.
     fn touch(&self, path: &Path) -> Result<(), Errno>;
     /// The names in a directory, in no order, without `.` and `..`.
     fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno>;
@@ -157,7 +149,7 @@ fn said(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Those who may write to a lock may read it, for a copy of the spool; an earlier build let others, too.
+/// Those who may write to a lock may read it, for a copy of the spool; nobody else may.
 fn close_to_readers(lock: &File) -> Result<(), Errno> {
     let mode = fs::fstat(lock)?.st_mode & 0o777;
     let closed = (mode & LOCK_MODE) | (mode & LOCK_MODE) << 1;

@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::error::{NoneIf, Result, SpoolError, io};
-use super::files::{self, DRAFTS, joined};
+use super::files::{DRAFTS, joined};
 use super::layer::{How, Layer};
 use super::name::{EntryName, QueueName, text};
 
@@ -27,7 +27,6 @@ pub(crate) const MOVING: &str = ".shiftboss/moving";
 pub(crate) const ATTEMPTS: &str = ".shiftboss/attempts";
 pub(crate) const QUARANTINE: &str = ".shiftboss/quarantine";
 pub(crate) const STRAYS: &str = ".shiftboss/strays";
-/// Why entries were moved to the dead letters.
 pub(crate) const REASONS: &str = ".shiftboss/reasons";
 pub(crate) const ID: &str = ".shiftboss/id";
 /// Files that are given up when the disk is full.
@@ -37,7 +36,6 @@ const VERSION: &str = ".shiftboss/version";
 
 /// The directories of the format itself. The registry is first: where it is, there is a spool.
 pub(crate) const FORMAT: [&str; 3] = [REGISTRY, TMP, DATA];
-/// The directories that we add.
 const ADDED: [&str; 9] =
     [OURS, OWNERS, CLAIMS, MOVING, ATTEMPTS, REASONS, QUARANTINE, STRAYS, DRAFTS];
 
@@ -64,7 +62,6 @@ pub(crate) fn checked_out(queue: &QueueName, name: &EntryName) -> PathBuf {
     checkouts(queue).join(name.as_os_str())
 }
 
-/// Makes one directory, if it is missing.
 pub(crate) fn ensure(layer: &dyn Layer, path: &Path) -> Result<()> {
     let made = layer.make_directory(path).none_if(Errno::EXIST);
     made.map(drop).map_err(io("make the directory", path))
@@ -125,30 +122,24 @@ fn add_ours(layer: &dyn Layer) -> Result<()> {
     }
 }
 
-/// The version is the last that is made, and appears as a whole: where it is, all of ours is.
+/// The version is the last that is made: where it is, all of ours is. A part of it is being
+/// written, or a death broke that off.
 fn write_version(layer: &dyn Layer, sync: bool) -> Result<()> {
     let path = Path::new(VERSION);
-    if layer.stat(path).is_ok() {
+    if layer.look(path)?.is_some_and(|stat| stat.size >= THIS_VERSION.len() as u64) {
         return Ok(());
     }
-    let draft = files::draft_path(&files::random_name());
-    layer.write_new(&draft, THIS_VERSION, sync)?;
-    let published = layer.rename(&draft, path);
-    if published == Err(Errno::NOENT) && layer.stat(path).is_ok() {
-        // A repair took the draft for what the dead had left, and has written the version itself.
-        return Ok(());
-    }
-    match published.none_if(Errno::EXIST).map_err(io("publish", path))? {
-        Some(()) => Ok(()),
-        None => layer.unlink(&draft).map(drop),
-    }
+    let file = layer.write_file(path, How::Over, THIS_VERSION)?;
+    if sync { layer.sync(&file).map_err(io("sync", path)) } else { Ok(()) }
 }
 
 fn check_version(layer: &dyn Layer, root: &Path) -> Result<()> {
     let path = Path::new(VERSION);
     let read = layer.read_file(path, VERSION_BYTES_MAX).none_if(Errno::NOENT);
     match read.map_err(io("read", path))? {
-        Some(found) if found != THIS_VERSION => Err(SpoolError::Version(root.into(), text(&found))),
+        Some(found) if !THIS_VERSION.starts_with(&found) => {
+            Err(SpoolError::Version(root.into(), text(&found)))
+        }
         _ => Ok(()),
     }
 }

@@ -22,12 +22,9 @@ use super::wait::pause;
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is too old.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Oldest temporary file.
     pub tmp: Duration,
-    /// Oldest checkout.
     pub checkout: Duration,
     /// Oldest available entry of a queue; a queue that is not named has no limit.
     pub queues: HashMap<QueueName, Duration>,
@@ -64,7 +61,6 @@ pub struct Problem {
     pub modified: SystemTime,
 }
 
-/// What one look found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// In order; none in a healthy spool.
@@ -145,7 +141,6 @@ impl Spool {
     }
 }
 
-/// The beginning or the end of a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
     pub event: Turn,
@@ -154,7 +149,6 @@ pub struct Event {
     pub problem: Problem,
 }
 
-/// What became of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turn {

@@ -17,7 +17,6 @@ use thiserror::Error;
 /// File systems take no longer names.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Why bytes are not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NameError {
     #[error("a name must not be empty")]
@@ -86,7 +85,6 @@ macro_rules! name {
         pub struct $type(Box<[u8]>);
 
         impl $type {
-            /// Checks raw bytes.
             pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, NameError> {
                 check(bytes.as_ref())?;
                 Ok(Self(bytes.as_ref().into()))

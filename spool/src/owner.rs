@@ -19,7 +19,6 @@ use super::layer::{How, Layer};
 use super::layout::OWNERS;
 use super::wait::Stop;
 
-/// How often an owner's record is touched.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// An owner on another host that did not touch its record for so long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
@@ -28,7 +27,6 @@ const RECORD_BYTES_MAX: u64 = 4096;
 /// A process, so that another can tell whether it lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The host's name, for people.
     pub host: String,
     /// The kernel's id of its last start.
     pub boot_id: String,

@@ -45,8 +45,8 @@ pub fn run(typed: Cli) -> Result<(), Failure> {
 fn verb(verb: Verb, options: Options) -> Result<(), Failure> {
     match verb {
         Verb::Init { dir, queue } => {
-            let spool = Spool::create(&dir, options).map_err(failure)?;
-            queue.iter().try_for_each(|queue| spool.ensure_queue(queue)).map_err(failure)
+            let spool = Spool::create(&dir, options)?;
+            Ok(queue.iter().try_for_each(|queue| spool.ensure_queue(queue))?)
         }
         Verb::Put(put) => put::run(&with_queue(&put.place, options)?, put),
         Verb::Take(take) => take::take(&with_queue(&take.place, options)?, &take),
@@ -65,7 +65,7 @@ fn verb(verb: Verb, options: Options) -> Result<(), Failure> {
         Verb::Run(typed) => run::run(options, typed),
         Verb::Monitor(typed) => health::monitor(open(&typed.dir, options)?, typed),
         Verb::Fsck { repair, older_than, json, dir } => {
-            let spool = Spool::load_unchecked(&dir, options).map_err(failure)?;
+            let spool = Spool::load_unchecked(&dir, options)?;
             health::fsck(&spool, FsckOptions { repair, older_than }, json)
         }
         Verb::Completions { .. } | Verb::Guardian => Ok(()),
@@ -76,10 +76,9 @@ fn verb(verb: Verb, options: Options) -> Result<(), Failure> {
 fn open(dir: &Path, options: Options) -> Result<Spool, Failure> {
     let dir = std::path::absolute(dir)
         .map_err(|error| Failure::usage(format!("{}: {error}", dir.display())))?;
-    Spool::load(&dir, options).map_err(failure)
+    Ok(Spool::load(&dir, options)?)
 }
 
-/// Opens a spool that has this queue.
 fn with_queue(InQueue { dir, queue }: &InQueue, options: Options) -> Result<Spool, Failure> {
     let spool = open(dir, options)?;
     require(&spool, dir, queue)?;
@@ -88,7 +87,7 @@ fn with_queue(InQueue { dir, queue }: &InQueue, options: Options) -> Result<Spoo
 
 /// Looks that a spool has this queue: a slip of the keyboard makes no other.
 fn require(spool: &Spool, dir: &Path, queue: &QueueName) -> Result<(), Failure> {
-    let queues = spool.queues().map_err(failure)?;
+    let queues = spool.queues()?;
     // Every spool has dead letters, if none yet.
     if queues.contains(queue) || *queue == spool.options().dead_letter {
         return Ok(());
@@ -102,10 +101,10 @@ fn require(spool: &Spool, dir: &Path, queue: &QueueName) -> Result<(), Failure> 
     Err(Failure::new(ExitCode::BadData, message))
 }
 
-/// What an error means for the exit code.
-#[allow(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-fn failure(error: SpoolError) -> Failure {
-    Failure::new(code(&error), error.to_string())
+impl From<SpoolError> for Failure {
+    fn from(error: SpoolError) -> Self {
+        Self::new(code(&error), error.to_string())
+    }
 }
 
 fn code(error: &SpoolError) -> ExitCode {

@@ -15,12 +15,10 @@ use super::layer::{How, Layer};
 use super::layout::{DATA, REGISTRY, TMP, available, lock, under};
 use super::name::{EntryName, QueueName};
 
-/// How often a generator is asked for another name.
 pub(crate) const NAME_TRIES_MAX: u32 = 10_000;
 /// The end of the name of a draft of data, among other drafts.
 const DRAFT_OF_DATA: &str = "data";
 
-/// What is to be published.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Item {
     /// Small, and rewritten as the entry moves.
@@ -154,7 +152,6 @@ impl Spool {
         Err(SpoolError::NoFreeName(NAME_TRIES_MAX, last))
     }
 
-    /// Reserves this name.
     pub fn reserve_name(&self, name: EntryName) -> Result<Reservation> {
         match self.register(&name)? {
             true => Ok(Reservation::new(self, name)),

@@ -23,7 +23,6 @@ use super::wait::{Stop, Watch};
 
 /// A waiting reader lists the queue at least so often.
 const POLL: Duration = Duration::from_secs(1);
-/// A reader looks for dead owners so often.
 const RECLAIM: Duration = Duration::from_secs(1);
 /// A reader removes what was left so often.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -37,7 +36,6 @@ const NAMED_MAX: usize = 5;
 /// So many strangers are remembered as warned of.
 const STRANGERS_MAX: usize = 10_000;
 
-/// In which order a reader takes entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
     /// Always the first by name of those that are there.
@@ -47,7 +45,6 @@ pub enum Order {
     Spread,
 }
 
-/// The entries that a reader knows of.
 #[derive(Debug)]
 struct Known {
     names: BTreeSet<EntryName>,
@@ -63,7 +60,6 @@ impl Known {
         self.missed();
     }
 
-    /// The one to be tried next.
     fn next(&mut self) -> Option<EntryName> {
         let behind = |place| self.names.range((Excluded(place), Unbounded)).next();
         let next = self.place.as_ref().and_then(behind).or_else(|| self.names.first())?.clone();
@@ -81,7 +77,6 @@ impl Known {
     }
 }
 
-/// A consumer of one queue.
 #[derive(Debug)]
 pub struct Reader {
     spool: Spool,
@@ -95,7 +90,6 @@ pub struct Reader {
     busy: Vec<EntryName>,
     again: Instant,
     pause: Duration,
-    /// Strangers that were warned of.
     warned: HashSet<EntryName>,
 }
 

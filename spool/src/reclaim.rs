@@ -32,7 +32,6 @@ const AHEAD: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// An entry that was given back for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reclaimed {
     pub name: EntryName,
@@ -191,7 +190,6 @@ impl Spool {
         }
     }
 
-    /// Whether the owner with this record is dead.
     pub(crate) fn is_dead(&self, id: &str) -> Result<bool> {
         if self.is_me(id) {
             // Whatever is left of its record.

@@ -28,7 +28,6 @@ pub enum Durability {
     Full,
 }
 
-/// How a spool is worked on by this process.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What an acknowledged operation outlives.
@@ -43,7 +42,6 @@ pub struct Options {
 pub const DEAD_LETTER: &str = "dead-letter";
 
 impl Default for Options {
-    /// Full durability, no limit of attempts.
     fn default() -> Self {
         Self {
             durability: Durability::default(),
@@ -118,17 +116,14 @@ impl Spool {
         Ok(name::text(&id.map_err(io("read", path))?))
     }
 
-    /// The spool's directory, as it was opened.
     pub fn path(&self) -> &Path {
         &self.0.root
     }
 
-    /// How this process works on it.
     pub fn options(&self) -> &Options {
         &self.0.options
     }
 
-    /// Its queues, in order.
     pub fn queues(&self) -> Result<Vec<QueueName>> {
         let root = Path::new(".");
         let mut listed = self.layer().list(root).map_err(io("list", root))?;

@@ -13,7 +13,6 @@ use super::error::Result;
 use super::layout::{DATA, MOVING, QUARANTINE, REGISTRY, TMP, checkouts, entries_and_others};
 use super::name::{EntryName, QueueName, text};
 
-/// A directory of the spool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -28,7 +27,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// Where it is in the spool.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Registry => REGISTRY.into(),
@@ -41,7 +39,6 @@ impl Place {
         }
     }
 
-    /// Where an entry is in it.
     pub(crate) fn file(&self, name: &EntryName) -> PathBuf {
         self.path().join(name.as_os_str())
     }
@@ -56,7 +53,6 @@ impl fmt::Display for Place {
 
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Where each name is.
     pub places: BTreeMap<EntryName, Vec<Place>>,
     /// What is not a regular file with an entry's name.
     pub strangers: Vec<(Place, Box<[u8]>)>,
@@ -95,7 +91,6 @@ impl Survey {
         Ok(())
     }
 
-    /// The names that are in a place, in order.
     pub fn at(&self, place: Place) -> impl Iterator<Item = &EntryName> {
         let here = self.places.iter().filter(move |(_, places)| places.contains(&place));
         here.map(|(name, _)| name)
@@ -119,7 +114,6 @@ pub(crate) fn of_entry(places: &[Place]) -> Vec<Place> {
 
 /// Whether a name has an entry in one of its places.
 pub(crate) fn has_entry(places: &[Place]) -> bool {
-    use Place as P;
-    let has = |place| matches!(place, &P::Queue(_) | &P::Checkout(_) | &P::Moving | &P::Quarantine);
-    places.iter().any(has)
+    let is_entrys = |place| matches!(place, &Place::Moving | &Place::Quarantine);
+    !of_entry(places).is_empty() || places.iter().any(is_entrys)
 }

@@ -37,7 +37,6 @@ impl Stop {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Whether it was given.
     pub fn is_set(&self) -> bool {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
@@ -74,7 +73,6 @@ fn wait_for(descriptors: &mut [PollFd<'_>], time: Duration) -> Result<(), Errno>
     poll(descriptors, limit.as_ref()).none_if(Errno::INTR).map(drop)
 }
 
-/// Lets a short time pass.
 pub(crate) fn pause(time: Duration) {
     let _ = wait_for(&mut [], time);
 }

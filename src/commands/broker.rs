@@ -158,7 +158,6 @@ fn listed(found: &DeadLetters, disposal: Disposal) -> String {
     out
 }
 
-/// Its reason, then what it is.
 fn letter(letter: &DeadLetter) -> String {
     let reason = letter.reason.as_deref().map_or_else(|| "no reason is given".to_owned(), shown);
     let queue = letter.queue.as_deref().map_or_else(|| "an unknown queue".to_owned(), shown);

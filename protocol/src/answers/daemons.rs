@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::UnixSeconds;
 
-/// A run of a managed fetcher that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedRun {
     pub started: UnixSeconds,
@@ -31,11 +30,9 @@ pub struct FetcherRecord {
     pub next_run: Option<UnixSeconds>,
 }
 
-/// A relay, as the queue knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayStatus {
     pub name: String,
-    /// When it joined last.
     pub joined_since: UnixSeconds,
     /// It was stopped since, or taken for dead.
     pub gone: bool,
@@ -43,7 +40,6 @@ pub struct RelayStatus {
     pub silent: bool,
     pub directory_lost_since: Option<UnixSeconds>,
     pub directory_lost_reason: Option<String>,
-    /// How many files in its input directory it rejected.
     pub rejected_files: i64,
     /// Leased jobs that it sees to.
     pub in_flight: i64,
@@ -63,7 +59,6 @@ pub struct DaemonStatus {
     /// `None`: it was stopped.
     pub pid: Option<i64>,
     pub input_dir: Option<String>,
-    /// Its socket, on its machine.
     pub socket: Option<String>,
     /// Whose lists it has, by name.
     pub fetchers: Vec<String>,
@@ -76,11 +71,9 @@ pub struct DaemonStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
-    /// Since its start.
     Running,
     /// It hands nothing out since then, and stops when its jobs have ended.
     Draining,
-    /// It was stopped then.
     Stopped,
     /// It was not stopped, and was last heard of then.
     Silent,

@@ -49,7 +49,6 @@ pub struct Ended {
     pub output: Option<String>,
 }
 
-/// How many jobs ended in a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MinuteJobs {
     /// Its beginning.
@@ -64,15 +63,12 @@ pub struct Stats {
     pub since: UnixSeconds,
     pub by: Grouping,
     pub groups: Vec<StatsGroup>,
-    /// There are more groups.
     pub truncated: bool,
 }
 
-/// What a sum is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grouping {
-    /// All of it.
     All,
     Fetcher,
     Hour,

@@ -9,11 +9,9 @@ use crate::model::UnixSeconds;
 pub struct Found {
     /// In the order of their bytes.
     pub keys: Vec<KnownKey>,
-    /// There are more.
     pub truncated: bool,
 }
 
-/// A key, and what the log says of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownKey {
     pub key: String,
@@ -28,11 +26,9 @@ pub struct KnownKey {
 pub struct HeldKeys {
     /// Those that operators hold come first; of each kind the one that was held last.
     pub keys: Vec<HeldKey>,
-    /// There are more.
     pub truncated: bool,
 }
 
-/// A key that is held, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldKey {
     pub key: String,
@@ -40,7 +36,6 @@ pub struct HeldKey {
     pub hold: Hold,
 }
 
-/// What holds a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldKind {
@@ -74,7 +69,6 @@ pub struct Bump {
 /// A task that failed, and waits again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// When.
     pub due: UnixSeconds,
     /// The how manyeth time it is tried again then.
     pub retries: u32,

@@ -5,19 +5,15 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::QueueStatus;
 use super::metrics::Counted;
 use crate::model::UnixSeconds;
 
-/// A daemon, as it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
     pub pid: u32,
     /// The database it keeps; one on a server as its URL, without a password.
     pub database: PathBuf,
-    /// The directory it watches.
     pub input_dir: PathBuf,
-    /// The socket it listens on.
     pub socket: PathBuf,
     /// When it started, in seconds since 1970.
     pub started: u64,
@@ -36,7 +32,6 @@ pub struct Report<T> {
 }
 
 impl<T> Report<T> {
-    /// What this daemon found.
     pub fn of(daemon: &Daemon, found: T) -> Self {
         let daemon = daemon.clone();
         Self {
@@ -46,15 +41,6 @@ impl<T> Report<T> {
             found,
         }
     }
-}
-
-/// How a queue and its daemon are; the JSON object of `status`.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct LiveStatus {
-    #[serde(flatten)]
-    pub queue: QueueStatus,
-    /// What the daemon's memory tells; `None`: it could not be asked.
-    pub live: Option<Live>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,11 +58,9 @@ pub struct Health {
 pub struct Outage {
     /// When the first request failed, in seconds since 1970.
     pub since: UnixSeconds,
-    /// How the last one failed.
     pub error: String,
 }
 
-/// What a process uses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
     pub resident_bytes: u64,
@@ -87,7 +71,6 @@ pub struct ProcessUsage {
 /// What a daemon counts of itself; the JSON object of `METRICS`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DaemonMetrics {
-    /// Of the program.
     pub version: String,
     /// When the daemon started, in seconds since 1970.
     pub started: u64,
@@ -118,7 +101,6 @@ pub struct Live {
 /// A broker over which a daemon serves relays.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerLive {
-    /// Without a password.
     pub url: String,
     /// False: it cannot be used at present, and relays wait.
     pub connected: bool,
@@ -135,7 +117,6 @@ pub struct BrokerLive {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeardRelay {
     pub name: String,
-    /// Seconds since its last word.
     pub silent_seconds: u64,
 }
 
@@ -149,7 +130,6 @@ pub struct RangeLive {
     pub consumers: u32,
 }
 
-/// Connections of workers of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectedWorker {
     pub name: String,

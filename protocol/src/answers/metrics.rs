@@ -34,10 +34,8 @@ pub type ByWord = BTreeMap<Cow<'static, str>, u64>;
 /// What is counted. Counters ascend from the daemon's start on; what is as it is now says so.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Now.
     pub connections: u64,
     pub connections_opened: u64,
-    /// There were too many.
     pub connections_refused: u64,
     /// Workers that wait for a job, within the last quarter of a second.
     pub waiting_requests: u64,
@@ -49,7 +47,6 @@ pub struct Counted {
     pub storage_errors: ByWord,
     /// Leases of protocol 2 that expired: requeued, or dead_letter.
     pub leases_expired: ByWord,
-    /// Results of attempts that were over.
     pub stale_results: u64,
     pub last_job_end: Option<UnixSeconds>,
     /// Of commits: how long each took.
@@ -59,7 +56,6 @@ pub struct Counted {
     pub fetchers: BTreeMap<Arc<str>, FetcherJobs>,
 }
 
-/// Jobs of a fetcher that ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FetcherJobs {
     pub outcomes: ByWord,
@@ -69,18 +65,15 @@ pub struct FetcherJobs {
     pub revisit_seconds: Histogram,
 }
 
-/// How often a value was in which range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     /// The upper bounds of the ranges, ascending, but for the last one, which has none.
     pub bounds: Cow<'static, [f64]>,
-    /// Values in each range.
     pub counts: Vec<u64>,
     pub sum: f64,
 }
 
 impl Histogram {
-    /// An empty one with these upper bounds.
     pub fn new(bounds: &'static [f64]) -> Self {
         Self { bounds: Cow::Borrowed(bounds), counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
@@ -90,7 +83,6 @@ impl Histogram {
         self.sum += value;
     }
 
-    /// Adds another one of the same bounds.
     pub fn merge(&mut self, other: &Self) {
         if self.bounds != other.bounds {
             *self = other.clone();
@@ -112,7 +104,6 @@ impl Default for FetcherJobs {
 }
 
 impl FetcherJobs {
-    /// Adds those of another fetcher.
     pub fn merge(&mut self, other: &Self) {
         for (word, count) in &other.outcomes {
             *self.outcomes.entry(word.clone()).or_default() += count;

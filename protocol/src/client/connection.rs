@@ -18,7 +18,6 @@ const LINE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// When the time for something ends; `None`: never.
 pub type Deadline = Option<Instant>;
 
-/// So long from now on.
 pub fn within(timeout: Duration) -> Deadline {
     Instant::now().checked_add(timeout)
 }
@@ -68,7 +67,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that nothing more will be sent.
     pub fn end_sending(&self) {
         // Fails only when the daemon has closed, which the next read tells.
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -131,7 +129,6 @@ pub fn is_close(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
-/// Whether a time was over.
 pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }

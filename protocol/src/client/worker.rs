@@ -43,7 +43,6 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// A line that is no answer.
     pub fn garbled(line: &[u8]) -> Self {
         let shown = &line[..line.len().min(SHOWN_BYTES)];
         Self::Garbled(String::from_utf8_lossy(shown).into_owned())

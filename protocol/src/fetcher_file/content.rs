@@ -13,7 +13,6 @@ const SKIPPED: u8 = 0xff;
 /// Ends a key, and a payload.
 const END: u8 = 0xfe;
 
-/// The digest of the lines so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content(u64);
 
@@ -24,7 +23,6 @@ impl Default for Content {
 }
 
 impl Content {
-    /// Goes on from a stored value.
     pub fn stored(value: u64) -> Self {
         Self(value)
     }

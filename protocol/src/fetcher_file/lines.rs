@@ -49,7 +49,6 @@ impl LineReader {
         self.consumed
     }
 
-    /// Number of the last line handed out.
     pub fn lines(&self) -> u64 {
         self.lines
     }

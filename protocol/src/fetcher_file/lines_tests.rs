@@ -52,17 +52,6 @@ fn lines_are_those_of_the_spec() {
     assert_eq!(lines_of(MIXED), expected);
 }
 
-/// Where the bytes are cut makes no difference.
-#[test]
-fn every_boundary_gives_the_same_lines() {
-    for cut in 0..=MIXED.len() {
-        let (first, second) = MIXED.split_at(cut);
-        assert_eq!(lines_in_pieces(&[first, second]), lines_of(MIXED), "cut at {cut}");
-    }
-    let bytes: Vec<&[u8]> = MIXED.chunks(1).collect();
-    assert_eq!(lines_in_pieces(&bytes), lines_of(MIXED));
-}
-
 /// White space of Python's `str.strip` goes at both ends, and only there.
 #[test]
 fn python_space_is_stripped() {

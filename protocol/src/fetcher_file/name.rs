@@ -14,7 +14,6 @@ pub struct FileName {
     pub growing: bool,
 }
 
-/// What a name in the input directory is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     Fetcher(FileName),
@@ -22,7 +21,6 @@ pub enum Named {
     Bad(NameFault),
     /// Ends like one and begins with a dot: what editors and file managers keep beside a file.
     Hidden,
-    /// None of our business.
     Other,
 }
 

@@ -6,36 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::{Attempt, Key, Row};
-use crate::task_line::{LINE_MAX_BYTES, single_task};
+use crate::task_line::single_task;
 use crate::wire::integer;
 
-/// Longest name in bytes: a worker's, a fetcher's.
-const NAME_MAX_BYTES: usize = 255;
 const WAIT_SECONDS_MAX: u32 = 86_400;
-const LEASE_SECONDS: u32 = 60;
-const LEASE_SECONDS_MAX: u32 = 604_800;
-/// Ten years.
-const HOLD_SECONDS_MAX: u32 = 315_360_000;
-const REASON_MAX_BYTES: usize = 1_000;
-const COUNT_MAX: u32 = 10_000;
+/// Of a worker's, a fetcher's.
+const NAME_MAX_BYTES: usize = 255;
 
 /// What stands behind a space of a request, as [`Display`] writes it.
 pub trait Argument: Sized + Display {
     /// It has all that is left of its line, with the spaces; any other ends at the next space.
     const TAKES_REST: bool = false;
-
     /// What it may be, for people; empty: any word.
-    fn limits() -> String {
-        String::new()
-    }
+    const LIMITS: &'static str = "";
+    /// What it is if it is left out; `None`: it must be there.
+    const LEFT_OUT: Option<Self> = None;
 
     /// `None`: it is beyond its limits.
     fn read(text: &str) -> Option<Self>;
-
-    /// What it is if it is left out; `None`: it must be there.
-    fn left_out() -> Option<Self> {
-        None
-    }
 }
 
 /// Checks an argument that somebody typed.
@@ -43,14 +31,13 @@ pub trait Argument: Sized + Display {
 /// # Errors
 /// What to give instead.
 pub fn checked<A: Argument>(text: &str) -> Result<A, String> {
-    A::read(text).ok_or_else(|| format!("give {}", A::limits()))
+    A::read(text).ok_or_else(|| format!("give {}", A::LIMITS))
 }
 
 /// The arguments of a line that are not taken yet; `None`: there are no more.
 pub struct Words<'a>(pub(crate) Option<&'a str>);
 
 impl<'a> Words<'a> {
-    /// The next word.
     pub(crate) fn word(&mut self) -> Option<&'a str> {
         let rest = self.0.take()?;
         let (word, rest) =
@@ -62,7 +49,7 @@ impl<'a> Words<'a> {
     pub(crate) fn take<A: Argument>(&mut self) -> Option<A> {
         match if A::TAKES_REST { self.0.take() } else { self.word() } {
             Some(text) => A::read(text),
-            None => A::left_out(),
+            None => A::LEFT_OUT,
         }
     }
 
@@ -83,22 +70,16 @@ impl Argument for Attempt {
     }
 }
 
-/// An exit code.
 impl Argument for i64 {
     fn read(text: &str) -> Option<Self> {
         integer(text)
     }
 }
 
-/// A single task.
 impl Argument for Row {
     const TAKES_REST: bool = true;
-
-    fn limits() -> String {
-        format!(
-            "KEY PAYLOAD, at most {LINE_MAX_BYTES} bytes together, without white space at their ends"
-        )
-    }
+    const LIMITS: &'static str =
+        "KEY PAYLOAD, at most 1048576 bytes together, without white space at their ends";
 
     fn read(text: &str) -> Option<Self> {
         single_task(text.as_bytes()).ok()
@@ -116,17 +97,15 @@ impl Count {
 }
 
 impl Argument for Count {
-    fn limits() -> String {
-        format!("1 to {COUNT_MAX}")
-    }
+    const LIMITS: &'static str = "1 to 10000";
 
     fn read(text: &str) -> Option<Self> {
-        number(text).filter(|count| (1..=COUNT_MAX).contains(count)).map(Self)
+        number(text).filter(|count| (1..=10_000).contains(count)).map(Self)
     }
 }
 
 /// How long a request waits for a job, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait(u32);
 
 impl Wait {
@@ -141,16 +120,11 @@ impl Wait {
 }
 
 impl Argument for Wait {
-    fn limits() -> String {
-        format!("0 to {WAIT_SECONDS_MAX}")
-    }
+    const LIMITS: &'static str = "0 to 86400";
+    const LEFT_OUT: Option<Self> = Some(Self(0));
 
     fn read(text: &str) -> Option<Self> {
         number(text).filter(|seconds| *seconds <= WAIT_SECONDS_MAX).map(Self)
-    }
-
-    fn left_out() -> Option<Self> {
-        Some(Self::default())
     }
 }
 
@@ -160,11 +134,11 @@ pub struct Lease(u32);
 
 impl Lease {
     /// A minute, if nothing else is said.
-    pub const USUAL: Self = Self(LEASE_SECONDS);
+    pub const USUAL: Self = Self(60);
 
     /// `None`: it is none, or longer than a lease may be.
     pub fn of(seconds: u32) -> Option<Self> {
-        Some(Self(seconds)).filter(|_| (1..=LEASE_SECONDS_MAX).contains(&seconds))
+        (1..=604_800).contains(&seconds).then_some(Self(seconds))
     }
 
     pub fn seconds(self) -> u32 {
@@ -177,16 +151,11 @@ impl Lease {
 }
 
 impl Argument for Lease {
-    fn limits() -> String {
-        format!("1 to {LEASE_SECONDS_MAX}")
-    }
+    const LIMITS: &'static str = "1 to 604800";
+    const LEFT_OUT: Option<Self> = Some(Self::USUAL);
 
     fn read(text: &str) -> Option<Self> {
         number(text).and_then(Self::of)
-    }
-
-    fn left_out() -> Option<Self> {
-        Some(Self::USUAL)
     }
 }
 
@@ -198,9 +167,9 @@ impl HoldTime {
     /// Until somebody ends the hold.
     pub const UNTIL_UNHELD: Self = Self(None);
 
-    /// `None`: it is longer than a hold may be.
+    /// `None`: it is longer than a hold may be, which is ten years.
     pub fn of(seconds: Option<u32>) -> Option<Self> {
-        Some(Self(seconds)).filter(|_| seconds.is_none_or(|it| it <= HOLD_SECONDS_MAX))
+        seconds.is_none_or(|it| it <= 315_360_000).then_some(Self(seconds))
     }
 
     /// In whole seconds: a hold is not over before its time.
@@ -215,9 +184,7 @@ impl HoldTime {
 }
 
 impl Argument for HoldTime {
-    fn limits() -> String {
-        format!("0 to {HOLD_SECONDS_MAX}, or - for no end")
-    }
+    const LIMITS: &'static str = "0 to 315360000, or - for no end";
 
     fn read(text: &str) -> Option<Self> {
         if text == "-" { Some(Self::UNTIL_UNHELD) } else { Self::of(Some(number(text)?)) }
@@ -245,17 +212,11 @@ impl Reason {
 
 impl Argument for Reason {
     const TAKES_REST: bool = true;
-
-    fn limits() -> String {
-        format!("one line of at most {REASON_MAX_BYTES} bytes")
-    }
+    const LIMITS: &'static str = "one line of at most 1000 bytes";
+    const LEFT_OUT: Option<Self> = Some(Self(String::new()));
 
     fn read(text: &str) -> Option<Self> {
-        is_line(text, 0, REASON_MAX_BYTES).then(|| Self(text.to_owned()))
-    }
-
-    fn left_out() -> Option<Self> {
-        Some(Self::default())
+        is_line(text, 0, 1_000).then(|| Self(text.to_owned()))
     }
 }
 
@@ -278,9 +239,7 @@ impl Name {
 }
 
 impl Argument for Name {
-    fn limits() -> String {
-        format!("one word of at most {NAME_MAX_BYTES} bytes")
-    }
+    const LIMITS: &'static str = "one word of at most 255 bytes";
 
     fn read(text: &str) -> Option<Self> {
         let is_word = is_line(text, 1, NAME_MAX_BYTES) && !text.contains(' ');
@@ -290,7 +249,7 @@ impl Argument for Name {
 
 /// The name of a fetcher, which may have spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FetcherName(pub(super) Arc<str>);
+pub struct FetcherName(Arc<str>);
 
 impl FetcherName {
     pub fn shared(&self) -> Arc<str> {
@@ -300,10 +259,7 @@ impl FetcherName {
 
 impl Argument for FetcherName {
     const TAKES_REST: bool = true;
-
-    fn limits() -> String {
-        format!("one line of at most {NAME_MAX_BYTES} bytes")
-    }
+    const LIMITS: &'static str = "one line of at most 255 bytes";
 
     fn read(text: &str) -> Option<Self> {
         is_line(text, 1, NAME_MAX_BYTES).then(|| Self(text.into()))

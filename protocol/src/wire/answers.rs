@@ -32,7 +32,6 @@ impl Job {
     }
 }
 
-/// An answer of protocol 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The daemon speaks it too; it says which requests it has.
@@ -40,7 +39,6 @@ pub enum Answer {
     Job(Job),
     /// There is none, and why.
     NoJobs(Idle),
-    /// Done as asked.
     Ok,
     /// The attempt is ours no longer.
     Lost,
@@ -83,7 +81,6 @@ impl Answer {
         }
     }
 
-    /// Appends the answer's line.
     pub fn encode(&self, bytes: &mut BytesMut) {
         match self {
             Self::Hello => {
@@ -114,7 +111,6 @@ impl From<Refused> for Answer {
     }
 }
 
-/// Appends a line of these parts.
 fn put<P: AsRef<[u8]>>(bytes: &mut BytesMut, parts: impl IntoIterator<Item = P>) {
     parts.into_iter().for_each(|part| bytes.put_slice(part.as_ref()));
     bytes.put_u8(b'\n');
@@ -149,8 +145,6 @@ fn job(attempt: Option<Attempt>, text: &[u8]) -> Option<Job> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Key;
-    use crate::wire::session::ErrorCode;
 
     fn job(attempt: Option<i64>, key: &str, payload: &str) -> Answer {
         Answer::Job(Job { attempt: attempt.map(Attempt), key: key.into(), payload: payload.into() })
@@ -180,27 +174,6 @@ mod tests {
         {
             assert_eq!(read(other), None, "{other:?}");
         }
-    }
-
-    /// What the daemon writes is what its peer reads.
-    #[test]
-    fn both_ends_agree() {
-        let handed = Row { key: Key::stored("é"), payload: " a  b ".to_owned() };
-        let handed = Job::of(Some(Attempt(7)), &handed);
-        assert_eq!(Answer::Job(handed.clone()), job(Some(7), "é", " a  b "));
-        let error = |text: &str| Answer::Error { code: "denied".into(), text: text.into() };
-        let read = |written: &Answer| {
-            let mut line = BytesMut::new();
-            written.encode(&mut line);
-            Answer::read(line.strip_suffix(b"\n").unwrap())
-        };
-        let no_jobs = [Idle::Nothing, Idle::Paused(3), Idle::Busy(4)].map(Answer::NoJobs);
-        let others = [Answer::Hello, Answer::Job(handed), Answer::Ok, Answer::Lost, error("no")];
-        for written in no_jobs.into_iter().chain(others) {
-            assert_eq!(read(&written), Some(written));
-        }
-        let denied = Refused::new(ErrorCode::Denied, "no: \u{1b}x");
-        assert_eq!(read(&denied.into()), Some(error("no:  x")));
     }
 
     /// A classic answer has no attempt, whatever its key looks like.

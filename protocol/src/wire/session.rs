@@ -19,14 +19,11 @@ pub const VERSION: &str = "2";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text}")]
 pub struct Refused {
-    /// For programs.
     pub code: ErrorCode,
-    /// For people.
     pub text: Cow<'static, str>,
 }
 
 impl Refused {
-    /// With a text that is always the same.
     pub const fn new(code: ErrorCode, text: &'static str) -> Self {
         Self { code, text: Cow::Borrowed(text) }
     }
@@ -36,7 +33,6 @@ impl Refused {
         Self { code: ErrorCode::Busy, text: text.to_string().into() }
     }
 
-    /// What was asked about is not there.
     pub fn unknown(text: impl Into<Cow<'static, str>>) -> Self {
         Self { code: ErrorCode::Unknown, text: text.into() }
     }
@@ -49,13 +45,10 @@ impl Refused {
 /// The word of an error that is for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// The line is no request.
     Usage,
     Version,
     Unsupported,
-    /// The key is held.
     Held,
-    /// The key is listed.
     Listed,
     /// Somebody else's by now.
     Stale,
@@ -94,7 +87,7 @@ pub(super) fn opts_in(line: &[u8]) -> bool {
 /// Reads that line.
 pub(super) fn hello(line: &[u8]) -> Result<LeaseHolder, Refused> {
     let usage = || {
-        let limits = Lease::limits();
+        let limits = Lease::LIMITS;
         Refused::usage(format!("HELLO {VERSION} <worker name> [lease seconds, {limits}]"))
     };
     let text = std::str::from_utf8(line).map_err(|_| usage())?;
@@ -127,7 +120,6 @@ pub enum Step {
     Adds(Vec<Addition>),
 }
 
-/// A single task that is to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addition {
     pub task: Row,
@@ -182,7 +174,6 @@ impl Step {
         }
     }
 
-    /// Who may ask it.
     pub fn who(&self) -> Who {
         match self {
             Self::One(request) => request.who(),

@@ -12,30 +12,20 @@ use super::Server;
 use crate::link::{CALL_MAX, Link};
 use crate::topology::look_up;
 
-/// How often the broker is asked.
 const ASK_EVERY: Duration = Duration::from_secs(3);
-
-/// As the broker said last; nothing, if it has not yet.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Backlog {
-    requests: Option<u32>,
-    dead_letters: Option<u32>,
-    ranges: Vec<RangeLive>,
-}
 
 impl Server {
     /// For an operator.
     pub(super) fn live(&self) -> BrokerLive {
         let backlog = self.backlog.borrow().clone();
         let connected = backlog.is_some();
-        let Backlog { requests, dead_letters, ranges } = backlog.unwrap_or_default();
         let heard = self.liveness.borrow().heard(Instant::now());
         let relays = heard.into_iter().map(|(name, silent)| HeardRelay {
             name: name.to_string(),
             silent_seconds: silent.as_secs(),
         });
         let (url, relays) = (self.broker.to_string(), relays.collect());
-        BrokerLive { url, connected, relays, requests, dead_letters, ranges }
+        BrokerLive { url, connected, relays, ..backlog.unwrap_or_default() }
     }
 
     /// Asks the broker, for as long as there is a connection. A queue that is gone is for those who use it to find: what is
@@ -52,7 +42,7 @@ impl Server {
     }
 
     /// On a channel for it, which an error closes.
-    async fn look(&self, link: &Link) -> lapin::Result<Backlog> {
+    async fn look(&self, link: &Link) -> lapin::Result<BrokerLive> {
         let channel = link.channel().await?;
         let topology = &self.broker.topology;
         let requests = look_up(&channel, &topology.requests()).await?.message_count();
@@ -65,6 +55,6 @@ impl Server {
         }
         channel.close(200, "done".into()).await?;
         let (requests, dead_letters) = (Some(requests), Some(dead_letters));
-        Ok(Backlog { requests, dead_letters, ranges })
+        Ok(BrokerLive { requests, dead_letters, ranges, ..BrokerLive::default() })
     }
 }

@@ -6,7 +6,6 @@
 //!
 //! A queue that several daemons share has a place besides, which a copy of it does not have.
 
-use lapin::options::QueueDeleteOptions;
 use tokio::time::timeout;
 
 use super::Unserved;
@@ -26,23 +25,11 @@ pub(super) async fn claim(
     link: &Link,
     installation: &str,
 ) -> Result<(), Unserved> {
-    let declared = async {
-        match declare(&broker.topology, link, installation).await {
-            Err(error) if error.to_string().contains(QUEUE_TYPE) => {
-                // An older daemon made it, or one that was to have queues of another kind. It is this one's, if that can be said.
-                declare(&broker.topology.of_other_kind(), link, installation).await?;
-                let (name, channel) = (broker.topology.installation(), link.channel().await?);
-                channel.queue_delete(name.into(), QueueDeleteOptions::default()).await?;
-                declare(&broker.topology, link, installation).await
-            }
-            declared => declared,
+    let declared = timeout(CALL_MAX, declare(&broker.topology, link, installation)).await;
+    declared.map_err(|_| broker.late())?.map_err(|error| match refusal::code(&error) {
+        Some(PRECONDITION_FAILED) if !error.to_string().contains(QUEUE_TYPE) => {
+            Unserved::Foreign(foreign(broker, installation))
         }
-    };
-    let Err(error) = timeout(CALL_MAX, declared).await.map_err(|_| broker.late())? else {
-        return Ok(());
-    };
-    Err(match refusal::code(&error) {
-        Some(PRECONDITION_FAILED) => Unserved::Foreign(foreign(broker, installation)),
         _ => broker.classify(&error).into(),
     })
 }

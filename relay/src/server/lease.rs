@@ -31,7 +31,6 @@ const FILE_MS: i32 = 10_000;
 /// For how long those of a database are: longer than its daemons take to come back when the broker lost them all.
 const DATABASE_MS: i32 = 60_000;
 
-/// Who has a lease.
 #[derive(Debug)]
 pub(super) struct Holder {
     name: String,

@@ -17,53 +17,41 @@ const QUIET_AFTER: Duration = Duration::from_millis(2_500);
 
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// By epoch.
     relays: HashMap<i64, Known>,
 }
 
 struct Known {
-    name: Arc<str>,
-    process: Arc<str>,
+    /// Its beat is how often it was heard of.
+    relay: Relay,
     last_seen: Instant,
-    /// How often it was heard of.
-    words: i64,
-}
-
-impl Known {
-    fn new(name: Arc<str>, process: Arc<str>, last_seen: Instant) -> Self {
-        Self { name, process, last_seen, words: 0 }
-    }
 }
 
 impl Liveness {
     /// These have joined; each counts as heard of now. While a daemon hears nobody, nobody is silent.
     pub(super) fn reset(&mut self, relays: Vec<Relay>, now: Instant) {
-        self.relays.clear();
-        for Relay { name, process, epoch, .. } in relays {
-            self.relays.insert(epoch, Known::new(name, process, now));
-        }
+        let known = relays.into_iter().map(|relay| (relay.epoch, Known { relay, last_seen: now }));
+        self.relays = known.collect();
     }
 
-    pub(super) fn join(&mut self, name: Arc<str>, process: Arc<str>, epoch: i64, now: Instant) {
-        self.relays.retain(|_, known| known.name != name);
-        self.relays.insert(epoch, Known::new(name, process, now));
+    pub(super) fn join(&mut self, relay: Relay, now: Instant) {
+        self.relays.retain(|_, known| known.relay.name != relay.name);
+        self.relays.insert(relay.epoch, Known { relay, last_seen: now });
     }
 
     pub(super) fn note_seen(&mut self, epoch: i64, now: Instant) {
         if let Some(known) = self.relays.get_mut(&epoch) {
             known.last_seen = now;
-            known.words += 1;
+            known.relay.beat += 1;
         }
     }
 
     /// Those that have joined a queue of several daemons, by how often any of those heard of them.
     pub(super) fn heard_by_all(&mut self, relays: Vec<Relay>, now: Instant) {
         self.relays.retain(|epoch, _| relays.iter().any(|relay| relay.epoch == *epoch));
-        for Relay { name, process, epoch, beat, .. } in relays {
-            let new = || Known::new(name, process, now);
-            let known = self.relays.entry(epoch).or_insert_with(new);
-            if known.words != beat {
-                (known.words, known.last_seen) = (beat, now);
+        for relay in relays {
+            let is_heard = |known: &Known| known.relay.beat != relay.beat;
+            if self.relays.get(&relay.epoch).is_none_or(is_heard) {
+                self.relays.insert(relay.epoch, Known { relay, last_seen: now });
             }
         }
     }
@@ -72,7 +60,7 @@ impl Liveness {
     pub(super) fn heard(&self, now: Instant) -> Vec<(Arc<str>, Duration)> {
         let heard = self.relays.values();
         let mut heard: Vec<_> = heard
-            .map(|known| (known.name.clone(), now.saturating_duration_since(known.last_seen)))
+            .map(|known| (known.relay.name.clone(), now.saturating_duration_since(known.last_seen)))
             .collect();
         heard.sort();
         heard
@@ -95,24 +83,20 @@ impl Liveness {
         process: &str,
         now: Instant,
     ) -> Option<(Arc<str>, i64)> {
-        let is_other = |known: &&Known| {
-            &*known.name == name
-                && &*known.process != process
-                && now < known.last_seen + SILENCE_MAX
-        };
-        let holder = self.relays.values().find(is_other)?;
-        Some((Arc::clone(&holder.process), holder.words))
+        let living = self.relays.values().filter(|known| now < known.last_seen + SILENCE_MAX);
+        let mut named = living.map(|known| &known.relay).filter(|relay| &*relay.name == name);
+        let holder = named.find(|relay| &*relay.process != process)?;
+        Some((Arc::clone(&holder.process), holder.beat))
     }
 
-    /// The name of a relay that has joined.
     pub(super) fn name(&self, epoch: i64) -> Option<&str> {
-        self.relays.get(&epoch).map(|known| &*known.name)
+        self.relays.get(&epoch).map(|known| &*known.relay.name)
     }
 
     /// Those that are to be taken for dead, with their names. They stay until they are [forgotten](Self::forget).
     pub(super) fn silent(&self, now: Instant) -> Vec<(i64, Arc<str>)> {
         let silent = self.relays.iter().filter(|(_, known)| known.last_seen + SILENCE_MAX <= now);
-        silent.map(|(epoch, known)| (*epoch, known.name.clone())).collect()
+        silent.map(|(epoch, known)| (*epoch, known.relay.name.clone())).collect()
     }
 
     pub(super) fn forget(&mut self, epoch: i64) {
@@ -151,7 +135,7 @@ mod tests {
         let later = start + SILENCE_MAX * 2;
         assert_eq!(liveness.holder("a", "2", later), None);
         assert_eq!(liveness.silent(later), [(7, "a".into())]);
-        liveness.join("a".into(), "2".into(), 9, later);
+        liveness.join(relay("a", "2", 9), later);
         assert_eq!((liveness.name(7), liveness.name(9)), (None, Some("a")));
         liveness.forget(9);
         assert_eq!(liveness.silent(later + SILENCE_MAX), []);

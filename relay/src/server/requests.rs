@@ -27,9 +27,6 @@ use crate::message::{
 /// How long the next word of a relay is waited for whose name somebody asks for: less than that one waits. It speaks each second.
 const WORD_PATIENCE: Duration = Duration::from_secs(3);
 const WORD_LOOK: Duration = Duration::from_millis(200);
-/// What an outcome has in an answer, key and payload aside.
-const OUTCOME_BYTES: usize = 128;
-const TOO_LARGE_A_JOB: &str = "A job cannot be handed out to relays: its payload is larger than the broker takes. Raise its max_message_size.";
 const SECOND_OF_NAME: &str =
     "A second relay of one name was refused: give each its own with --name.";
 
@@ -62,7 +59,7 @@ impl Server {
         let read = read.and_then(|request: Request| request.check().map(|()| request));
         let handled = match read {
             Ok(request) => {
-                let answer = self.carry_out(request, link.size_max()).await;
+                let answer = self.carry_out(request).await;
                 self.answer(link, &delivery, answer).await
             }
             Err(unfit) => self.refuse(link, &delivery, &unfit).await,
@@ -70,7 +67,7 @@ impl Server {
         self.settle(link, &delivery, handled).await;
     }
 
-    async fn carry_out(&self, request: Request, size_max: Option<usize>) -> Reply {
+    async fn carry_out(&self, request: Request) -> Reply {
         let carried_out = match request {
             Request::Join { name, process, installation } => {
                 self.join(JoinRelay { name, process, installation }).await
@@ -79,7 +76,7 @@ impl Server {
             Request::Batch { epoch, lane, number, operations } => {
                 self.liveness.borrow_mut().note_seen(epoch, Instant::now());
                 let batch = Relayed { epoch, lane, number, operations };
-                self.perform(batch, size_max).await.map(Reply::Batch)
+                self.perform(batch).await.map(Reply::Batch)
             }
         };
         carried_out.unwrap_or_else(|error| match error {
@@ -102,7 +99,8 @@ impl Server {
         }
         let joined = self.ask(asked).await?;
         info!(relay = &*name, process = &*process, "A relay has joined.");
-        self.liveness.borrow_mut().join(name, process, joined.epoch, Instant::now());
+        let relay = Relay { name, process, epoch: joined.epoch, beat: 0 };
+        self.liveness.borrow_mut().join(relay, Instant::now());
         Ok(Reply::Joined(joined))
     }
 
@@ -138,7 +136,7 @@ impl Server {
 
     /// Has storage carry out what a relay may ask; each operation that it may not is rejected in its place, and of many hand-outs
     /// the last ones are put off.
-    async fn perform(&self, batch: Relayed, size_max: Option<usize>) -> StoreResult<RelayAnswer> {
+    async fn perform(&self, batch: Relayed) -> StoreResult<RelayAnswer> {
         let Relayed { epoch, lane, number, operations } = batch;
         let operators = self.may_operate(epoch).await?;
         let here = answered_here(&operations, operators);
@@ -155,23 +153,14 @@ impl Server {
                 let Some(mut merged) = merged.collect::<Option<Vec<_>>>() else {
                     return Ok(RelayAnswer::Outdated);
                 };
-                self.take_surplus_back(&mut merged, size_max).await?;
+                // Asked again, this is done again: an attempt that was taken back stays so. Together they are one batch of
+                // storage.
+                let surplus = put_off(&mut merged).into_iter();
+                try_join_all(surplus.map(|undo| self.ask(undo))).await?;
                 Ok(RelayAnswer::Answered(merged))
             }
             answer => Ok(answer),
         }
-    }
-
-    /// Of jobs whose payloads are too much for one message, the last ones are taken back, and put off. Asked again, this is done
-    /// again: an attempt that was taken back stays so.
-    async fn take_surplus_back(
-        &self,
-        answered: &mut [Answered],
-        size_max: Option<usize>,
-    ) -> StoreResult<()> {
-        // Together they are one batch of storage.
-        let surplus = put_off(answered, size_max).into_iter();
-        try_join_all(surplus.map(|undo| self.ask(undo))).await.map(drop)
     }
 
     async fn may_operate(&self, epoch: i64) -> StoreResult<bool> {
@@ -188,7 +177,6 @@ impl Server {
     }
 }
 
-/// What came of an operation.
 type Answered = Result<Outcome, Rejected>;
 
 /// What storage is not asked: what may not be, and hand-outs behind the first ones.
@@ -206,23 +194,15 @@ fn answered_here(operations: &[Operation], operators: bool) -> Vec<Option<Answer
     operations.iter().map(answer).collect()
 }
 
-/// Puts off those jobs that are too much for one message; they are to be taken back. The first one always fits, unless the broker
-/// takes but small messages: then it is named.
-fn put_off(answered: &mut [Answered], size_max: Option<usize>) -> Vec<Undo> {
-    let frame = answered.len() * OUTCOME_BYTES;
-    let room = size_max.map_or(ANSWER_BYTES_MAX, |most| most.saturating_sub(frame));
-    let most = room.min(ANSWER_BYTES_MAX);
+/// Puts off the last of those jobs that are too much for one message; they are to be taken back. The first one always fits.
+fn put_off(answered: &mut [Answered]) -> Vec<Undo> {
     let (mut bytes, mut surplus) = (0, Vec::new());
     for outcome in answered {
         let Ok(Outcome::Dispatch(Dispatched::Job(attempt, job))) = outcome else { continue };
-        let small = most / HAND_OUTS_MAX;
-        let its = encoded_bytes(&job.payload, small) + encoded_bytes(job.key.as_str(), small);
-        if bytes == 0 && size_max.is_none() || bytes + its <= most {
+        let its = encoded_bytes(&job.payload) + encoded_bytes(job.key.as_str());
+        if bytes == 0 || bytes + its <= ANSWER_BYTES_MAX {
             bytes += its;
             continue;
-        }
-        if its > most {
-            warn!(key = %job.key, bytes = its, size_max, "{TOO_LARGE_A_JOB}");
         }
         surplus.push(Undo { key: job.key.clone(), attempt: *attempt });
         *outcome = Ok(Outcome::Dispatch(Dispatched::Later));
@@ -231,9 +211,9 @@ fn put_off(answered: &mut [Answered], size_max: Option<usize>) -> Vec<Undo> {
 }
 
 /// At the most, for small ones, which are not looked at.
-fn encoded_bytes(text: &str, small: usize) -> usize {
+fn encoded_bytes(text: &str) -> usize {
     let most = text.len() * ESCAPED_BYTES_MAX;
-    if most <= small { most } else { encode(&text).len() }
+    if most <= ANSWER_BYTES_MAX / HAND_OUTS_MAX { most } else { encode(&text).len() }
 }
 
 #[cfg(test)]
@@ -267,7 +247,7 @@ mod tests {
                 Ok(Outcome::Dispatch(Dispatched::Job(Attempt(attempt), row)))
             };
             let mut answered: Vec<Answered> = (0..20).map(job).collect();
-            let surplus = put_off(&mut answered, None);
+            let surplus = put_off(&mut answered);
             let later = Ok(Outcome::Dispatch(Dispatched::Later));
             let kept = answered.iter().filter(|outcome| **outcome != later).count();
             assert_eq!(kept + surplus.len(), 20);
@@ -276,19 +256,5 @@ mod tests {
             let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
             assert!(answer.len() <= BODY_BYTES_MAX, "{}", answer.len());
         }
-    }
-
-    /// Of a broker that takes but small messages, too: what fits into none is put off.
-    #[test]
-    fn answers_fit_into_small_messages() {
-        let job = |bytes| {
-            let row = Row { key: Key::new("a").unwrap(), payload: "p".repeat(bytes) };
-            Ok(Outcome::Dispatch(Dispatched::Job(Attempt(1), row)))
-        };
-        let mut answered = vec![job(100_000), job(20_000), job(20_000), job(20_000), job(20_000)];
-        let surplus = put_off(&mut answered, Some(65_536));
-        assert_eq!((surplus.len(), answered[1] == job(20_000)), (2, true));
-        let answer = encode(&Reply::Batch(RelayAnswer::Answered(answered)));
-        assert!(answer.len() <= 65_536, "{}", answer.len());
     }
 }

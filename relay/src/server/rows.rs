@@ -35,10 +35,8 @@ const ROWS_AT_ONCE: usize = 1_000;
 const BYTES_AT_ONCE: usize = 1024 * 1024;
 /// Additions that are asked of storage at once: one is under way, and the next one waits there.
 const AT_ONCE: usize = 2;
-/// Delays before storage is asked again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// A message, and what was read of it.
 struct Taken {
     delivery: Delivery,
     /// `None`: nothing that storage could be asked.
@@ -66,7 +64,6 @@ impl Taken {
         Self { delivery, rows, unfit }
     }
 
-    /// How many rows it has, and how many bytes.
     fn size(&self) -> (usize, usize) {
         let rows = self.rows.as_ref().map_or(0, |relayed| relayed.rows.len());
         (rows, self.delivery.data.len())
@@ -148,7 +145,6 @@ async fn handle(server: &Server, link: &Link, taken: Vec<Taken>, permit: OwnedSe
     }
 }
 
-/// Asks storage until it has answered.
 async fn add(server: &Server, parts: Vec<RelayedRows>) -> Vec<RowsAnswer> {
     let mut backoff = Backoff::new(RETRY.0, RETRY.1);
     loop {

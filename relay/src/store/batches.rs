@@ -8,16 +8,14 @@ use std::sync::atomic::Ordering;
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
 use shiftboss_queue::operation::{Lane, Operation, Outcome, RelayAnswer};
 
-use super::membership::{Membership, misunderstood, put_off};
+use super::membership::{Membership, failure, misunderstood};
 use super::rpc_client::RpcClient;
 use crate::message::{Reply, Request};
 
 pub(super) type Outcomes = Vec<Result<Outcome, Rejected>>;
 
-/// See the module's documentation.
 pub(super) struct Batches {
     lane: Lane,
-    /// The number of the last batch.
     number: i64,
     /// The last batch, if what came of it is not known.
     unanswered: Option<Vec<Operation>>,
@@ -48,14 +46,7 @@ impl Batches {
         let Some(operations) = self.unanswered.clone() else {
             return Ok(Vec::new());
         };
-        let outcomes = match self.send(asker, operations).await? {
-            RelayAnswer::Answered(outcomes) => {
-                self.note_kept(asker, &outcomes);
-                outcomes
-            }
-            RelayAnswer::Outdated => Vec::new(),
-            RelayAnswer::Lost => return Err(asker.membership.lost(asker.epoch)),
-        };
+        let outcomes = self.carry_out(asker, operations).await?.unwrap_or_default();
         let operations = self.unanswered.take().unwrap_or_default();
         Ok(operations.into_iter().zip(outcomes).collect())
     }
@@ -73,13 +64,23 @@ impl Batches {
             self.number += 1;
             self.unanswered = Some(operations.clone());
         }
+        let outcomes = self.carry_out(asker, operations).await?.ok_or_else(misunderstood)?;
+        self.unanswered = None;
+        Ok(outcomes)
+    }
+
+    /// `None`: a later batch was carried out.
+    async fn carry_out(
+        &mut self,
+        asker: Asker<'_>,
+        operations: Vec<Operation>,
+    ) -> StoreResult<Option<Outcomes>> {
         match self.send(asker, operations).await? {
             RelayAnswer::Answered(outcomes) => {
                 self.note_kept(asker, &outcomes);
-                self.unanswered = None;
-                Ok(outcomes)
+                Ok(Some(outcomes))
             }
-            RelayAnswer::Outdated => Err(misunderstood()),
+            RelayAnswer::Outdated => Ok(None),
             RelayAnswer::Lost => Err(asker.membership.lost(asker.epoch)),
         }
     }
@@ -104,16 +105,12 @@ impl Batches {
         let request = Request::Batch { epoch, lane, number, operations };
         match asker.client.ask(&request).await? {
             Reply::Batch(answer) => Ok(answer),
-            Reply::Busy(text) => Err(put_off(&text)),
-            Reply::Full(text) => Err(StoreError::Full(text)),
             Reply::Refused(text) => {
                 self.unanswered = None;
                 // One request of the batch is too much; the others are asked again without it.
                 Err(StoreError::Busy(text))
             }
-            Reply::Joined(_) | Reply::Rows(_) | Reply::Left | Reply::Taken(_) => {
-                Err(misunderstood())
-            }
+            other => Err(failure(other)),
         }
     }
 }

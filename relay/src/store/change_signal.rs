@@ -27,7 +27,6 @@ pub(super) struct ChangeSignal {
 struct State {
     changed: Option<Changed>,
     waker: Option<Waker>,
-    /// The epoch under which it was taken for dead.
     lost: Option<i64>,
     last_hint: Option<Instant>,
     /// Raised for a hint last.
@@ -51,7 +50,6 @@ impl ChangeSignal {
         state.waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The relay was taken for dead under an epoch.
     pub(super) fn lose(&self, epoch: i64) {
         self.state().lost = Some(epoch);
         self.raise(Changed::Leases);

@@ -28,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that are sent together: as many as keep daemons busy while their answers are on the way.
 const STEP_ROWS: usize = 5_000;
 
-/// See the module's documentation.
 pub(super) struct ListStore {
     membership: Arc<Membership>,
     batches: Batches,
@@ -37,9 +36,7 @@ pub(super) struct ListStore {
     transfers: HashMap<Run, Transfer>,
 }
 
-/// Rows on their way.
 struct Transfer {
-    /// As it was asked.
     batch: RowBatch,
     /// The daemon knows how the file is read.
     is_begun: bool,

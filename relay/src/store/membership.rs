@@ -23,9 +23,8 @@ use super::change_signal::ChangeSignal;
 use super::rpc_client::RpcClient;
 use crate::host_name;
 use crate::link::{CALL_MAX, RECONNECT};
-use crate::message::{MessageSize, Reply, Request};
+use crate::message::{Reply, Request};
 
-/// How often a relay says that it lives.
 const BEAT: Duration = Duration::from_secs(1);
 /// Seconds between two times that it is said that no daemon has answered yet.
 const WAIT_SAID_SECONDS: u32 = 60;
@@ -33,12 +32,8 @@ const WAITING: &str = "Waiting for a daemon: workers can connect once one has an
 /// Delays before daemons that did not answer are asked again: they have delays of their own before they are back.
 const REJOIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// See the module's documentation.
 pub(super) struct Membership {
     settings: Settings,
-    /// The largest message that the broker takes, if that is little.
-    size_max: Option<usize>,
-    /// Which process this is.
     process: Arc<str>,
     installation: Arc<str>,
     state: Mutex<State>,
@@ -53,13 +48,11 @@ pub(super) struct Signals {
 
 struct State {
     joined: Option<Joined>,
-    /// Why it may never join again.
     ended: Option<StoreError>,
     reconnect: Reconnect,
     rejoin: Reconnect,
 }
 
-/// A connection over which this relay may ask.
 struct Joined {
     client: Arc<RpcClient>,
     epoch: i64,
@@ -98,8 +91,6 @@ impl Membership {
         let process = this_process().into();
         // The broker's address may be wrong; once it has answered it is waited for, too.
         let link = settings.broker.connect("shiftboss relay").await?;
-        link.learn_size_max(&settings.broker.topology, settings.message.encoded()).await;
-        let size_max = link.size_max();
         link.close().await;
         let mut said = Throttle::new(1, WAIT_SAID_SECONDS);
         let mut backoff = Backoff::new(REJOIN.0, REJOIN.1);
@@ -125,13 +116,7 @@ impl Membership {
         let jobs = Arc::new(ChangeSignal::new(settings.polls));
         let signals = Signals { jobs, lists: Arc::default() };
         let state = Mutex::new(state);
-        Ok((Self { settings, size_max, process, installation, state, signals }, found))
-    }
-
-    /// What a message with rows may have: what is wanted, if the broker takes that.
-    pub(super) fn message_size(&self) -> MessageSize {
-        let wanted = self.settings.message;
-        self.size_max.map_or(wanted, |most| wanted.within(most))
+        Ok((Self { settings, process, installation, state, signals }, found))
     }
 
     /// The connection and the epoch; joins if it has not, or was taken for dead since.
@@ -226,11 +211,20 @@ async fn join(
     let request = Request::Join { name: name.into(), process, installation };
     match client.ask(&request).await? {
         Reply::Joined(joined) => Ok(joined),
-        Reply::Busy(text) => Err(put_off(&text)),
-        Reply::Full(text) => Err(StoreError::Full(text)),
-        Reply::Refused(text) => Err(StoreError::Rejected(text)),
-        Reply::Taken(text) => Err(StoreError::Displaced(text)),
-        Reply::Batch(_) | Reply::Rows(_) | Reply::Left => Err(misunderstood()),
+        other => Err(failure(other)),
+    }
+}
+
+/// What a reply means that does not say what was asked.
+pub(super) fn failure(reply: Reply) -> StoreError {
+    match reply {
+        Reply::Busy(why) => {
+            StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
+        }
+        Reply::Full(text) => StoreError::Full(text),
+        Reply::Refused(text) => StoreError::Rejected(text),
+        Reply::Taken(text) => StoreError::Displaced(text),
+        Reply::Joined(_) | Reply::Batch(_) | Reply::Rows(_) | Reply::Left => misunderstood(),
     }
 }
 
@@ -240,10 +234,6 @@ fn later(error: StoreError) -> StoreError {
         StoreError::Fatal(text) => StoreError::Busy(text),
         error => error,
     }
-}
-
-pub(super) fn put_off(why: &str) -> StoreError {
-    StoreError::Busy(format!("a daemon answers, and cannot do it now: {why}"))
 }
 
 pub(super) fn misunderstood() -> StoreError {

@@ -18,8 +18,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::batches::Asker;
 use super::rpc_client::RpcClient;
 use crate::link::PublishError;
-use crate::message::MessageSize;
-use crate::range::range_of;
+use crate::message::{MessageSize, range_of};
 
 /// Messages that are not answered at the most; whoever has more rows waits.
 const UNANSWERED_MAX: usize = 200;
@@ -32,12 +31,10 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 type Sent = Pin<Box<dyn Future<Output = (u64, Result<RowsAnswer, PublishError>)> + Send>>;
 
-/// See the module's documentation.
 pub(super) struct RowSender {
     size: MessageSize,
     /// Under which messages are numbered.
     epoch: i64,
-    /// The number of each range's last message.
     last: [i64; RANGES as usize],
     /// All that are not answered, in the order in which they were made.
     unanswered: BTreeMap<u64, Message>,
@@ -62,7 +59,6 @@ struct Message {
     sent: Option<Instant>,
     /// When it was sent, all of its range before it were answered.
     is_next: bool,
-    /// The broker did not take it.
     is_refused: bool,
 }
 

@@ -18,7 +18,6 @@ use shiftboss_queue::operation::{RelayedRows, RowsAnswer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tracing::warn;
 
 use crate::link::{
     Broker, CALL_MAX, Link, PERSISTENT, PublishError, begin_publish, properties, publish, version,
@@ -29,13 +28,11 @@ use crate::topology::Topology;
 /// How long a request may wait on the broker, in milliseconds: shorter than its relay waits.
 const EXPIRATION_MS: &str = "4000";
 
-/// See the module's documentation.
 pub(super) struct RpcClient {
     broker: Broker,
     link: Link,
     /// Rows have a channel of their own: what waits for room there holds up no request. It may be [renewed](Self::renew_rows).
     rows: Mutex<Channel>,
-    /// The queue that answers come to.
     reply_queue: String,
     shared: Arc<Shared>,
     readers: [JoinHandle<()>; 2],
@@ -58,7 +55,6 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is answered any more.
     fn break_off(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
         self.waiting().clear();
@@ -77,7 +73,7 @@ impl RpcClient {
     ) -> StoreResult<Self> {
         let link = broker.connect(&format!("shiftboss relay {name}")).await?;
         let opened = async {
-            let (reply_queue, replies) = consume_replies(&link.channel).await?;
+            let (reply_queue, replies) = consume_own(&link.channel, FieldTable::default()).await?;
             // Of another channel: without daemons there is no exchange yet, and that closes the channel.
             let hints = consume_hints(&link.channel().await?, &broker.topology.hints()).await?;
             let rows = link.confirming_channel().await?;
@@ -110,9 +106,6 @@ impl RpcClient {
         let (answer, properties) = self.expect_answer();
         let properties = properties.with_expiration(EXPIRATION_MS.into());
         let body = encode(request);
-        if let Some(why) = self.link.too_large(body.len()) {
-            return Ok(Reply::Refused(why));
-        }
         let (sent, is_taken) = (boot_time(), AtomicBool::default());
         let asked = timeout(CALL_MAX, self.exchange(body, properties, answer, &is_taken)).await;
         // It was frozen meanwhile: the daemon may have taken it for dead, and handed out what it was answered.
@@ -165,15 +158,8 @@ impl RpcClient {
         let exchange = self.broker.topology.rows();
         let route = (&*exchange, &*Topology::range_key(rows.range));
         let properties = properties.with_delivery_mode(PERSISTENT);
-        let mut body = encode(rows);
-        if let Some(why) = self.link.too_large(body.len()) {
-            // Rows that go together fit: it is one alone. Its number counts.
-            let keys: Vec<_> = rows.rows.iter().map(|row| row.key.as_str()).collect();
-            warn!(run = %rows.run, keys = keys.join(" "), %why, "A row cannot be sent, and is left out.");
-            body = encode(&RelayedRows { rows: Vec::new(), ..rows.clone() });
-        }
         let channel = self.rows().clone();
-        let confirmed = begin_publish(&channel, route, &body, properties).await?;
+        let confirmed = begin_publish(&channel, route, &encode(rows), properties).await?;
         Ok(async {
             confirmed.await?;
             match answer.wait().await? {
@@ -224,7 +210,6 @@ impl RpcClient {
     }
 }
 
-/// An answer that is to come.
 struct Answer {
     id: String,
     received: oneshot::Receiver<Result<Reply, Unfit>>,
@@ -253,39 +238,31 @@ impl Drop for RpcClient {
 }
 
 /// A queue of this connection alone, and what comes to it.
-async fn consume_replies(channel: &Channel) -> lapin::Result<(String, Consumer)> {
-    let queue = channel.queue_declare("".into(), own(), FieldTable::default()).await?;
-    let name = queue.name().to_string();
-    Ok((name.clone(), consume(channel, &name).await?))
+async fn consume_own(
+    channel: &Channel,
+    arguments: FieldTable,
+) -> lapin::Result<(String, Consumer)> {
+    let own = QueueDeclareOptions {
+        exclusive: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    let name = channel.queue_declare("".into(), own, arguments).await?.name().to_string();
+    let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+    let none = FieldTable::default();
+    let consumer = channel.basic_consume(name.as_str().into(), "".into(), options, none).await?;
+    Ok((name, consumer))
 }
 
-/// The same for hints, of which one that waits is as good as many.
+/// Hints, of which one that waits is as good as many.
 async fn consume_hints(channel: &Channel, exchange: &str) -> lapin::Result<Consumer> {
     let mut one = FieldTable::default();
     one.insert("x-max-length".into(), AMQPValue::LongInt(1));
     one.insert("x-overflow".into(), AMQPValue::LongString("drop-head".into()));
-    let queue = channel.queue_declare("".into(), own(), one).await?;
-    let name = queue.name().to_string();
-    let options = QueueBindOptions::default();
-    channel
-        .queue_bind(
-            name.as_str().into(),
-            exchange.into(),
-            "".into(),
-            options,
-            FieldTable::default(),
-        )
-        .await?;
-    consume(channel, &name).await
-}
-
-fn own() -> QueueDeclareOptions {
-    QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() }
-}
-
-async fn consume(channel: &Channel, queue: &str) -> lapin::Result<Consumer> {
-    let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
-    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+    let (queue, hints) = consume_own(channel, one).await?;
+    let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+    channel.queue_bind(queue.into(), exchange.into(), "".into(), options, none).await?;
+    Ok(hints)
 }
 
 async fn read_replies(mut replies: Consumer, shared: Arc<Shared>) {

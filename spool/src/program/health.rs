@@ -8,7 +8,7 @@ use shiftboss_console::program::with_signals;
 use tokio::task::spawn_blocking;
 
 use super::cli::MonitorArguments;
-use super::{failure, never};
+use super::never;
 use crate::{
     EntryName, Event, Finding, Fsck, FsckOptions, Limits, Monitor, Problem, ProblemKind, Report,
     Spool, Stop, Turn,
@@ -23,7 +23,7 @@ pub fn monitor(spool: Spool, typed: MonitorArguments) -> Result<(), Failure> {
     if typed.daemon {
         return daemon(spool, limits, typed);
     }
-    let report = spool.monitor(&limits).map_err(failure)?;
+    let report = spool.monitor(&limits)?;
     show(&report, typed.json, report_text)?;
     found(!report.problems.is_empty())
 }
@@ -109,7 +109,7 @@ fn event_text(event: &Event) -> String {
 }
 
 pub fn fsck(spool: &Spool, options: FsckOptions, json: bool) -> Result<(), Failure> {
-    let fsck = spool.fsck(options).map_err(failure)?;
+    let fsck = spool.fsck(options)?;
     show(&fsck, json, |fsck| fsck_text(fsck, options.repair))?;
     found(!fsck.is_clean())
 }

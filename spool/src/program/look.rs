@@ -11,7 +11,7 @@ use shiftboss_console::text::{self, columns, cut, line};
 use shiftboss_console::{printing, terminal};
 
 use super::cli::{ListArguments, OneEntry};
-use super::{failure, never};
+use super::never;
 use crate::{EntryInfo, EntryName, Holding, QueueName, Spool, SpoolError};
 
 /// Characters of the metadata that are shown to people; the JSON object has them all.
@@ -48,13 +48,13 @@ pub fn list(spool: &Spool, of: &ListArguments) -> Result<(), Failure> {
 fn listing(spool: &Spool, of: &ListArguments) -> Result<String, Failure> {
     match &of.queue {
         None => {
-            let lengths = lengths(spool).map_err(failure)?;
+            let lengths = lengths(spool)?;
             if of.json { printing::json(&lengths) } else { Ok(lengths_text(&lengths)) }
         }
         Some(queue) => {
             let is_whole = of.checkouts || of.json;
             let checked_out = if is_whole { checkouts(spool, queue)? } else { Vec::new() };
-            let available = spool.list(queue).map_err(failure)?;
+            let available = spool.list(queue)?;
             let listed = Listed { queue: queue.clone(), available, checked_out };
             if of.json {
                 return printing::json(&listed);
@@ -65,14 +65,14 @@ fn listing(spool: &Spool, of: &ListArguments) -> Result<String, Failure> {
 }
 
 fn checkouts(spool: &Spool, queue: &QueueName) -> Result<Vec<EntryInfo>, Failure> {
-    let names = spool.list_checkouts(queue).map_err(failure)?;
+    let names = spool.list_checkouts(queue)?;
     let mut seen = Vec::with_capacity(names.len());
     for name in names {
         match spool.info(queue, &name) {
             Ok(info) if info.holding != Holding::Available => seen.push(info),
             // It was resolved meanwhile.
             Ok(_) | Err(SpoolError::NotFound { .. }) => {}
-            Err(error) => return Err(failure(error)),
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(seen)
@@ -94,7 +94,6 @@ fn row(info: &EntryInfo) -> [String; 4] {
     [info.name.to_string(), since, info.attempts.to_string(), holder(&info.holding)]
 }
 
-/// Who has an entry, in words.
 fn holder(holding: &Holding) -> String {
     match holding {
         Holding::Available => "nobody".to_owned(),
@@ -111,7 +110,6 @@ fn holder(holding: &Holding) -> String {
     }
 }
 
-/// An entry with its metadata.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -135,9 +133,8 @@ fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 pub fn show(spool: &Spool, entry: &OneEntry, json: bool) -> Result<(), Failure> {
-    let info = spool.info(&entry.queue, &entry.name).map_err(failure)?;
-    let metadata =
-        String::from_utf8(spool.metadata(&entry.queue, &entry.name).map_err(failure)?).ok();
+    let info = spool.info(&entry.queue, &entry.name)?;
+    let metadata = String::from_utf8(spool.metadata(&entry.queue, &entry.name)?).ok();
     let (metadata_path, data_path) = (info.metadata_path.clone(), spool.data(&entry.name).path());
     let shown = Shown { info, metadata, metadata_path, data_path };
     printing::show(&shown, json, entry_text).map(drop)

@@ -8,7 +8,6 @@ use shiftboss_console::input;
 use shiftboss_console::printing::print;
 
 use super::cli::PutArguments;
-use super::failure;
 use crate::{DATA_BYTES_MAX, EntryName, Item, METADATA_BYTES_MAX, Spool, SpoolError, time_ordered};
 
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -32,7 +31,7 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
             let message = format!("cannot read {source}: {error}; nothing is put");
             Failure::new(ExitCode::BadData, message)
         }
-        error => failure(error),
+        error => error.into(),
     })?;
     let reservation = match typed.name {
         Some(name) => spool.reserve_name(name),
@@ -40,7 +39,7 @@ pub fn run(spool: &Spool, typed: PutArguments) -> Result<(), Failure> {
     };
     let name =
         reservation.and_then(|reserved| spool.enqueue_draft(&queue, reserved, metadata, draft));
-    print_names(&[name.map_err(failure)?])
+    print_names(&[name?])
 }
 
 /// The next lines that are put together, each up to so many bytes and one more; none at the end.

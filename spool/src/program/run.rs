@@ -10,7 +10,7 @@ use shiftboss_runner::{self as runner, Ended};
 
 use super::cli::RunEntries;
 use super::source::{PLACES, SpoolRunError, SpoolSettings, SpoolSource};
-use super::{failure, with_queue};
+use super::with_queue;
 use crate::{Options, Order};
 
 /// Attempts without `--failed` and `--attempts`; and those after which an entry is a failed one that
@@ -26,8 +26,8 @@ pub fn run(mut options: Options, typed: RunEntries) -> Result<(), Failure> {
     options.dead_letter = failed.clone();
     let spool = with_queue(&typed.place, options)?;
     let order = if typed.spread { Order::Spread } else { Order::Strict };
-    let reader = spool.reader(&typed.place.queue, order).map_err(failure)?;
-    typed.failed.iter().try_for_each(|to| spool.ensure_queue(to)).map_err(failure)?;
+    let reader = spool.reader(&typed.place.queue, order)?;
+    typed.failed.iter().try_for_each(|to| spool.ensure_queue(to))?;
     let jobs = typed.runner.jobs.into();
     let settings = typed.runner.settings(&PLACES)?;
     let is_logged = settings.logs.is_some();
@@ -64,7 +64,7 @@ pub fn run(mut options: Options, typed: RunEntries) -> Result<(), Failure> {
 fn outcome(ended: Ended<SpoolRunError>, failed: usize, once: bool) -> Result<(), Failure> {
     // The first error is what the others follow from.
     match ended.errors.into_iter().next() {
-        Some(SpoolRunError::Spool(error)) => Err(failure(error)),
+        Some(SpoolRunError::Spool(error)) => Err(error.into()),
         Some(SpoolRunError::NotStarted(error @ StartError::System { .. })) => {
             Err(Failure::of(ExitCode::CannotCreate)(error))
         }

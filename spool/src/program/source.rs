@@ -21,7 +21,6 @@ use tracing::{error, warn};
 
 use crate::{EntryName, Guard, QueueName, Reader, SpoolError, Stop};
 
-/// What is replaced in a command's arguments.
 pub const PLACES: [&str; 5] = ["{name}", "{meta}", "{meta_file}", "{data}", "{id}"];
 /// After a command that could not do its work now, at first; twice as long after each further one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
@@ -39,21 +38,16 @@ pub enum SpoolRunError {
     Deferred(u8),
 }
 
-/// What is done with entries.
 #[derive(Debug)]
 pub struct SpoolSettings {
     pub directory: OsString,
-    /// Exit when nothing can be taken.
     pub once: bool,
     /// Output goes to files.
     pub is_logged: bool,
-    /// How often an entry is tried.
     pub attempts: u32,
     /// Where it goes then.
     pub failed: QueueName,
-    /// How long it rests between two attempts.
     pub rest: Duration,
-    /// Exit codes that mean later.
     pub defer: Vec<u8>,
 }
 
@@ -88,7 +82,6 @@ impl SpoolSource {
         Self { reader: Arc::new(Mutex::new(reader)), shared: Arc::new(shared), pauses: 0 }
     }
 
-    /// Takes no more.
     pub fn stop(&self) {
         self.shared.stop.stop();
     }

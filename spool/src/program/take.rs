@@ -6,28 +6,27 @@ use shiftboss_console::exit::{ExitCode, Failure};
 use shiftboss_console::printing::offer;
 
 use super::cli::{OneEntry, TakeArguments};
-use super::{failure, never};
+use super::never;
 use crate::{Guard, Order, QueueName, Spool, SpoolError};
 
-/// Takes an entry, and leaves it checked out.
 pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
     let order = if typed.spread { Order::Spread } else { Order::Strict };
     let queue = &typed.place.queue;
-    let mut reader = spool.reader(queue, order).map_err(failure)?;
+    let mut reader = spool.reader(queue, order)?;
     let limit = Some(typed.wait.unwrap_or(Duration::ZERO));
-    let Some(guard) = reader.dequeue(&never()?, limit).map_err(failure)? else {
+    let Some(guard) = reader.dequeue(&never()?, limit)? else {
         let message = format!("there is nothing to take in {queue}");
         return Err(Failure::new(ExitCode::Unavailable, message));
     };
     let name = guard.name().clone();
     // Detached first: who reads the name resolves the checkout, whatever becomes of us.
-    guard.detach(typed.lease).map_err(failure)?;
+    guard.detach(typed.lease)?;
     match offer(format!("{name}\n")) {
         Ok(true) => Ok(()),
         // Nobody knows of it.
         result => {
-            let guard = spool.resolve(queue, &name).map_err(failure)?;
-            guard.map_or(Ok(()), Guard::release).map_err(failure)?;
+            let guard = spool.resolve(queue, &name)?;
+            guard.map_or(Ok(()), Guard::release)?;
             result.map(drop)
         }
     }
@@ -37,7 +36,7 @@ pub fn take(spool: &Spool, typed: &TakeArguments) -> Result<(), Failure> {
 fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
     let (queue, name) = (&entry.queue, &entry.name);
     if !matches!(error, SpoolError::NotFound { .. }) {
-        return failure(error);
+        return error.into();
     }
     let mut queues = spool.queues().unwrap_or_default().into_iter();
     match queues.find(|other| other != queue && spool.info(other, name).is_ok()) {
@@ -45,13 +44,13 @@ fn not_there(spool: &Spool, entry: &OneEntry, error: SpoolError) -> Failure {
             let text = format!("there is no entry {name} in {queue}: it is in {other}");
             Failure::new(ExitCode::BadData, text)
         }
-        None => failure(error),
+        None => error.into(),
     }
 }
 
 pub fn shift(spool: &Spool, entry: &OneEntry, to: &QueueName) -> Result<(), Failure> {
     let guard = spool.resolve_or_checkout(&entry.queue, &entry.name);
-    guard.map_err(|error| not_there(spool, entry, error))?.move_to(to).map_err(failure)
+    Ok(guard.map_err(|error| not_there(spool, entry, error))?.move_to(to)?)
 }
 
 pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
@@ -60,8 +59,8 @@ pub fn remove(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
 }
 
 pub fn release(spool: &Spool, entry: &OneEntry) -> Result<(), Failure> {
-    match spool.resolve(&entry.queue, &entry.name).map_err(failure)? {
-        Some(guard) => guard.release().map_err(failure),
+    match spool.resolve(&entry.queue, &entry.name)? {
+        Some(guard) => Ok(guard.release()?),
         None => {
             let message = format!("{} is not checked out of {}", entry.name, entry.queue);
             Err(Failure::new(ExitCode::BadData, message))

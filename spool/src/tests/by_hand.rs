@@ -4,7 +4,8 @@
 use super::support::*;
 use crate::*;
 
-const REPAIR: FsckOptions = FsckOptions { repair: true, older_than: None };
+const FRESH: &[&str] = &[".registry", ".tmp", ".data"];
+const USED: &[&str] = &[".registry", ".tmp", ".data", "in/.checkout", "out/.checkout"];
 
 fn made(directories: &[&str], files: &[(&str, &str)]) -> Site {
     let site = Site::new();
@@ -13,13 +14,6 @@ fn made(directories: &[&str], files: &[(&str, &str)]) -> Site {
     }
     files.iter().for_each(|(path, content)| site.write(path, content));
     site
-}
-
-const FRESH: &[&str] = &[".registry", ".tmp", ".data"];
-const USED: &[&str] = &[".registry", ".tmp", ".data", "in/.checkout", "out/.checkout"];
-
-fn load(site: &Site) -> Spool {
-    Spool::load(&site.path(), options(Durability::None)).unwrap()
 }
 
 /// A healthy entry `ok` in `in`, and what else is there.
@@ -32,11 +26,11 @@ fn in_use(more: &[(&str, &str)]) -> Site {
 #[test]
 fn a_fresh_one() {
     let site = made(FRESH, &[]);
-    let spool = load(&site);
-    spool.enqueue(&queue("in"), named("a"), &Item::new("m", "d")).unwrap();
-    spool.checkout(&queue("in"), &name("a")).unwrap().complete().unwrap();
+    let spool = site.load();
+    put(&spool, "a").unwrap();
+    take(&spool).unwrap().complete().unwrap();
     assert_eq!(site.format(), ".data/\n.registry/\n.tmp/\nin/\nin/.checkout/\n");
-    assert!(spool.fsck(REPAIR).unwrap().is_clean());
+    assert!(repair(&spool).is_clean());
 }
 
 /// In use: entries, one of them checked out by a process of the reference, which makes no note.
@@ -44,147 +38,132 @@ fn a_fresh_one() {
 fn one_in_use() {
     let held = [(".registry/b", ""), (".data/b", "data b"), ("in/.checkout/b", "meta b")];
     let site = in_use(&held);
-    let spool = load(&site);
-    assert_eq!(spool.list(&queue("in")).unwrap(), [name("ok")]);
-    assert_eq!(spool.list_checkouts(&queue("in")).unwrap(), [name("b")]);
+    let spool = site.load();
+    assert_eq!(spool.list(&input()).unwrap(), [name("ok")]);
+    assert_eq!(spool.list_checkouts(&input()).unwrap(), [name("b")]);
     assert_eq!(spool.reclaim().unwrap(), []);
-    let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+    let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     reader.dequeue_available().unwrap().unwrap().move_to(&queue("out")).unwrap();
     assert!(reader.dequeue_available().unwrap().is_none());
     // It saves back, as the reference does.
     std::fs::rename(site.file("in/.checkout/b"), site.file("in/b")).unwrap();
-    let stop = Stop::new().unwrap();
-    let Some(guard) = reader.dequeue(&stop, Some(DEADLINE)).unwrap() else {
-        panic!("it did not come")
-    };
+    let guard = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap().unwrap();
     assert_eq!(guard.data().load().unwrap(), b"data b");
     guard.complete().unwrap();
-    assert!(spool.fsck(REPAIR).unwrap().is_clean());
+    assert!(repair(&spool).is_clean());
     assert_whole(&spool);
 }
 
-/// One crash state: what fsck calls it, that only a repair changes anything, and that afterwards all
-/// is well; the entries that are there then, beside `ok`.
-fn mended(site: &Site, finding: Finding, left: &[(&str, &str, &str)]) -> Spool {
-    let spool = load(site);
+/// One crash state: what fsck calls it, that only a repair changes anything, and that afterwards all is well; the entry that is
+/// there then, beside `ok`, with its queue and metadata.
+fn mended(site: &Site, finding: Finding, left: Option<(&str, &str)>) -> Spool {
+    let spool = site.load();
     let before = site.tree();
     let looked = spool.fsck(FsckOptions::default()).unwrap();
     assert_eq!(site.tree(), before, "only looking changes nothing");
     let found: Vec<_> = looked.findings.iter().map(|found| found.finding).collect();
     assert_eq!(found, [finding], "{looked:#?}");
     assert!(!looked.is_clean() && !looked.is_mended());
-    let repaired = spool.fsck(REPAIR).unwrap();
+    let repaired = repair(&spool);
     assert!(!repaired.is_clean() && repaired.is_mended(), "{repaired:#?}");
     assert_eq!(repaired.findings.len(), 1);
-    assert!(spool.fsck(REPAIR).unwrap().is_clean());
-    let mut expected = vec![("in".to_owned(), "ok".to_owned(), "meta".to_owned())];
-    let owned = |text: &str| text.to_owned();
-    expected
-        .extend(left.iter().map(|(queue, name, meta)| (owned(queue), owned(name), owned(meta))));
-    expected.sort();
+    assert!(repair(&spool).is_clean());
+    let owned = |queue: &str, name: &str, metadata: &str| {
+        (queue.to_owned(), name.to_owned(), metadata.to_owned())
+    };
+    let mut expected = vec![owned("in", "ok", "meta")];
+    expected.extend(left.map(|(queue, metadata)| owned(queue, "x", metadata)));
     let found: Vec<_> =
         entries(&spool).into_iter().map(|((queue, name), (meta, _))| (queue, name, meta)).collect();
-    assert_eq!(found, expected);
+    assert_eq!(found, expected, "{before}");
     spool
 }
 
-/// A producer died after reserving.
+/// The states that deaths of producers and consumers leave of an entry `x`.
 #[test]
-fn an_orphaned_name() {
-    assert_whole(&mended(&in_use(&[(".registry/x", "")]), Finding::OrphanedName, &[]));
-}
-
-/// It died after writing data.
-#[test]
-fn an_orphaned_name_with_data() {
-    let site = in_use(&[(".registry/x", ""), (".data/x", "half")]);
-    assert_whole(&mended(&site, Finding::OrphanedName, &[]));
-}
-
-/// It died while it wrote a temporary file, of an entry that is there, or of none.
-#[test]
-fn half_written_files() {
-    assert_whole(&mended(&in_use(&[(".tmp/ok.tmp.5d", "ha")]), Finding::HalfWritten, &[]));
-    assert_whole(&mended(&in_use(&[(".tmp/x", "ha")]), Finding::HalfWritten, &[]));
-}
-
-/// A consumer died and left its checkout.
-#[test]
-fn a_stuck_checkout() {
-    let site = in_use(&[(".registry/x", ""), (".data/x", "d"), ("out/.checkout/x", "m")]);
-    assert_whole(&mended(&site, Finding::Unowned, &[("out", "x", "m")]));
-}
-
-/// It died in the middle of a removal, which takes the data first.
-#[test]
-fn a_removal_that_did_not_end() {
-    let site = in_use(&[(".registry/x", ""), ("in/.checkout/x", "m")]);
-    assert_whole(&mended(&site, Finding::HalfRemoved, &[]));
-    let site = in_use(&[("in/.checkout/x", "m")]);
-    assert_whole(&mended(&site, Finding::HalfRemoved, &[]));
-    let site = in_use(&[(".data/x", "d")]);
-    assert_whole(&mended(&site, Finding::OrphanedData, &[]));
+fn every_crash_state_is_mended() {
+    use Finding as F;
+    const NAME: (&str, &str) = (".registry/x", "");
+    const DATA: (&str, &str) = (".data/x", "d");
+    const OUT: (&str, &str) = ("in/.checkout/x", "m");
+    const IN: (&str, &str) = ("in/x", "m");
+    type State =
+        (&'static [(&'static str, &'static str)], Finding, Option<(&'static str, &'static str)>);
+    let states: [State; 13] = [
+        // A producer died after reserving; after writing data; while it wrote a temporary file.
+        (&[NAME], F::OrphanedName, None),
+        (&[NAME, DATA], F::OrphanedName, None),
+        (&[(".tmp/ok.tmp.5d", "ha")], F::HalfWritten, None),
+        (&[(".tmp/x", "ha")], F::HalfWritten, None),
+        // A consumer left its checkout; or died in the middle of a removal, which takes the data first.
+        (&[NAME, DATA, ("out/.checkout/x", "m")], F::Unowned, Some(("out", "m"))),
+        (&[NAME, OUT], F::HalfRemoved, None),
+        (&[OUT], F::HalfRemoved, None),
+        (&[DATA], F::OrphanedData, None),
+        // A save died between writing one and taking away the other.
+        (
+            &[NAME, DATA, ("in/.checkout/x", "old"), ("out/x", "new")],
+            F::Duplicated,
+            Some(("out", "new")),
+        ),
+        // What nobody registered: with data it is an entry again, without it a stray.
+        (&[DATA, IN], F::Unregistered, Some(("in", "m"))),
+        (&[IN], F::Stray, None),
+        (&[("in/.x.swp", "editor")], F::Stray, None),
+        (&[("in/y/z", "directory")], F::Stray, None),
+    ];
+    for (files, finding, left) in states {
+        let site = in_use(files);
+        assert_whole(&mended(&site, finding, left));
+        let kept = match finding {
+            F::Duplicated => "x = \"old\"",
+            F::Stray => files[0].0.trim_start_matches("in/"),
+            _ => "",
+        };
+        assert!(site.tree().contains(&format!(".shiftboss/strays/{kept}")), "{}", site.tree());
+    }
 }
 
 /// An available entry without data is kept, aside, and healthy from then on.
 #[test]
 fn an_entry_without_data() {
     let site = in_use(&[(".registry/x", ""), ("in/x", "m")]);
-    let spool = mended(&site, Finding::WithoutData, &[]);
-    assert_eq!(spool.quarantined().unwrap(), [name("x")]);
+    let spool = mended(&site, Finding::WithoutData, None);
     let report = spool.monitor(&Limits::default()).unwrap();
     assert_eq!((report.problems, report.quarantined), (vec![], vec![name("x")]));
-    assert_eq!(spool.fsck(REPAIR).unwrap().quarantined, [name("x")]);
+    assert_eq!(repair(&spool).quarantined, [name("x")]);
     std::fs::rename(site.file(".shiftboss/quarantine/x"), site.file("in/x")).unwrap();
     site.write(".data/x", "found again");
     assert_whole(&spool);
 }
 
-/// A save that died between writing one and taking away the other; one of two queues.
+/// Of two queues the one that was touched last has it.
 #[test]
-fn duplicates() {
-    let x = [(".registry/x", ""), (".data/x", "d"), ("in/.checkout/x", "old"), ("out/x", "new")];
-    let site = in_use(&x);
-    assert_whole(&mended(&site, Finding::Duplicated, &[("out", "x", "new")]));
-    assert!(site.tree().contains(".shiftboss/strays/x = \"old\""));
+fn an_entry_in_two_queues() {
     let x = [(".registry/x", ""), (".data/x", "d"), ("in/x", "new"), ("out/x", "old")];
     let site = in_use(&x);
     set_age(&site.file("out/x"), std::time::Duration::from_secs(5));
-    assert_whole(&mended(&site, Finding::Duplicated, &[("in", "x", "new")]));
+    assert_whole(&mended(&site, Finding::Duplicated, Some(("in", "new"))));
 }
 
-/// What nobody registered: with data it is an entry again, without it a stray.
-#[test]
-fn unregistered_files() {
-    let site = in_use(&[(".data/x", "d"), ("in/x", "m")]);
-    assert_whole(&mended(&site, Finding::Unregistered, &[("in", "x", "m")]));
-    let site = in_use(&[("in/x", "letter")]);
-    assert_whole(&mended(&site, Finding::Stray, &[]));
-    assert!(site.tree().contains(".shiftboss/strays/x = \"letter\""));
-    let site = in_use(&[("in/.x.swp", "editor"), ("in/y/z", "directory")]);
-    let spool = load(&site);
-    assert_eq!(spool.fsck(REPAIR).unwrap().findings.len(), 2);
-    assert_whole(&spool);
-    assert!(site.tree().contains(".shiftboss/strays/y/z = \"directory\""));
-}
-
-/// A directory that is missing.
+/// A directory that is missing: a part of a spool is refused by load, and mended.
 #[test]
 fn missing_directories() {
     for missing in [".data", ".tmp", ".registry", "in/.checkout"] {
         let site = in_use(&[]);
-        let full = ["in/.checkout", "out/.checkout"].contains(&missing);
         std::fs::remove_dir_all(site.file(missing)).unwrap();
-        if !full {
-            assert!(Spool::load(&site.path(), Options::default()).is_err(), "{missing}");
+        if let Err(refused) = Spool::load(&site.path(), Options::default()) {
+            let words = if missing == ".registry" { "is not a spool" } else { "fsck --repair" };
+            assert!(refused.to_string().contains(words), "{refused}");
+        } else {
+            assert_eq!(missing, "in/.checkout");
         }
         let spool = Spool::load_unchecked(&site.path(), options(Durability::None)).unwrap();
-        let repaired = spool.fsck(REPAIR).unwrap();
+        let repaired = repair(&spool);
         assert_eq!(repaired.findings[0].finding, Finding::MissingDirectory, "{repaired:#?}");
-        assert!(repaired.is_mended());
-        assert!(spool.fsck(REPAIR).unwrap().is_clean());
+        assert!(repaired.is_mended() && repair(&spool).is_clean());
         let expected = if missing == ".data" { 0 } else { 1 };
-        assert_eq!(entries(&load(&site)).len(), expected, "{missing}");
+        assert_eq!(entries(&site.load()).len(), expected, "{missing}");
     }
 }
 
@@ -200,18 +179,16 @@ fn young_files_are_left_alone() {
         ("in/.checkout/z", "m"),
     ];
     let site = in_use(&young);
-    let spool = load(&site);
+    let spool = site.load();
     let hour = Some(std::time::Duration::from_secs(3600));
+    let checked = || spool.fsck(FsckOptions { repair: true, older_than: hour }).unwrap();
     let before = site.format();
-    assert!(spool.fsck(FsckOptions { repair: true, older_than: hour }).unwrap().is_clean());
+    assert!(checked().is_clean());
     assert_eq!(site.format(), before);
     for (path, _) in young {
         set_age(&site.file(path), std::time::Duration::from_secs(3601));
     }
-    assert_eq!(
-        spool.fsck(FsckOptions { repair: true, older_than: hour }).unwrap().findings.len(),
-        4
-    );
+    assert_eq!(checked().findings.len(), 4);
     assert_whole(&spool);
 }
 
@@ -220,6 +197,7 @@ fn young_files_are_left_alone() {
 fn what_is_no_spool_is_left_alone() {
     let site = made(&["Documents"], &[("letter.txt", "Dear")]);
     let spool = Spool::load_unchecked(&site.path(), Options::default()).unwrap();
-    assert!(matches!(spool.fsck(REPAIR), Err(SpoolError::NotASpool(_))));
+    let checked = spool.fsck(FsckOptions { repair: true, older_than: None });
+    assert!(matches!(checked, Err(SpoolError::NotASpool(_))));
     assert_eq!(site.tree(), "Documents/\nletter.txt = \"Dear\"\n");
 }

@@ -17,13 +17,12 @@ fn is_between(found: &State, before: &State, after: &State) -> bool {
         let entry = state.iter().find(|((_, entry), _)| entry == name);
         entry.map(|((queue, _), content)| (queue.clone(), content.clone()))
     };
-    let keys = ["a", "b", "c", "d"];
-    let known = found.keys().all(|(_, name)| keys.contains(&&**name));
     // Two of one name would be two keys here.
-    let once = keys.iter().all(|key| found.keys().filter(|(_, name)| name == key).count() <= 1);
-    known
-        && once
-        && keys.iter().all(|key| {
+    let is_once =
+        |(_, name): &(String, String)| found.keys().filter(|(_, other)| other == name).count() == 1;
+    let is_known = |(_, name): &(String, String)| ["a", "b", "c", "d"].contains(&&**name);
+    found.keys().all(|key| is_known(key) && is_once(key))
+        && ["a", "b", "c", "d"].iter().all(|key| {
             let found = names(found, key);
             let rewritten = found
                 .as_ref()
@@ -38,7 +37,7 @@ fn run(fault: Fault, durability: Durability) {
     for (what, operation, after) in operations() {
         let mut at = 1;
         loop {
-            let site = Site::in_memory();
+            let site = Site::new();
             set_up(&site.path());
             let before = entries(&Spool::load(&site.path(), options(durability)).unwrap());
             let layer = Faulty::new(&site.path(), fault, at);
@@ -61,9 +60,9 @@ fn run(fault: Fault, durability: Durability) {
 fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &State) {
     let damaged = site.tree();
     let spool = Spool::load_unchecked(&site.path(), limited(Durability::None)).unwrap();
-    let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
+    let repaired = repair(&spool);
     assert!(repaired.is_mended(), "{case}: {repaired:#?}\n{damaged}");
-    let again = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
+    let again = repair(&spool);
     assert!(again.is_clean(), "{case}: {again:#?}\n{damaged}");
     // An entry whose metadata could not be read was set aside; it is given back by hand.
     let aside = spool.quarantined().unwrap();
@@ -80,15 +79,9 @@ fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &St
     assert_whole(&spool);
 }
 
-/// A process dies at any call.
+/// A process dies at any call; those of full durability are all.
 #[test]
 fn death_at_every_call() {
-    run(Fault::Die, Durability::None);
-}
-
-/// The same with the calls of full durability.
-#[test]
-fn death_at_every_call_of_full_durability() {
     run(Fault::Die, Durability::Full);
 }
 
@@ -104,24 +97,22 @@ fn failure_of_every_call() {
 #[test]
 fn a_creation_that_died_is_taken_up() {
     for at in 1..30 {
-        let site = Site::in_memory();
+        let site = Site::new();
         std::fs::create_dir(site.path()).unwrap();
         let layer = Faulty::new(&site.path(), Fault::Die, at);
         let spool = layer.spool(&site.path(), Options::default(), dead());
         let _ = layout::create(spool.layer(), spool.path(), true);
         let created = Spool::create(&site.path(), options(Durability::None)).unwrap();
-        created.enqueue(&queue("in"), named("a"), &Item::new("m", "d")).unwrap();
-        created.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
-        assert_whole(&Spool::load(&site.path(), Options::default()).unwrap());
+        put(&created, "a").unwrap();
+        repair(&created);
+        assert_whole(&site.load());
     }
 }
 
 /// A spool with a bit of every damage, and a dead owner's claim.
 fn damaged(site: &Site) {
     set_up(&site.path());
-    let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
-    let gone = Spool::on(layer, &site.path(), options(Durability::None), dead());
-    std::mem::forget(first(&gone).unwrap());
+    site.abandon("a", dead());
     let files = [
         (".registry/orphan", ""),
         (".data/orphan", "half"),
@@ -149,23 +140,22 @@ fn damaged(site: &Site) {
 /// A repair that dies at any call is taken up by the next, with the same result.
 #[test]
 fn a_repair_that_died_is_taken_up() {
-    let repair = FsckOptions { repair: true, older_than: None };
     let whole = [A, B, ("out", "stuck", "meta", "data"), ("out", "twice", "new", "data")];
     let expected = state(&[&whole[..], &[("in", "lost", "meta", "data")]].concat());
     for at in 1.. {
-        let site = Site::in_memory();
+        let site = Site::new();
         damaged(&site);
         let layer = Faulty::new(&site.path(), Fault::Die, at);
         let spool = layer.spool(&site.path(), options(Durability::None), dead());
-        let first = spool.fsck(repair);
+        let first = spool.fsck(FsckOptions { repair: true, older_than: None });
         drop(spool);
-        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        let second = spool.fsck(repair).unwrap();
+        let spool = site.load();
+        let second = repair(&spool);
         assert!(second.is_mended(), "at {at}: {second:#?}");
-        assert!(spool.fsck(repair).unwrap().is_clean(), "at {at}");
+        assert!(repair(&spool).is_clean(), "at {at}");
         assert_eq!(entries(&spool), expected, "at {at}: {first:#?} {second:#?}");
         assert_eq!(spool.quarantined().unwrap(), [name("empty")], "at {at}");
-        assert_eq!(spool.monitor(&Limits::default()).unwrap().problems, [], "at {at}");
+        assert_eq!(problems(&spool), [], "at {at}");
         if layer.calls() < at {
             assert!(first.unwrap().findings.len() >= 10 && second.is_clean());
             break;

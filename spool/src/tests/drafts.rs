@@ -1,6 +1,7 @@
 //! Drafts: what a death leaves of them goes with a repair, what is being written stays.
 
 use std::io::{self, BufRead, Read};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -32,24 +33,36 @@ impl<F: FnOnce()> BufRead for Meanwhile<F> {
     }
 }
 
-fn repair(spool: &Spool, older_than: Option<Duration>) -> Fsck {
-    spool.fsck(FsckOptions { repair: true, older_than }).unwrap()
+/// Publishes a draft; its data.
+fn publish(spool: &Spool, draft: Draft) -> Vec<u8> {
+    let reservation = spool.reserve(time_ordered).unwrap();
+    let name = spool.enqueue_draft(&input(), reservation, b"m", draft).unwrap();
+    spool.data(&name).load().unwrap()
 }
 
-/// A repair of whatever age leaves a draft alone that is being written.
+/// A repair of whatever age leaves a draft alone that is being written, by another process or a thread of its own.
 #[test]
 fn what_is_being_written_stays() {
     let site = Site::new();
-    let spool = with_entry(&site);
-    let other = Spool::load(&site.path(), options(Durability::None)).unwrap();
-    let check = || {
-        assert!(repair(&other, Some(Duration::ZERO)).is_clean());
-        assert!(repair(&other, None).is_clean());
-    };
+    let (spool, other) = (with_entry(&site), site.load());
+    let zero = FsckOptions { repair: true, older_than: Some(Duration::ZERO) };
+    let check = || assert!(other.fsck(zero).unwrap().is_clean() && repair(&other).is_clean());
     let draft = spool.draft(&mut Meanwhile(Some(check), b"slow")).unwrap();
-    let reservation = spool.reserve(time_ordered).unwrap();
-    let name = spool.enqueue_draft(&queue("in"), reservation, b"m", draft).unwrap();
-    assert_eq!(spool.data(&name).load().unwrap(), b"slow");
+    assert_eq!(publish(&spool, draft), b"slow");
+    let own = site.path().join(spool.draft_path());
+    std::fs::write(&own, "half").unwrap();
+    assert!(repair(&spool).is_clean());
+    assert!(own.exists());
+}
+
+/// A spool with `a`, before whose Nth call somebody repairs it: what that finds comes out of the channel.
+fn repaired_at(site: &Site, at: u64) -> (Spool, mpsc::Receiver<Fsck>) {
+    drop(with_entry(site));
+    let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
+    let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
+    let (other, (tell, told)) = (site.load(), mpsc::channel());
+    layer.before(at, move || _ = tell.send(repair(&other)));
+    (spool, told)
 }
 
 /// So does one that comes when the draft was just made.
@@ -57,18 +70,11 @@ fn what_is_being_written_stays() {
 fn what_is_about_to_be_written_stays() {
     for at in 1.. {
         let site = Site::new();
-        drop(with_entry(&site));
-        let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
-        let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
-        let other = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        layer.before(at, move || _ = tell.send(repair(&other, None)));
+        let (spool, told) = repaired_at(&site, at);
         let draft = spool.draft(&mut &b"slow"[..]).unwrap();
         let Ok(_) = told.try_recv() else { break };
-        let reservation = spool.reserve(time_ordered).unwrap();
-        let name = spool.enqueue_draft(&queue("in"), reservation, b"m", draft);
-        assert_eq!(spool.data(&name.unwrap()).load().unwrap(), b"slow", "{at}");
-        assert!(repair(&spool, None).is_clean());
+        assert_eq!(publish(&spool, draft), b"slow", "{at}");
+        assert!(repair(&spool).is_clean());
     }
 }
 
@@ -77,33 +83,16 @@ fn what_is_about_to_be_written_stays() {
 fn what_a_consumer_writes_stays() {
     for at in 1.. {
         let site = Site::new();
-        drop(with_entry(&site));
-        let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
-        let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
-        let mut guard = spool.checkout(&queue("in"), &name("a")).unwrap();
+        let (spool, told) = repaired_at(&site, at);
+        let mut guard = take(&spool).unwrap();
         guard.set_metadata("other");
-        let other = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let repaired = move || _ = tell.send(repair(&other, None));
-        layer.before(layer.calls() + at, repaired);
         guard.reject("why").unwrap();
         let Ok(found) = told.try_recv() else { break };
         let deleted = |mended: &Mended| mended.finding == Finding::HalfWritten;
         assert!(!found.findings.iter().any(deleted), "{at}: {found:?}");
-        let info = spool.info(&queue(DEAD_LETTER), &name("a")).unwrap();
+        let info = spool.info(&queue(DEAD_LETTER), &a()).unwrap();
         assert_eq!((info.reason.as_deref(), info.metadata_bytes), (Some("why"), 5));
     }
-}
-
-/// A repair leaves alone what other threads of its own process are writing.
-#[test]
-fn what_the_repairer_writes_stays() {
-    let site = Site::new();
-    let spool = with_entry(&site);
-    let draft = site.path().join(spool.draft_path());
-    std::fs::write(&draft, "half").unwrap();
-    assert!(repair(&spool, None).is_clean());
-    assert!(draft.exists());
 }
 
 /// Who makes a spool does not fail because another repairs it meanwhile.
@@ -114,8 +103,7 @@ fn a_repair_while_a_spool_is_made() {
         std::fs::create_dir(site.path()).unwrap();
         let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
         let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
-        let path = site.path();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (path, (tell, told)) = (site.path(), mpsc::channel());
         layer.before(at, move || {
             let other = Spool::load_unchecked(&path, options(Durability::None)).unwrap();
             // Before the first directory is there it is no spool.
@@ -124,7 +112,7 @@ fn a_repair_while_a_spool_is_made() {
         });
         let made = layout::create(spool.layer(), &site.path(), false);
         assert!(made.is_ok(), "{at}: {made:?}");
-        assert!(Spool::load(&site.path(), options(Durability::None)).is_ok());
+        drop(site.load());
         if told.try_recv().is_err() {
             break;
         }
@@ -136,12 +124,11 @@ fn a_repair_while_a_spool_is_made() {
 fn what_a_death_left_goes() {
     let site = Site::new();
     let spool = with_entry(&site);
-    let guard = spool.checkout(&queue("in"), &name("a")).unwrap();
-    let other = Spool::load(&site.path(), options(Durability::None)).unwrap();
+    let guard = take(&spool).unwrap();
     let left = site.path().join(".shiftboss/tmp/0123456789abcdef-7.data");
     std::fs::write(&left, "half").unwrap();
-    assert!(!repair(&other, None).is_clean());
+    assert!(!repair(&site.load()).is_clean());
     assert!(!left.exists());
-    assert!(repair(&other, None).is_clean());
+    assert!(repair(&site.load()).is_clean());
     guard.complete().unwrap();
 }

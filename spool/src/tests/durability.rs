@@ -10,7 +10,7 @@ fn calls(durability: Durability, operation: impl FnOnce(&Spool) -> Result<()>) -
     let layer = Faulty::new(&site.path(), Fault::Die, u64::MAX);
     let me = Identity::this_process();
     let spool = layer.spool(&site.path(), options(durability), me);
-    spool.ensure_queue(&queue("in")).unwrap();
+    spool.ensure_queue(&input()).unwrap();
     spool.ensure_queue(&queue("out")).unwrap();
     layer.log.lock().unwrap().clear();
     operation(&spool).unwrap();
@@ -20,7 +20,7 @@ fn calls(durability: Durability, operation: impl FnOnce(&Spool) -> Result<()>) -
 }
 
 fn enqueue(spool: &Spool) -> Result<()> {
-    spool.enqueue(&queue("in"), named("b"), &Item::new("m", "d")).map(drop)
+    put(spool, "b").map(drop)
 }
 
 /// Contents before publication; with `full` the names that belong to it too, and the publication
@@ -41,7 +41,7 @@ fn publication_of_a_draft() {
     let publish = |spool: &Spool| {
         let draft = spool.draft(&mut &b"d"[..])?;
         let reservation = spool.reserve(named("b"))?;
-        spool.enqueue_draft(&queue("in"), reservation, b"m", draft).map(drop)
+        spool.enqueue_draft(&input(), reservation, b"m", draft).map(drop)
     };
     for durability in [Durability::None, Durability::File, Durability::Full] {
         assert_eq!(calls(durability, publish), calls(durability, enqueue));
@@ -54,7 +54,7 @@ fn a_batch() {
     let batch = |spool: &Spool| {
         let mut names = ["b", "c"].map(name).into_iter();
         let items = vec![Item::new("m", "d"); 2];
-        spool.enqueue_batch(&queue("in"), |_| names.next().unwrap(), &items).map(drop)
+        spool.enqueue_batch(&input(), |_| names.next().unwrap(), &items).map(drop)
     };
     let renames = ["rename .tmp/b in/b", "rename .tmp/c in/c"];
     assert_eq!(calls(Durability::None, batch), renames);
@@ -71,12 +71,12 @@ const BACK: &str = "rename in/.checkout/a .shiftboss/moving/a";
 /// A move lasts in both directories; nothing is waited for where nothing must last.
 #[test]
 fn moves_and_claims() {
-    let moves = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.move_to(&queue("out"));
+    let moves = |spool: &Spool| take(spool)?.move_to(&queue("out"));
     let renames = [&OUT[..], &[BACK, "rename .shiftboss/moving/a out/a"]].concat();
     assert_eq!(calls(Durability::File, moves), renames);
     let full = [&renames[..], &["sync out", "sync in/.checkout"]].concat();
     assert_eq!(calls(Durability::Full, moves), full);
-    let gives_back = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.release();
+    let gives_back = |spool: &Spool| take(spool)?.release();
     let renames = [&OUT[..], &[BACK, "rename .shiftboss/moving/a in/a"]].concat();
     assert_eq!(calls(Durability::Full, gives_back), renames);
 }
@@ -84,13 +84,13 @@ fn moves_and_claims() {
 /// A removal: the entry, its data, its name.
 #[test]
 fn removal() {
-    let completes = |spool: &Spool| spool.checkout(&queue("in"), &name("a"))?.complete();
+    let completes = |spool: &Spool| take(spool)?.complete();
     let removes = ["remove in/.checkout/a", "remove .data/a", "remove .registry/a"];
     let removes = [&OUT[..], &removes[..]].concat();
     assert_eq!(calls(Durability::File, completes), removes);
     let full = [&removes[..], &["sync in/.checkout"]].concat();
     assert_eq!(calls(Durability::Full, completes), full);
-    let direct = |spool: &Spool| spool.remove(&queue("in"), &name("a")).map(drop);
+    let direct = |spool: &Spool| spool.remove(&input(), &a()).map(drop);
     let removes = ["remove in/a", "remove .data/a", "remove .registry/a", "sync in"];
     assert_eq!(calls(Durability::Full, direct), removes);
 }

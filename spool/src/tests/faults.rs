@@ -8,40 +8,32 @@ use crate::*;
 
 type Enqueue = fn(&Spool) -> Result<EntryName>;
 
-fn enqueue(spool: &Spool) -> Result<EntryName> {
-    spool.enqueue(&queue("in"), named("a"), &Item::new("m", "d"))
-}
-
 fn enqueue_draft(spool: &Spool) -> Result<EntryName> {
     let draft = spool.draft(&mut &b"d"[..])?;
     let reservation = spool.reserve(named("a"))?;
-    spool.enqueue_draft(&queue("in"), reservation, b"m", draft)
+    spool.enqueue_draft(&input(), reservation, b"m", draft)
 }
 
-/// Enqueue with each call failing once: it is published whole, or nothing is left, without fsck.
+/// Enqueue with each call failing once, also with data that was written before: it is published whole, or nothing is left, without
+/// fsck.
 #[test]
 fn a_failed_enqueue_leaves_nothing() {
-    leaves_nothing(enqueue);
-}
-
-/// The same with data that was written before.
-#[test]
-fn a_failed_draft_leaves_nothing() {
+    leaves_nothing(|spool| put(spool, "a"));
     leaves_nothing(enqueue_draft);
 }
 
 fn leaves_nothing(enqueue: Enqueue) {
     for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ACCESS, Errno::XDEV, Errno::IO] {
         for at in 1.. {
-            let site = Site::in_memory();
+            let site = Site::new();
             let spool = site.create();
-            spool.ensure_queue(&queue("in")).unwrap();
+            spool.ensure_queue(&input()).unwrap();
             let empty = site.format();
             let layer = Faulty::new(&site.path(), Fault::Fail(errno), at);
             let me = Identity::this_process();
             let spool = layer.spool(&site.path(), options(Durability::Full), me);
             let result = enqueue(&spool);
-            let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+            let spool = site.load();
             match &result {
                 Ok(_) => assert_whole(&spool),
                 Err(SpoolError::NotDurable { .. }) => assert_eq!(entries(&spool).len(), 1),
@@ -64,16 +56,16 @@ fn leaves_nothing(enqueue: Enqueue) {
 #[test]
 fn a_failed_batch_says_what_is_published() {
     for at in 1.. {
-        let site = Site::in_memory();
+        let site = Site::new();
         drop(site.create());
         let layer = Faulty::new(&site.path(), Fault::Fail(Errno::NOSPC), at);
         let me = Identity::this_process();
         let spool = layer.spool(&site.path(), options(Durability::Full), me);
         let mut names = ["a", "b", "c"].map(name).into_iter();
         let items = vec![Item::new("m", "d"); 3];
-        let result = spool.enqueue_batch(&queue("in"), |_| names.next().unwrap(), &items);
-        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        let there = spool.list(&queue("in")).unwrap();
+        let result = spool.enqueue_batch(&input(), |_| names.next().unwrap(), &items);
+        let spool = site.load();
+        let there = spool.list(&input()).unwrap();
         match result {
             Ok(published) => assert_eq!(published, there),
             Err(SpoolError::Batch(published, 3, _)) => assert_eq!(published, there),
@@ -108,15 +100,15 @@ fn a_failed_end_gives_back() {
     let errnos = [Errno::NOSPC, Errno::XDEV];
     for ((what, end), errno) in ends.into_iter().flat_map(|end| errnos.map(|errno| (end, errno))) {
         for at in 1.. {
-            let site = Site::in_memory();
+            let site = Site::new();
             drop(with_entry(&site));
             let layer = Faulty::new(&site.path(), Fault::Fail(errno), at);
             let me = Identity::this_process();
             let spool = layer.spool(&site.path(), options(Durability::Full), me);
-            let taken = spool.checkout(&queue("in"), &name("a"));
+            let taken = take(&spool);
             let _ = taken.and_then(end);
             let looked = Spool::load(&site.path(), Options::default()).unwrap();
-            let held = looked.list_checkouts(&queue("in")).unwrap();
+            let held = looked.list_checkouts(&input()).unwrap();
             let there = entries(&looked).len();
             // Removed in part, it is nowhere; fsck ends that. Else it is in one place.
             assert!(
@@ -128,7 +120,7 @@ fn a_failed_end_gives_back() {
             drop(spool);
             // What could not be given back at that moment is, when its process ends.
             looked.reclaim().unwrap();
-            assert_eq!(looked.list_checkouts(&queue("in")).unwrap(), [], "{what} at {at}");
+            assert_eq!(looked.list_checkouts(&input()).unwrap(), [], "{what} at {at}");
             if layer.calls() < at {
                 break;
             }
@@ -136,26 +128,10 @@ fn a_failed_end_gives_back() {
     }
 }
 
-/// Words for what can be done something about.
-#[test]
-fn refusals_say_what_to_do() {
-    let words = [
-        (Errno::NOSPC, "free some space"),
-        (Errno::ACCESS, "belong to"),
-        (Errno::XDEV, "one file system"),
-        (Errno::ROFS, "read-only"),
-        (Errno::MFILE, "open files"),
-    ];
-    for (errno, word) in words {
-        let error = SpoolError::Io { doing: "write", path: "x".into(), source: errno.into() };
-        assert!(error.to_string().contains(word), "{error}");
-    }
-}
-
 /// A spool of a later version is left alone.
 #[test]
 fn a_later_version_is_refused() {
-    let site = Site::in_memory();
+    let site = Site::new();
     drop(site.create());
     site.write(".shiftboss/version", "2\n");
     let refused = Spool::load(&site.path(), Options::default()).unwrap_err();

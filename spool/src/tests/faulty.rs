@@ -114,11 +114,28 @@ impl Faulty {
     }
 }
 
+/// Calls that are made as they are, unless they fail.
+macro_rules! passed_on {
+    ($($step:ident $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($argument: $type),*) -> Result<$result, Errno> {
+            self.$step()?;
+            self.disk.$name($($argument),*)
+        })*
+    };
+}
+
 impl Layer for Faulty {
-    fn open(&self, path: &Path, how: How) -> Result<File, Errno> {
-        self.look()?;
-        self.disk.open(path, how)
+    passed_on! {
+        look open(path: &Path, how: How) -> File;
+        look read(file: &File, limit: u64) -> Vec<u8>;
+        look read_link(path: &Path) -> Vec<u8>;
+        look stat(path: &Path) -> FileStat;
+        look list(path: &Path) -> Vec<Listed>;
+        look lock(file: &File) -> ();
+        step make_directory(path: &Path) -> ();
+        step touch(path: &Path) -> ();
     }
+
     fn write(&self, file: &File, bytes: &[u8]) -> Result<(), Errno> {
         let step = self.step();
         if step.is_err() && self.calls() == self.at {
@@ -126,10 +143,6 @@ impl Layer for Faulty {
         }
         step?;
         self.disk.write(file, bytes)
-    }
-    fn read(&self, file: &File, limit: u64) -> Result<Vec<u8>, Errno> {
-        self.look()?;
-        self.disk.read(file, limit)
     }
     fn sync(&self, file: &File) -> Result<(), Errno> {
         // Not done in tests: it costs time, and no power is cut.
@@ -142,10 +155,6 @@ impl Layer for Faulty {
     fn sync_all(&self) -> Result<(), Errno> {
         self.log("sync all".to_owned());
         self.step()
-    }
-    fn make_directory(&self, path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.disk.make_directory(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.step()?;
@@ -160,29 +169,9 @@ impl Layer for Faulty {
         self.step()?;
         self.counted(self.disk.symlink(target, path))
     }
-    fn read_link(&self, path: &Path) -> Result<Vec<u8>, Errno> {
-        self.look()?;
-        self.disk.read_link(path)
-    }
     fn remove(&self, path: &Path) -> Result<(), Errno> {
         self.step()?;
         self.log(format!("remove {}", path.display()));
         self.disk.remove(path)
-    }
-    fn stat(&self, path: &Path) -> Result<FileStat, Errno> {
-        self.look()?;
-        self.disk.stat(path)
-    }
-    fn touch(&self, path: &Path) -> Result<(), Errno> {
-        self.step()?;
-        self.disk.touch(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<Listed>, Errno> {
-        self.look()?;
-        self.disk.list(path)
-    }
-    fn lock(&self, file: &File) -> Result<(), Errno> {
-        self.look()?;
-        self.disk.lock(file)
     }
 }

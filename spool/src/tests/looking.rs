@@ -42,8 +42,7 @@ fn no_false_report_under_load() {
                 }
             }
         });
-        let found: Vec<_> =
-            (0..40).flat_map(|_| spool.monitor(&Limits::default()).unwrap().problems).collect();
+        let found: Vec<_> = (0..40).flat_map(|_| problems(&spool)).collect();
         over.store(true, Ordering::Relaxed);
         assert_eq!(found, []);
     });
@@ -53,16 +52,16 @@ fn no_false_report_under_load() {
 /// A repair beside consumers at work finds nothing and takes nothing from them.
 #[test]
 fn a_repair_beside_consumers() {
-    let site = Site::in_memory();
+    let site = Site::new();
     let spool = site.create();
     let items = vec![Item::new("m", "d"); 300];
     spool.enqueue_batch(&queue("one"), time_ordered, &items).unwrap();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (from, to) in [("one", "two"), ("two", "one"), ("one", "three"), ("three", "two")] {
-            let (over, path) = (&over, site.path());
+            let (over, path) = (&over, spool.path());
             scope.spawn(move || {
-                let spool = Spool::load(&path, options(Durability::None)).unwrap();
+                let spool = Spool::load(path, options(Durability::None)).unwrap();
                 let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
                 while !over.load(Ordering::Relaxed) {
                     if let Some(mut guard) = reader.dequeue_available().unwrap() {
@@ -73,8 +72,7 @@ fn a_repair_beside_consumers() {
                 }
             });
         }
-        let repair = FsckOptions { repair: true, older_than: None };
-        let found: Vec<_> = (0..30).flat_map(|_| spool.fsck(repair).unwrap().findings).collect();
+        let found: Vec<_> = (0..30).flat_map(|_| repair(&spool).findings).collect();
         over.store(true, Ordering::Relaxed);
         assert_eq!(found, []);
     });

@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::operations::first;
 use super::support::*;
 use crate::*;
 
@@ -44,31 +43,27 @@ type Case = (&'static str, fn(&Site), Ours);
 fn moves() -> Vec<Case> {
     fn nothing(_: &Site) {}
     fn died(site: &Site) {
-        let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
-        let gone = Spool::on(layer, &site.path(), options(Durability::None), dead());
-        std::mem::forget(first(&gone).unwrap());
+        site.abandon("a", dead());
     }
     fn lent(site: &Site) {
-        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        first(&spool).unwrap().detach(Some(std::time::Duration::ZERO)).unwrap();
+        take(&site.load()).unwrap().detach(Some(std::time::Duration::ZERO)).unwrap();
     }
     fn failed(site: &Site) {
-        let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
-        first(&spool).unwrap().fail().unwrap();
+        take(&site.load()).unwrap().fail().unwrap();
     }
     vec![
-        ("release", nothing, |s| first(s)?.release()),
-        ("release after a failure", failed, |s| first(s)?.release()),
-        ("fail", nothing, |s| first(s)?.fail()),
-        ("drop", nothing, |s| first(s).map(drop)),
-        ("complete", nothing, |s| first(s)?.complete()),
+        ("release", nothing, |s| take(s)?.release()),
+        ("release after a failure", failed, |s| take(s)?.release()),
+        ("fail", nothing, |s| take(s)?.fail()),
+        ("drop", nothing, |s| take(s).map(drop)),
+        ("complete", nothing, |s| take(s)?.complete()),
         ("move", nothing, |s| {
-            let mut guard = first(s)?;
+            let mut guard = take(s)?;
             guard.set_metadata("other");
             guard.move_to(&queue("out"))
         }),
-        ("lend", nothing, |s| first(s)?.detach(Some(std::time::Duration::ZERO))),
-        ("settle", lent, |s| s.resolve(&queue("in"), &name("a"))?.map_or(Ok(()), Guard::release)),
+        ("lend", nothing, |s| take(s)?.detach(Some(std::time::Duration::ZERO))),
+        ("settle", lent, |s| s.resolve(&input(), &a())?.map_or(Ok(()), Guard::release)),
         ("reclaim of the dead", died, |s| s.reclaim().map(drop)),
         ("reclaim of what is due", lent, |s| s.reclaim().map(drop)),
     ]
@@ -77,11 +72,9 @@ fn moves() -> Vec<Case> {
 /// A spool with `a`, and a layer on it that dies at one of its calls, and before another lets the reference
 /// take what it can.
 fn scene(set_up: fn(&Site), dies_at: u64, taken_at: u64) -> (Site, std::sync::Arc<Faulty>) {
-    let site = Site::in_memory();
+    let site = Site::new();
     let spool = with_entry(&site);
-    for queue in QUEUES {
-        spool.ensure_queue(&super::support::queue(queue)).unwrap();
-    }
+    QUEUES.iter().for_each(|it| spool.ensure_queue(&queue(it)).unwrap());
     set_up(&site);
     let layer = Faulty::of_changes(&site.path(), Fault::Die, dies_at);
     let other = Multispool(site.path());
@@ -91,7 +84,7 @@ fn scene(set_up: fn(&Site), dies_at: u64, taken_at: u64) -> (Site, std::sync::Ar
 
 /// What ours does about its dead: twice, for one may find what another left half-way.
 fn look_after(site: &Site) -> Spool {
-    let spool = Spool::load(&site.path(), options(Durability::None)).unwrap();
+    let spool = site.load();
     spool.reclaim().unwrap();
     spool.reclaim().unwrap();
     spool.sweep().unwrap();
@@ -126,21 +119,21 @@ fn what_the_reference_has_taken_stays_with_it() {
 fn judge(site: &Site, case: &str) {
     let other = Multispool(site.path());
     let damaged = site.tree();
-    QUEUES.iter().for_each(|queue| _ = other.take(queue));
-    // Of those, ours may hold one itself: it says so in its note, and has it back below.
-    let held = |site: &Site| {
-        QUEUES
-            .into_iter()
-            .filter(|it| Multispool(site.path()).held(it).exists())
-            .collect::<Vec<_>>()
-    };
-    let before = held(site);
+    let taken = QUEUES.into_iter().find(|it| other.take(it));
+    // Of those that are held, ours may hold one itself: it says so in its note, and has it back below.
+    let held = || QUEUES.into_iter().filter(|it| other.held(it).exists()).collect::<Vec<_>>();
+    let before = held();
     let spool = look_after(site);
-    let after = held(site);
+    let after = held();
     let available: Vec<_> =
         QUEUES.into_iter().filter(|it| site.file(it).join("a").exists()).collect();
     assert!(before.len() + available.len() <= 2, "{case}\n{damaged}");
     assert!(after.is_empty() || available.is_empty(), "{case}: in two hands\n{damaged}");
+    if let Some(taken) = taken {
+        assert!(after.contains(&taken), "{case}: taken away from the reference\n{damaged}");
+        let resolved = spool.resolve(&queue(taken), &a());
+        assert!(matches!(resolved, Err(SpoolError::Held { .. })), "{case}: {resolved:?}");
+    }
     for queue in after {
         // Whatever ours has done, nobody of ours has it: it is the reference's until that ends it.
         other.remove(queue);
@@ -150,31 +143,4 @@ fn judge(site: &Site, case: &str) {
     assert_whole(&spool);
     let counts = fs::read_dir(site.file(".shiftboss/attempts")).unwrap().count();
     assert!(counts <= available.len(), "{case}: {}\n{damaged}", site.tree());
-}
-
-/// The reference took it while the note of a dead process of ours was still there: it keeps it.
-#[test]
-fn a_dead_note_takes_nothing_away() {
-    for (what, set_up, ours) in moves() {
-        for dies_at in 1..60 {
-            let (site, layer) = scene(set_up, dies_at, u64::MAX);
-            let spool = layer.spool(&site.path(), options(Durability::None), dead());
-            let _ = ours(&spool);
-            drop(spool);
-            let other = Multispool(site.path());
-            let Some(queue) = QUEUES.into_iter().find(|queue| other.take(queue)) else { continue };
-            let case = format!("{what}: dead at {dies_at}\n{}", site.tree());
-            let spool = look_after(&site);
-            assert!(other.held(queue).exists(), "{case}: taken away from the reference");
-            let mut reader = spool.reader(&super::support::queue(queue), Order::Strict).unwrap();
-            assert!(reader.dequeue_available().unwrap().is_none(), "{case}: in two hands");
-            assert!(
-                matches!(
-                    spool.resolve(&super::support::queue(queue), &name("a")),
-                    Err(SpoolError::Held { .. })
-                ),
-                "{case}"
-            );
-        }
-    }
 }

@@ -8,32 +8,19 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use super::support::*;
 use crate::*;
 
-fn of(site: &Site, identity: Identity) -> Spool {
-    let layer = std::sync::Arc::new(Disk::open(&site.path()).unwrap());
-    Spool::on(layer, &site.path(), options(Durability::None), identity)
-}
-
-/// Leaves `a` checked out by somebody, as if that had died: nothing of it runs or cleans up.
-fn abandoned(site: &Site, identity: Identity) {
-    let spool = of(site, identity);
-    std::mem::forget(spool.checkout(&queue("in"), &name("a")).unwrap());
-}
-
 /// What a dead process held comes back, once, to whoever looks; its record goes.
 #[test]
 fn the_dead_give_back() {
     let site = Site::new();
     let spool = with_entry(&site);
-    abandoned(&site, dead());
+    site.abandon("a", dead());
     let given = spool.reclaim().unwrap();
     assert_eq!(given.len(), 1);
-    assert_eq!((given[0].attempts, &given[0].to), (1, &queue("in")));
-    let (pid, host) = (dead().pid, dead().host);
-    assert_eq!(given[0].whence, format!("of process {pid} on {host} to in"));
+    assert_eq!((given[0].attempts, &given[0].to), (1, &input()));
     assert_eq!(spool.reclaim().unwrap(), []);
     let records = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().count();
     assert_eq!(records, 1, "the record of this process alone");
-    assert_eq!(spool.checkout(&queue("in"), &name("a")).unwrap().attempt(), 2);
+    assert_eq!(take(&spool).unwrap().attempt(), 2);
     assert_whole(&spool);
 }
 
@@ -42,61 +29,50 @@ fn the_dead_give_back() {
 fn one_line_tells_what_was_given_back() {
     let site = Site::new();
     let spool = site.create();
-    let of_dead = of(&site, dead());
+    let of_dead = site.as_seen_by(dead());
     for number in 0..30 {
-        let name = name(&format!("e{number:02}"));
-        spool.enqueue(&queue("in"), |_| name.clone(), &Item::default()).unwrap();
-        std::mem::forget(of_dead.checkout(&queue("in"), &name).unwrap());
+        let name = put(&spool, &format!("e{number:02}")).unwrap();
+        std::mem::forget(of_dead.checkout(&input(), &name).unwrap());
     }
     std::mem::forget(of_dead);
     let log = logged(|| {
-        let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+        let mut reader = spool.reader(&input(), Order::Strict).unwrap();
         assert!(reader.dequeue_available().unwrap().is_some());
     });
     let Identity { pid, host, .. } = dead();
     assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("WARN"), "{log}");
     assert!(log.contains("Entries were given back. entries=30"), "{log}");
     assert!(log.contains(&format!("which=30 of process {pid} on {host} to in")), "{log}");
     assert!(log.contains("names=e00 (attempt 1), e01 (attempt 1), "), "{log}");
     assert!(log.ends_with("e04 (attempt 1) and 25 more\n"), "{log}");
 }
 
-/// What a living process holds stays, whatever its age.
+/// What a living process holds stays, whatever its age. A process with a dead one's id is another, which started at another time;
+/// and one that has ended is dead before its parent asks for its status.
 #[test]
 fn the_living_keep() {
     let site = Site::new();
     let spool = with_entry(&site);
-    abandoned(&site, Identity::this_process());
+    let me = Identity::this_process();
+    site.abandon("a", me.clone());
     set_age(&site.file("in/.checkout/a"), Duration::from_secs(100_000));
     assert_eq!(spool.reclaim().unwrap(), []);
-    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
-    assert_eq!(spool.list_checkouts(&queue("in")).unwrap(), [name("a")]);
-}
+    assert!(repair(&spool).is_clean());
+    assert_eq!(spool.list_checkouts(&input()).unwrap(), [a()]);
 
-/// A process with a dead one's id is another: it started at another time.
-#[test]
-fn a_reused_pid_is_another_process() {
-    let site = Site::new();
-    let spool = with_entry(&site);
-    let me = Identity::this_process();
-    abandoned(&site, Identity { started: me.started + 1, ..me });
-    assert_eq!(spool.reclaim().unwrap().len(), 1);
-}
-
-/// A process that has ended is dead before its parent asks for its status.
-#[test]
-fn a_zombie_is_dead() {
-    let site = Site::new();
-    let spool = with_entry(&site);
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     wait_until("it has ended", || stat().contains(") Z "));
     let started = stat().rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse();
     let started = started.unwrap();
-    abandoned(&site, Identity { pid, started, ..Identity::this_process() });
-    assert_eq!(spool.reclaim().unwrap().len(), 1);
+    let reused = Identity { started: me.started + 1, ..me.clone() };
+    for gone in [reused, Identity { pid, started, ..me }] {
+        let site = Site::new();
+        let spool = with_entry(&site);
+        site.abandon("a", gone);
+        assert_eq!(spool.reclaim().unwrap().len(), 1);
+    }
     child.wait().unwrap();
 }
 
@@ -109,7 +85,7 @@ fn another_host_lives_by_its_heartbeat() {
     for identity in [far, apart] {
         let site = Site::new();
         let spool = with_entry(&site);
-        abandoned(&site, identity);
+        site.abandon("a", identity);
         assert_eq!(spool.reclaim().unwrap(), []);
         let record = std::fs::read_dir(site.file(".shiftboss/owners")).unwrap().next();
         let record = record.unwrap().unwrap().path();
@@ -142,15 +118,14 @@ fn a_lost_claim_is_told() {
     let site = Site::new();
     let spool = with_entry(&site);
     for end in [Guard::complete, Guard::release, Guard::fail] {
-        let other = of(&site, dead());
-        let guard = other.checkout(&queue("in"), &name("a")).unwrap();
+        let other = site.as_seen_by(dead());
+        let guard = take(&other).unwrap();
         assert_eq!(spool.reclaim().unwrap().len(), 1);
-        let second = spool.checkout(&queue("in"), &name("a")).unwrap();
+        let second = take(&spool).unwrap();
         let lost = end(guard).unwrap_err();
         assert!(matches!(lost, SpoolError::Lost { .. }), "{lost}");
         assert_eq!(second.data().load().unwrap(), b"data a");
         second.release().unwrap();
-        drop(other);
     }
     assert_whole(&spool);
 }
@@ -162,8 +137,8 @@ fn a_note_without_a_checkout() {
     let spool = with_entry(&site);
     let note = std::path::Path::new("0123456789abcdef 1 in");
     std::os::unix::fs::symlink(note, site.file(".shiftboss/claims/a")).unwrap();
-    assert!(spool.try_checkout(&queue("in"), &name("a")).unwrap().is_none());
-    let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+    assert!(spool.try_checkout(&input(), &a()).unwrap().is_none());
+    let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     let guard = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
     assert!(matches!(guard, Some(guard) if guard.attempt() == 1));
     assert_whole(&spool);
@@ -174,62 +149,53 @@ fn a_note_without_a_checkout() {
 #[test]
 fn too_many_attempts() {
     let limited = |max| Options { attempts_max: Some(max), ..options(Durability::None) };
-    let one = [name("a")];
-    let (input, dlq, a) = (queue("in"), queue("dead-letter"), name("a"));
+    let (dlq, one) = (queue(DEAD_LETTER), [a()]);
     for how in ["fail", "drop", "retry", "death", "lowered"] {
         let site = Site::new();
         drop(with_entry(&site));
         let spool = Spool::load(&site.path(), limited(2)).unwrap();
-        spool.checkout(&input, &a).unwrap().fail().unwrap();
-        assert_eq!(spool.list(&input).unwrap(), one, "{how}");
+        take(&spool).unwrap().fail().unwrap();
+        assert_eq!(spool.list(&input()).unwrap(), one, "{how}");
         match how {
-            "fail" => spool.checkout(&input, &a).unwrap().fail().unwrap(),
-            "drop" => drop(spool.checkout(&input, &a).unwrap()),
-            "retry" => spool.checkout(&input, &a).unwrap().retry_after(DEADLINE).unwrap(),
+            "fail" => take(&spool).unwrap().fail().unwrap(),
+            "drop" => drop(take(&spool).unwrap()),
+            "retry" => take(&spool).unwrap().retry_after(DEADLINE).unwrap(),
             "death" => {
-                abandoned(&site, dead());
+                site.abandon("a", dead());
                 assert_eq!(spool.reclaim().unwrap()[0].to, dlq);
             }
             _ => {
                 let strict = Spool::load(&site.path(), limited(1)).unwrap();
-                assert!(strict.try_checkout(&input, &a).unwrap().is_none());
+                assert!(strict.try_checkout(&input(), &a()).unwrap().is_none());
             }
         }
-        assert_eq!(spool.list(&input).unwrap(), [], "{how}");
+        assert_eq!(spool.list(&input()).unwrap(), [], "{how}");
         assert_eq!(spool.list(&dlq).unwrap(), one, "{how}");
         let attempts = if how == "lowered" { 1 } else { 2 };
-        assert_eq!(spool.info(&dlq, &a).unwrap().attempts, attempts, "{how}");
-        spool.checkout(&dlq, &a).unwrap().move_to(&input).unwrap();
-        assert_eq!(spool.checkout(&input, &a).unwrap().attempt(), 1, "{how}");
+        assert_eq!(spool.info(&dlq, &a()).unwrap().attempts, attempts, "{how}");
+        spool.checkout(&dlq, &a()).unwrap().move_to(&input()).unwrap();
+        assert_eq!(take(&spool).unwrap().attempt(), 1, "{how}");
         assert_whole(&spool);
     }
 }
 
-/// A delayed entry comes when it is due, not before, to a reader that waits.
+/// A delayed entry comes when it is due, not before, to a reader that waits; and is too old for nobody.
 #[test]
 fn a_delayed_entry_comes_when_due() {
     let site = Site::new();
     let spool = with_entry(&site);
     let start = Instant::now();
     let delay = Duration::from_millis(300);
-    spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(delay).unwrap();
-    let mut reader = spool.reader(&queue("in"), Order::Strict).unwrap();
+    take(&spool).unwrap().retry_after(delay).unwrap();
+    let mut reader = spool.reader(&input(), Order::Strict).unwrap();
     assert!(reader.dequeue_available().unwrap().is_none());
-    let Some(guard) = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap() else {
-        panic!("it did not come");
-    };
+    let guard = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap().unwrap();
     assert!(start.elapsed() >= delay);
     assert_eq!(guard.attempt(), 2);
-    drop(guard);
-    // Delayed for an hour, it is too old for nobody.
-    spool
-        .checkout(&queue("in"), &name("a"))
-        .unwrap()
-        .retry_after(Duration::from_secs(3600))
-        .unwrap();
+    guard.retry_after(Duration::from_secs(3600)).unwrap();
     set_age(&site.file("in/.checkout/a"), Duration::from_secs(1200));
-    assert_eq!(spool.monitor(&Limits::default()).unwrap().problems, []);
-    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+    assert_eq!(problems(&spool), []);
+    assert!(repair(&spool).is_clean());
 }
 
 /// Notes and records that nobody wrote so are no harm.
@@ -237,18 +203,18 @@ fn a_delayed_entry_comes_when_due() {
 fn damaged_records_are_mended() {
     let site = Site::new();
     let spool = with_entry(&site);
-    abandoned(&site, dead());
+    site.abandon("a", dead());
     std::fs::remove_file(site.file(".shiftboss/claims/a")).unwrap();
     std::os::unix::fs::symlink("nonsense", site.file(".shiftboss/claims/a")).unwrap();
     site.write(".shiftboss/claims/b", "not a link");
     site.write(".shiftboss/attempts/c", "not a link");
     site.write(".shiftboss/owners/feed", "not a record");
     assert_eq!(spool.reclaim().unwrap(), []);
-    let repaired = spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap();
+    let repaired = repair(&spool);
     assert!(repaired.is_mended(), "{repaired:#?}");
-    assert!(spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap().is_clean());
+    assert!(repair(&spool).is_clean());
     assert_whole(&spool);
-    assert_eq!(spool.list(&queue("in")).unwrap(), [name("a")]);
+    assert_eq!(spool.list(&input()).unwrap(), [a()]);
 }
 
 /// The clock was a year ahead when an entry was to rest for a moment: it rests for that moment from now on.
@@ -257,16 +223,12 @@ fn a_clock_that_was_ahead_delays_nothing() {
     let site = Site::new();
     let spool = with_entry(&site);
     let (year, delay) = (Duration::from_secs(365 * 86_400), Duration::from_millis(300));
-    spool.checkout(&queue("in"), &name("a")).unwrap().retry_after(year + delay).unwrap();
+    take(&spool).unwrap().retry_after(year + delay).unwrap();
     let began = (SystemTime::now() + year).duration_since(UNIX_EPOCH).unwrap();
     let time = Timespec { tv_sec: began.as_secs() as i64, tv_nsec: began.subsec_nanos().into() };
     let times = Timestamps { last_access: time, last_modification: time };
     utimensat(CWD, site.file(".shiftboss/claims/a"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     assert_eq!(spool.reclaim().unwrap(), [], "it rests");
-    let begun = Instant::now();
-    while spool.reclaim().unwrap().is_empty() {
-        assert!(begun.elapsed() < DEADLINE, "it rests still");
-        std::thread::yield_now();
-    }
-    assert_eq!(spool.checkout(&queue("in"), &name("a")).unwrap().attempt(), 2);
+    wait_until("it has rested", || !spool.reclaim().unwrap().is_empty());
+    assert_eq!(take(&spool).unwrap().attempt(), 2);
 }

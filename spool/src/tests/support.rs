@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -32,8 +32,36 @@ pub fn named(text: &str) -> impl FnMut(u32) -> EntryName + use<> {
     move |_| name.clone()
 }
 
+/// The queue that most tests use, and the entry that is in it.
+pub fn input() -> QueueName {
+    queue("in")
+}
+
+pub fn a() -> EntryName {
+    name("a")
+}
+
 pub fn options(durability: Durability) -> Options {
     Options { durability, ..Options::default() }
+}
+
+/// Puts an entry of this name into `in`.
+pub fn put(spool: &Spool, name: &str) -> Result<EntryName> {
+    let item = Item::new(format!("meta {name}"), format!("data {name}"));
+    spool.enqueue(&input(), named(name), &item)
+}
+
+/// Checks `a` out of `in`.
+pub fn take(spool: &Spool) -> Result<Guard> {
+    spool.checkout(&input(), &a())
+}
+
+pub fn repair(spool: &Spool) -> Fsck {
+    spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap()
+}
+
+pub fn problems(spool: &Spool) -> Vec<Problem> {
+    spool.monitor(&Limits::default()).unwrap().problems
 }
 
 /// A place for a spool that goes with the test.
@@ -42,12 +70,8 @@ pub struct Site {
 }
 
 impl Site {
+    /// In memory where there is such a place: the making of many files is not the question.
     pub fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
-    }
-
-    /// In memory where there is such a place: for many files, whose making is not the question.
-    pub fn in_memory() -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self { directory: directory.unwrap() }
     }
@@ -58,6 +82,21 @@ impl Site {
 
     pub fn create(&self) -> Spool {
         Spool::create(&self.path(), options(Durability::None)).unwrap()
+    }
+
+    pub fn load(&self) -> Spool {
+        Spool::load(&self.path(), options(Durability::None)).unwrap()
+    }
+
+    /// The spool, worked on by somebody else.
+    pub fn as_seen_by(&self, identity: Identity) -> Spool {
+        let layer = Arc::new(Disk::open(&self.path()).unwrap());
+        Spool::on(layer, &self.path(), options(Durability::None), identity)
+    }
+
+    /// Leaves an entry checked out by somebody, as if that had died: nothing of it runs or cleans up.
+    pub fn abandon(&self, entry: &str, identity: Identity) {
+        std::mem::forget(self.as_seen_by(identity).checkout(&input(), &name(entry)).unwrap());
     }
 
     pub fn file(&self, path: &str) -> PathBuf {
@@ -85,7 +124,7 @@ impl Site {
 /// A spool with an entry `a` in `in`.
 pub fn with_entry(site: &Site) -> Spool {
     let spool = site.create();
-    spool.enqueue(&queue("in"), named("a"), &Item::new("meta a", "data a")).unwrap();
+    put(&spool, "a").unwrap();
     spool
 }
 
@@ -163,8 +202,7 @@ pub fn assert_whole(spool: &Spool) {
     for queue in spool.queues().unwrap() {
         assert_eq!(spool.list_checkouts(&queue).unwrap(), []);
     }
-    let report = spool.monitor(&Limits::default()).unwrap();
-    assert_eq!(report.problems, []);
+    assert_eq!(problems(spool), []);
 }
 
 /// A process of this host that has ended.

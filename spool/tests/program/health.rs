@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 
 use super::common::wait_until;
-use super::{assert_whole, command, done, signal, spool, with};
+use super::{command, done, signal, spool, with};
 
 /// A healthy spool ends with 0, an orphan with 1, in words and as JSON.
 #[test]
@@ -100,17 +100,4 @@ fn the_repair() {
     assert_eq!((code, &*stdout), (0, "Nothing is wrong.\nquarantined: .shiftboss/quarantine/b\n"));
     assert!(done(&site, &["list", "s"]).ends_with("1 in .shiftboss/quarantine\n"));
     assert_eq!(super::listed(&site, "q"), ["a"]);
-}
-
-/// A spool whose making was interrupted is refused, and mended.
-#[test]
-fn an_incomplete_spool() {
-    let site = with(&[]);
-    fs::remove_dir(site.path("s/.data")).unwrap();
-    let (code, _, stderr) = spool(&site, &["put", "s", "q"]);
-    assert_eq!(code, 78);
-    assert!(stderr.contains("fsck --repair"), "{stderr}");
-    assert_eq!(spool(&site, &["fsck", "--repair", "s"]).0, 1);
-    assert_whole(&site);
-    assert_eq!(spool(&site, &["fsck", "nowhere"]).0, 78);
 }

@@ -159,22 +159,6 @@ fn so_many_at_a_time() {
     assert_whole(&site);
 }
 
-/// Two that run at once do each entry once.
-#[test]
-fn two_at_once() {
-    let names: Vec<String> = (0..30).map(|number| format!("e{number:02}")).collect();
-    let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let script = "echo $SHIFTSPOOL_NAME >> did";
-    let both = [&["--once"][..], &["--once", "--spread", "-n", "2"]]
-        .map(|words| run(&site, words, script).spawn().unwrap());
-    for mut child in both {
-        assert_eq!(child.wait().unwrap().code(), Some(0));
-    }
-    // Each leaves when it finds nothing to take: what the other was just giving back, there is none.
-    assert_eq!(lines(&site, "did"), names);
-    assert_whole(&site);
-}
-
 /// A program that cannot be run costs no entry, and is said.
 #[test]
 fn no_such_program() {
@@ -279,22 +263,5 @@ fn signals() {
     wait_gone(&site, "pids");
     let shown = json(&site, &["show", "--json", "s", "q", "b"]);
     assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
-    assert_whole(&site);
-}
-
-/// What a command puts into another queue of the same spool is there; a pipeline of queues.
-#[test]
-fn a_pipeline() {
-    let site = with(&["a", "b"]);
-    done(&site, &["init", "s", "done"]);
-    let shiftspool = env!("CARGO_BIN_EXE_shiftspool");
-    let script = format!(
-        "tr a-z A-Z < $SHIFTSPOOL_DATA | {shiftspool} put $SHIFTSPOOL_DIR done \
-        --name $SHIFTSPOOL_NAME.up"
-    );
-    let (code, stdout, _) = ran(&site, &["--once"], &script);
-    assert_eq!((code, &*stdout), (0, "a: a.up\nb: b.up\n"));
-    assert_eq!(fs::read(site.path("s/.data/a.up")).unwrap(), b"DATA");
-    assert_eq!(listed(&site, "done"), ["a.up", "b.up"]);
     assert_whole(&site);
 }

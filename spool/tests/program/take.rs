@@ -81,27 +81,6 @@ fn a_wait() {
     assert_eq!(take.wait_with_output().unwrap().stdout, b"late\n");
 }
 
-/// Of many who take at once each has an entry of its own.
-#[test]
-fn takers_at_once() {
-    let names: Vec<String> = (0..8).map(|number| format!("e{number}")).collect();
-    let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let order = |number: usize| if number.is_multiple_of(2) { &["--spread"][..] } else { &[] };
-    let takers: Vec<_> = (0..8)
-        .map(|number| {
-            let mut take = command(&site, &["take", "s", "q", "--wait", "30s"]);
-            take.args(order(number)).stdout(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let mut taken: Vec<String> = takers
-        .into_iter()
-        .map(|taker| String::from_utf8(taker.wait_with_output().unwrap().stdout).unwrap())
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    taken.sort();
-    assert_eq!(taken, names);
-}
-
 /// A name that nobody was told is given back, and the attempt does not count.
 #[test]
 fn nobody_reads_the_name() {

@@ -30,33 +30,14 @@ fn init() {
 #[test]
 fn wrong_arguments() {
     let site = with(&["a"]);
-    let wrong: [&[&str]; 23] = [
-        &[],
-        &["dance", "s"],
-        &["init", "s"],
-        &["init", "s", ".hidden"],
-        &["put", "s"],
-        &["put", "s", "q/r"],
-        &["put", "s", "q", "--name", ".dot"],
-        &["put", "s", "q", "--name", "a\\"],
-        &["put", "s", "q", "--lines", "--name", "b"],
-        &["take", "s", "q", "--wait", "soon"],
-        &["take", "s", ""],
-        &["list", "s", "--checkouts"],
-        &["show", "s", "q"],
-        &["move", "s", "q", "a"],
-        &["rm", "s", "q"],
-        &["run", "s", "q"],
-        &["run", "s", "q", "-n", "0", "--", "true"],
-        &["run", "s", "q", "--", "env", "bash", "-ec", "wc {data}"],
-        &["run", "s", "q", "--timeout", "0s", "--", "true"],
-        &["list", "s", "--every", "0s"],
-        &["monitor", "s", "--max-age", "1h"],
-        &["monitor", "s", "--max-age", "q=soon"],
-        &["fsck", "s", "--older-than", "x"],
-    ];
-    for words in wrong {
-        let (code, stdout, stderr) = spool(&site, words);
+    let wrong = "|dance s|init s|init s .hidden|put s|put s q/r|put s q --name .dot|put s q --name a\\|put s q --lines --name b|\
+        take s q --wait soon|list s --checkouts|show s q|move s q a|rm s q|run s q|run s q -n 0 -- true|\
+        run s q --timeout 0s -- true|list s --every 0s|monitor s --max-age 1h|monitor s --max-age q=soon|fsck s --older-than x";
+    let spaced =
+        [&["take", "s", ""][..], &["run", "s", "q", "--", "env", "bash", "-ec", "wc {data}"]];
+    let wrong = wrong.split('|').map(|line| line.split_whitespace().collect::<Vec<_>>());
+    for words in wrong.chain(spaced.map(<[_]>::to_vec)) {
+        let (code, stdout, stderr) = spool(&site, &words);
         assert_eq!((code, &*stdout), (64, ""), "{words:?}");
         assert!(!stderr.is_empty(), "{words:?}");
     }
