@@ -17,7 +17,6 @@ pub mod header;
 pub mod listings;
 pub mod look;
 mod members;
-pub mod memory;
 pub mod operation;
 pub mod outcome_words;
 pub mod pace;
@@ -31,5 +30,7 @@ pub mod standing;
 pub mod sums;
 pub mod tables;
 pub mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use shiftboss_protocol::answers;

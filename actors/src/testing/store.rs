@@ -14,9 +14,9 @@ use shiftboss_queue::attempt;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::REJECTED;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::{Kept, Memory};
 use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::at_once;
+use shiftboss_queue::testing::{Kept, Memory};
 use tokio::sync::oneshot;
 
 use super::ManualClock;
