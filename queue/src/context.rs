@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
-use crate::record::{Due, FetcherId, Millis, Task};
+use crate::record::{Due, FetcherId, Millis, Task, seconds};
 
 /// So many minutes a single task that is done or cancelled is known by its ID: seven days.
 const IDS_KEPT: i64 = 7 * 24 * 60;
@@ -67,7 +67,7 @@ pub struct Context {
 
 impl Context {
     pub fn seconds(&self) -> UnixSeconds {
-        self.now.div_euclid(1_000)
+        seconds(self.now)
     }
 
     fn micros(&self) -> i64 {

@@ -11,7 +11,6 @@ pub mod credit;
 pub mod documents;
 pub mod engine;
 pub mod error;
-pub mod extras;
 pub mod file_identity;
 pub mod header;
 pub mod listings;
@@ -29,7 +28,6 @@ pub mod rules;
 pub mod standing;
 pub mod sums;
 pub mod tables;
-pub mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

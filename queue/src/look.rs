@@ -28,7 +28,7 @@ use crate::context::{Context, Settings};
 use crate::documents::Daemon;
 use crate::listings::{Along, Head, Listings, Spot};
 use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
-use crate::record::{FetcherId, Record, Task};
+use crate::record::{FetcherId, Record, Task, seconds};
 use crate::records::{KeyId, Payload, Stored};
 pub use status::age;
 
@@ -216,11 +216,6 @@ impl Steps {
         self.behind = found.last().copied().or(self.behind);
         Ok(found)
     }
-}
-
-/// As people are told a time or a while, who know no milliseconds.
-fn seconds(millis: i64) -> i64 {
-    millis.div_euclid(1_000)
 }
 
 /// Fetcher's run, or number, as it is shown.

@@ -4,11 +4,7 @@
 //! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an entry of the table below, and an arm
 //! of the engine.
 
-mod jobs;
-mod keys;
-mod lists;
-mod relays;
-mod tasks;
+mod outcomes;
 
 use std::sync::Arc;
 
@@ -18,11 +14,7 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 
 use crate::answers::FetcherRecord;
 use crate::error::{Rejected, StoreError, StoreResult};
-pub use jobs::*;
-pub use keys::*;
-pub use lists::*;
-pub use relays::*;
-pub use tasks::*;
+pub use outcomes::*;
 
 /// One operation or several that are asked together, with the type of its answer.
 pub trait Request: Send + 'static {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{TASKS_FETCHER, jitter};
 
+use crate::attempt::TIMEOUT_CODE;
+
 /// So often in a row a key may fail before it is held, and so often a task may be tried again.
 pub const FAILURES_MAX: u32 = 1_000;
 /// By how much each delay may be longer than the one before it.
@@ -20,7 +22,6 @@ pub const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 const DELAYS_MAX: usize = 1_000;
 /// Jitters are as far from 0 as 2^31; this makes a tenth of that 1.
 const TENTH_OF_JITTERS: i64 = 10 << 31;
-const TIMEOUT: i64 = 124;
 
 /// Which ends of jobs count: that a job succeeded never does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,12 +39,12 @@ impl CountedEnds {
 
     /// Those that did not run into their time limit.
     pub fn failure() -> Self {
-        Self { codes: vec![TIMEOUT], is_listed: false }
+        Self { codes: vec![TIMEOUT_CODE], is_listed: false }
     }
 
     /// Those that did.
     pub fn timeout() -> Self {
-        Self::listed(vec![TIMEOUT])
+        Self::listed(vec![TIMEOUT_CODE])
     }
 
     /// Those with these exit codes.

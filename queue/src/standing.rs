@@ -5,12 +5,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
-use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task};
-
-/// As people are told it, who know no milliseconds.
-fn seconds(time: Millis) -> i64 {
-    time.div_euclid(1_000)
-}
+use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task, seconds};
 
 impl Record {
     /// Why a row is a dead letter, or a single task for another reason than its leases.

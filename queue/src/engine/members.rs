@@ -4,6 +4,9 @@
 //! What is whose, [`Members`] says; it is read once, and written with the batch.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::attempt::Outcome;
@@ -288,7 +291,7 @@ impl<S: Records> Batch<'_, S> {
             Some(own) => format!(
                 "the fetcher {fetcher} belongs to {whose}; it is taken over (--takeover) when that one has been gone, or without a \
                  list of it, for {}",
-                span(own.takeover)
+                format_duration(Duration::from_secs(own.takeover.unsigned_abs()))
             ),
         }
     }
@@ -408,21 +411,10 @@ impl<S: Records> Batch<'_, S> {
         self.forget_notes(member).await?;
         match self.own {
             // It is the daemon's of a file.
-            None => {
-                self.lose(member, Gone::Stopped, 0).await?;
-            }
-            Some(_) => {
-                self.give_back(member).await?;
-            }
-        }
+            None => self.lose(member, Gone::Stopped, 0).await?,
+            Some(_) => self.give_back(member).await?,
+        };
         self.known_members().forget(member);
         Ok(Forgetting::Gone { lists: runs.len() as u64, fetchers: fetchers.len() as u64 })
     }
-}
-
-/// A time for people: 1h 30m.
-fn span(seconds: i64) -> String {
-    let parts = [(seconds / 3_600, "h"), (seconds % 3_600 / 60, "m"), (seconds % 60, "s")];
-    let parts = parts.into_iter().filter(|(count, _)| *count != 0);
-    parts.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
 }

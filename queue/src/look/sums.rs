@@ -104,7 +104,7 @@ impl Group {
             Outcome::Failure => &mut it.failure,
             Outcome::Released => &mut it.released,
             Outcome::Undone => &mut it.undone,
-            Outcome::Expired | Outcome::Cancelled => &mut it.expired,
+            Outcome::Expired => &mut it.expired,
         };
         *count = count.saturating_add(sums.jobs);
         if outcome.has_run() {
