@@ -35,7 +35,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All of it, as it is now.
     pub fn counted(&self) -> Counted {
         self.lock().clone()
     }
@@ -59,7 +58,6 @@ impl Metrics {
         self.lock().connections_refused += 1;
     }
 
-    /// So many requests of a kind were read.
     pub(crate) fn requested(&self, word: &'static str, count: u64) {
         *self.lock().requests.entry(Cow::Borrowed(word)).or_default() += count;
     }
@@ -163,7 +161,8 @@ mod tests {
     fn fetchers_are_limited() {
         let metrics = Metrics::default();
         for number in 0..FETCHERS_MAX + 10 {
-            let ends = [end(&number.to_string(), Outcome::Success, 1), end("0", Outcome::Expired, 1)];
+            let ends =
+                [end(&number.to_string(), Outcome::Success, 1), end("0", Outcome::Expired, 1)];
             metrics.committed(&[], &ends, Duration::ZERO, 7);
         }
         let counted = metrics.counted();
@@ -173,7 +172,6 @@ mod tests {
         assert_eq!(counted.last_job_end, Some(7));
     }
 
-    /// It is JSON, from which another process has the same.
     #[test]
     fn it_is_told_as_json() {
         let metrics = Metrics::default();

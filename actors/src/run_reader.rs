@@ -34,13 +34,11 @@ const WARNINGS_PER_BATCH: u64 = 20;
 /// Which of a run's two names to read, and whether its writer is done with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Read `NAME.txt.part` rather than `NAME.txt`.
     pub growing_name: bool,
     /// No more bytes are expected: an unterminated last line counts, and the run is complete.
     pub complete: bool,
 }
 
-/// One run's file and the place in it.
 pub struct RunReader {
     directory: Rc<Directory>,
     stored: StoredRun,
@@ -52,14 +50,11 @@ pub struct RunReader {
     anew: bool,
 }
 
-/// What the file is read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
-    /// Whatever is new in it.
     Follow,
     /// To see whether it is as it was read: from its start, storing nothing.
     Compare,
-    /// To know all that it lists.
     List,
 }
 
@@ -101,7 +96,6 @@ impl RunReader {
         self.task == Task::List
     }
 
-    /// What the listing lacks is gone.
     pub fn pruned(&mut self) {
         self.task = Task::Follow;
         self.stored.stale = false;
@@ -267,7 +261,6 @@ impl RunReader {
         self.interrupted
     }
 
-    /// Whether bytes are there that were not read yet.
     pub fn has_unread(&self) -> bool {
         let length =
             |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);

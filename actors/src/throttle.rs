@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 pub struct Throttle {
     burst: u32,
     period: Duration,
-    /// When the period began; `None` before the first event.
     began: Option<Instant>,
     admitted: u32,
     suppressed: u64,
@@ -18,7 +17,6 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Admits `burst` events in `per_seconds` seconds.
     pub const fn new(burst: u32, per_seconds: u32) -> Self {
         Self {
             burst,
@@ -96,7 +94,6 @@ mod tests {
         assert_eq!(throttle.admit(at(35)), Some(2));
     }
 
-    /// A burst of none admits none.
     #[test]
     fn none_at_all() {
         let mut throttle = Throttle::new(0, 1);

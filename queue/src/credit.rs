@@ -3,7 +3,6 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-/// Keys that may be bumped at a time.
 pub const BUMPS_MAX: usize = 1_000;
 /// The largest share of hand-outs that the lane may have, in thousandths.
 pub const BUMP_SHARE_MAX: u32 = 500;
@@ -22,7 +21,6 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// What was left.
     pub fn new(share: u32, thousandths: i64) -> Self {
         let share = i64::from(share.min(BUMP_SHARE_MAX));
         Self { thousandths: thousandths.clamp(0, PRICE + share), share }
@@ -32,7 +30,6 @@ impl Credit {
         self.thousandths
     }
 
-    /// The share that it was made with, in thousandths.
     pub fn share(self) -> u32 {
         u32::try_from(self.share).unwrap_or(BUMP_SHARE_MAX)
     }
@@ -42,13 +39,11 @@ impl Credit {
         self.share > 0 && self.thousandths >= PRICE
     }
 
-    /// As it is after a hand-out from the lane.
     #[must_use]
     pub fn spent(self) -> Self {
         Self { thousandths: self.thousandths - PRICE, ..self }.passed()
     }
 
-    /// As it is after one from the order.
     #[must_use]
     pub fn passed(self) -> Self {
         let thousandths = (self.thousandths + self.share).min(PRICE + self.share);

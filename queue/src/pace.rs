@@ -25,7 +25,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of jobs that ended in so many [`busy_seconds`].
     pub fn new(jobs: i64, busy_seconds: Option<i64>) -> Self {
         Self { jobs, seconds: busy_seconds.unwrap_or(HOUR_SECONDS) }
     }
@@ -35,7 +34,6 @@ impl Pace {
         place.exact.then(|| self.expected_in(place.keys_before)).flatten()
     }
 
-    /// The same, behind so many keys.
     pub fn expected_in(self, keys_before: usize) -> Option<i64> {
         if keys_before == 0 || self.jobs < JOBS_MIN {
             return None;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
 
-/// Wall-clock time in milliseconds since 1970.
 pub type Millis = i64;
 
 /// As people are told a time or a while, who know no milliseconds.
@@ -21,7 +20,6 @@ pub(crate) fn seconds(time: Millis) -> UnixSeconds {
 pub struct FetcherId(pub i64);
 
 impl FetcherId {
-    /// The single tasks, which are no fetcher's.
     pub const TASKS: Self = Self(0);
 }
 
@@ -53,9 +51,7 @@ pub struct Record {
     /// Somebody else started it, as the last run says, and may be at it: a database that was taken over, or an edit of `log`. It
     /// is kept for as long as a classic lease lasts.
     pub is_claimed: bool,
-    /// The attempt that is out.
     pub flight: Option<Flight>,
-    /// By fetcher, then run.
     pub rows: Vec<ListRow>,
     /// The attempts with which its fetchers were served last. Fetchers that never were are not in it.
     pub served: BTreeMap<FetcherId, Attempt>,
@@ -87,7 +83,6 @@ impl LastRun {
     }
 }
 
-/// An attempt that is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flight {
     pub attempt: Attempt,
@@ -101,12 +96,10 @@ pub struct Flight {
     pub before: Before,
 }
 
-/// How a record was before its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Short", into = "Short")]
 pub struct Before {
     pub last: Option<LastRun>,
-    /// When its fetcher was served.
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
     pub ahead: Option<UnixSeconds>,
@@ -134,7 +127,6 @@ impl From<Short> for Before {
     }
 }
 
-/// A line of a list that has the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRow {
     pub fetcher: FetcherId,
@@ -176,7 +168,6 @@ impl Singles {
     }
 }
 
-/// A change of single tasks of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SingleEdit {
     Add { number: i64, payload: String, id: Option<Arc<str>> },
@@ -201,11 +192,9 @@ pub struct Extras {
     pub ahead: Option<UnixSeconds>,
 }
 
-/// Why a task is a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadBecause {
-    /// Too many of its leases expired.
     Leases,
     /// What its worker is to be given cannot be read.
     Payload,
@@ -233,7 +222,6 @@ impl Due {
     }
 }
 
-/// An operator keeps the key from being handed out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     pub since: UnixSeconds,
@@ -243,25 +231,19 @@ pub struct Hold {
     pub by: Arc<str>,
 }
 
-/// Its jobs failed again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// In a row.
     pub failures: u32,
-    /// It is held so long.
     pub until: Option<Due>,
 }
 
-/// An operator has it run soon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bump {
-    /// Its place in the lane.
     pub number: i64,
     pub since: UnixSeconds,
     pub by: Arc<str>,
 }
 
-/// A task that failed, and is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     pub task: Task,
@@ -284,7 +266,6 @@ pub enum SingleStatus {
     Cancelled,
 }
 
-/// Each status, and what it is called in stores.
 pub const STATUSES: [(SingleStatus, &str); 6] = [
     (SingleStatus::Waiting, "waiting"),
     (SingleStatus::InFlight, "in_flight"),
@@ -318,7 +299,6 @@ impl Record {
         self
     }
 
-    /// A key that nothing is known of.
     pub fn new(key: Key) -> Self {
         Self {
             key,
@@ -339,12 +319,10 @@ impl Record {
         self.last.map(|last| self.extras.ahead.unwrap_or(last.started))
     }
 
-    /// It was started so.
     pub(crate) fn set_last(&mut self, last: LastRun) {
         (self.last, self.extras.ahead) = (Some(last), None);
     }
 
-    /// Nothing is known of its key.
     pub fn is_new(&self) -> bool {
         self.since.is_none() && self.last.is_none() && *self == Self::new(self.key.clone())
     }
@@ -396,13 +374,11 @@ impl Record {
         rows.chain(self.singles.first.map(|number| Task::Single { number }))
     }
 
-    /// Whose tasks wait.
     pub fn waiting_fetchers(&self) -> impl Iterator<Item = FetcherId> {
         let rows = self.newest_rows().filter(|row| self.is_armed(row)).map(|row| row.fetcher);
         rows.chain((self.singles.waiting > 0).then_some(FetcherId::TASKS))
     }
 
-    /// Whether a task waits for its turn.
     pub fn waits(&self, task: Task) -> bool {
         match task {
             Task::Row { .. } => self.waiting().any(|waiting| waiting == task),

@@ -43,7 +43,6 @@ pub(super) struct Outages {
 struct Current {
     began: Instant,
     last: Instant,
-    /// The last one.
     error: StoreError,
     failed: u64,
     /// Something succeeded since the last failure.
@@ -53,7 +52,6 @@ struct Current {
     reported: bool,
 }
 
-/// What is to be said of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     /// So many began and ended since the last word, of which nothing was said.
@@ -63,7 +61,6 @@ enum Word {
     Lasts(Extent),
 }
 
-/// How far an outage has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extent {
     failed: u64,

@@ -17,9 +17,7 @@ use crate::rules::leases;
 /// Keys that are stepped over in one batch at most: a request waits for no more.
 pub(super) const LEAVING_MAX: usize = 4_096;
 
-/// What there is for a worker.
 enum Choice {
-    /// Of the order, or of the lane.
     Slot {
         slot: usize,
         is_of_lane: bool,
@@ -235,7 +233,6 @@ pub(super) struct Ahead {
     looks: Vec<Look>,
     /// What is in front and goes was [stepped over](Batch::step_over_leaving).
     has_stepped: bool,
-    /// So many are looked up at once.
     pub(super) count: usize,
 }
 
@@ -246,14 +243,11 @@ struct Look {
     /// By their places on the desk.
     next: VecDeque<usize>,
     last: Option<usize>,
-    /// There are no more.
     is_all: bool,
-    /// So many are looked up next.
     count: usize,
 }
 
 impl Ahead {
-    /// As many as the batch may hand out.
     pub(super) fn of(outset: &Outset) -> Self {
         Self { looks: Vec::new(), has_stepped: false, count: outset.next.max(1) }
     }

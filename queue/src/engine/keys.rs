@@ -51,7 +51,6 @@ impl<S: Records> Batch<'_, S> {
         Ok(slot)
     }
 
-    /// The record of an attempt's key.
     async fn slot_of_attempt(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
         if let Some(slot) = self.desk.slot_of_attempt(attempt)
             && self.desk.record(slot).is_whole()
@@ -63,7 +62,6 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.slot_of_attempt(attempt))
     }
 
-    /// The record of the key whose attempt is out.
     pub(super) async fn slot_of_flight(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
         let slot = self.slot_of_attempt(attempt).await?;
         Ok(slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt)))
@@ -375,14 +373,12 @@ impl<S: Records> Batch<'_, S> {
         Ok(Ok(Added::Added(number)))
     }
 
-    /// So many single tasks there are.
     fn count_singles(&self) -> u64 {
         let counts = self.counts();
         let singles = counts.0.get(&crate::counts::OF_SINGLES);
         singles.map_or(0, |it| u64::try_from(it.rows).unwrap_or(0))
     }
 
-    /// What other programs wrote.
     pub(super) async fn edit(
         &mut self,
         edits: Vec<Edit>,

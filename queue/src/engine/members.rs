@@ -28,7 +28,6 @@ pub struct Own {
     pub takeover: i64,
 }
 
-/// What a daemon finds that joins.
 #[derive(Debug, Clone, Default)]
 pub struct Joined {
     /// The last one of its name was stopped, or there was none.
@@ -39,7 +38,6 @@ pub struct Joined {
 /// What came of a step of forgetting a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgetting {
-    /// There are more rows of its lists: to be asked again.
     More,
     /// All that was known of it is gone, and so many lists and fetchers were its.
     Gone {
@@ -71,7 +69,6 @@ impl News {
 }
 
 impl<S: Records> Engine<S> {
-    /// Acts for one of several daemons.
     #[must_use]
     pub fn acting_for(self, own: Own) -> Self {
         Self { own: Some(own), ..self }
@@ -83,9 +80,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// The daemon for which this engine acts joins, or joins anew. What was handed out by calls whose answers nobody heard is undone.
-    ///
-    /// # Errors
-    /// It has not joined.
     pub async fn join(
         &mut self,
         now: Millis,
@@ -97,9 +91,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// This member found that the queue went back to a state that is older than what it had written: whoever looks is to know.
-    ///
-    /// # Errors
-    /// It is not noted.
     pub async fn note_went_back(&mut self, now: Millis) -> StoreResult<()> {
         self.alone(now, async |batch| {
             let (own, now) = (batch.asker.clone(), batch.context.seconds());
@@ -112,9 +103,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// What a member sees to is this one's from now on, for that one is gone; so many jobs.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn adopt(
         &mut self,
         now: Millis,
@@ -126,9 +114,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// Jobs of a member that is gone wait again, for nobody adopts them; so many.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn give_back(
         &mut self,
         now: Millis,
@@ -146,9 +131,6 @@ impl<S: Records> Engine<S> {
 
     /// Forgets a member that is gone for good, a bounded number of rows of its lists at once: its fetchers are free then. Jobs of it
     /// that are out stay out.
-    ///
-    /// # Errors
-    /// Nothing of the step has happened.
     pub async fn forget_member(
         &mut self,
         now: Millis,
@@ -315,7 +297,6 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// Whether a fetcher's lists are the asker's own.
     pub(super) fn is_own(&self, fetcher: &str) -> bool {
         let owner = self.memo.members.as_ref().and_then(|members| members.owner(fetcher));
         owner == self.asker.as_ref()
@@ -347,7 +328,6 @@ impl<S: Records> Batch<'_, S> {
         flight.owner = if flight.holder.is_some() { asker } else { own };
     }
 
-    /// Which leased jobs a member sees to.
     async fn jobs_of(&mut self, member: &str) -> StoreResult<Vec<usize>> {
         self.flush().await?;
         let flights = self.store.flights().await?;

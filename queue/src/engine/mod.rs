@@ -46,7 +46,7 @@ const EDIT_STEPS_MAX: usize = 8;
 /// What an operation comes to that may be rejected; the store's own errors end the batch.
 type Carried<T> = StoreResult<Result<T, Rejected>>;
 
-/// See the module.
+/// See the module. Where a function of it fails, nothing of what it was to do has happened.
 #[derive(Debug)]
 pub struct Engine<S> {
     store: S,
@@ -113,7 +113,6 @@ impl<S: Records> Engine<S> {
         Self { store, settings, own: None, header, memo, news, ends, followed, is_edited }
     }
 
-    /// Nothing is handed out until an operator says so.
     pub fn is_paused(&self) -> bool {
         self.header.paused
     }
@@ -135,15 +134,11 @@ impl<S: Records> Engine<S> {
         std::mem::take(&mut self.is_edited)
     }
 
-    /// The attempts whose ends were recorded since this was asked.
     pub fn take_ends(&mut self) -> Vec<JobEnd> {
         std::mem::take(&mut self.ends)
     }
 
     /// Carries out a batch in order, as one transaction; each operation is answered in its place.
-    ///
-    /// # Errors
-    /// Nothing of the batch has happened.
     pub async fn apply(
         &mut self,
         now: Millis,
@@ -181,9 +176,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// Carries out what other programs wrote, as one transaction; each is answered in its place.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn edit(
         &mut self,
         now: Millis,
@@ -192,7 +184,6 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |it| it.edit(edits).await).await
     }
 
-    /// Works in a transaction of its own.
     async fn alone<T>(
         &mut self,
         now: Millis,
@@ -253,7 +244,6 @@ impl<S: Records> Engine<S> {
     }
 }
 
-/// A batch under way.
 struct Batch<'a, S> {
     store: &'a mut S,
     header: &'a mut Header,
@@ -264,19 +254,16 @@ struct Batch<'a, S> {
     /// The member in whose name it is asked; `None`: the daemon of a file.
     asker: Option<Arc<str>>,
     news: News,
-    /// Nothing is written.
     only_reads: bool,
     /// There is more that others edited, and that was not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
-    /// What the daemon counts of itself.
     ends: Vec<JobEnd>,
     sums: Sums,
     /// Single tasks that there are, if no rule but their own changed anything since they were counted.
     singles: Option<u64>,
-    /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
 
@@ -347,7 +334,6 @@ impl<'a, S: Records> Batch<'a, S> {
         }
     }
 
-    /// One that the daemon asks, or a relay.
     async fn of_asker(&mut self, operation: Operation) -> Carried<Outcome> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
@@ -446,7 +432,6 @@ impl<'a, S: Records> Batch<'a, S> {
         Ok(())
     }
 
-    /// A rule changed the record.
     fn changed(&mut self, slot: usize) {
         let record = self.desk.record_mut(slot);
         rules::tidy(record);
@@ -458,7 +443,6 @@ impl<'a, S: Records> Batch<'a, S> {
         }
     }
 
-    /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
         self.memo.names.get(name).copied()
     }

@@ -12,9 +12,6 @@ use crate::rules::dispatch::Scope;
 impl<S: Records> Engine<S> {
     /// A daemon begins, before anything else is asked. Where keys stand is derived anew if the last one had other rules. What was
     /// noted of rejected files goes, for it finds out for itself; and a pause under `--classic`, where nobody could end it.
-    ///
-    /// # Errors
-    /// What was noted before still is.
     pub async fn start(&mut self, now: Millis, daemon: &Daemon) -> StoreResult<()> {
         // Carries out what others edited, all of it.
         while {
@@ -31,9 +28,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// The daemon was stopped: the next one need not look for damage.
-    ///
-    /// # Errors
-    /// It is not noted.
     pub async fn stop(&mut self) -> StoreResult<()> {
         // Time is nothing to it.
         self.alone(0, async |it| {

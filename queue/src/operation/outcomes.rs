@@ -13,7 +13,6 @@ use crate::attempt;
 use crate::error::Rejected;
 use crate::file_identity::{DirectoryIdentity, Position};
 
-/// The answer to a request for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dispatched {
@@ -24,11 +23,9 @@ pub enum Dispatched {
     Later,
 }
 
-/// The answer to what a worker says about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ack {
-    /// It is recorded, now or before.
     Recorded,
     /// The job is somebody else's by now, or was given back.
     Stale,
@@ -47,7 +44,6 @@ pub enum Requeued {
     Unknown,
 }
 
-/// An attempt whose lease expired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiredLease {
     pub key: Key,
@@ -59,23 +55,19 @@ pub struct ExpiredLease {
     pub single: bool,
 }
 
-/// An attempt whose end was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobEnd {
     pub attempt: Attempt,
     /// Its fetcher's name; empty: it was gone.
     pub fetcher: Arc<str>,
     pub outcome: attempt::Outcome,
-    /// How long it was out, in milliseconds.
     pub took_ms: u64,
     /// From its key's start before to its own; `None`: the key never ran before, or that is not known.
     pub revisit_seconds: Option<u64>,
 }
 
-/// Keys that may be held at a time.
 pub const HOLDS_MAX: usize = 10_000;
 
-/// What came of a key that was to be held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Held {
@@ -87,7 +79,6 @@ pub enum Held {
         /// An operator's hold that it takes the place of.
         replaced: Option<Box<Hold>>,
     },
-    /// There are [`HOLDS_MAX`] already.
     Full,
 }
 
@@ -97,36 +88,27 @@ pub enum Held {
 pub enum Retried {
     /// So many of its rows and single tasks wait again.
     Back(u64),
-    /// It is held: nothing was changed.
     Held,
-    /// No row has the key.
     Unknown,
 }
 
-/// What came of a key that was to be bumped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bumped {
     /// It is bumped, behind so many others.
     Behind(u64),
-    /// It is held: nothing was changed.
     Held,
-    /// There are [`BUMPS_MAX`](crate::credit::BUMPS_MAX) already.
     Full,
-    /// No row has the key.
     Unknown,
 }
 
-/// What came of a key that was to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Forgotten {
-    /// Nothing is known of it any more.
     Forgotten,
     /// A list or a single task has it: it would come before all that ran.
     Listed,
     InFlight,
-    /// Nothing was known of it.
     Unknown,
 }
 
@@ -134,7 +116,6 @@ pub enum Forgotten {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRun {
     pub run: Run,
-    /// All its lines are in the store.
     pub complete: bool,
     /// How far its file was read; `None` for a run nothing was read of, and for one taken
     /// over from a database that did not keep positions.
@@ -147,7 +128,6 @@ pub struct StoredRun {
     pub stale: bool,
 }
 
-/// What came of making a run known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Registered {
@@ -217,7 +197,6 @@ impl RowBatch {
     }
 }
 
-/// How the input directory is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputDirectory {
@@ -225,11 +204,9 @@ pub enum InputDirectory {
     Lost(String),
 }
 
-/// What came of a task that was to be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Added {
-    /// Its number.
     Added(i64),
     /// The same payload of the same key waits already, or its ID is known.
     Known,
@@ -243,18 +220,15 @@ pub struct Cancelled {
     pub deleted: u64,
     /// There are more that are not in flight: to be asked for again.
     pub more: bool,
-    /// One is in flight, and stays.
     pub in_flight: bool,
 }
 
 /// Operations that one batch of a relay has at the most.
 pub const RELAYED_OPERATIONS_MAX: usize = 512;
 
-/// One that may act.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
     pub name: Arc<str>,
-    /// Which process it is.
     pub process: Arc<str>,
     /// No other joining of any relay has the same.
     pub epoch: i64,
@@ -268,7 +242,6 @@ pub struct JoinedRelay {
     pub epoch: i64,
     /// Which queue it is: no other one has the same, wherever it is moved to.
     pub installation: Arc<str>,
-    /// Nothing is handed out until an operator says so.
     pub is_paused: bool,
     /// Which directory its input directory was; `None`: it has told none.
     pub input_directory: Option<DirectoryIdentity>,
@@ -278,16 +251,13 @@ pub struct JoinedRelay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
-    /// For workers and operators.
     Jobs,
-    /// For lists and the input directory.
     Lists,
 }
 
 /// Rows of a relay's list whose keys are of one range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayedRows {
-    /// The one that the relay joined with.
     pub epoch: i64,
     /// Keys are of one of [`RANGES`] by what the broker's messages say; a store only counts by it.
     pub range: u8,
@@ -308,7 +278,6 @@ impl RelayedRows {
 /// How many ranges there are, for the life of an installation.
 pub const RANGES: u8 = 16;
 
-/// What came of [`RelayedRows`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowsAnswer {
@@ -325,11 +294,9 @@ pub enum RowsAnswer {
 /// How many numbers of a range are remembered whose rows were rejected.
 pub const REJECTED_MAX: usize = 1_000;
 
-/// What came of a relay's batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RelayAnswer {
-    /// Each operation in its place.
     Answered(Vec<Result<Outcome, Rejected>>),
     /// The relay has gone on since: nobody waits for this answer, and nothing was done.
     Outdated,
