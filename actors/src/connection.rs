@@ -287,13 +287,10 @@ impl Connection {
 
     /// Warns of what the peer did, or did not get, unless that was said too often lately.
     fn complain(&self, what: &str, why: impl Display) {
-        let (admitted, total) = WARNINGS.with_borrow_mut(|warnings| {
-            (warnings.admit(std::time::Instant::now()), warnings.total())
-        });
-        match admitted {
+        match WARNINGS.with_borrow_mut(|warnings| warnings.admit(std::time::Instant::now())) {
             Some(0) => warn!(peer = %self.peer, %why, "{what}"),
             Some(left_out) => {
-                warn!(peer = %self.peer, %why, left_out, total, "{what} Others were left out.");
+                warn!(peer = %self.peer, %why, left_out, "{what} Others were left out.");
             }
             None => {}
         }

@@ -97,21 +97,6 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         self.waiting.remove(key);
         true
     }
-
-    /// All turns, as far as the order is known, where all of the lane can go.
-    pub fn merge(mut self, order: impl IntoIterator<Item = K>) -> Vec<K> {
-        let mut turns = Vec::new();
-        for key in order {
-            while let Some(key) = self.offered() {
-                self.goes(key.clone());
-                turns.push(key);
-            }
-            if self.is_left(&key) {
-                turns.push(key);
-            }
-        }
-        turns
-    }
 }
 
 #[cfg(test)]
@@ -123,7 +108,14 @@ mod tests {
     /// With a share of a tenth: the first one at once, for which there is credit, and then every tenth hand-out.
     #[test]
     fn the_lane_has_its_share() {
-        let seen = Turns::new(Credit::new(100, CREDIT_FIRST), 100..200).merge(0..30);
+        let (mut turns, mut seen) = (Turns::new(Credit::new(100, CREDIT_FIRST), 100..200), vec![]);
+        for key in 0..30 {
+            while let Some(key) = turns.offered() {
+                turns.goes(key);
+                seen.push(key);
+            }
+            seen.extend(Some(key).filter(|key| turns.is_left(key)));
+        }
         let places: Vec<_> =
             (0..seen.len()).filter(|at| seen[*at] >= 100).map(|at| at as i64).collect();
         assert_eq!(places, [0, 10, 20, 30]);

@@ -405,7 +405,7 @@ impl<S: Records> Batch<'_, S> {
                         let expired = leases::expire(record, &self.context);
                         self.end(slot, expired.map(|it| it.attempt));
                     }
-                    edited.map(drop).map_err(|error| Rejected(error.to_string()))
+                    edited.map(drop)
                 }
                 Edit::Row { key, run, is_dequeued } => {
                     let slot = self.slot(key).await?;

@@ -251,8 +251,10 @@ pub struct JoinedRelay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
-    Jobs,
-    Lists,
+    /// For workers and operators.
+    Jobs = 0,
+    /// For lists and the input directory.
+    Lists = 1,
 }
 
 /// Rows of a relay's list whose keys are of one range.
