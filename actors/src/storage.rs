@@ -17,8 +17,6 @@ pub mod messages;
 mod outages;
 mod reply;
 #[cfg(test)]
-mod request_tests;
-#[cfg(test)]
 mod session_tests;
 #[cfg(test)]
 mod tests;

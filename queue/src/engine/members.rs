@@ -16,7 +16,6 @@ use crate::file_identity::DirectoryIdentity;
 use crate::members::{self, Members};
 use crate::record::{FetcherId, Flight, Millis};
 use crate::records::{InFlight, Name, Records, RunState, Stale, StoreResult};
-use crate::rules::dispatch;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 /// For whom an engine acts, of several daemons that share a queue.
@@ -202,13 +201,12 @@ impl<S: Records> Batch<'_, S> {
     /// Whoever adopted it meanwhile; but a relay that asks again is answered as the first time.
     async fn undo_unheard(&mut self, attempt: Attempt) -> StoreResult<()> {
         let Some(slot) = self.slot_of_flight(attempt).await? else { return Ok(()) };
-        let record = self.desk.record_mut(slot);
+        let record = self.desk.record(slot);
         let owner = record.flight.as_ref().and_then(|it| it.owner.as_deref());
         if owner.is_some_and(members::is_relay) {
             return Ok(());
         }
-        let ended = dispatch::take_back(record, Outcome::Undone, &self.context);
-        self.end(slot, ended);
+        self.take_back(slot, Outcome::Undone);
         Ok(())
     }
 
@@ -365,9 +363,7 @@ impl<S: Records> Batch<'_, S> {
     async fn give_back(&mut self, member: &Arc<str>) -> StoreResult<u64> {
         let jobs = self.jobs_of(member).await?;
         for slot in &jobs {
-            let record = self.desk.record_mut(*slot);
-            let ended = dispatch::take_back(record, Outcome::Released, &self.context);
-            self.end(*slot, ended);
+            self.take_back(*slot, Outcome::Released);
         }
         Ok(jobs.len() as u64)
     }

@@ -27,7 +27,7 @@ use crate::error::Rejected;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::place::Turn;
-use crate::record::{FetcherId, Millis};
+use crate::record::{FetcherId, Millis, Record};
 use crate::records::{
     Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
@@ -430,6 +430,13 @@ impl<'a, S: Records> Batch<'a, S> {
             }
         }
         Ok(())
+    }
+
+    /// Applies a rule to a record.
+    fn change<T>(&mut self, slot: usize, rule: impl FnOnce(&mut Record, &mut Context) -> T) -> T {
+        let came_to = rule(self.desk.record_mut(slot), &mut self.context);
+        self.changed(slot);
+        came_to
     }
 
     fn changed(&mut self, slot: usize) {
