@@ -153,10 +153,8 @@ impl RunReader {
         }
         (self.task, self.open) = (Task::Follow, None);
         let position = Position { content: Some(content), verified: Some(state.times), ..at };
-        let (run, rows, skipped) = (self.stored.run.clone(), Vec::new(), 0);
-        let (from, reading) = (Some(at.offset), Reading::Onward);
-        let (by_range, complete) = (false, true);
-        Ok(Some(RowBatch { run, rows, skipped, from, by_range, position, complete, reading }))
+        let of_none = RowBatch::of(self.stored.run.clone(), Vec::new());
+        Ok(Some(RowBatch { from: Some(at.offset), position, ..of_none }))
     }
 
     /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
@@ -237,15 +235,14 @@ impl RunReader {
             return Ok(None);
         }
         let skipped = std::mem::take(&mut open.skipped);
-        let run = self.stored.run.clone();
         let from = self.stored.position.filter(|_| !self.anew).map_or(0, |at| at.offset);
         let reading = match (std::mem::take(&mut self.anew), self.task) {
             (false, _) => Reading::Onward,
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        let (from, by_range) = (Some(from), false);
-        let behind = RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
+        let behind = RowBatch::of(self.stored.run.clone(), rows);
+        let behind = RowBatch { skipped, from: Some(from), position, complete, reading, ..behind };
         let before = RowBatch { position: before, complete: was_complete, ..behind.without_rows() };
         Ok(Some(Portion::new(before, behind)))
     }

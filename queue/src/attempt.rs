@@ -18,16 +18,19 @@ pub enum Outcome {
     /// The hand-out never arrived.
     Undone,
     Expired,
+    /// Its command was ended on somebody's word.
+    Cancelled,
 }
 
 /// Each outcome, and what it is called by users and in stores.
-pub const OUTCOMES: [(Outcome, &str); 6] = [
+pub const OUTCOMES: [(Outcome, &str); 7] = [
     (Outcome::Success, "success"),
     (Outcome::Timeout, "timeout"),
     (Outcome::Failure, "failure"),
     (Outcome::Released, "released"),
     (Outcome::Undone, "undone"),
     (Outcome::Expired, "expired"),
+    (Outcome::Cancelled, "cancelled"),
 ];
 
 impl Outcome {

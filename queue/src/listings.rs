@@ -211,13 +211,6 @@ pub trait Listings {
     /// there.
     async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>, Self::Error>;
 
-    /// The first end of a job that was done since then, of the last `among` ends, and how many there are.
-    async fn first_end(
-        &mut self,
-        since: Millis,
-        among: i64,
-    ) -> Result<(Option<Millis>, i64), Self::Error>;
-
     async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>, Self::Error>;
 
     /// Minutes behind one, exit codes, and how many jobs ended then so; where that is more than nothing.

@@ -193,6 +193,15 @@ impl Steps {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
+    async fn records<S: Listings>(
+        &mut self,
+        look: &mut Look<'_, S>,
+        count: usize,
+    ) -> Result<Vec<Stored>, S::Error> {
+        let step = self.next(look, count).await?;
+        look.records(&step).await
+    }
+
     async fn spots<S: Listings>(
         &mut self,
         look: &mut Look<'_, S>,

@@ -95,18 +95,15 @@ mod tests {
 
     fn read(from: u64, to: u64, keys: &[&str], reading: Reading) -> Portion {
         let position = |offset| Position { offset, ..Position::default() };
+        let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: format!("to {to}") };
+        let run = Run { fetcher: "f".into(), started: 1 };
         let behind = RowBatch {
-            run: Run { fetcher: "f".into(), started: 1 },
-            rows: keys
-                .iter()
-                .map(|key| Row { key: Key::new(key).unwrap(), payload: format!("to {to}") })
-                .collect(),
             skipped: 1,
             from: Some(from),
-            by_range: false,
             position: position(to),
             complete: to == 30,
             reading,
+            ..RowBatch::of(run, keys.iter().map(row).collect())
         };
         let before =
             RowBatch { position: position(from), complete: false, ..behind.without_rows() };

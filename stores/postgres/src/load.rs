@@ -89,7 +89,7 @@ pub(crate) const LOOK_AT_KEYS: &str = select!(
 /// The words for how attempts end. A row that has another one was damaged, and is none.
 macro_rules! outcomes {
     () => {
-        "('success', 'timeout', 'failure', 'released', 'undone', 'expired')"
+        "('success', 'timeout', 'failure', 'released', 'undone', 'expired', 'cancelled')"
     };
 }
 pub(crate) use outcomes;

@@ -80,7 +80,7 @@ const ALL: &str = select!("WHERE id > ?1 ORDER BY id LIMIT ?2");
 /// The words for how attempts end. A row that has another one was damaged, and is none.
 macro_rules! outcomes {
     () => {
-        "('success', 'timeout', 'failure', 'released', 'undone', 'expired')"
+        "('success', 'timeout', 'failure', 'released', 'undone', 'expired', 'cancelled')"
     };
 }
 pub(crate) use outcomes;
