@@ -10,12 +10,8 @@ use super::StorageActor;
 use super::messages::*;
 use crate::testing::{ManualClock, MockStore, Trouble, until};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
-use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::{
-    AddRows, AddTask, Added, Complete, Each, FetcherRecords, ForgetFetcher, HasWork, NoteFetcher,
-    RowBatch,
-};
+use shiftboss_queue::operation::{AddRows, AddTask, Added, Complete, Each, HasWork, RowBatch};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
@@ -377,30 +373,4 @@ async fn what_is_added_is_told_after_the_commit() {
         Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
     }
-}
-
-fn record() -> FetcherRecord {
-    let message = "7 lines".to_owned();
-    FetcherRecord {
-        name: "links".into(),
-        state: "idle".to_owned(),
-        run_started: None,
-        last_run: Some(EndedRun { started: 90, ended: 95, exit_code: 0, message }),
-        next_run: Some(190),
-    }
-}
-
-/// What is noted or forgotten is answered after the commit, and shown when it is asked for.
-#[actix::test]
-async fn notes_are_answered_after_the_commit() {
-    let mock = MockStore::default();
-    let (storage, _end) = mock.start();
-    storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
-    assert_eq!(mock.calls(), ["begin", "note_fetcher links", "commit"]);
-    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
-    storage.send(Perform(ForgetFetcher("links".into()))).await.unwrap().unwrap();
-    let calls = mock.calls();
-    let expected = ["fetcher_records", "begin", "forget_fetcher links", "commit"];
-    assert_eq!(calls[calls.len() - 4..], expected);
-    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![]));
 }
