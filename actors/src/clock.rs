@@ -7,12 +7,10 @@ use rustix::time::{ClockId, clock_gettime};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::record::Millis;
 
-/// Tells the time.
 pub trait Clock: Send {
     /// Milliseconds since 1970; 0 when the system's clock stands before that.
     fn millis(&self) -> Millis;
 
-    /// Whole seconds since 1970.
     fn now(&self) -> UnixSeconds {
         self.millis().div_euclid(1_000)
     }
@@ -27,7 +25,6 @@ pub fn boot_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-/// The system's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 

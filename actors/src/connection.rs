@@ -49,14 +49,12 @@ const READ_BUFFER_BYTES: usize = 512;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same when the daemon is stopping.
 const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of such a piece.
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 /// How long a peer may take from the first byte of a line to its end.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Input of a closing connection that is read and dropped at the most: a socket closed with
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
-/// Errors after which a connection is closed.
 const ERRORS_MAX: usize = 10;
 
 /// As many warnings about workers are logged in [`WARNINGS_SECONDS`]: one can go wrong as fast as it can connect
@@ -92,7 +90,6 @@ impl Actor for ConnectionActor {
     }
 }
 
-/// The socket, and where its requests stand.
 struct Connection {
     links: WorkLinks,
     stream: UnixStream,
@@ -102,9 +99,7 @@ struct Connection {
     bytes: BytesMut,
     /// Since when an unfinished line has been waiting for its end.
     unfinished: Option<Instant>,
-    /// Set once the connection has opted in to protocol 2.
     session: Option<Asker>,
-    /// Errors that it was answered in protocol 2.
     errors: usize,
     /// Classic jobs that were written, and that the peer has not been seen to have read.
     unread: Vec<HandOut>,
@@ -156,7 +151,6 @@ impl Connection {
         }
     }
 
-    /// The next line; `None`: there will be none.
     async fn line(&mut self) -> Result<Option<Line>, WireError> {
         loop {
             let line = self.codec.decode(&mut self.bytes)?;
@@ -216,7 +210,6 @@ impl Connection {
         }
     }
 
-    /// The first line of a connection that opts in.
     fn hello(&mut self, hello: Result<LeaseHolder, Refused>) -> Reply {
         let (holder, links) = match (hello, &self.links.session) {
             (Ok(holder), Some(links)) => (holder, links.clone()),
@@ -294,20 +287,16 @@ impl Connection {
 
     /// Warns of what the peer did, or did not get, unless that was said too often lately.
     fn complain(&self, what: &str, why: impl Display) {
-        let (admitted, total) = WARNINGS.with_borrow_mut(|warnings| {
-            (warnings.admit(std::time::Instant::now()), warnings.total())
-        });
-        match admitted {
+        match WARNINGS.with_borrow_mut(|warnings| warnings.admit(std::time::Instant::now())) {
             Some(0) => warn!(peer = %self.peer, %why, "{what}"),
             Some(left_out) => {
-                warn!(peer = %self.peer, %why, left_out, total, "{what} Others were left out.");
+                warn!(peer = %self.peer, %why, left_out, "{what} Others were left out.");
             }
             None => {}
         }
     }
 }
 
-/// What came of a wait for work, if there is one.
 async fn waited(wait: &mut Option<Wait>) -> Reply {
     match wait {
         Some(wait) => wait.await,

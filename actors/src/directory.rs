@@ -21,10 +21,8 @@ use shiftboss_queue::file_identity::{DirectoryIdentity, FileTimes};
 /// ticks of 1 to 10 ms; the rest is room for clocks of other machines.
 const FILE_CLOCK_TICK_NANOSECONDS: i64 = 100_000_000;
 
-/// What one look at a file found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {
-    /// Device and inode: which file it is.
     pub device: u64,
     pub inode: u64,
     pub length: u64,
@@ -73,7 +71,6 @@ impl FileState {
 pub enum Entry {
     File(FileState),
     Absent,
-    /// Something that is never read, and why.
     Unfit(String),
 }
 

@@ -3,10 +3,8 @@
 
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Why an actor ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It panicked; its name.
     Panicked(&'static str),
     /// A setting is wrong, which was not known before: says what it is, and what to do.
     WrongSetting(String),
@@ -20,7 +18,6 @@ pub struct ExitNotifier {
 }
 
 impl ExitNotifier {
-    /// The actor ends because of a wrong setting.
     pub fn wrong_setting(self, text: String) {
         // Before what its drop says: the first word counts.
         let _ = self.exits.send(Exit::WrongSetting(text));

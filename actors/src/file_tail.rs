@@ -41,24 +41,14 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailEnd {
     /// All that is there is read, and the run is complete, or its place was wanted.
-    Read {
-        complete: bool,
-        /// The file as it was read.
-        state: Option<FileState>,
-    },
+    Read { complete: bool, state: Option<FileState> },
     /// The file could not be read, or its rows were refused.
-    Failed {
-        /// Why, for the log and for status.
-        reason: String,
-        /// Whether any batch was stored since the tail was started.
-        progress: bool,
-    },
+    Failed { reason: String, progress: bool },
 }
 
 /// What a tail and the watcher share: both live on one thread.
 #[derive(Default)]
 pub struct TailLink {
-    /// What to read.
     target: Cell<Target>,
     wake: Notify,
     /// The watcher reported a change, and the tail has not read since.
@@ -76,7 +66,6 @@ pub struct TailLink {
 }
 
 impl TailLink {
-    /// Of a tail that is to read this.
     pub fn new(target: Target) -> Rc<Self> {
         Rc::new(Self { target: Cell::new(target), ..Self::default() })
     }
@@ -121,9 +110,7 @@ impl TailLink {
     }
 }
 
-/// What all tails share.
 pub struct Shared {
-    /// Rows that are stored at once.
     step_rows: usize,
     /// Others wait for a place: a tail is to end when it has nothing to read.
     pub(crate) crowded: Cell<bool>,
@@ -137,7 +124,6 @@ impl Shared {
     }
 }
 
-/// A part of [`Shared::gathered`].
 struct Room {
     shared: Rc<Shared>,
     bytes: usize,
@@ -166,16 +152,13 @@ impl Drop for Room {
 
 /// One run that is read. Made by the watcher; a [`FileTailActor`] follows it.
 pub struct Tail {
-    /// The run's file and the place in it.
     pub(crate) reader: RunReader,
     storage: Addr<StorageActor>,
     shared: Rc<Shared>,
     link: Rc<TailLink>,
-    /// Read, and not stored yet.
     gathered: Option<(Portion, Room)>,
     /// The last batch of a complete file was read: a notification from now on comes after its reading.
     completed: bool,
-    /// A batch was stored since the start.
     progress: bool,
     /// Answered when the batch under way is stored: it was read after they asked.
     waiting: Vec<oneshot::Sender<bool>>,

@@ -73,12 +73,10 @@ pub struct Input {
 #[rtype(result = "Result<(), StartError>")]
 pub struct Start;
 
-/// Why there is no start.
 #[derive(Debug)]
 pub enum StartError {
     /// The store does not tell which runs it has.
     Store(StoreError),
-    /// The input directory cannot be used.
     Input(String),
 }
 
@@ -87,7 +85,6 @@ pub enum StartError {
 #[rtype(result = "()")]
 pub struct StopWatching;
 
-/// The directory as it is watched now.
 struct Open {
     directory: Rc<Directory>,
     /// `None` while the system has no watch left: everything is looked at every second.
@@ -101,18 +98,14 @@ pub struct FileWatcherActor {
     input: Input,
     storage: Addr<StorageActor>,
     start_tail: StartTail,
-    /// `None` while the directory is lost.
     open: Option<Open>,
-    /// What is at the path of the lost directory.
     stranger: Option<stranger::Stranger>,
     runs: BTreeMap<Run, Entry>,
     /// While runs are being registered: those that are to be looked at then.
     postponed: Option<BTreeSet<Run>>,
-    /// What is wrong with the input.
     faults: faults::Faults,
     /// Runs under deletion, in the order in which they go.
     deleting: VecDeque<Run>,
-    /// Runs that wait for a free tail.
     queue: VecDeque<Run>,
     tails: usize,
     barriers: barrier::Barriers,
@@ -121,7 +114,6 @@ pub struct FileWatcherActor {
     overflow: bool,
     /// Crowded: runs wait for a tail, and tails that have nothing to read give up their place.
     shared: Rc<Shared>,
-    /// Files that cannot be looked at.
     warnings: Throttle,
     /// Dropped with the actor: a panic here ends the process.
     _exit_notifier: ExitNotifier,

@@ -69,7 +69,6 @@ impl Inotify {
         }
     }
 
-    /// Readable when there may be events.
     pub fn descriptor(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.descriptor)
     }

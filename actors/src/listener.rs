@@ -23,13 +23,11 @@ use tracing::{error, info, warn};
 use crate::connection::{ConnectionActor, WorkLinks};
 use crate::exit_notifier::ExitNotifier;
 
-/// How often the socket's file is looked for.
 const REBIND_EVERY: Duration = Duration::from_secs(2);
 /// Pause after an accept that failed: it would fail again at once, and the loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub trait SocketBinder {
-    /// The listener to begin with.
     fn open(&mut self) -> io::Result<UnixListener>;
 
     /// A listener to go on with when the present one can no longer be reached; `None` while it can.

@@ -21,11 +21,6 @@ const COMMIT_SECONDS: &[f64] =
 const COMMIT_MUTATIONS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
 
-/// Whether a job with that outcome was done, well or not.
-fn is_done(outcome: &str) -> bool {
-    matches!(outcome, "success" | "timeout" | "failure")
-}
-
 /// See the module's documentation. A lock that was poisoned is used on: a count may be missing.
 pub struct Metrics(Mutex<Counted>);
 
@@ -40,7 +35,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All of it, as it is now.
     pub fn counted(&self) -> Counted {
         self.lock().clone()
     }
@@ -64,7 +58,6 @@ impl Metrics {
         self.lock().connections_refused += 1;
     }
 
-    /// So many requests of a kind were read.
     pub(crate) fn requested(&self, word: &'static str, count: u64) {
         *self.lock().requests.entry(Cow::Borrowed(word)).or_default() += count;
     }
@@ -111,7 +104,7 @@ impl Metrics {
         count_outcomes(&mut counted, outcomes);
         for end in ends {
             count_end(&mut counted, end);
-            if is_done(end.outcome) {
+            if end.outcome.has_run() {
                 counted.last_job_end = Some(now);
             }
         }
@@ -137,8 +130,8 @@ fn count_end(counted: &mut Counted, end: &JobEnd) {
         counted.fetchers.len() < FETCHERS_MAX || counted.fetchers.contains_key(&end.fetcher);
     let name = if is_room { Arc::clone(&end.fetcher) } else { OTHER_FETCHERS.into() };
     let jobs: &mut FetcherJobs = counted.fetchers.entry(name).or_default();
-    *jobs.outcomes.entry(Cow::Borrowed(end.outcome)).or_default() += 1;
-    if is_done(end.outcome) {
+    *jobs.outcomes.entry(Cow::Borrowed(end.outcome.word())).or_default() += 1;
+    if end.outcome.has_run() {
         jobs.job_seconds.add(Duration::from_millis(end.took_ms).as_secs_f64());
         if let Some(seconds) = end.revisit_seconds {
             jobs.revisit_seconds.add(Duration::from_secs(seconds).as_secs_f64());
@@ -149,10 +142,11 @@ fn count_end(counted: &mut Counted, end: &JobEnd) {
 #[cfg(test)]
 mod tests {
     use shiftboss_protocol::model::Attempt;
+    use shiftboss_queue::attempt::Outcome;
 
     use super::*;
 
-    fn end(fetcher: &str, outcome: &'static str, took_ms: u64) -> JobEnd {
+    fn end(fetcher: &str, outcome: Outcome, took_ms: u64) -> JobEnd {
         JobEnd {
             attempt: Attempt(1),
             fetcher: fetcher.into(),
@@ -167,7 +161,8 @@ mod tests {
     fn fetchers_are_limited() {
         let metrics = Metrics::default();
         for number in 0..FETCHERS_MAX + 10 {
-            let ends = [end(&number.to_string(), "success", 1), end("0", "expired", 1)];
+            let ends =
+                [end(&number.to_string(), Outcome::Success, 1), end("0", Outcome::Expired, 1)];
             metrics.committed(&[], &ends, Duration::ZERO, 7);
         }
         let counted = metrics.counted();
@@ -177,13 +172,12 @@ mod tests {
         assert_eq!(counted.last_job_end, Some(7));
     }
 
-    /// It is JSON, from which another process has the same.
     #[test]
     fn it_is_told_as_json() {
         let metrics = Metrics::default();
         metrics.requested("DONE", 2);
         metrics.refused(&[ErrorCode::Stale]);
-        metrics.committed(&[], &[end("f", "failure", 1_500)], Duration::from_millis(3), 7);
+        metrics.committed(&[], &[end("f", Outcome::Failure, 1_500)], Duration::from_millis(3), 7);
         let line = serde_json::to_string(&metrics.counted()).unwrap();
         assert_eq!(serde_json::from_str::<Counted>(&line).unwrap(), metrics.counted());
     }

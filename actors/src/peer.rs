@@ -22,14 +22,10 @@ const GROUPS_MAX: usize = 65_536;
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_LONGEST: Duration = Duration::from_millis(100);
 
-/// What became of the bytes written to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receipt {
-    /// The peer has read all of them.
     Read,
-    /// The peer has yet to read some.
     Unread,
-    /// The peer closed with some unread.
     Lost,
 }
 
@@ -65,7 +61,6 @@ fn unread_bytes(stream: &UnixStream) -> io::Result<i32> {
     Ok(unread)
 }
 
-/// The supplementary groups that the peer had when it connected.
 #[allow(unsafe_code)]
 fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; GROUPS_MAX];
@@ -93,7 +88,6 @@ fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Peer {
     pid: Option<i32>,
-    /// `None`: the kernel does not tell.
     uid: Option<u32>,
     /// It is this process's own user, root, or a member of the operators' group.
     pub is_operator: bool,

@@ -34,13 +34,11 @@ const WARNINGS_PER_BATCH: u64 = 20;
 /// Which of a run's two names to read, and whether its writer is done with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Read `NAME.txt.part` rather than `NAME.txt`.
     pub growing_name: bool,
     /// No more bytes are expected: an unterminated last line counts, and the run is complete.
     pub complete: bool,
 }
 
-/// One run's file and the place in it.
 pub struct RunReader {
     directory: Rc<Directory>,
     stored: StoredRun,
@@ -52,14 +50,11 @@ pub struct RunReader {
     anew: bool,
 }
 
-/// What the file is read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
-    /// Whatever is new in it.
     Follow,
     /// To see whether it is as it was read: from its start, storing nothing.
     Compare,
-    /// To know all that it lists.
     List,
 }
 
@@ -101,7 +96,6 @@ impl RunReader {
         self.task == Task::List
     }
 
-    /// What the listing lacks is gone.
     pub fn pruned(&mut self) {
         self.task = Task::Follow;
         self.stored.stale = false;
@@ -159,10 +153,8 @@ impl RunReader {
         }
         (self.task, self.open) = (Task::Follow, None);
         let position = Position { content: Some(content), verified: Some(state.times), ..at };
-        let (run, rows, skipped) = (self.stored.run.clone(), Vec::new(), 0);
-        let (from, reading) = (Some(at.offset), Reading::Onward);
-        let (by_range, complete) = (false, true);
-        Ok(Some(RowBatch { run, rows, skipped, from, by_range, position, complete, reading }))
+        let of_none = RowBatch::of(self.stored.run.clone(), Vec::new());
+        Ok(Some(RowBatch { from: Some(at.offset), position, ..of_none }))
     }
 
     /// Tells the reader that what it read last is stored, or is to be before anything else of this file.
@@ -243,15 +235,14 @@ impl RunReader {
             return Ok(None);
         }
         let skipped = std::mem::take(&mut open.skipped);
-        let run = self.stored.run.clone();
         let from = self.stored.position.filter(|_| !self.anew).map_or(0, |at| at.offset);
         let reading = match (std::mem::take(&mut self.anew), self.task) {
             (false, _) => Reading::Onward,
             (true, Task::List) => Reading::Listing,
             (true, _) => Reading::Anew,
         };
-        let (from, by_range) = (Some(from), false);
-        let behind = RowBatch { run, rows, skipped, from, by_range, position, complete, reading };
+        let behind = RowBatch::of(self.stored.run.clone(), rows);
+        let behind = RowBatch { skipped, from: Some(from), position, complete, reading, ..behind };
         let before = RowBatch { position: before, complete: was_complete, ..behind.without_rows() };
         Ok(Some(Portion::new(before, behind)))
     }
@@ -267,7 +258,6 @@ impl RunReader {
         self.interrupted
     }
 
-    /// Whether bytes are there that were not read yet.
     pub fn has_unread(&self) -> bool {
         let length =
             |open: &OpenFile| directory::state_of(&open.file).map_or(0, |state| state.length);

@@ -32,21 +32,15 @@ pub struct ServiceLinks {
     pub fetchers: FetcherLinks,
 }
 
-/// What who runs fetchers may say.
 #[derive(Clone)]
 pub struct FetcherLinks {
-    /// How a managed fetcher is.
     pub note: Recipient<Perform<NoteFetcher>>,
-    /// Asks what was noted of them.
     pub known: Recipient<Perform<FetcherRecords>>,
-    /// One that is run no more.
     pub forget: Recipient<Perform<ForgetFetcher>>,
-    /// Asks whether the input directory is lost.
     pub why_lost: Recipient<WhyLost>,
 }
 
 impl ServiceLinks {
-    /// All links to a StorageActor and a FileWatcherActor.
     pub fn to(storage: &Addr<StorageActor>, watcher: &Addr<FileWatcherActor>) -> Self {
         let fetchers = FetcherLinks {
             note: storage.clone().recipient(),

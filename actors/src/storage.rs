@@ -17,8 +17,6 @@ pub mod messages;
 mod outages;
 mod reply;
 #[cfg(test)]
-mod request_tests;
-#[cfg(test)]
 mod session_tests;
 #[cfg(test)]
 mod tests;
@@ -48,14 +46,12 @@ use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{Dispatched, Outcome, Request};
 use waiting::WaitQueue;
 
-/// How often the actor looks whether it is idle.
 const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How often it is looked whether time alone brought work, as leases of classic jobs expire in silence, and holds end;
 /// documented as a second.
 const LOOK_TICK: Duration = Duration::from_millis(800);
 
 pub struct StorageActor {
-    /// `None`: it is at work.
     store: Option<Box<dyn Store>>,
     /// It is on a server, where other daemons have the same queue.
     is_remote: bool,
@@ -64,7 +60,6 @@ pub struct StorageActor {
     gathered: Gathered,
     company: Company,
     metrics: Arc<Metrics>,
-    /// A [`flush`](Self::flush) is to come.
     flushing: bool,
     /// One is to come after a wait.
     lingering: bool,
@@ -75,7 +70,6 @@ pub struct StorageActor {
     classic_lease: Option<u32>,
     waiting: WaitQueue,
     runs_changed: RunsChange,
-    /// Who else is told that there may be work.
     work_followers: Vec<Arc<Notify>>,
     /// An operator wants the daemon to stop when no job of it is in flight.
     drains: bool,
@@ -263,7 +257,6 @@ impl StorageActor {
         }));
     }
 
-    /// The last call of the store, if it is time for that, and the end of the actor.
     fn close(&mut self, ctx: &mut Context<Self>) {
         if let Some(reply) = self.closing.take() {
             self.call(
@@ -380,7 +373,6 @@ impl ActorFuture<StorageActor> for Changes {
 }
 
 impl RunsChange {
-    /// Answers who asked, once for each time.
     fn tell(&mut self) {
         if let Some(asked) = self.asked.take_if(|_| self.happened) {
             self.happened = false;

@@ -116,9 +116,7 @@ pub enum Changed {
 /// How often a store that others change, too, is [asked for work](Store::look_every) while workers wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polls {
-    /// While no notices of work arrive.
     pub alone: Duration,
-    /// While they do.
     pub notified: Duration,
 }
 
@@ -128,7 +126,6 @@ impl Default for Polls {
     }
 }
 
-/// Whether the main database file holds everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoint {
     /// A copy of the main file is complete and current.

@@ -10,15 +10,12 @@ use std::time::{Duration, Instant};
 pub struct Throttle {
     burst: u32,
     period: Duration,
-    /// When the period began; `None` before the first event.
     began: Option<Instant>,
     admitted: u32,
     suppressed: u64,
-    total: u64,
 }
 
 impl Throttle {
-    /// Admits `burst` events in `per_seconds` seconds.
     pub const fn new(burst: u32, per_seconds: u32) -> Self {
         Self {
             burst,
@@ -26,13 +23,11 @@ impl Throttle {
             began: None,
             admitted: 0,
             suppressed: 0,
-            total: 0,
         }
     }
 
     /// Counts an event at `now`. `Some`: log it, and how many were left out since the last one.
     pub fn admit(&mut self, now: Instant) -> Option<u64> {
-        self.total += 1;
         let is_over = |began| now.saturating_duration_since(began) >= self.period;
         if self.began.is_none_or(is_over) {
             self.began = Some(now);
@@ -45,11 +40,6 @@ impl Throttle {
         self.admitted += 1;
         Some(std::mem::take(&mut self.suppressed))
     }
-
-    /// How many events there were, logged or not.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
 }
 
 #[cfg(test)]
@@ -58,7 +48,7 @@ mod tests {
 
     const SAID: Option<u64> = Some(0);
 
-    /// A burst is admitted whole, what follows in the same period is left out, and all is counted.
+    /// A burst is admitted whole, and what follows in the same period is left out.
     #[test]
     fn a_burst_then_silence() {
         let mut throttle = Throttle::new(3, 10);
@@ -66,7 +56,6 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!([0, 1, 2].map(|millis| throttle.admit(at(millis))), [SAID; 3]);
         assert_eq!([3, 5_000, 9_999].map(|t| throttle.admit(at(t))), [None; 3]);
-        assert_eq!(throttle.total(), 6);
     }
 
     /// The next period admits again, and its first says how many were left out; once.
@@ -94,13 +83,5 @@ mod tests {
         assert_eq!(throttle.admit(at(34)), None);
         assert_eq!(throttle.admit(at(0)), None);
         assert_eq!(throttle.admit(at(35)), Some(2));
-    }
-
-    /// A burst of none admits none.
-    #[test]
-    fn none_at_all() {
-        let mut throttle = Throttle::new(0, 1);
-        assert_eq!(throttle.admit(Instant::now()), None);
-        assert_eq!(throttle.total(), 1);
     }
 }

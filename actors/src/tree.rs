@@ -40,24 +40,19 @@ const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Storage gets this long to commit and close.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the tree is made of.
 pub struct Parts {
     pub store: Box<dyn Store + Send>,
     /// Another way to the same queue, on which lists hold up no worker; `None`: they go by `store`.
     pub list_store: Option<Box<dyn Store + Send>>,
-    /// What tells storage the time.
     pub clock: Box<dyn Clock>,
     pub input: Input,
     /// Where workers connect. Opened once every run is registered.
     pub binder: Box<dyn SocketBinder>,
     pub connections_max: usize,
-    /// `None`: nobody may opt in to protocol 2.
     pub operators: Option<Operators>,
-    /// What else lives in the tree.
     pub services: Vec<Box<dyn Service>>,
 }
 
-/// What the tree tells the outside.
 pub trait Lifecycle {
     fn ready(&mut self);
     fn stopping(&mut self);
@@ -67,29 +62,23 @@ pub trait Lifecycle {
     fn alive_every(&self) -> Option<Duration>;
 }
 
-/// Why the tree ended other than by being asked to.
 #[derive(Debug, Error)]
 pub enum TreeError {
-    /// The store cannot go on.
     #[error(transparent)]
     Storage(StoreError),
     /// The store could not be asked at the start; it may be later.
     #[error("cannot start: {0}")]
     Unready(StoreError),
-    /// The input directory cannot be used at the start.
     #[error("cannot watch the input directory {path}: {reason}")]
     Input { path: PathBuf, reason: String },
-    /// The socket cannot be opened.
     #[error("cannot open the socket: {0}")]
     Socket(#[source] io::Error),
-    /// The store did not close.
     #[error(
         "the storage hangs: it did not commit and close within {} s; what was answered is safe, and the next \
          start recovers the database. Look at its disk, or its server",
         SHUTDOWN_TIMEOUT.as_secs()
     )]
     Hangs,
-    /// A service found it.
     #[error("{0}")]
     WrongSetting(String),
     #[error("{0} panicked; this is a bug, please report it with the log")]
@@ -117,7 +106,6 @@ struct Storage {
     step_rows: usize,
 }
 
-/// How a StorageActor ended.
 type End = oneshot::Receiver<StoreResult<()>>;
 
 impl Storage {
@@ -155,11 +143,9 @@ impl Storage {
     }
 }
 
-/// The ends of all StorageActors.
 struct Ends(Vec<End>);
 
 impl Ends {
-    /// The first of them.
     async fn next(&mut self) -> Result<(), TreeError> {
         match select_all(&mut self.0).await.0 {
             Ok(end) => end.map_err(TreeError::Storage),
@@ -208,7 +194,6 @@ pub async fn run(
 }
 
 impl Tree {
-    /// Starts the watcher.
     fn start(
         storage: Storage,
         list_storage: Option<Storage>,

@@ -7,12 +7,10 @@ use shiftboss_protocol::model::{Attempt, Key};
 
 use crate::record::{Flight, Millis, Record, Task};
 
-/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Success,
-    /// Exit code 124.
     Timeout,
     Failure,
     /// Given back by its worker, or an operator.
@@ -61,7 +59,6 @@ impl Outcome {
 /// What `timeout(1)`, and `shiftboss work` with a time limit, end with.
 pub const TIMEOUT_CODE: i64 = 124;
 
-/// An attempt that ended, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedAttempt {
     pub attempt: Attempt,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, TASKS_FETCHER, UnixSeconds};
 
 use crate::policy::{Backoff, RetryRules};
-use crate::record::{Due, FetcherId, Millis, Task};
+use crate::record::{Due, FetcherId, Millis, Task, seconds};
 
 /// So many minutes a single task that is done or cancelled is known by its ID: seven days.
 const IDS_KEPT: i64 = 7 * 24 * 60;
@@ -14,12 +14,10 @@ const IDS_KEPT: i64 = 7 * 24 * 60;
 /// one moment, each a microsecond behind the one before.
 const AHEAD: i64 = 60_000_000;
 
-/// What an operator decides. The same for a whole batch.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// False: the rules of the Python supervisor (`--classic`).
     pub is_fair: bool,
-    /// How long a classic job may be out.
     pub lease_seconds: i64,
     /// So many expired leases make a dead letter of a task.
     pub max_expired_leases: u32,
@@ -28,7 +26,6 @@ pub struct Settings {
     pub ids_kept: i64,
     /// What keys of the lane may have of the hand-outs, in thousandths.
     pub bump_share: u32,
-    /// When keys are held whose jobs fail again and again.
     pub backoff: Option<Backoff>,
     pub retries: RetryRules,
 }
@@ -59,7 +56,6 @@ pub struct Context {
     pub last_attempt: Attempt,
     /// The last place that was given in the lane.
     pub last_bump: i64,
-    /// Runs that are being deleted.
     pub going: Arc<BTreeSet<(FetcherId, i64)>>,
     /// All but that of single tasks.
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
@@ -67,7 +63,7 @@ pub struct Context {
 
 impl Context {
     pub fn seconds(&self) -> UnixSeconds {
-        self.now.div_euclid(1_000)
+        seconds(self.now)
     }
 
     fn micros(&self) -> i64 {
@@ -85,7 +81,6 @@ impl Context {
         self.micros().max(behind)
     }
 
-    /// Due in so many seconds.
     pub fn due_in(&self, seconds: i64) -> Due {
         let delay = seconds.saturating_mul(1_000);
         Due { at: self.now.saturating_add(delay), delay, clock: self.clock }
@@ -98,7 +93,6 @@ impl Context {
         Due { at, clock: self.clock, ..due }
     }
 
-    /// Nothing is handed out for it any more.
     pub fn is_going(&self, task: Task) -> bool {
         match task {
             Task::Row { fetcher, run } => self.going.contains(&(fetcher, run)),

@@ -24,15 +24,11 @@ pub struct Counts {
     pub dead: i64,
     /// Single tasks that failed, and are not due by themselves.
     pub failed: i64,
-    /// Keys that operators hold.
     pub held: i64,
-    /// Keys that are held because their jobs failed again and again.
     pub backed_off: i64,
-    /// Keys that operators bumped, and that wait for their turn.
     pub bumped: i64,
 }
 
-/// How many there are of each.
 pub const COUNTS: usize = 11;
 
 impl Counts {
@@ -67,7 +63,6 @@ impl Counts {
 
 /// What is counted of keys, whatever lists them.
 pub const OF_KEYS: Run = (FetcherId::TASKS, -1);
-/// What is counted of single tasks.
 pub const OF_SINGLES: Run = (FetcherId::TASKS, 0);
 
 /// Whose: a fetcher's run; [single tasks](OF_SINGLES); [keys](OF_KEYS).
@@ -78,7 +73,6 @@ pub type Run = (FetcherId, i64);
 pub struct Tally(pub BTreeMap<Run, Counts>);
 
 impl Tally {
-    /// What came of a record, and what was before.
     pub fn change(&mut self, before: &Record, after: &Record) {
         self.add(before, -1);
         self.add(after, 1);
@@ -152,7 +146,6 @@ impl Tally {
         self.0.entry(run).or_default()
     }
 
-    /// Adds the changes of another one.
     pub fn merge(&mut self, other: &Self) {
         for (run, counts) in &other.0 {
             self.run(*run).add(*counts);

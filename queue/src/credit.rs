@@ -3,7 +3,6 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-/// Keys that may be bumped at a time.
 pub const BUMPS_MAX: usize = 1_000;
 /// The largest share of hand-outs that the lane may have, in thousandths.
 pub const BUMP_SHARE_MAX: u32 = 500;
@@ -22,7 +21,6 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// What was left.
     pub fn new(share: u32, thousandths: i64) -> Self {
         let share = i64::from(share.min(BUMP_SHARE_MAX));
         Self { thousandths: thousandths.clamp(0, PRICE + share), share }
@@ -32,7 +30,6 @@ impl Credit {
         self.thousandths
     }
 
-    /// The share that it was made with, in thousandths.
     pub fn share(self) -> u32 {
         u32::try_from(self.share).unwrap_or(BUMP_SHARE_MAX)
     }
@@ -42,13 +39,11 @@ impl Credit {
         self.share > 0 && self.thousandths >= PRICE
     }
 
-    /// As it is after a hand-out from the lane.
     #[must_use]
     pub fn spent(self) -> Self {
         Self { thousandths: self.thousandths - PRICE, ..self }.passed()
     }
 
-    /// As it is after one from the order.
     #[must_use]
     pub fn passed(self) -> Self {
         let thousandths = (self.thousandths + self.share).min(PRICE + self.share);
@@ -102,21 +97,6 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         self.waiting.remove(key);
         true
     }
-
-    /// All turns, as far as the order is known, where all of the lane can go.
-    pub fn merge(mut self, order: impl IntoIterator<Item = K>) -> Vec<K> {
-        let mut turns = Vec::new();
-        for key in order {
-            while let Some(key) = self.offered() {
-                self.goes(key.clone());
-                turns.push(key);
-            }
-            if self.is_left(&key) {
-                turns.push(key);
-            }
-        }
-        turns
-    }
 }
 
 #[cfg(test)]
@@ -128,7 +108,14 @@ mod tests {
     /// With a share of a tenth: the first one at once, for which there is credit, and then every tenth hand-out.
     #[test]
     fn the_lane_has_its_share() {
-        let seen = Turns::new(Credit::new(100, CREDIT_FIRST), 100..200).merge(0..30);
+        let (mut turns, mut seen) = (Turns::new(Credit::new(100, CREDIT_FIRST), 100..200), vec![]);
+        for key in 0..30 {
+            while let Some(key) = turns.offered() {
+                turns.goes(key);
+                seen.push(key);
+            }
+            seen.extend(Some(key).filter(|key| turns.is_left(key)));
+        }
         let places: Vec<_> =
             (0..seen.len()).filter(|at| seen[*at] >= 100).map(|at| at as i64).collect();
         assert_eq!(places, [0, 10, 20, 30]);

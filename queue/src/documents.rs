@@ -34,12 +34,10 @@ impl<T> Kind<T> {
         self.name
     }
 
-    /// The name of the one of `whom`.
     pub fn of(&self, whom: &str) -> String {
         format!("{}{whom}", self.name)
     }
 
-    /// Whose a document is, by its name.
     pub fn whose<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(self.name).unwrap_or(name)
     }
@@ -59,19 +57,16 @@ impl<T: DeserializeOwned> Kind<T> {
     }
 }
 
-/// How the last daemon was started.
 pub const DAEMON: Kind<Daemon> = Kind::new("daemon");
 /// What daemons that share a queue go by: those of the one that joined last.
 pub const RULES: Kind<Rules> = Kind::new("rules");
 /// By whose rules all keys have their places; missing while they get others.
 pub const PLACES: Kind<Policy> = Kind::new("places");
-/// Its input directory.
 pub const INPUT: Kind<Input> = Kind::new("input");
 /// Which queue it is, for relays that come back: 16 hexadecimal digits, made when one asks first.
 pub const INSTALLATION: Kind<String> = Kind::new("installation");
 /// Which one it is among all queues in files, for moves: nothing of a file system is one, for numbers of files are used again.
 pub const IDENTITY: Kind<String> = Kind::new("identity");
-/// Where the queue was moved to.
 pub const MOVED: Kind<Move> = Kind::new("moved");
 /// From where a queue is moved here, until all of it is.
 pub const ARRIVING: Kind<Move> = Kind::new("arriving");
@@ -81,7 +76,6 @@ pub const REJECTED: Kind<Rejected> = Kind::new("rejected/");
 pub const FETCHER: Kind<FetcherRecord> = Kind::new("fetcher/");
 /// Daemons that share the queue, by name.
 pub const MEMBER: Kind<Member> = Kind::new("member/");
-/// Relays, by name.
 pub const RELAY: Kind<Member> = Kind::new("relay/");
 /// What a relay asks is numbered in lanes: by its name, `/`, and the lane's number.
 pub const RELAY_LANE: Kind<Lane> = Kind::new("relay-lane/");
@@ -93,7 +87,6 @@ pub fn own(member: Option<&str>, name: &str) -> String {
     member.map_or_else(|| name.to_owned(), |member| format!("{member}/{name}"))
 }
 
-/// See [`DAEMON`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Daemon {
@@ -121,7 +114,6 @@ impl Daemon {
     }
 }
 
-/// See [`RULES`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     bump_share: u32,
@@ -132,7 +124,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// A daemon joins that was started with these settings.
     #[must_use]
     pub fn joined(self, daemon: &Arc<str>, settings: &Settings) -> Self {
         let mut retries = settings.retries.clone();
@@ -149,14 +140,12 @@ impl Rules {
         Self { bump_share, backoff, retries, whose }
     }
 
-    /// What a daemon goes by that was started with these settings.
     pub fn settings(self, own: &Settings) -> Settings {
         let Self { bump_share, backoff, retries, .. } = self;
         Settings { bump_share, backoff, retries, ..own.clone() }
     }
 }
 
-/// By whose rules jobs are handed out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -175,14 +164,12 @@ impl Policy {
     }
 }
 
-/// A daemon that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
     pub pid: u32,
     pub started: UnixSeconds,
 }
 
-/// See [`INPUT`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Input {
@@ -191,14 +178,12 @@ pub struct Input {
     pub lost: Option<Lost>,
 }
 
-/// A directory is not there any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     pub since: UnixSeconds,
     pub reason: String,
 }
 
-/// See [`MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// No other move has it.
@@ -207,7 +192,6 @@ pub struct Move {
     pub place: String,
 }
 
-/// See [`REJECTED`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
     pub reason: String,
@@ -219,7 +203,6 @@ pub struct Rejected {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// Which one of its processes it is.
     pub process: String,
     /// Of a relay: no other joining of any has the same.
     pub epoch: i64,
@@ -228,13 +211,11 @@ pub struct Member {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone_since: Option<UnixSeconds>,
     pub input: Input,
-    /// The fetchers whose lists it has.
     pub fetchers: Vec<Arc<str>>,
     /// Those of which it has no list any more, and since when.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<Arc<str>, UnixSeconds>,
     pub rejected: BTreeMap<String, Rejected>,
-    /// It hands nothing out since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drains_since: Option<UnixSeconds>,
     /// It found a state then that is older than what it had written.
@@ -242,16 +223,13 @@ pub struct Member {
     pub went_back: Option<UnixSeconds>,
 }
 
-/// It does not act any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gone {
-    /// It was taken for dead.
     Silent,
     Stopped,
 }
 
-/// The last number in a lane of a relay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lane {

@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Why an operation was rejected, while the store is sound.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{0}")]
 pub struct Rejected(pub String);
@@ -18,7 +17,6 @@ pub enum StoreError {
     /// what it is about: a relay has no database.
     #[error("{0}")]
     Busy(String),
-    /// The disk is full (or a quota is).
     #[error("no space left for the database: {0}")]
     Full(String),
     /// This one request cannot be done; the store is sound. Never the error of a whole batch.
@@ -27,7 +25,6 @@ pub enum StoreError {
     /// Another process has the name under which this one uses the queue: this one gives way.
     #[error("{0}")]
     Displaced(String),
-    /// What is stored is damaged.
     #[error("the database is corrupt: {0}")]
     Corrupt(String),
     /// A server refuses its user: a login, a right. An error of settings at a first start; for who was right once an outage.

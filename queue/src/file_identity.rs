@@ -56,7 +56,6 @@ pub struct Position {
 }
 
 impl Position {
-    /// As it is kept.
     pub fn text(&self) -> String {
         // Plain numbers.
         serde_json::to_string(self).unwrap_or_default()

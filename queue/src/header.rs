@@ -30,7 +30,6 @@ impl Stale {
         if self == Self::Ahead { Self::Yes } else { self }
     }
 
-    /// As stores write it.
     pub fn code(self) -> i64 {
         match self {
             Self::No => 0,
@@ -48,7 +47,6 @@ impl Stale {
     }
 }
 
-/// A run as a store knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunState {
     /// When it was registered, in microseconds since 1970.
@@ -70,7 +68,6 @@ pub struct RunState {
 pub struct Header {
     pub last_attempt: i64,
     pub last_bump: i64,
-    /// The last number of a single task.
     pub last_single: i64,
     /// The last microsecond that a key waits since.
     pub last_since: i64,
@@ -81,7 +78,6 @@ pub struct Header {
     pub clock: Millis,
     pub fetchers: Arc<BTreeMap<FetcherId, Arc<str>>>,
     pub runs: Runs,
-    /// Sums by run.
     pub counts: Tally,
 }
 
@@ -104,7 +100,6 @@ impl Default for Header {
 }
 
 impl Header {
-    /// What rules go by at `now`.
     pub fn context(&self, settings: &Arc<Settings>, now: Millis) -> Context {
         Context {
             now,
@@ -117,7 +112,6 @@ impl Header {
         }
     }
 
-    /// A fetcher has this name from now on.
     pub fn name_fetcher(&mut self, id: FetcherId, name: Arc<str>) {
         Arc::make_mut(&mut self.fetchers).insert(id, name);
     }
@@ -138,7 +132,6 @@ impl Runs {
         self.all.entry(run).or_default()
     }
 
-    /// It is being deleted from now on.
     pub fn begin_deletion(&mut self, run: Run) {
         self.change(run).deleting = true;
         Arc::make_mut(&mut self.going).insert(run);
@@ -151,7 +144,6 @@ impl Runs {
         }
     }
 
-    /// Those that are being deleted.
     pub fn going(&self) -> Arc<BTreeSet<Run>> {
         self.going.clone()
     }

@@ -11,13 +11,11 @@ pub mod credit;
 pub mod documents;
 pub mod engine;
 pub mod error;
-pub mod extras;
 pub mod file_identity;
 pub mod header;
 pub mod listings;
 pub mod look;
 mod members;
-pub mod memory;
 pub mod operation;
 pub mod outcome_words;
 pub mod pace;
@@ -30,6 +28,7 @@ pub mod rules;
 pub mod standing;
 pub mod sums;
 pub mod tables;
-pub mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use shiftboss_protocol::answers;

@@ -22,9 +22,7 @@ pub enum Along {
     Order,
     /// Only with `--classic`: those that somebody has, likewise.
     ClassicHeld,
-    /// The lane, by their numbers in it.
     Lane,
-    /// Those that are out, by attempt.
     Out,
     /// Those that somebody else started, and of which nobody said that it ended: by their starts.
     Claimed,
@@ -42,7 +40,6 @@ pub enum Along {
 }
 
 impl Along {
-    /// The last one comes first.
     pub fn is_backward(self) -> bool {
         matches!(self, Self::Held | Self::BackedOff | Self::EndedBadly)
     }
@@ -51,10 +48,8 @@ impl Along {
 /// Where a key was found: its number there.
 pub type Spot = (i64, KeyId);
 
-/// A document's name and its text.
 pub type Document = (String, String);
 
-/// What is known before anything is asked.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
     pub header: Header,
@@ -78,16 +73,13 @@ pub struct Joined {
     pub socket: String,
     pub version: String,
     pub started: UnixSeconds,
-    /// Its last sign of life.
     pub beat_at: UnixSeconds,
     pub gone: Option<Gone>,
     pub gone_at: Option<UnixSeconds>,
 }
 
-/// An attempt that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// The number of its end, which ascends.
     pub number: i64,
     pub key: KeyId,
     pub attempt: EndedAttempt,
@@ -96,9 +88,7 @@ pub struct End {
 /// Which ends are looked for, back from the last one.
 #[derive(Debug, Clone, Copy)]
 pub struct EndsOf<'a> {
-    /// Their numbers are higher.
     pub above: i64,
-    /// Their numbers are lower.
     pub before: i64,
     /// In their words; empty: all.
     pub outcomes: &'a [&'static str],
@@ -107,7 +97,6 @@ pub struct EndsOf<'a> {
     pub count: usize,
 }
 
-/// Attempts that ended alike, summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summed {
     pub fetcher: Option<FetcherId>,
@@ -117,14 +106,12 @@ pub struct Summed {
     pub sums: Hour,
 }
 
-/// Which sums of hours are looked for.
 #[derive(Debug, Clone, Copy)]
 pub struct SumsOf<'a> {
     /// In hours since 1970.
     pub since: i64,
     /// `None`: all.
     pub fetchers: Option<&'a [FetcherId]>,
-    /// Each fetcher by itself.
     pub by_fetcher: bool,
     /// So many hours together; 0: all.
     pub hours: i64,
@@ -134,7 +121,6 @@ pub struct SumsOf<'a> {
 /// See the module. What is found is of one moment. Of all listings `count` is the most that is said.
 #[allow(async_fn_in_trait)]
 pub trait Listings {
-    /// Why something cannot be read.
     type Error;
 
     async fn head(&mut self) -> Result<Head, Self::Error>;
@@ -150,7 +136,6 @@ pub trait Listings {
     /// Who [sees to](crate::record::Flight::owner) jobs, and to how many.
     async fn owners(&mut self) -> Result<Vec<(String, i64)>, Self::Error>;
 
-    /// Keys behind one of them.
     async fn keys(
         &mut self,
         along: Along,
@@ -182,7 +167,6 @@ pub trait Listings {
     /// What the workers of tasks are given, each in its place.
     async fn payloads(&mut self, tasks: &[(KeyId, Task)]) -> Result<Vec<Payload>, Self::Error>;
 
-    /// Single tasks of a key, by number.
     async fn singles_of(
         &mut self,
         key: KeyId,
@@ -227,14 +211,6 @@ pub trait Listings {
     /// there.
     async fn chain(&mut self, last: Attempt, count: usize) -> Result<Vec<End>, Self::Error>;
 
-    /// The first end of a job that was done since then, of the last `among` ends, and how many there are.
-    async fn first_end(
-        &mut self,
-        since: Millis,
-        among: i64,
-    ) -> Result<(Option<Millis>, i64), Self::Error>;
-
-    /// By fetcher, hour and outcome.
     async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>, Self::Error>;
 
     /// Minutes behind one, exit codes, and how many jobs ended then so; where that is more than nothing.

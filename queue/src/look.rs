@@ -28,7 +28,7 @@ use crate::context::{Context, Settings};
 use crate::documents::Daemon;
 use crate::listings::{Along, Head, Listings, Spot};
 use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
-use crate::record::{FetcherId, Record, Task};
+use crate::record::{FetcherId, Record, Task, seconds};
 use crate::records::{KeyId, Payload, Stored};
 pub use status::age;
 
@@ -36,7 +36,6 @@ pub use status::age;
 const ANY_TIME: UnixSeconds = UnixSeconds::MAX;
 /// Keys that are looked at in one step of a listing.
 const STEP: usize = 256;
-/// Jobs that can be asked for at once.
 const QUEUE_MAX: usize = 10_000;
 /// Keys that a walk along the order goes over at most.
 const WALK_MAX: usize = 1_000_000;
@@ -58,15 +57,11 @@ pub trait Opens: Send + Sync {
     ) -> ReadResult<T>;
 
     /// How a queue stands that another program keeps.
-    ///
-    /// # Errors
-    /// As above.
     fn status_of_others(&self, _now: UnixSeconds) -> ReadResult<Option<QueueStatus>> {
         Ok(None)
     }
 }
 
-/// Why a store cannot be read.
 pub type Error<S> = <S as Listings>::Error;
 
 impl<O: Opens> Reader for O {
@@ -130,8 +125,6 @@ pub struct Look<'s, S> {
 }
 
 impl<'s, S: Listings> Look<'s, S> {
-    /// # Errors
-    /// What the store says.
     pub async fn at(store: &'s mut S, now: UnixSeconds) -> Result<Self, S::Error> {
         let head = store.head().await?;
         let settings = head.daemon.as_ref().map_or_else(Settings::default, Daemon::settings);
@@ -149,7 +142,6 @@ impl<'s, S: Listings> Look<'s, S> {
         record.stands_at().map(|at| at.min(self.context.seconds()))
     }
 
-    /// A fetcher by its name.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
         if name == TASKS_FETCHER {
             return Some(FetcherId::TASKS);
@@ -158,7 +150,6 @@ impl<'s, S: Listings> Look<'s, S> {
         known.find(|(_, known)| &***known == name).map(|(id, _)| *id)
     }
 
-    /// The records of keys, in their order.
     async fn records(&mut self, ids: &[KeyId]) -> Result<Vec<Stored>, S::Error> {
         let found = self.records_of(ids.iter().map(|id| (*id, ())).collect()).await?;
         Ok(found.into_iter().map(|(stored, ())| stored).collect())
@@ -174,7 +165,6 @@ impl<'s, S: Listings> Look<'s, S> {
     }
 }
 
-/// Steps along an index.
 struct Steps {
     along: Along,
     behind: Option<Spot>,
@@ -203,6 +193,15 @@ impl Steps {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
+    async fn records<S: Listings>(
+        &mut self,
+        look: &mut Look<'_, S>,
+        count: usize,
+    ) -> Result<Vec<Stored>, S::Error> {
+        let step = self.next(look, count).await?;
+        look.records(&step).await
+    }
+
     async fn spots<S: Listings>(
         &mut self,
         look: &mut Look<'_, S>,
@@ -216,11 +215,6 @@ impl Steps {
         self.behind = found.last().copied().or(self.behind);
         Ok(found)
     }
-}
-
-/// As people are told a time or a while, who know no milliseconds.
-fn seconds(millis: i64) -> i64 {
-    millis.div_euclid(1_000)
 }
 
 /// Fetcher's run, or number, as it is shown.

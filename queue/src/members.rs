@@ -16,12 +16,10 @@ use crate::operation::{JoinRelay, REJECTED_MAX, Relay, RelayedRows, RowsAnswer};
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     by_name: BTreeMap<Arc<str>, Member>,
-    /// Whose fetchers are.
     owners: HashMap<Arc<str>, Arc<str>>,
     changed: BTreeSet<Arc<str>>,
 }
 
-/// A document's name and its text.
 type Text = (String, String);
 
 impl Members {
@@ -55,19 +53,16 @@ impl Members {
         self.by_name.get_mut(name)
     }
 
-    /// The relays that act.
     fn acting_relays(&self) -> impl Iterator<Item = (&Arc<str>, &Member)> {
         let acting = self.by_name.iter().filter(|(_, member)| member.gone.is_none());
         acting.filter(|(name, _)| is_relay(name))
     }
 
-    /// The relay that acts under an epoch.
     pub(crate) fn acting(&self, epoch: i64) -> Option<Arc<str>> {
         let mut acting = self.acting_relays();
         acting.find(|(_, relay)| relay.epoch == epoch).map(|(name, _)| name.clone())
     }
 
-    /// The relays that act, by name.
     pub(crate) fn all_acting(&self) -> Vec<Relay> {
         let relay = |(name, it): (&Arc<str>, &Member)| Relay {
             name: RELAY.whose(name).into(),
@@ -119,7 +114,6 @@ impl Members {
         is_another
     }
 
-    /// A member does not act any more.
     pub(crate) fn lose(&mut self, name: &Arc<str>, gone: Gone, since: UnixSeconds) {
         if let Some(member) = self.get_mut(name) {
             (member.gone, member.gone_since) = (Some(gone), Some(since));
@@ -138,7 +132,6 @@ impl Members {
         self.owners.get(fetcher)
     }
 
-    /// A fetcher is somebody else's from now on.
     pub(crate) fn give(&mut self, fetcher: &Arc<str>, to: Option<&Arc<str>>) {
         if let Some(owner) = self.owners.remove(fetcher)
             && let Some(member) = self.get_mut(&owner)
@@ -172,7 +165,6 @@ pub(crate) fn is_relay(member: &str) -> bool {
     member.starts_with(RELAY.name())
 }
 
-/// How a member is called, for people.
 pub(crate) fn shown(member: &str) -> String {
     match is_relay(member) {
         true => format!("the relay {}", RELAY.whose(member)),

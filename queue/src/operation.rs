@@ -4,11 +4,7 @@
 //! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an entry of the table below, and an arm
 //! of the engine.
 
-mod jobs;
-mod keys;
-mod lists;
-mod relays;
-mod tasks;
+mod outcomes;
 
 use std::sync::Arc;
 
@@ -18,17 +14,12 @@ use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 
 use crate::answers::FetcherRecord;
 use crate::error::{Rejected, StoreError, StoreResult};
-pub use jobs::*;
-pub use keys::*;
-pub use lists::*;
-pub use relays::*;
-pub use tasks::*;
+pub use outcomes::*;
 
 /// One operation or several that are asked together, with the type of its answer.
 pub trait Request: Send + 'static {
     type Answer: Send + 'static;
 
-    /// Adds its operations to a batch.
     fn push(self, batch: &mut Vec<Operation>);
 
     /// Takes the answer from the outcomes of its operations.
@@ -56,7 +47,6 @@ macro_rules! operations {
     ($($(#[$doc:meta])* $request:ident $({ $($fields:tt)* })? $(($field:ty))? => $answer:ty,)*) => {
         $(operations!(@struct [$(#[$doc])*] $request $({ $($fields)* })? $(($field))?);)*
 
-        /// One step of a batch.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Operation { $($request($request),)* }
@@ -244,7 +234,6 @@ operations! {
     /// any more. What the relay of that name had before is its own still, but for leases that were taken from it.
     JoinRelay {
         pub name: Arc<str>,
-        /// Which process it is, so that it is known again.
         pub process: Arc<str>,
         /// The queue that it has used so far: it is rejected by another one.
         pub installation: Option<Arc<str>>,
@@ -283,19 +272,16 @@ operations! {
     /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
     Probe => (),
 
-    /// Every run that the store knows.
     Runs => Vec<StoredRun>,
 
     /// All leased attempts, with their leases in seconds.
     Leases => Vec<(Attempt, u32)>,
 
-    /// Whether a [`Dispatch`] would find a job.
     HasWork => bool,
 
     /// In how many seconds the next hold is over; 0: [`EndHolds`] has something to do; `None`: none ends by itself.
     NextHoldEnd => Option<u64>,
 
-    /// How many jobs are in flight.
     CountInFlight => u64,
 
     /// Why there may be nothing to hand out; takes no longer the larger the queue is.

@@ -1,31 +1,22 @@
 //! How attempts ended, in the words of the life of a task. For stores, and the commands that show it.
 
-const TIMEOUT: i64 = 124;
+use crate::attempt::Outcome;
+
 /// A shell's code of a command that a signal ended is so much more than the signal's number.
 const SIGNALS: i64 = 128;
 
-/// The names of Linux's signals, from 1 on.
 const SIGNAL_NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The outcome of an attempt that ended with an exit code.
 pub fn of_code(exit_code: i64) -> &'static str {
-    match exit_code {
-        0 => "success",
-        TIMEOUT => "timeout",
-        _ => "failure",
-    }
+    Outcome::of(exit_code).word()
 }
 
-/// All of them.
-const OUTCOMES: [&str; 6] = ["success", "timeout", "failure", "released", "undone", "expired"];
-
-/// An outcome that somebody else names.
 pub fn known(word: &str) -> Option<&'static str> {
-    OUTCOMES.into_iter().find(|outcome| *outcome == word)
+    Outcome::of_word(word).map(Outcome::word)
 }
 
 /// The signal that an exit code tells, without `SIG`.
@@ -49,7 +40,6 @@ pub fn in_words(outcome: &str, exit_code: Option<i64>) -> String {
 mod tests {
     use super::*;
 
-    /// Each code as people read it.
     #[test]
     fn ends_are_words() {
         let words_of = |code| in_words(of_code(code), Some(code));

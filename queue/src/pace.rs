@@ -25,7 +25,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of jobs that ended in so many [`busy_seconds`].
     pub fn new(jobs: i64, busy_seconds: Option<i64>) -> Self {
         Self { jobs, seconds: busy_seconds.unwrap_or(HOUR_SECONDS) }
     }
@@ -35,33 +34,12 @@ impl Pace {
         place.exact.then(|| self.expected_in(place.keys_before)).flatten()
     }
 
-    /// The same, behind so many keys.
     pub fn expected_in(self, keys_before: usize) -> Option<i64> {
         if keys_before == 0 || self.jobs < JOBS_MIN {
             return None;
         }
         let turns = i64::try_from(keys_before).ok()? + 1;
         Some(turns.saturating_mul(self.seconds) / self.jobs)
-    }
-}
-
-/// So many ends are looked at for the first of them, at the most.
-pub const ENDS_LOOKED_AT: i64 = 100_000;
-/// Jobs that began to end longer ago than this are told by whole minutes.
-const YOUNG_SECONDS: i64 = 2 * MINUTE_SECONDS;
-
-/// Since when jobs end, if that is so short a time ago that whole minutes would make a queue that has just begun look slower than it
-/// is.
-pub fn young_since(minutes: &[MinuteJobs], now: UnixSeconds) -> Option<UnixSeconds> {
-    let first = minutes.first()?.since;
-    (now.saturating_sub(first) < YOUNG_SECONDS).then_some(first)
-}
-
-/// The first minute begins with the first end, if so many ends are known that it must be among them.
-pub fn begin_with(minutes: &mut [MinuteJobs], first_end: Option<UnixSeconds>, ends: i64) {
-    let jobs = total(minutes.iter().map(|minute| minute.jobs));
-    if let (Some(first), Some(end)) = (minutes.first_mut(), first_end.filter(|_| ends >= jobs)) {
-        first.since = end.clamp(first.since, first.since.saturating_add(MINUTE_SECONDS - 1));
     }
 }
 
@@ -124,26 +102,11 @@ mod tests {
         assert_eq!(busy(&[(10, 600), (-40, 600)]), Some(60), "minutes of before that");
     }
 
-    /// A queue that began ten seconds ago has not worked for a minute.
-    #[test]
-    fn a_young_queue_begins_with_its_first_end() {
-        let minute = |since, jobs| MinuteJobs { since, jobs };
-        let mut minutes = [minute(NOW - 60, 5), minute(NOW, 5)];
-        assert_eq!(young_since(&minutes, NOW + 5), Some(NOW - 60));
-        assert_eq!(young_since(&minutes, NOW + 60), None);
-        begin_with(&mut minutes, Some(NOW - 4), 9);
-        assert_eq!(minutes[0].since, NOW - 60, "one is not known");
-        begin_with(&mut minutes, Some(NOW - 4), 10);
-        assert_eq!(busy_seconds(&minutes, 1, NOW + 8), Some(12));
-    }
-
     /// What somebody wrote into the sums is as large as it can be.
     #[test]
     fn no_number_of_jobs_is_too_large() {
         assert_eq!(busy(&[(3, i64::MAX), (2, i64::MAX)]), Some(180));
         assert_eq!(busy(&[(3, i64::MIN), (2, i64::MIN)]), Some(180));
-        let mut minutes = [MinuteJobs { since: NOW, jobs: i64::MAX }; 2];
-        begin_with(&mut minutes, Some(NOW), 9);
     }
 
     /// Lists of sixty keys each quarter of an hour, worked off in a minute.

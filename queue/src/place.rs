@@ -13,7 +13,6 @@ use crate::rules::dispatch::Scope;
 /// last start. Among equals a store goes by the key's jitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Turn {
-    /// Since, in microseconds.
     Never(i64),
     Started(UnixSeconds),
 }
@@ -21,7 +20,6 @@ pub enum Turn {
 /// What of a key a store keeps indexes of. A key may have a turn, a place in the lane, and something that is due, at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// It may be handed out when this turn comes.
     pub order: Option<Turn>,
     /// It goes before the order, the lowest first, as far as the lane's credit goes.
     pub lane: Option<i64>,
@@ -35,7 +33,6 @@ pub struct Place {
 pub const RETRIES_LANE: i64 = 1 << 62;
 
 impl Record {
-    /// Its place at `context.now`.
     pub fn place(&self, context: &Context) -> Place {
         let due = self.dues(context).min();
         let out = self.flight.is_some() && context.settings.is_fair;
@@ -82,7 +79,6 @@ impl Record {
         self.extras.hold.is_some() || backed_off
     }
 
-    /// Somebody started it, and nobody said that it ended.
     pub fn is_unfinished(&self) -> bool {
         self.last.is_some_and(|last| last.finished.is_none())
     }

@@ -10,17 +10,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{TASKS_FETCHER, jitter};
 
+use crate::attempt::TIMEOUT_CODE;
+
 /// So often in a row a key may fail before it is held, and so often a task may be tried again.
 pub const FAILURES_MAX: u32 = 1_000;
 /// By how much each delay may be longer than the one before it.
 pub const DELAY_FACTOR_MAX: f64 = 100.0;
-/// The longest delay.
 pub const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// Delays that differ: whoever fails more often is held as long as the last one says.
 const DELAYS_MAX: usize = 1_000;
 /// Jitters are as far from 0 as 2^31; this makes a tenth of that 1.
 const TENTH_OF_JITTERS: i64 = 10 << 31;
-const TIMEOUT: i64 = 124;
 
 /// Which ends of jobs count: that a job succeeded never does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,22 +31,18 @@ pub struct CountedEnds {
 }
 
 impl CountedEnds {
-    /// Every failed job.
     pub fn failed() -> Self {
         Self { codes: Vec::new(), is_listed: false }
     }
 
-    /// Those that did not run into their time limit.
     pub fn failure() -> Self {
-        Self { codes: vec![TIMEOUT], is_listed: false }
+        Self { codes: vec![TIMEOUT_CODE], is_listed: false }
     }
 
-    /// Those that did.
     pub fn timeout() -> Self {
-        Self::listed(vec![TIMEOUT])
+        Self::listed(vec![TIMEOUT_CODE])
     }
 
-    /// Those with these exit codes.
     pub fn listed(codes: Vec<i64>) -> Self {
         Self { codes, is_listed: true }
     }
@@ -88,7 +84,6 @@ impl Delays {
     }
 }
 
-/// When a key is held, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     pub on: CountedEnds,
@@ -105,7 +100,6 @@ impl Backoff {
     }
 }
 
-/// Which tasks are tried again, how often, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retries {
     pub on: CountedEnds,
@@ -121,14 +115,11 @@ impl Retries {
     }
 }
 
-/// The rules of all tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRules {
     /// Of lists that have none of their own; `None`: their tasks are not tried again.
     pub lists: Option<Retries>,
-    /// Of single tasks.
     pub single: Option<Retries>,
-    /// Of lists, by the names of their fetchers.
     pub of_fetcher: BTreeMap<String, Retries>,
 }
 
@@ -141,7 +132,6 @@ impl RetryRules {
     }
 }
 
-/// Why such a key is held, for people.
 pub fn failed_so_often(failures: i64) -> String {
     match failures {
         1 => "failed".to_owned(),

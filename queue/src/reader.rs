@@ -25,7 +25,6 @@ pub type ReadResult<T> = Result<T, ReadError>;
 /// When the queue is not there, is not to be had, or cannot be read.
 #[allow(clippy::missing_errors_doc)] // The same for all of them.
 pub trait Reader: Send + Sync {
-    /// How the queue stands.
     fn status(&self, now: UnixSeconds) -> ReadResult<QueueStatus>;
 
     /// Where a key is, and why it is not the next one; `None`: nobody ever heard of it. What is no key is asked
@@ -76,29 +75,21 @@ pub enum ReadError {
     /// What is there is no queue that this program knows: somebody else's, or of another version.
     #[error("{0}")]
     Foreign(String),
-    /// This user may not read it.
     #[error("{0}")]
     Denied(String),
-    /// It is damaged.
     #[error("{0}")]
     Corrupt(String),
-    /// Reading failed.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Which attempts are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedAttempts {
     /// Those only with these outcomes, in the words of the life of a task; empty: all.
     pub outcomes: Vec<&'static str>,
-    /// Those only of this fetcher's tasks.
     pub fetcher: Option<String>,
-    /// Those only that ended at that time or later.
     pub since: Option<UnixSeconds>,
-    /// Those only of this key.
     pub key: Option<String>,
-    /// Those only that ended before the end of this number.
     pub before: Option<i64>,
     /// Those only among so many that ended last, or last before that number: so that what is rare is not searched for among
     /// all that are kept. Not of one key.
@@ -113,14 +104,11 @@ impl EndedAttempts {
 }
 
 const HOUR_SECONDS: i64 = 3_600;
-/// Groups of [`Reader::stats`] at the most.
 pub const GROUPS_MAX: usize = 10_000;
 /// Keys before a key that [`Reader::why`] counts for who asks for it alone.
 pub const KEYS_BEFORE_MAX: usize = 100_000;
-/// Keys of [`Reader::last_starts`] at the most.
 pub const SAMPLE_MAX: usize = 1_024;
 
-/// What is to be summed up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsOf {
     /// Since then: whole hours, of those that are kept.
@@ -139,16 +127,13 @@ impl StatsOf {
     }
 }
 
-/// Which tasks are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TasksWith {
     /// `None`: those in flight, those that failed, dead letters, delayed ones, and those that wait, in this order.
     pub status: Option<TaskStatus>,
-    /// Those only of this fetcher.
     pub fetcher: Option<String>,
     /// Those only that came into their status at that time or later; failed ones and those in flight.
     pub since: Option<UnixSeconds>,
-    /// At most so many.
     pub count: usize,
 }
 
@@ -156,7 +141,6 @@ pub struct TasksWith {
 mod tests {
     use super::*;
 
-    /// The present hour is one of them.
     #[test]
     fn whole_hours_are_summed_up() {
         let first = |now, hours: f64| {

@@ -8,8 +8,36 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
 
-pub use crate::extras::{Backoff, Bump, DeadBecause, Due, Extras, Hold, Retry};
-pub use crate::task::{FetcherId, Millis, Task};
+pub type Millis = i64;
+
+/// As people are told a time or a while, who know no milliseconds.
+pub(crate) fn seconds(time: Millis) -> UnixSeconds {
+    time.div_euclid(1_000)
+}
+
+/// A fetcher, by the number that its name has in this queue for ever. [`FetcherId::TASKS`] is that of single tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FetcherId(pub i64);
+
+impl FetcherId {
+    pub const TASKS: Self = Self(0);
+}
+
+/// A task of a key: a row of a list, or a single task by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Task {
+    Row { fetcher: FetcherId, run: i64 },
+    Single { number: i64 },
+}
+
+impl Task {
+    pub fn fetcher(self) -> FetcherId {
+        match self {
+            Self::Row { fetcher, .. } => fetcher,
+            Self::Single { .. } => FetcherId::TASKS,
+        }
+    }
+}
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +51,7 @@ pub struct Record {
     /// Somebody else started it, as the last run says, and may be at it: a database that was taken over, or an edit of `log`. It
     /// is kept for as long as a classic lease lasts.
     pub is_claimed: bool,
-    /// The attempt that is out.
     pub flight: Option<Flight>,
-    /// By fetcher, then run.
     pub rows: Vec<ListRow>,
     /// The attempts with which its fetchers were served last. Fetchers that never were are not in it.
     pub served: BTreeMap<FetcherId, Attempt>,
@@ -57,7 +83,6 @@ impl LastRun {
     }
 }
 
-/// An attempt that is out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flight {
     pub attempt: Attempt,
@@ -71,12 +96,10 @@ pub struct Flight {
     pub before: Before,
 }
 
-/// How a record was before its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Short", into = "Short")]
 pub struct Before {
     pub last: Option<LastRun>,
-    /// When its fetcher was served.
     pub served: Option<Attempt>,
     pub bump: Option<Bump>,
     pub ahead: Option<UnixSeconds>,
@@ -104,7 +127,6 @@ impl From<Short> for Before {
     }
 }
 
-/// A line of a list that has the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRow {
     pub fetcher: FetcherId,
@@ -146,11 +168,91 @@ impl Singles {
     }
 }
 
-/// A change of single tasks of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SingleEdit {
     Add { number: i64, payload: String, id: Option<Arc<str>> },
     Set { number: i64, status: SingleStatus },
+}
+
+/// What only few keys have: holds, delays, bumps, dead letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extras {
+    pub hold: Option<Hold>,
+    pub backoff: Option<Backoff>,
+    pub bump: Option<Bump>,
+    /// Tasks that failed and are tried again, one entry each.
+    pub retries: Vec<Retry>,
+    /// Expired leases of tasks since they were last done.
+    pub expired: Vec<(Task, u32)>,
+    /// Rows that are dead letters, and single tasks that are for another reason than their leases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dead: Vec<(Task, DeadBecause)>,
+    /// Its last start was that of a clock that was ahead: it stands here in the order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<UnixSeconds>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadBecause {
+    Leases,
+    /// What its worker is to be given cannot be read.
+    Payload,
+}
+
+impl Extras {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// When something is due, and how long it was to take from when it was said: however clocks step, it takes no longer than that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    pub at: Millis,
+    pub delay: Millis,
+    /// By how much the clock had been [set](crate::records::Header::clock) when that was said.
+    #[serde(default)]
+    pub clock: Millis,
+}
+
+impl Due {
+    pub fn is_over(self, now: Millis) -> bool {
+        self.at <= now
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    pub since: UnixSeconds,
+    /// `None`: until it is ended.
+    pub until: Option<Due>,
+    pub reason: String,
+    pub by: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    pub failures: u32,
+    pub until: Option<Due>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bump {
+    pub number: i64,
+    pub since: UnixSeconds,
+    pub by: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    pub task: Task,
+    /// Number of this retry, from 1 on.
+    pub number: u32,
+    /// `None`: its time has come, and it waits.
+    pub due: Option<Due>,
+    /// Its place in the lane, then.
+    pub lane: i64,
 }
 
 /// How a single task is. One that succeeded, or was cancelled, is gone as soon as nobody asks for it any more.
@@ -164,7 +266,6 @@ pub enum SingleStatus {
     Cancelled,
 }
 
-/// Each status, and what it is called in stores.
 pub const STATUSES: [(SingleStatus, &str); 6] = [
     (SingleStatus::Waiting, "waiting"),
     (SingleStatus::InFlight, "in_flight"),
@@ -198,7 +299,6 @@ impl Record {
         self
     }
 
-    /// A key that nothing is known of.
     pub fn new(key: Key) -> Self {
         Self {
             key,
@@ -219,12 +319,10 @@ impl Record {
         self.last.map(|last| self.extras.ahead.unwrap_or(last.started))
     }
 
-    /// It was started so.
     pub(crate) fn set_last(&mut self, last: LastRun) {
         (self.last, self.extras.ahead) = (Some(last), None);
     }
 
-    /// Nothing is known of its key.
     pub fn is_new(&self) -> bool {
         self.since.is_none() && self.last.is_none() && *self == Self::new(self.key.clone())
     }
@@ -276,13 +374,11 @@ impl Record {
         rows.chain(self.singles.first.map(|number| Task::Single { number }))
     }
 
-    /// Whose tasks wait.
     pub fn waiting_fetchers(&self) -> impl Iterator<Item = FetcherId> {
         let rows = self.newest_rows().filter(|row| self.is_armed(row)).map(|row| row.fetcher);
         rows.chain((self.singles.waiting > 0).then_some(FetcherId::TASKS))
     }
 
-    /// Whether a task waits for its turn.
     pub fn waits(&self, task: Task) -> bool {
         match task {
             Task::Row { .. } => self.waiting().any(|waiting| waiting == task),

@@ -23,7 +23,6 @@ use crate::sums::{Oldest, Sums};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub i64);
 
-/// A record that a store has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub id: KeyId,
@@ -33,7 +32,6 @@ pub struct Stored {
     pub payload: Option<String>,
 }
 
-/// How a key is named by an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
     Key(Key),
@@ -46,20 +44,15 @@ pub enum Name {
 /// What another program wrote into the four public tables (spec 6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// A row of `log`.
     Log { key: Key, last: LastRun },
-    /// `queue.is_dequeued` of a row.
     Row { key: Key, run: Run, is_dequeued: bool },
 }
 
-/// Where the next ones are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
     /// In order; not those that somebody has.
     Order,
-    /// In the lane.
     Lane,
-    /// What is due up to this time.
     Due(Millis),
     /// Whatever has something due, by their ids.
     Dues,
@@ -67,7 +60,6 @@ pub enum From {
     Later(Turn),
     /// Only with `--classic`: those that somebody has, the first start first.
     ClassicHeld,
-    /// All keys, by their ids.
     All,
 }
 
@@ -75,24 +67,20 @@ pub enum From {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     Text(String),
-    /// The task is not there.
     Missing,
     /// It is no UTF-8 any more.
     Damaged,
 }
 
-/// A job that is out, in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InFlight {
     pub attempt: Attempt,
     pub started: Millis,
-    /// `None`: a classic one.
     pub lease_seconds: Option<u32>,
     /// [Who sees to it](crate::record::Flight::owner).
     pub owner: Option<Arc<str>>,
 }
 
-/// What a batch changed.
 #[derive(Debug)]
 pub struct Changes<'a> {
     /// Records with their places; `None` in place of a record: all that is known of the key goes. The record's edits of single
@@ -103,7 +91,6 @@ pub struct Changes<'a> {
     /// Runs that changed, or are gone; and those whose counts did.
     pub runs: BTreeSet<counts::Run>,
     pub counts: BTreeSet<counts::Run>,
-    /// By what the sums change.
     pub sums: Sums,
     /// When this is: single tasks that are over now are kept since then, if they have an ID.
     pub minute: i64,
@@ -111,7 +98,6 @@ pub struct Changes<'a> {
     pub oldest: Option<Oldest>,
 }
 
-/// What became of one key.
 #[derive(Debug)]
 pub struct Change {
     /// As the store has it. `None`: the key is new.
@@ -121,7 +107,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// The key is in order that was not.
     pub fn brings_work(&self) -> bool {
         let is_ready = |place: Place| place.order.is_some();
         let was_ready = self.before.as_ref().is_some_and(|it| is_ready(it.place));
@@ -144,7 +129,6 @@ pub struct Outset {
     pub only_reads: bool,
 }
 
-/// What a store says when a batch begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begun {
     /// `None`: it is still what this engine saved last, and nothing was rolled back since.
@@ -170,7 +154,6 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 /// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]
 pub trait Records {
-    /// Opens the transaction of a batch.
     async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun>;
 
     /// The number of the attempt that is handed out now; `last` is the last one that this engine had. It is higher than all that
@@ -202,7 +185,6 @@ pub trait Records {
         count: usize,
     ) -> StoreResult<Vec<Stored>>;
 
-    /// All that is out, by attempt.
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
     /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted,
@@ -226,7 +208,6 @@ pub trait Records {
         count: usize,
     ) -> StoreResult<Vec<Stored>>;
 
-    /// What a task's worker is given.
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload>;
 
     /// How a single task is, if it is kept.
@@ -240,7 +221,6 @@ pub trait Records {
         count: usize,
     ) -> StoreResult<Vec<i64>>;
 
-    /// Whether a single task of the key waits with this payload.
     async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool>;
 
     /// An attempt that ended, if it is kept still.
@@ -259,10 +239,8 @@ pub trait Records {
         Ok(Vec::new())
     }
 
-    /// A [document](crate::documents), by its name.
     async fn document(&mut self, name: &str) -> StoreResult<Option<String>>;
 
-    /// The documents whose names begin so, by name.
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>>;
 
     /// Writes a document; `None`: it goes.
@@ -274,6 +252,5 @@ pub trait Records {
     /// What was saved is durable when this returns.
     async fn commit(&mut self) -> StoreResult<()>;
 
-    /// Nothing of the batch has happened.
     async fn roll_back(&mut self);
 }

@@ -5,12 +5,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
-use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task};
-
-/// As people are told it, who know no milliseconds.
-fn seconds(time: Millis) -> i64 {
-    time.div_euclid(1_000)
-}
+use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task, seconds};
 
 impl Record {
     /// Why a row is a dead letter, or a single task for another reason than its leases.
@@ -18,7 +13,6 @@ impl Record {
         self.extras.dead.iter().find(|it| it.0 == task).map(|it| it.1)
     }
 
-    /// Whether a task's job is out.
     pub fn is_out(&self, task: Task) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.task == task)
     }
@@ -67,17 +61,14 @@ impl Record {
         }
     }
 
-    /// When a task is tried again that failed.
     pub fn delay_of(&self, task: Task) -> Option<&Retry> {
         self.extras.retries.iter().find(|it| it.task == task && it.due.is_some())
     }
 
-    /// When the first of its tasks is tried again.
     pub fn first_delay(&self) -> Option<Due> {
         self.extras.retries.iter().filter_map(|it| it.due).min_by_key(|due| due.at)
     }
 
-    /// What of its extras is listed.
     pub fn listed(&self) -> Listed {
         let Extras { hold, backoff, dead, .. } = &self.extras;
         Listed {
@@ -100,7 +91,6 @@ impl Record {
         by_operator.or_else(|| self.backoff(context))
     }
 
-    /// What its failures hold it for.
     pub fn backoff(&self, context: &Context) -> Option<Hold> {
         let backoff = self.extras.backoff?;
         let due = context.followed(backoff.until?);
@@ -117,18 +107,13 @@ impl Record {
 /// What stores have beside the extras that it is read off, so that readers find it in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
-    /// Since when an operator holds the key.
     pub held: Option<UnixSeconds>,
-    /// Since when its failures do.
     pub backed_off: Option<Millis>,
-    /// When the first of its tasks is tried again.
     pub delayed: Option<Millis>,
-    /// Rows of it are dead letters.
     pub dead: bool,
 }
 
 impl Due {
-    /// When that was said.
     pub fn begun(self) -> Millis {
         self.at.saturating_sub(self.delay)
     }

@@ -9,7 +9,6 @@ use crate::record::{FetcherId, LastRun, Millis};
 
 /// Hours that are kept: 90 days.
 pub const HOURS_KEPT: i64 = 90 * 24;
-/// Minutes that are kept.
 pub const MINUTES_KEPT: i64 = 60;
 
 /// Attempts that ended in one hour, of one fetcher, alike.
@@ -32,17 +31,14 @@ impl Hour {
     }
 }
 
-/// Sums, or changes of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// By hour since 1970.
     pub hours: BTreeMap<(i64, FetcherId, Outcome), Hour>,
     /// Jobs by minute since 1970, and exit code.
     pub minutes: BTreeMap<(i64, i64), i64>,
 }
 
 impl Sums {
-    /// An attempt ended.
     pub fn end(&mut self, attempt: &EndedAttempt) {
         self.add_hour(attempt, 1);
         if attempt.outcome.has_run() {
@@ -91,13 +87,11 @@ impl Sums {
         self.hours.retain(|_, hour| *hour != Hour::default());
     }
 
-    /// Sums of earlier hours and minutes go.
     pub fn drop_older(&mut self, oldest: Oldest) {
         self.minutes.retain(|(at, _), _| *at >= oldest.minute);
         self.hours.retain(|(at, ..), _| *at >= oldest.hour);
     }
 
-    /// Adds the changes of others.
     pub fn merge(&mut self, other: &Self) {
         for (group, hour) in &other.hours {
             self.hours.entry(*group).or_default().add(*hour, 1);

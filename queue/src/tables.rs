@@ -23,11 +23,9 @@ pub const TABLES: [&str; 11] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    /// It is a part of the primary key.
     pub is_key: bool,
 }
 
-/// Their names, as statements have them.
 pub fn listed<'a>(columns: impl IntoIterator<Item = &'a Column>) -> String {
     columns.into_iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ")
 }
@@ -50,7 +48,6 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Texts of documents, by name.
 pub type Documents = BTreeMap<String, String>;
 
 /// Documents of a queue in a file, as they are on a server, where all that no relay has is this member's, which was stopped `now`.

@@ -19,13 +19,11 @@ use shiftboss_queue::reader::Reader;
 /// Operators' questions that are being answered at once.
 const QUESTIONS_AT_ONCE: usize = 4;
 
-/// Whom every connection asks.
 #[derive(Clone)]
 pub struct WorkLinks {
     pub dispatch: Recipient<TakeJob<()>>,
     pub finish: Recipient<TakeJob<Complete>>,
     pub barrier: Recipient<CatchUpBarrier>,
-    /// Where requests are counted.
     pub metrics: Arc<Metrics>,
     /// For those who opt in to protocol 2; `None`: nobody may.
     pub session: Option<Rc<SessionLinks>>,

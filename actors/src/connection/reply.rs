@@ -23,7 +23,6 @@ pub(super) struct Reply {
     pub(super) job: Option<HandOut>,
     /// There was no work; the worker waits for some.
     pub(super) wait: Option<Wait>,
-    /// Errors among them.
     pub(super) errors: Vec<ErrorCode>,
     /// Held until it is written: a long report lies in memory as long.
     pub(super) _place: Option<OwnedSemaphorePermit>,
@@ -47,7 +46,6 @@ impl Reply {
         self.errors.iter().filter(is_fault).count()
     }
 
-    /// An answer that is one object.
     pub(super) fn object(answer: impl Serialize) -> Result<Self, Refused> {
         Ok(Self { bytes: json_line(answer)?, ..Self::default() })
     }
@@ -86,7 +84,6 @@ impl Reply {
     }
 }
 
-/// One line of JSON.
 pub(super) fn json_line(answer: impl Serialize) -> Result<BytesMut, Refused> {
     let mut line = BytesMut::new().writer();
     serde_json::to_writer(&mut line, &answer).map_err(Refused::busy)?;
@@ -95,7 +92,6 @@ pub(super) fn json_line(answer: impl Serialize) -> Result<BytesMut, Refused> {
     Ok(line)
 }
 
-/// The lines of several replies, in order.
 pub(super) fn together(replies: impl Iterator<Item = Reply>) -> Reply {
     replies.fold(Reply::default(), |before, reply| reply.after(before))
 }

@@ -81,7 +81,6 @@ impl Asker {
         }
     }
 
-    /// One flat match over all requests.
     async fn request(&self, request: Request) -> Result<Reply, Refused> {
         match request {
             Request::Ready(ready) => self.ready(ready.seconds.time()).await,
@@ -296,7 +295,6 @@ impl Asker {
         Ok(Reply { bytes: line, _place: place, ..Reply::default() })
     }
 
-    /// Asks the reader.
     async fn read<T: Send + 'static>(
         &self,
         most: Duration,
@@ -350,7 +348,6 @@ fn denied(group: Option<u32>) -> Reply {
     Reply::refused(Refused { code: ErrorCode::Denied, text: text.into() })
 }
 
-/// What became of a task.
 fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answered<Add> {
     let added = added.map_err(undone)?;
     if added == Added::Full {
@@ -366,7 +363,6 @@ fn added_task(key: Key, added: StoreResult<Added>, turn: Option<&Turn>) -> Answe
     })
 }
 
-/// A job, as soon as there is one.
 async fn wait_for_work(storage: Addr<StorageActor>, holder: LeaseHolder, until: Instant) -> Reply {
     match timeout_at(until, storage.send(messages::Wait { holder })).await {
         Err(_) => no_jobs(&storage).await,

@@ -15,13 +15,8 @@ use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::live::Daemon;
 use crate::testing::{MockStore, Trouble, until};
-use shiftboss_protocol::model::{Key, UnixSeconds};
-use shiftboss_queue::answers::{
-    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
-};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::error::StoreError;
-use shiftboss_queue::reader::{EndedAttempts, ReadError, ReadResult, Reader, StatsOf, TasksWith};
 
 /// Finds nothing new, at once.
 struct Nothing;
@@ -46,74 +41,15 @@ impl Handler<AcceptInput> for Nothing {
     }
 }
 
-/// Knows one key's turn, and an empty queue.
-struct OneKey;
-
-impl Reader for OneKey {
-    fn status(&self, _: UnixSeconds) -> ReadResult<QueueStatus> {
-        Err(unavailable())
-    }
-
-    fn why(&self, _: UnixSeconds, _: &str, _: usize) -> ReadResult<Option<Why>> {
-        Ok(None)
-    }
-
-    fn next_jobs(&self, _: UnixSeconds, _: usize) -> ReadResult<Queue> {
-        Ok(Queue { paused: false, keys: vec![], truncated: false })
-    }
-
-    fn ended_attempts(&self, _: &EndedAttempts) -> ReadResult<Log> {
-        Err(unavailable())
-    }
-
-    fn ends_after(&self, _: Option<i64>, _: usize) -> ReadResult<Ends> {
-        Err(unavailable())
-    }
-
-    fn tasks(&self, _: UnixSeconds, _: &TasksWith) -> ReadResult<Tasks> {
-        Err(unavailable())
-    }
-
-    fn jobs_by_minute(&self, _: UnixSeconds) -> ReadResult<Vec<MinuteJobs>> {
-        Err(unavailable())
-    }
-
-    fn stats(&self, _: &StatsOf) -> ReadResult<Stats> {
-        Err(unavailable())
-    }
-
-    fn search(&self, _: &str, _: usize) -> ReadResult<Found> {
-        Err(unavailable())
-    }
-
-    fn held(&self, _: usize) -> ReadResult<HeldKeys> {
-        Err(unavailable())
-    }
-
-    fn last_starts(&self) -> ReadResult<LastStarts> {
-        Err(unavailable())
-    }
-
-    fn turns(&self, _: UnixSeconds, keys: &[Key]) -> ReadResult<Vec<Turn>> {
-        let turn = |key: &Key| match key.as_str() {
-            "unreadable" => Err(unavailable()),
-            key => {
-                Ok(Turn { keys_before: (key == "a").then_some(3), exact: true, tasks_before: 1 })
-            }
-        };
-        keys.iter().map(turn).collect()
-    }
+fn unreadable() -> Trouble {
+    Trouble::Error(StoreError::Busy("no".to_owned()))
 }
 
-fn unavailable() -> ReadError {
-    ReadError::Unavailable("no".to_owned())
-}
-
-fn operators() -> Operators {
+fn operators(mock: &MockStore) -> Operators {
     let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
     let daemon = Arc::new(Daemon { pid: 1, database, input_dir, socket, started: 2 });
     Operators {
-        reader: Some(Arc::new(OneKey)),
+        reader: Some(Arc::new(mock.clone())),
         daemon,
         group: None,
         usage: || None,
@@ -138,7 +74,7 @@ impl Site {
         let (storage, _) = mock.start();
         let to = || storage.clone();
         let watcher = Nothing.start().recipient();
-        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators());
+        let session = SessionLinks::new(storage.clone(), watcher, None, None, operators(&mock));
         let links = WorkLinks {
             dispatch: to().recipient(),
             finish: to().recipient(),
@@ -200,7 +136,10 @@ impl Site {
 #[actix::test]
 async fn requests_are_answered_in_order() {
     let mut site = Site::opted_in(&["a", "b"]).await;
-    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nQUEUE 1\nWHY b\nLOG 1\nQUIT\nREADY")
+    for trouble in [Trouble::None, Trouble::None, unreadable()] {
+        site.mock.trouble("read", trouble);
+    }
+    site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nQUEUE 1\nWHY c\nLOG 1\nQUIT\nREADY")
         .await;
     let mut answers = Vec::new();
     loop {
@@ -211,7 +150,7 @@ async fn requests_are_answered_in_order() {
     }
     let unsupported =
         "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
-    let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[],"truncated":false}"#;
+    let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[{"key":"b","fetcher":"@tasks","run":2,"last_started":null,"again":false,"bumped":false,"payload":"1"}],"truncated":false}"#;
     assert_eq!(
         answers,
         [
@@ -225,7 +164,7 @@ async fn requests_are_answered_in_order() {
             unsupported,
             "{\"accepted\":false}",
             queue,
-            "ERROR unknown nobody ever heard of b",
+            "ERROR unknown nobody ever heard of c",
             "ERROR busy no",
             "OK"
         ]
@@ -247,17 +186,6 @@ async fn a_wait_ends() {
     site.say("READY 1000").await;
     drop(site.writer.take());
     assert_eq!((site.line().await.as_str(), site.line().await.as_str()), ("NOJOBS", ""));
-}
-
-/// A wait is woken by a job that comes free.
-#[actix::test]
-async fn a_wait_is_woken() {
-    let mut site = Site::opted_in(&["a"]).await;
-    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    site.say("READY 1000").await;
-    site.dispatches(3).await;
-    site.mock.add_job("b", "2");
-    assert_eq!(site.line().await, "JOB 2 b 2");
 }
 
 /// The tenth error closes the connection; the ones before do not.
@@ -318,18 +246,18 @@ async fn the_daemon_s_end_closes() {
 async fn tasks_are_added_together() {
     let mut site = Site::with_room(2).await;
     site.say("ADD a 1\nADD a 1\nADD b  2\nADD c 3\nADD d\nREADY").await;
-    let added = |key: &str, added: bool, before: &str| {
+    let added = |key: &str, added: bool, before: usize| {
         format!(
-            "{{\"key\":\"{key}\",\"added\":{added},\"keys_before\":{before},\"exact\":true,\"tasks_before\":1}}"
+            "{{\"key\":\"{key}\",\"added\":{added},\"keys_before\":{before},\"exact\":true,\"tasks_before\":0}}"
         )
     };
     let full =
         "ERROR full there are as many single tasks as may be (max_single_tasks); add it later";
     let usage = "ERROR usage ADD task; task: KEY PAYLOAD, at most 1048576 bytes together, without white space at their ends";
     for expected in [
-        added("a", true, "3"),
-        added("a", false, "3"),
-        added("b", true, "null"),
+        added("a", true, 0),
+        added("a", false, 0),
+        added("b", true, 1),
         full.to_owned(),
         usage.to_owned(),
         "JOB 1 a 1".to_owned(),
@@ -339,7 +267,8 @@ async fn tasks_are_added_together() {
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
     let mut site = Site::with_room(10).await;
     // What is on disk is acknowledged, whether its turn is known or not; what is not is busy.
-    let answer = site.ask("ADD unreadable 1").await;
+    site.mock.trouble("read", unreadable());
+    let answer = site.ask("ADD d 1").await;
     assert!(
         answer.contains("\"added\":true") && answer.contains("\"tasks_before\":null"),
         "{answer}"
@@ -349,21 +278,6 @@ async fn tasks_are_added_together() {
     for _ in 0..2 {
         assert!(site.line().await.starts_with("ERROR busy no space left"));
     }
-}
-
-/// What is cancelled is answered in JSON, and a key without any in an error.
-#[actix::test]
-async fn tasks_are_cancelled() {
-    let mut site = Site::opted_in(&[]).await;
-    for task in ["ADD a 1", "ADD a 2"] {
-        assert!(site.ask(task).await.starts_with('{'));
-    }
-    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    let cancelled = "{\"key\":\"a\",\"deleted\":1,\"more\":false,\"in_flight\":true}";
-    assert_eq!(site.ask("CANCEL a").await, cancelled);
-    assert!(site.ask("CANCEL a").await.starts_with("{\"key\":\"a\",\"deleted\":0,\"more\":false,"));
-    let unknown = "ERROR unknown there is no single task of that key";
-    assert_eq!(site.ask("CANCEL c").await, unknown);
 }
 
 /// A full queue is no fault of the connection's.

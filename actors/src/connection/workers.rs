@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::live::ConnectedWorker;
 
-/// Names that are reported at the most.
 const NAMES_MAX: usize = 1_000;
 
 /// Those who are connected; clones share them.

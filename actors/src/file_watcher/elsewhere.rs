@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::FileWatcherActor;
 use super::entry::Entry;
+use super::faults::Cause;
 use super::phase::Phase;
 use crate::storage::messages::{RunsChanged, STORE_RETRY, ask};
 use shiftboss_protocol::model::Run;
@@ -26,7 +27,7 @@ impl FileWatcherActor {
         entry.phase.enter(Phase::Elsewhere);
         entry.known = false;
         let growing = entry.names.target().growing_name;
-        if self.faults.reject_elsewhere(run, growing, reason) {
+        if self.faults.reject_file(run, growing, Cause::Elsewhere, reason) {
             warn!(%run, reason, "The run's file is rejected.");
         }
     }

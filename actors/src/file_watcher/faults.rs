@@ -26,7 +26,7 @@ type Topic = Option<OsString>;
 
 /// What keeps a file from being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     /// Its name, or what is there under it.
     Name,
     /// Its tails keep failing.
@@ -74,22 +74,18 @@ impl Faults {
     }
 
     /// A run's file is rejected under the name that it has now; whether that, or the reason, is new.
-    fn reject_file(&mut self, run: &Run, growing: bool, cause: Cause, reason: &str) -> bool {
+    pub(super) fn reject_file(
+        &mut self,
+        run: &Run,
+        growing: bool,
+        cause: Cause,
+        reason: &str,
+    ) -> bool {
         self.accept(run.file_name(!growing).as_ref(), cause);
         self.reject(run.file_name(growing).as_ref(), cause, reason)
     }
 
-    /// Another daemon has a run's fetcher; whether that, or the reason, is new.
-    pub(super) fn reject_elsewhere(&mut self, run: &Run, growing: bool, reason: &str) -> bool {
-        self.reject_file(run, growing, Cause::Elsewhere, reason)
-    }
-
-    /// A run's fetcher is this daemon's.
-    pub(super) fn accept_here(&mut self, run: &Run) {
-        self.accept_file(run, Cause::Elsewhere);
-    }
-
-    fn accept_file(&mut self, run: &Run, cause: Cause) {
+    pub(super) fn accept_file(&mut self, run: &Run, cause: Cause) {
         for growing in [true, false] {
             self.accept(run.file_name(growing).as_ref(), cause);
         }

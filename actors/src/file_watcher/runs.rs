@@ -9,6 +9,7 @@ use tracing::{debug, info};
 
 use super::FileWatcherActor;
 use super::entry::Entry;
+use super::faults::Cause;
 use super::phase::Phase;
 use crate::storage::messages::{STORE_RETRY, ask};
 use crate::store::STEP_ROWS;
@@ -87,7 +88,7 @@ impl FileWatcherActor {
         match answer {
             Ok(Registered::Run(stored)) => {
                 debug!(%run, complete = stored.complete, "Registered.");
-                self.faults.accept_here(&run);
+                self.faults.accept_file(&run, Cause::Elsewhere);
                 self.begin(&run, stored, ctx);
                 Ok(())
             }

@@ -13,7 +13,6 @@ use shiftboss_protocol::fetcher_file::{CHECKSUM_BYTES, Content, Line, LineReader
 use shiftboss_protocol::model::Row;
 use shiftboss_queue::file_identity::Position;
 
-/// Bytes that are read at once.
 const CHUNK_BYTES: usize = 8 * 1024;
 
 pub(super) struct OpenFile {

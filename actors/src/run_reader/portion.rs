@@ -13,7 +13,6 @@ use shiftboss_queue::operation::{Reading, RowBatch};
 
 /// Rows, with how far the file had been read before them and is read with them.
 pub struct Portion {
-    /// With their jitter.
     rows: Vec<(i32, Row)>,
     /// What is noted with every step but the last one: whoever reads on from there reads these rows again. Without rows.
     before: RowBatch,
@@ -40,7 +39,6 @@ impl Portion {
         next.before.reading == Reading::Onward && next.before.position == self.behind.position
     }
 
-    /// Adds what was read next.
     pub fn append(&mut self, next: Self) {
         let skipped = self.behind.skipped + next.behind.skipped;
         self.rows.extend(next.rows);
@@ -95,21 +93,17 @@ mod tests {
     use shiftboss_protocol::model::{Key, Run};
     use shiftboss_queue::file_identity::Position;
 
-    /// Of one read up to an offset.
     fn read(from: u64, to: u64, keys: &[&str], reading: Reading) -> Portion {
         let position = |offset| Position { offset, ..Position::default() };
+        let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: format!("to {to}") };
+        let run = Run { fetcher: "f".into(), started: 1 };
         let behind = RowBatch {
-            run: Run { fetcher: "f".into(), started: 1 },
-            rows: keys
-                .iter()
-                .map(|key| Row { key: Key::new(key).unwrap(), payload: format!("to {to}") })
-                .collect(),
             skipped: 1,
             from: Some(from),
-            by_range: false,
             position: position(to),
             complete: to == 30,
             reading,
+            ..RowBatch::of(run, keys.iter().map(row).collect())
         };
         let before =
             RowBatch { position: position(from), complete: false, ..behind.without_rows() };

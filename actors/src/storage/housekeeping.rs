@@ -9,7 +9,6 @@ const IDLE_AFTER: Duration = Duration::from_millis(400);
 /// Even a busy store is maintained this often: its files may have vanished.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(2);
 
-/// When the main file is to be brought up to date.
 pub(super) struct Housekeeping {
     /// Commits were made since it was last up to date.
     pub(super) dirty: bool,
@@ -18,7 +17,6 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// Of a store that was just opened.
     pub(super) fn new() -> Self {
         let now = Instant::now();
         Self { dirty: true, last_commit: now, last_maintained: now }

@@ -52,7 +52,6 @@ impl Lease {
 }
 
 impl LeaseClock {
-    /// Jobs whose leases run.
     pub(super) fn count(&self) -> u64 {
         self.running.len() as u64
     }
@@ -166,7 +165,6 @@ impl StorageActor {
         });
     }
 
-    /// A job was handed out.
     pub(super) fn begin_its_lease(
         &mut self,
         ctx: &mut Context<Self>,
@@ -237,7 +235,6 @@ impl StorageActor {
     }
 }
 
-/// Tells the log who lost what.
 fn warn_of(attempt: Attempt, lease: &ExpiredLease) {
     let ExpiredLease { key, worker, dead_letter, single } = lease;
     let (attempt, worker) = (attempt.0, &**worker);

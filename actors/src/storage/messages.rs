@@ -47,7 +47,6 @@ pub fn unanswered(why: MailboxError) -> StoreError {
 /// Asks for the next job. The end of a job is recorded before, in the same transaction.
 #[derive(Debug)]
 pub struct TakeJob<R> {
-    /// The end of a job; `()`: none has ended.
     pub ended: R,
     /// To whom the next one will be leased; `None`: to a classic worker.
     pub holder: Option<LeaseHolder>,
@@ -61,7 +60,6 @@ impl<R: Request> Message for TakeJob<R> {
 #[derive(Debug, Message)]
 #[rtype(result = "StoreResult<Work>")]
 pub struct Wait {
-    /// To whom it will be leased.
     pub holder: LeaseHolder,
 }
 
@@ -110,10 +108,8 @@ pub struct Ping;
 #[rtype(result = "StoreResult<()>")]
 pub struct Shutdown;
 
-/// The answer to a request for work.
 #[derive(Debug)]
 pub enum Work {
-    /// A job, to be written to a worker.
     Job(HandOut),
     Nothing,
     /// A deletion in progress must get on first: ask again in a moment.

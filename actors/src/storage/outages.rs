@@ -1,7 +1,6 @@
 //! What the StorageActor says of requests that failed. A full disk and a locked database fail them all for
 //! hours at times, which must neither fill pages of the log nor fall silent: that it began is said, at most
-//! once a minute that it goes on, and that it is over; of many that follow each other, the first ones. What is refused is one
-//! request's own affair.
+//! once a minute that it goes on, and that it is over. What is refused is one request's own affair.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,6 @@ use shiftboss_queue::error::StoreError;
 
 /// Seconds between two times that it is said of one outage that it goes on.
 const REPEAT_SECONDS: u32 = 60;
-/// Outages in one period of which it is said that they began, and that they are over.
-const OUTAGES_BURST: u32 = 5;
-const OUTAGES_PERIOD_SECONDS: u32 = 300;
 /// A failure is tried again after so long.
 const FRESH: Duration = Duration::from_secs(1);
 /// Refusals that are logged in one period, one by one.
@@ -35,7 +31,6 @@ const OVER: &str = "All requests are carried out again.";
 /// Failures so far, as far as they matter to what is said.
 pub(super) struct Outages {
     current: Option<Current>,
-    beginnings: Throttle,
     refusals: Throttle,
 }
 
@@ -43,27 +38,14 @@ pub(super) struct Outages {
 struct Current {
     began: Instant,
     last: Instant,
-    /// The last one.
     error: StoreError,
     failed: u64,
     /// Something succeeded since the last failure.
     succeeded: bool,
     /// What is said of it, but for its end.
     said: Throttle,
-    reported: bool,
 }
 
-/// What is to be said of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
-    /// So many began and ended since the last word, of which nothing was said.
-    Began {
-        left_out: u64,
-    },
-    Lasts(Extent),
-}
-
-/// How far an outage has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extent {
     failed: u64,
@@ -88,11 +70,14 @@ impl StorageActor {
                 error!(%error, "Storage cannot go on.");
                 self.tell_end(Err(error.clone()));
             }
-            error => {
-                if let Some(word) = self.outages.failed(error, Instant::now()) {
-                    Outages::say(error, word);
+            error => match self.outages.failed(error, Instant::now()) {
+                Some(Extent { failed: 1, .. }) => warn!(%error, "{BEGAN}"),
+                Some(Extent { failed, lasted }) => {
+                    let seconds = lasted.as_secs();
+                    warn!(%error, failed, seconds, "{LASTS}");
                 }
-            }
+                None => {}
+            },
         }
     }
 }
@@ -100,21 +85,7 @@ impl StorageActor {
 impl Outages {
     pub(super) fn new() -> Self {
         let refusals = Throttle::new(REFUSALS_BURST, REFUSALS_PERIOD_SECONDS);
-        let beginnings = Throttle::new(OUTAGES_BURST, OUTAGES_PERIOD_SECONDS);
-        Self { current: None, beginnings, refusals }
-    }
-
-    fn say(error: &StoreError, word: Word) {
-        match word {
-            Word::Began { left_out: 0 } => warn!(%error, "{BEGAN}"),
-            Word::Began { left_out } => {
-                warn!(%error, left_out, "{BEGAN} Others were left out.");
-            }
-            Word::Lasts(Extent { failed, lasted }) => {
-                let seconds = lasted.as_secs();
-                warn!(%error, failed, seconds, "{LASTS}");
-            }
-        }
+        Self { current: None, refusals }
     }
 
     fn refused(&mut self, error: &StoreError) {
@@ -127,8 +98,8 @@ impl Outages {
         }
     }
 
-    fn failed(&mut self, error: &StoreError, at: Instant) -> Option<Word> {
-        let is_new = self.current.is_none();
+    /// How far it has come, if that is to be said.
+    fn failed(&mut self, error: &StoreError, at: Instant) -> Option<Extent> {
         let current = self.current.get_or_insert_with(|| Current {
             began: at,
             last: at,
@@ -136,18 +107,10 @@ impl Outages {
             failed: 0,
             succeeded: false,
             said: Throttle::new(1, REPEAT_SECONDS),
-            reported: false,
         });
         current.failed += 1;
         (current.last, current.error, current.succeeded) = (at, error.clone(), false);
-        current.said.admit(at)?;
-        let word = if is_new {
-            Word::Began { left_out: self.beginnings.admit(at)? }
-        } else {
-            Word::Lasts(current.extent())
-        };
-        current.reported = true;
-        Some(word)
+        current.said.admit(at).map(|_| current.extent())
     }
 
     pub(super) fn succeeded(&mut self) {
@@ -187,13 +150,12 @@ impl Outages {
         }
     }
 
-    /// The one that is over by now, if something was said of it.
+    /// The one that is over by now.
     fn poll(&mut self, at: Instant) -> Option<Extent> {
         let rests = |current: &mut Current| {
             current.succeeded && at.saturating_duration_since(current.last) >= REST
         };
-        let over = self.current.take_if(rests)?;
-        over.reported.then(|| over.extent())
+        self.current.take_if(rests).map(|over| over.extent())
     }
 }
 
@@ -202,7 +164,7 @@ mod tests {
     use super::*;
 
     const BUSY: StoreError = StoreError::Busy(String::new());
-    const FIRST: Word = Word::Began { left_out: 0 };
+    const FIRST: Extent = Extent { failed: 1, lasted: Duration::ZERO };
 
     fn extent(failed: u64, seconds: u64) -> Extent {
         Extent { failed, lasted: Duration::from_secs(seconds) }
@@ -215,10 +177,7 @@ mod tests {
         let at = |tenths: u64| start + Duration::from_millis(100 * tenths);
         let reported: Vec<_> =
             (0..1_800).filter_map(|tenths| outages.failed(&BUSY, at(tenths))).collect();
-        assert_eq!(
-            reported,
-            [FIRST, Word::Lasts(extent(601, 60)), Word::Lasts(extent(1_201, 120))]
-        );
+        assert_eq!(reported, [FIRST, extent(601, 60), extent(1_201, 120)]);
         assert_eq!(outages.poll(at(3_000)), None, "nobody has tried since");
         outages.succeeded();
         let lasted = Duration::from_millis(179_900);
@@ -241,39 +200,5 @@ mod tests {
         outages.succeeded();
         assert_eq!(outages.poll(at(18)), None);
         assert_eq!(outages.poll(at(19)), Some(extent(2, 9)));
-    }
-
-    /// Each of a few is told, also soon after another one, with its end. Of many that follow each other the first ones are,
-    /// and the next one that is told says how many were not.
-    #[test]
-    fn each_outage_is_told_but_for_a_flood() {
-        let (mut outages, start) = (Outages::new(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut told = Vec::new();
-        for round in 0..16 {
-            let failed = outages.failed(&BUSY, at(20 * round));
-            outages.succeeded();
-            let over = outages.poll(at(20 * round + 10));
-            assert_eq!(over, failed.map(|_| extent(1, 0)), "an end is told of what was told");
-            told.push(failed);
-        }
-        assert_eq!(told[..5], [Some(FIRST); 5]);
-        assert_eq!(told[5..15], [None; 10]);
-        assert_eq!(told[15], Some(Word::Began { left_out: 10 }));
-    }
-
-    /// One that was left out at its beginning is told if it lasts.
-    #[test]
-    fn what_lasts_is_told_in_a_flood_too() {
-        let (mut outages, start) = (Outages::new(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        for round in 0..u64::from(OUTAGES_BURST) {
-            outages.failed(&BUSY, at(11 * round));
-            outages.succeeded();
-            outages.poll(at(11 * round + 10));
-        }
-        assert_eq!(outages.failed(&BUSY, at(60)), None);
-        assert_eq!(outages.failed(&BUSY, at(119)), None);
-        assert_eq!(outages.failed(&BUSY, at(120)), Some(Word::Lasts(extent(3, 60))));
     }
 }

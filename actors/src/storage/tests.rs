@@ -1,17 +1,17 @@
-//! The StorageActor over a mock store: group commit, failures, undoing, the end.
+//! The StorageActor over a mock store: group commit, failures, undoing, requests of others than workers, the end.
 
 use std::time::Duration;
 
 use actix::prelude::*;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio::sync::oneshot;
 
 use super::StorageActor;
 use super::messages::*;
 use crate::testing::{ManualClock, MockStore, Trouble, until};
-use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::{AddRows, Complete, HasWork, RowBatch};
+use shiftboss_queue::operation::{AddRows, AddTask, Added, Complete, Each, HasWork, RowBatch};
 
 /// A classic worker's request.
 const CLASSIC: TakeJob<()> = TakeJob { ended: (), holder: None };
@@ -302,4 +302,75 @@ async fn the_store_follows_the_clock() {
     // Nobody asks for anything.
     clock.set(50_000);
     until("an idle daemon follows, too", || follows().len() == 3).await;
+}
+
+fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
+    Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))
+}
+
+async fn added(storage: &Addr<StorageActor>, keys: &[&str]) -> Vec<Added> {
+    let added = storage.send(add(keys)).await.unwrap().unwrap();
+    added.into_iter().map(StoreResult::unwrap).collect()
+}
+
+fn task(key: &str) -> Row {
+    Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }
+}
+
+/// A lock that a request found is over once nobody has it, though nothing was written since; a full disk is not.
+#[actix::test]
+async fn a_lock_that_is_over_is_no_outage() {
+    for (error, lasts) in
+        [(StoreError::Busy("x".into()), false), (StoreError::Full("x".into()), true)]
+    {
+        let mock = MockStore::default();
+        let (storage, _end) = mock.start();
+        mock.trouble("commit", Trouble::Error(error.clone()));
+        assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(error));
+        let outage =
+            async |lock| storage.send(HowAreYou { lock }).await.unwrap().unwrap().outage.is_some();
+        assert!(outage(false).await, "known");
+        // It is tried again a second later.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !lasts && outage(true).await {
+            assert!(std::time::Instant::now() < until, "the lock is free");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(outage(true).await, lasts);
+    }
+}
+
+/// A server that answers no question is away, though nobody has written; a file that cannot be read now may be written to.
+#[actix::test]
+async fn a_server_that_answers_no_question_is_away() {
+    for is_remote in [false, true] {
+        let mock = MockStore::default();
+        mock.inside().is_remote = is_remote;
+        let (storage, _end) = mock.start();
+        mock.trouble("look", Trouble::Error(StoreError::Busy("x".into())));
+        // Both are in the batch that fails.
+        let (_, health) =
+            join(storage.send(Perform(HasWork)), storage.send(HowAreYou { lock: false })).await;
+        assert_eq!(health.unwrap().is_ok_and(|health| health.outage.is_some()), is_remote);
+    }
+}
+
+/// Tasks that are added share a commit, after which each is answered, and whoever waits for work gets it.
+#[actix::test]
+async fn what_is_added_is_told_after_the_commit() {
+    let mock = MockStore::default();
+    let (storage, _end) = mock.start();
+    let full = StoreError::Full("disk".to_owned());
+    mock.trouble("commit", Trouble::Error(full.clone()));
+    assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full));
+    let holder = LeaseHolder { worker: "w".into(), lease_seconds: 60 };
+    let waiting = storage.send(Wait { holder });
+    let take = TakeJob { ended: (), holder: None };
+    assert!(matches!(storage.send(take).await.unwrap(), Ok(((), Work::Nothing))));
+    let answers = added(&storage, &["a", "b", "b"]).await;
+    assert_eq!(answers, [Added::Added(1), Added::Added(2), Added::Known]);
+    match waiting.await.unwrap().unwrap() {
+        Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
+        other => panic!("no job: {other:?}"),
+    }
 }

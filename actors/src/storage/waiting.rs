@@ -22,7 +22,6 @@ const ERROR_PAUSE: Duration = Duration::from_secs(2);
 const SERVED_AT_ONCE_MAX: usize = 64;
 
 struct Waiter {
-    /// To whom the job will be leased.
     holder: LeaseHolder,
     /// Closed when the worker gave up.
     reply: Reply<StoreResult<Work>>,
@@ -33,20 +32,16 @@ pub(super) struct WaitQueue {
     /// By number: who waits longest has the least one.
     waiters: BTreeMap<u64, Waiter>,
     last: u64,
-    /// There may be work for them.
     pub(super) awake: bool,
-    /// So many are being served.
     serving: usize,
     /// So many were given a job since one was answered that there is nothing.
     served: usize,
-    /// They are left alone until then.
     pause: Option<Instant>,
     /// When it is to be looked for work that nobody told of; `None`: soon.
     next_look: Option<Instant>,
 }
 
 impl WaitQueue {
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }

@@ -4,19 +4,22 @@
 //! somebody else would.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use actix::prelude::*;
-use shiftboss_protocol::model::{Attempt, Key, Row, Run};
+use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 use shiftboss_queue::attempt;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::REJECTED;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::{Kept, Memory};
+use shiftboss_queue::look::{Look, Opens};
+use shiftboss_queue::reader::{ReadError, ReadResult};
 use shiftboss_queue::record::Millis;
 use shiftboss_queue::records::at_once;
+use shiftboss_queue::testing::{Kept, Memory};
 use tokio::sync::oneshot;
 
 use super::ManualClock;
@@ -330,5 +333,21 @@ impl Store for MockStore {
 
     fn close(&mut self) -> StoreFuture<'_, ()> {
         Box::pin(async { self.called("close", "") })
+    }
+}
+
+impl Opens for MockStore {
+    type Found = Memory;
+
+    fn ask<T>(
+        &self,
+        now: UnixSeconds,
+        question: impl AsyncFnOnce(&mut Look<'_, Memory>) -> Result<T, Infallible>,
+    ) -> ReadResult<T> {
+        self.called("read", "").map_err(|error| ReadError::Failed(error.to_string()))?;
+        let mut copy = self.inside().backup();
+        let asked = async { question(&mut Look::at(&mut copy, now).await?).await };
+        let Ok(answer) = at_once(asked).unwrap();
+        Ok(answer)
     }
 }

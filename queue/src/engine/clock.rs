@@ -67,8 +67,7 @@ impl<S: Records> Batch<'_, S> {
     fn wake_each(&mut self, due: Vec<Stored>) {
         for stored in due {
             let slot = self.desk.put(stored);
-            rules::holds::wake(self.desk.record_mut(slot), &mut self.context);
-            self.changed(slot);
+            self.change(slot, rules::holds::wake);
         }
     }
 

@@ -26,7 +26,6 @@ struct Slot {
     record: Box<Record>,
     place: Place,
     is_changed: bool,
-    /// All that was known of it goes.
     is_forgotten: bool,
     /// Likewise, at first: what is known of it since is a new key's.
     was_forgotten: bool,
@@ -56,7 +55,6 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// There will be so many more records before it.
     pub(super) fn reserve(&mut self, count: usize) {
         self.slots.reserve(count);
         self.by_key.reserve(count);
@@ -66,7 +64,6 @@ impl Desk {
         self.by_key.get(key).copied()
     }
 
-    /// Those of all records before it.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.by_key.keys().cloned().collect()
     }
@@ -86,7 +83,6 @@ impl Desk {
         }
     }
 
-    /// A key that nothing is known of.
     pub(super) fn put_new(&mut self, key: Key) -> usize {
         self.push(None, Record::new(key), Place::default())
     }
@@ -120,7 +116,6 @@ impl Desk {
         &mut self.slots[slot].record
     }
 
-    /// Whether anything is known of its key.
     pub(super) fn is_known(&self, slot: usize) -> bool {
         let Slot { stored, record, is_forgotten, .. } = &self.slots[slot];
         !is_forgotten && (stored.is_some() || !record.is_new())
@@ -165,7 +160,6 @@ impl Desk {
         }
     }
 
-    /// All that was known of its key goes.
     pub(super) fn forget(&mut self, slot: usize) {
         self.leave(slot);
         let it = &mut self.slots[slot];
@@ -179,7 +173,6 @@ impl Desk {
         self.order.iter().map(|(_, slot)| *slot)
     }
 
-    /// Changed keys that are ready, and in the lane.
     pub(super) fn lane(&self) -> impl Iterator<Item = (i64, usize)> {
         self.lane.iter().copied()
     }
@@ -206,7 +199,6 @@ impl Desk {
         self.slots[slot].is_changed
     }
 
-    /// As the store has it.
     pub(super) fn stored(&self, slot: usize) -> Option<&Stored> {
         self.slots[slot].stored.as_deref()
     }

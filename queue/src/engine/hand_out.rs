@@ -19,9 +19,9 @@ pub(super) const LEAVING_MAX: usize = 4_096;
 
 /// What there is for a worker.
 enum Choice {
-    /// Of the order, or of the lane.
-    Slot {
+    Task {
         slot: usize,
+        task: Task,
         is_of_lane: bool,
     },
     Nothing,
@@ -33,21 +33,11 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn dispatch(&mut self, it: Dispatch) -> Carried<Dispatched> {
         let Dispatch { holder, fetchers } = it;
         let scope = self.scope(fetchers);
-        if self.header.paused || self.is_draining() {
-            return Ok(Ok(Dispatched::Nothing));
-        }
         loop {
-            let (slot, is_of_lane) = match self.choose(&scope).await? {
-                Choice::Slot { slot, is_of_lane } => (slot, is_of_lane),
+            let (slot, task, is_of_lane) = match self.choose(&scope).await? {
+                Choice::Task { slot, task, is_of_lane } => (slot, task, is_of_lane),
                 Choice::Nothing => return Ok(Ok(Dispatched::Nothing)),
                 Choice::Later => return Ok(Ok(Dispatched::Later)),
-            };
-            let slot = self.whole(slot).await?;
-            // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
-            let record = self.desk.record(slot);
-            let Some(task) = dispatch::next_task(record, &scope, &self.context) else {
-                self.pass(slot);
-                continue;
             };
             let Some(payload) = self.payload(slot, task).await? else {
                 leases::set_aside(self.desk.record_mut(slot), task);
@@ -73,6 +63,10 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
+    pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
+        Ok(!matches!(self.choose(&Scope::All).await?, Choice::Nothing))
+    }
+
     /// A key was looked at in vain; what became of it is saved.
     fn pass(&mut self, slot: usize) {
         self.in_vain += 1;
@@ -95,24 +89,6 @@ impl<S: Records> Batch<'_, S> {
         })
     }
 
-    pub(super) async fn has_work(&mut self) -> StoreResult<bool> {
-        if self.header.paused || self.is_draining() {
-            return Ok(false);
-        }
-        loop {
-            let slot = match self.choose(&Scope::All).await? {
-                Choice::Slot { slot, .. } => slot,
-                Choice::Nothing => return Ok(false),
-                Choice::Later => return Ok(true),
-            };
-            let slot = self.whole(slot).await?;
-            if dispatch::next_task(self.desk.record(slot), &Scope::All, &self.context).is_some() {
-                return Ok(true);
-            }
-            self.pass(slot);
-        }
-    }
-
     fn scope(&self, fetchers: Option<Vec<Arc<str>>>) -> Scope {
         match fetchers {
             None => Scope::All,
@@ -123,22 +99,37 @@ impl<S: Records> Batch<'_, S> {
     }
 
     async fn choose(&mut self, scope: &Scope) -> StoreResult<Choice> {
-        self.step_over_leaving().await?;
-        if self.in_vain >= STEP_KEYS || self.is_edited {
-            return Ok(Choice::Later);
+        if self.header.paused || self.is_draining() {
+            return Ok(Choice::Nothing);
         }
+        self.step_over_leaving().await?;
+        while self.in_vain < STEP_KEYS && !self.is_edited {
+            let Some((slot, is_of_lane)) = self.first(scope).await? else {
+                return Ok(Choice::Nothing);
+            };
+            let slot = self.whole(slot).await?;
+            // One whose run is going, or whose start was that of a clock that was ahead, is saved where it stands.
+            match dispatch::next_task(self.desk.record(slot), scope, &self.context) {
+                Some(task) => return Ok(Choice::Task { slot, task, is_of_lane }),
+                None => self.pass(slot),
+            }
+        }
+        Ok(Choice::Later)
+    }
+
+    /// The first key, and whether it is one of the lane.
+    async fn first(&mut self, scope: &Scope) -> StoreResult<Option<(usize, bool)>> {
+        let is_fair = self.context.settings.is_fair;
         let credit = Credit::new(self.context.settings.bump_share, self.header.credit);
-        if self.context.settings.is_fair
+        if is_fair
             && credit.pays()
             && let Some(slot) = self.first_of_lane(scope).await?
         {
-            return Ok(Choice::Slot { slot, is_of_lane: true });
+            return Ok(Some((slot, true)));
         }
         let first = self.first_of_order(scope).await?;
-        let held =
-            if self.context.settings.is_fair { None } else { self.first_held(scope).await? };
-        let first = self.desk.first_of(first, held);
-        Ok(first.map_or(Choice::Nothing, |slot| Choice::Slot { slot, is_of_lane: false }))
+        let held = if is_fair { None } else { self.first_held(scope).await? };
+        Ok(self.desk.first_of(first, held).map(|slot| (slot, false)))
     }
 
     /// Steps over what is in front and has nothing but rows of runs that go, once a batch: to look at each such key, and to save that
@@ -235,7 +226,6 @@ pub(super) struct Ahead {
     looks: Vec<Look>,
     /// What is in front and goes was [stepped over](Batch::step_over_leaving).
     has_stepped: bool,
-    /// So many are looked up at once.
     pub(super) count: usize,
 }
 
@@ -246,14 +236,11 @@ struct Look {
     /// By their places on the desk.
     next: VecDeque<usize>,
     last: Option<usize>,
-    /// There are no more.
     is_all: bool,
-    /// So many are looked up next.
     count: usize,
 }
 
 impl Ahead {
-    /// As many as the batch may hand out.
     pub(super) fn of(outset: &Outset) -> Self {
         Self { looks: Vec::new(), has_stepped: false, count: outset.next.max(1) }
     }

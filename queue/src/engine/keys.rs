@@ -5,7 +5,6 @@ use std::sync::Arc;
 use shiftboss_protocol::model::{Attempt, Key, Row};
 
 use super::{Batch, Carried, used_up};
-use crate::answers;
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::credit::BUMPS_MAX;
 use crate::error::Rejected;
@@ -45,13 +44,11 @@ impl<S: Records> Batch<'_, S> {
         let slot = self.desk.slot_of(&key).unwrap_or_else(|| self.desk.put_new(key));
         if !self.desk.record(slot).is_whole() {
             // Its count says more than the store has, which is damaged: its other tasks go on.
-            self.desk.record_mut(slot).singles.waiting = 0;
-            self.changed(slot);
+            self.change(slot, |record, _| record.singles.waiting = 0);
         }
         Ok(slot)
     }
 
-    /// The record of an attempt's key.
     async fn slot_of_attempt(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
         if let Some(slot) = self.desk.slot_of_attempt(attempt)
             && self.desk.record(slot).is_whole()
@@ -63,7 +60,6 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.slot_of_attempt(attempt))
     }
 
-    /// The record of the key whose attempt is out.
     pub(super) async fn slot_of_flight(&mut self, attempt: Attempt) -> StoreResult<Option<usize>> {
         let slot = self.slot_of_attempt(attempt).await?;
         Ok(slot.filter(|slot| completion::is_out(self.desk.record(*slot), attempt)))
@@ -76,13 +72,22 @@ impl<S: Records> Batch<'_, S> {
             self.ends.push(JobEnd {
                 attempt: ended.attempt,
                 fetcher: self.context.fetcher(ended.task.fetcher()),
-                outcome: ended.outcome.word(),
+                outcome: ended.outcome,
                 took_ms: ended.took_ms().unsigned_abs(),
                 revisit_seconds: ended.revisit.and_then(|seconds| u64::try_from(seconds).ok()),
             });
             self.ended.push(ended);
         }
         self.changed(slot);
+    }
+
+    /// The attempt of the key that is out is given back; which one, if any was.
+    pub(super) fn take_back(&mut self, slot: usize, outcome: Outcome) -> Option<Attempt> {
+        let record = self.desk.record_mut(slot);
+        let ended = dispatch::take_back(record, outcome, &self.context);
+        let attempt = ended.as_ref().map(|it| it.attempt);
+        self.end(slot, ended);
+        attempt
     }
 
     pub(super) async fn complete(&mut self, it: Complete) -> StoreResult<()> {
@@ -151,10 +156,8 @@ impl<S: Records> Batch<'_, S> {
         let Some(slot) = self.slot_of_attempt(attempt).await? else {
             return Ok(Ack::Unknown);
         };
-        let record = self.desk.record_mut(slot);
-        if completion::is_out(record, attempt) {
-            let ended = dispatch::take_back(record, Outcome::Released, &self.context);
-            self.end(slot, ended);
+        if completion::is_out(self.desk.record(slot), attempt) {
+            self.take_back(slot, Outcome::Released);
             return Ok(Ack::Recorded);
         }
         let ended = self.ended(attempt).await?;
@@ -182,13 +185,8 @@ impl<S: Records> Batch<'_, S> {
             let record = self.desk.record(*slot);
             is_fair && record.key == it.key && dispatch::is_its_start(record)
         };
-        let Some(slot) = slot.filter(is_its) else {
-            return Ok(false);
-        };
-        let record = self.desk.record_mut(slot);
-        let ended = dispatch::take_back(record, Outcome::Undone, &self.context);
-        self.end(slot, ended);
-        Ok(true)
+        let slot = slot.filter(is_its);
+        Ok(slot.is_some_and(|slot| self.take_back(slot, Outcome::Undone).is_some()))
     }
 
     pub(super) async fn expire(&mut self, attempt: Attempt) -> StoreResult<Option<ExpiredLease>> {
@@ -215,15 +213,11 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn requeue(&mut self, key: Key) -> StoreResult<Requeued> {
         let slot = self.slot(key).await?;
-        let record = self.desk.record_mut(slot);
-        let ended = dispatch::take_back(record, Outcome::Released, &self.context);
-        let requeued = match &ended {
-            Some(ended) => Requeued::Back(ended.attempt),
-            None if record.is_listed() => Requeued::NotInFlight,
+        Ok(match self.take_back(slot, Outcome::Released) {
+            Some(attempt) => Requeued::Back(attempt),
+            None if self.desk.record(slot).is_listed() => Requeued::NotInFlight,
             None => Requeued::Unknown,
-        };
-        self.end(slot, ended);
-        Ok(requeued)
+        })
     }
 
     pub(super) async fn retry(&mut self, it: Retry) -> StoreResult<Retried> {
@@ -231,9 +225,7 @@ impl<S: Records> Batch<'_, S> {
         // A fetcher that is not known has no task.
         let fetcher = it.fetcher.map(|name| self.fetcher(&name).unwrap_or(FetcherId(i64::MIN)));
         let (slot, ended) = self.singles_of(slot, &ENDED).await?;
-        let retried = retries::retry(self.desk.record_mut(slot), fetcher, &ended);
-        self.changed(slot);
-        Ok(retried)
+        Ok(self.change(slot, |record, _| retries::retry(record, fetcher, &ended)))
     }
 
     pub(super) async fn hold(&mut self, it: Hold) -> StoreResult<Held> {
@@ -244,18 +236,16 @@ impl<S: Records> Batch<'_, S> {
         if replaced.is_none() && self.count_held() >= HOLDS_MAX {
             return Ok(Held::Full);
         }
-        let record = self.desk.record_mut(slot);
-        holds::hold(record, it.seconds, it.reason, it.by, &self.context);
-        let until = record.hold(&self.context).and_then(|hold: answers::Hold| hold.until);
-        self.changed(slot);
+        let until = self.change(slot, |record, context| {
+            holds::hold(record, it.seconds, it.reason, it.by, context);
+            record.hold(context).and_then(|hold| hold.until)
+        });
         Ok(Held::Held { until, is_known, replaced: replaced.map(Box::new) })
     }
 
     pub(super) async fn unhold(&mut self, key: Key) -> StoreResult<bool> {
         let slot = self.slot(key).await?;
-        let was_held = holds::unhold(self.desk.record_mut(slot));
-        self.changed(slot);
-        Ok(was_held)
+        Ok(self.change(slot, |record, _| holds::unhold(record)))
     }
 
     pub(super) async fn bump(&mut self, it: Bump) -> StoreResult<Bumped> {
@@ -269,9 +259,8 @@ impl<S: Records> Batch<'_, S> {
             return Ok(Bumped::Full);
         }
         let (slot, ended) = self.singles_of(slot, &ENDED).await?;
-        let record = self.desk.record_mut(slot);
-        let number = bumps::bump(record, &ended, it.by, &mut self.context);
-        self.changed(slot);
+        let number =
+            self.change(slot, |record, context| bumps::bump(record, &ended, it.by, context));
         let before = match was_bumped {
             false => self.count_bumped().saturating_sub(1),
             true => {
@@ -303,9 +292,7 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn cancel(&mut self, key: Key) -> StoreResult<Cancelled> {
         let slot = self.slot(key).await?;
         let (slot, those) = self.singles_of(slot, &NOT_OUT).await?;
-        let cancelled = singles::cancel(self.desk.record_mut(slot), &those);
-        self.changed(slot);
-        Ok(cancelled)
+        Ok(self.change(slot, |record, _| singles::cancel(record, &those)))
     }
 
     /// Single tasks of a key that have one of these statuses, the newest first, as many as are changed at once; and its slot.
@@ -369,20 +356,17 @@ impl<S: Records> Batch<'_, S> {
         self.header.last_single = number;
         self.header.last_since = self.context.next_since(self.header.last_since);
         let since = if self.context.settings.is_fair { self.header.last_since } else { 0 };
-        singles::add(self.desk.record_mut(slot), number, since, payload, id);
-        self.changed(slot);
+        self.change(slot, |record, _| singles::add(record, number, since, payload, id));
         self.singles = Some(singles.saturating_add(1));
         Ok(Ok(Added::Added(number)))
     }
 
-    /// So many single tasks there are.
     fn count_singles(&self) -> u64 {
         let counts = self.counts();
         let singles = counts.0.get(&crate::counts::OF_SINGLES);
         singles.map_or(0, |it| u64::try_from(it.rows).unwrap_or(0))
     }
 
-    /// What other programs wrote.
     pub(super) async fn edit(
         &mut self,
         edits: Vec<Edit>,
@@ -409,14 +393,13 @@ impl<S: Records> Batch<'_, S> {
                         let expired = leases::expire(record, &self.context);
                         self.end(slot, expired.map(|it| it.attempt));
                     }
-                    edited.map(drop).map_err(|error| Rejected(error.to_string()))
+                    edited.map(drop)
                 }
                 Edit::Row { key, run, is_dequeued } => {
                     let slot = self.slot(key).await?;
                     if let Some(fetcher) = self.fetcher(&run.fetcher) {
                         let row = Task::Row { fetcher, run: run.started };
-                        edits::edit_row(self.desk.record_mut(slot), row, is_dequeued);
-                        self.changed(slot);
+                        self.change(slot, |record, _| edits::edit_row(record, row, is_dequeued));
                     }
                     Ok(())
                 }

@@ -4,6 +4,9 @@
 //! What is whose, [`Members`] says; it is read once, and written with the batch.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use humantime::format_duration;
 
 use super::{Batch, Engine, STEP_KEYS};
 use crate::attempt::Outcome;
@@ -13,7 +16,6 @@ use crate::file_identity::DirectoryIdentity;
 use crate::members::{self, Members};
 use crate::record::{FetcherId, Flight, Millis};
 use crate::records::{InFlight, Name, Records, RunState, Stale, StoreResult};
-use crate::rules::dispatch;
 use shiftboss_protocol::model::{Attempt, UnixSeconds};
 
 /// For whom an engine acts, of several daemons that share a queue.
@@ -25,7 +27,6 @@ pub struct Own {
     pub takeover: i64,
 }
 
-/// What a daemon finds that joins.
 #[derive(Debug, Clone, Default)]
 pub struct Joined {
     /// The last one of its name was stopped, or there was none.
@@ -36,7 +37,6 @@ pub struct Joined {
 /// What came of a step of forgetting a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgetting {
-    /// There are more rows of its lists: to be asked again.
     More,
     /// All that was known of it is gone, and so many lists and fetchers were its.
     Gone {
@@ -68,7 +68,6 @@ impl News {
 }
 
 impl<S: Records> Engine<S> {
-    /// Acts for one of several daemons.
     #[must_use]
     pub fn acting_for(self, own: Own) -> Self {
         Self { own: Some(own), ..self }
@@ -80,9 +79,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// The daemon for which this engine acts joins, or joins anew. What was handed out by calls whose answers nobody heard is undone.
-    ///
-    /// # Errors
-    /// It has not joined.
     pub async fn join(
         &mut self,
         now: Millis,
@@ -94,9 +90,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// This member found that the queue went back to a state that is older than what it had written: whoever looks is to know.
-    ///
-    /// # Errors
-    /// It is not noted.
     pub async fn note_went_back(&mut self, now: Millis) -> StoreResult<()> {
         self.alone(now, async |batch| {
             let (own, now) = (batch.asker.clone(), batch.context.seconds());
@@ -109,9 +102,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// What a member sees to is this one's from now on, for that one is gone; so many jobs.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn adopt(
         &mut self,
         now: Millis,
@@ -123,9 +113,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// Jobs of a member that is gone wait again, for nobody adopts them; so many.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn give_back(
         &mut self,
         now: Millis,
@@ -143,9 +130,6 @@ impl<S: Records> Engine<S> {
 
     /// Forgets a member that is gone for good, a bounded number of rows of its lists at once: its fetchers are free then. Jobs of it
     /// that are out stay out.
-    ///
-    /// # Errors
-    /// Nothing of the step has happened.
     pub async fn forget_member(
         &mut self,
         now: Millis,
@@ -217,13 +201,12 @@ impl<S: Records> Batch<'_, S> {
     /// Whoever adopted it meanwhile; but a relay that asks again is answered as the first time.
     async fn undo_unheard(&mut self, attempt: Attempt) -> StoreResult<()> {
         let Some(slot) = self.slot_of_flight(attempt).await? else { return Ok(()) };
-        let record = self.desk.record_mut(slot);
+        let record = self.desk.record(slot);
         let owner = record.flight.as_ref().and_then(|it| it.owner.as_deref());
         if owner.is_some_and(members::is_relay) {
             return Ok(());
         }
-        let ended = dispatch::take_back(record, Outcome::Undone, &self.context);
-        self.end(slot, ended);
+        self.take_back(slot, Outcome::Undone);
         Ok(())
     }
 
@@ -288,7 +271,7 @@ impl<S: Records> Batch<'_, S> {
             Some(own) => format!(
                 "the fetcher {fetcher} belongs to {whose}; it is taken over (--takeover) when that one has been gone, or without a \
                  list of it, for {}",
-                span(own.takeover)
+                format_duration(Duration::from_secs(own.takeover.unsigned_abs()))
             ),
         }
     }
@@ -312,7 +295,6 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// Whether a fetcher's lists are the asker's own.
     pub(super) fn is_own(&self, fetcher: &str) -> bool {
         let owner = self.memo.members.as_ref().and_then(|members| members.owner(fetcher));
         owner == self.asker.as_ref()
@@ -344,7 +326,6 @@ impl<S: Records> Batch<'_, S> {
         flight.owner = if flight.holder.is_some() { asker } else { own };
     }
 
-    /// Which leased jobs a member sees to.
     async fn jobs_of(&mut self, member: &str) -> StoreResult<Vec<usize>> {
         self.flush().await?;
         let flights = self.store.flights().await?;
@@ -382,9 +363,7 @@ impl<S: Records> Batch<'_, S> {
     async fn give_back(&mut self, member: &Arc<str>) -> StoreResult<u64> {
         let jobs = self.jobs_of(member).await?;
         for slot in &jobs {
-            let record = self.desk.record_mut(*slot);
-            let ended = dispatch::take_back(record, Outcome::Released, &self.context);
-            self.end(*slot, ended);
+            self.take_back(*slot, Outcome::Released);
         }
         Ok(jobs.len() as u64)
     }
@@ -408,21 +387,10 @@ impl<S: Records> Batch<'_, S> {
         self.forget_notes(member).await?;
         match self.own {
             // It is the daemon's of a file.
-            None => {
-                self.lose(member, Gone::Stopped, 0).await?;
-            }
-            Some(_) => {
-                self.give_back(member).await?;
-            }
-        }
+            None => self.lose(member, Gone::Stopped, 0).await?,
+            Some(_) => self.give_back(member).await?,
+        };
         self.known_members().forget(member);
         Ok(Forgetting::Gone { lists: runs.len() as u64, fetchers: fetchers.len() as u64 })
     }
-}
-
-/// A time for people: 1h 30m.
-fn span(seconds: i64) -> String {
-    let parts = [(seconds / 3_600, "h"), (seconds % 3_600 / 60, "m"), (seconds % 60, "s")];
-    let parts = parts.into_iter().filter(|(count, _)| *count != 0);
-    parts.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
 }

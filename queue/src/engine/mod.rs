@@ -27,7 +27,7 @@ use crate::error::Rejected;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::place::Turn;
-use crate::record::{FetcherId, Millis};
+use crate::record::{FetcherId, Millis, Record};
 use crate::records::{
     Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
@@ -46,7 +46,7 @@ const EDIT_STEPS_MAX: usize = 8;
 /// What an operation comes to that may be rejected; the store's own errors end the batch.
 type Carried<T> = StoreResult<Result<T, Rejected>>;
 
-/// See the module.
+/// See the module. Where a function of it fails, nothing of what it was to do has happened.
 #[derive(Debug)]
 pub struct Engine<S> {
     store: S,
@@ -113,7 +113,6 @@ impl<S: Records> Engine<S> {
         Self { store, settings, own: None, header, memo, news, ends, followed, is_edited }
     }
 
-    /// Nothing is handed out until an operator says so.
     pub fn is_paused(&self) -> bool {
         self.header.paused
     }
@@ -135,15 +134,11 @@ impl<S: Records> Engine<S> {
         std::mem::take(&mut self.is_edited)
     }
 
-    /// The attempts whose ends were recorded since this was asked.
     pub fn take_ends(&mut self) -> Vec<JobEnd> {
         std::mem::take(&mut self.ends)
     }
 
     /// Carries out a batch in order, as one transaction; each operation is answered in its place.
-    ///
-    /// # Errors
-    /// Nothing of the batch has happened.
     pub async fn apply(
         &mut self,
         now: Millis,
@@ -181,9 +176,6 @@ impl<S: Records> Engine<S> {
     }
 
     /// Carries out what other programs wrote, as one transaction; each is answered in its place.
-    ///
-    /// # Errors
-    /// Nothing of it has happened.
     pub async fn edit(
         &mut self,
         now: Millis,
@@ -192,7 +184,6 @@ impl<S: Records> Engine<S> {
         self.alone(now, async |it| it.edit(edits).await).await
     }
 
-    /// Works in a transaction of its own.
     async fn alone<T>(
         &mut self,
         now: Millis,
@@ -253,7 +244,6 @@ impl<S: Records> Engine<S> {
     }
 }
 
-/// A batch under way.
 struct Batch<'a, S> {
     store: &'a mut S,
     header: &'a mut Header,
@@ -264,19 +254,16 @@ struct Batch<'a, S> {
     /// The member in whose name it is asked; `None`: the daemon of a file.
     asker: Option<Arc<str>>,
     news: News,
-    /// Nothing is written.
     only_reads: bool,
     /// There is more that others edited, and that was not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
-    /// What the daemon counts of itself.
     ends: Vec<JobEnd>,
     sums: Sums,
     /// Single tasks that there are, if no rule but their own changed anything since they were counted.
     singles: Option<u64>,
-    /// Keys that were looked at in vain for a dispatch.
     in_vain: usize,
 }
 
@@ -347,7 +334,6 @@ impl<'a, S: Records> Batch<'a, S> {
         }
     }
 
-    /// One that the daemon asks, or a relay.
     async fn of_asker(&mut self, operation: Operation) -> Carried<Outcome> {
         use {Operation as Op, Outcome as Out};
         Ok(match operation {
@@ -382,20 +368,20 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::NextHoldEnd(_) => Ok(Out::NextHoldEnd(self.next_hold_end().await?)),
             Op::CountInFlight(_) => Ok(Out::CountInFlight(self.count_in_flight().await?)),
             Op::WhyIdle(_) => Ok(Out::WhyIdle(self.why_idle())),
-            Op::RejectFile(it) => self.reject_file(it).await?.map(Out::RejectFile),
-            Op::ForgetRejected(it) => self.forget_rejected(it).await?.map(Out::ForgetRejected),
-            Op::NoteInput(it) => self.note_input(it).await?.map(Out::NoteInput),
-            Op::NoteFetcher(it) => self.note_fetcher(it).await?.map(Out::NoteFetcher),
-            Op::ForgetFetcher(it) => self.forget_fetcher(it).await?.map(Out::ForgetFetcher),
-            Op::FetcherRecords(_) => self.fetcher_records().await?.map(Out::FetcherRecords),
-            Op::Installation(_) => self.installation().await?.map(Out::Installation),
+            Op::RejectFile(it) => Ok(Out::RejectFile(self.reject_file(it).await?)),
+            Op::ForgetRejected(it) => Ok(Out::ForgetRejected(self.forget_rejected(it).await?)),
+            Op::NoteInput(it) => Ok(Out::NoteInput(self.note_input(it).await?)),
+            Op::NoteFetcher(it) => Ok(Out::NoteFetcher(self.note_fetcher(it).await?)),
+            Op::ForgetFetcher(it) => Ok(Out::ForgetFetcher(self.forget_fetcher(it).await?)),
+            Op::FetcherRecords(_) => Ok(Out::FetcherRecords(self.fetcher_records().await?)),
+            Op::Installation(_) => Ok(Out::Installation(self.installation().await?)),
             Op::Place(_) => Ok(Out::Place(self.store.place().await?)),
             Op::JoinRelay(it) => self.join_relay(it).await?.map(Out::JoinRelay),
             // One within another is nobody's.
             Op::Relayed(_) => Ok(Out::Relayed(RelayAnswer::Lost)),
-            Op::AddRelayedRows(it) => self.add_relayed_rows(it).await?.map(Out::AddRelayedRows),
-            Op::LoseRelay(it) => self.lose_relay(it).await?.map(Out::LoseRelay),
-            Op::Relays(_) => self.relays().await?.map(Out::Relays),
+            Op::AddRelayedRows(it) => Ok(Out::AddRelayedRows(self.add_relayed_rows(it).await?)),
+            Op::LoseRelay(it) => Ok(Out::LoseRelay(self.lose_relay(it).await?)),
+            Op::Relays(_) => Ok(Out::Relays(self.relays().await?)),
         })
     }
 
@@ -446,7 +432,13 @@ impl<'a, S: Records> Batch<'a, S> {
         Ok(())
     }
 
-    /// A rule changed the record.
+    /// Applies a rule to a record.
+    fn change<T>(&mut self, slot: usize, rule: impl FnOnce(&mut Record, &mut Context) -> T) -> T {
+        let came_to = rule(self.desk.record_mut(slot), &mut self.context);
+        self.changed(slot);
+        came_to
+    }
+
     fn changed(&mut self, slot: usize) {
         let record = self.desk.record_mut(slot);
         rules::tidy(record);
@@ -458,7 +450,6 @@ impl<'a, S: Records> Batch<'a, S> {
         }
     }
 
-    /// The number of a fetcher's name, if it has one.
     fn fetcher(&self, name: &str) -> Option<FetcherId> {
         self.memo.names.get(name).copied()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Batch, Carried};
+use super::Batch;
 use crate::answers::FetcherRecord;
 use crate::documents::{self, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
 use crate::operation::{
@@ -25,17 +25,16 @@ impl<S: Records> Batch<'_, S> {
         Ok(text.and_then(|text| kind.read(name, &text)).map(|(_, document)| document))
     }
 
-    /// A member's own, by their documents' names; `name`: what each is called among those.
-    async fn own_documents<T: DeserializeOwned>(
+    /// A member's own fetchers, by their documents' names.
+    async fn fetchers_of(
         &mut self,
-        kind: &Kind<T>,
         member: Option<&str>,
-        name: impl Fn(&T) -> String,
-    ) -> StoreResult<Vec<(String, T)>> {
-        let found = self.store.documents(&kind.of(&documents::own(member, ""))).await?.into_iter();
-        let read = |(at, text): (String, String)| Some((kind.read(&at, &text)?.1, at));
-        let is_its = |(it, at): &(T, String)| *at == kind.of(&documents::own(member, &name(it)));
-        let own = found.filter_map(read).filter(is_its);
+    ) -> StoreResult<Vec<(String, FetcherRecord)>> {
+        let name = |of: &str| FETCHER.of(&documents::own(member, of));
+        let found = self.store.documents(&name("")).await?.into_iter();
+        let read = |(at, text): (String, String)| Some((FETCHER.read(&at, &text)?.1, at));
+        // A daemon of another name may begin alike.
+        let own = found.filter_map(read).filter(|(it, at)| *at == name(&it.name));
         Ok(own.map(|(it, at)| (at, it)).collect())
     }
 
@@ -44,8 +43,8 @@ impl<S: Records> Batch<'_, S> {
         self.asker.clone().filter(|_| self.own.is_some())
     }
 
-    fn own_name<T>(&self, kind: &Kind<T>, name: &str) -> String {
-        kind.of(&documents::own(self.member().as_deref(), name))
+    fn fetcher_name(&self, name: &str) -> String {
+        FETCHER.of(&documents::own(self.member().as_deref(), name))
     }
 
     /// What a member noted that is not in its own document goes.
@@ -53,8 +52,7 @@ impl<S: Records> Batch<'_, S> {
         if self.own.is_none() {
             return Ok(());
         }
-        let fetchers = self.own_documents(&FETCHER, Some(member), |it| it.name.to_string()).await?;
-        for (name, _) in fetchers {
+        for (name, _) in self.fetchers_of(Some(member)).await? {
             self.store.note(name, None).await?;
         }
         Ok(())
@@ -69,7 +67,7 @@ impl<S: Records> Batch<'_, S> {
         self.store.note(name, Some(kind.text(document))).await
     }
 
-    pub(super) async fn reject_file(&mut self, it: RejectFile) -> Carried<()> {
+    pub(super) async fn reject_file(&mut self, it: RejectFile) -> StoreResult<()> {
         let RejectFile { name, reason } = it;
         let new = documents::Rejected { reason, since: self.context.seconds() };
         let renewed = |known: Option<&documents::Rejected>| documents::Rejected {
@@ -79,22 +77,22 @@ impl<S: Records> Batch<'_, S> {
         if let Some(member) = self.asking_member() {
             let file = renewed(member.rejected.get(&name));
             member.rejected.insert(name, file);
-            return Ok(Ok(()));
+            return Ok(());
         }
         let name = REJECTED.of(&name);
         let known = self.document(&REJECTED, &name).await?;
-        self.note(&REJECTED, name, &renewed(known.as_ref())).await.map(Ok)
+        self.note(&REJECTED, name, &renewed(known.as_ref())).await
     }
 
-    pub(super) async fn forget_rejected(&mut self, it: ForgetRejected) -> Carried<()> {
+    pub(super) async fn forget_rejected(&mut self, it: ForgetRejected) -> StoreResult<()> {
         if let Some(member) = self.asking_member() {
             member.rejected.remove(&it.0);
-            return Ok(Ok(()));
+            return Ok(());
         }
-        self.store.note(REJECTED.of(&it.0), None).await.map(Ok)
+        self.store.note(REJECTED.of(&it.0), None).await
     }
 
-    pub(super) async fn note_input(&mut self, it: NoteInput) -> Carried<()> {
+    pub(super) async fn note_input(&mut self, it: NoteInput) -> StoreResult<()> {
         let now = self.context.seconds();
         let change = |known: &mut Input| match it.0 {
             InputDirectory::There(identity) => {
@@ -107,25 +105,23 @@ impl<S: Records> Batch<'_, S> {
         };
         if let Some(member) = self.asking_member() {
             change(&mut member.input);
-            return Ok(Ok(()));
+            return Ok(());
         }
         let mut known = self.document(&INPUT, INPUT.name()).await?.unwrap_or_default();
         change(&mut known);
-        self.note(&INPUT, INPUT.name().to_owned(), &known).await.map(Ok)
+        self.note(&INPUT, INPUT.name().to_owned(), &known).await
     }
 
-    pub(super) async fn note_fetcher(&mut self, it: NoteFetcher) -> Carried<()> {
-        let name = self.own_name(&FETCHER, &it.0.name);
-        self.note(&FETCHER, name, &it.0).await.map(Ok)
+    pub(super) async fn note_fetcher(&mut self, it: NoteFetcher) -> StoreResult<()> {
+        self.note(&FETCHER, self.fetcher_name(&it.0.name), &it.0).await
     }
 
-    pub(super) async fn forget_fetcher(&mut self, it: ForgetFetcher) -> Carried<()> {
-        self.store.note(self.own_name(&FETCHER, &it.0), None).await.map(Ok)
+    pub(super) async fn forget_fetcher(&mut self, it: ForgetFetcher) -> StoreResult<()> {
+        self.store.note(self.fetcher_name(&it.0), None).await
     }
 
-    pub(super) async fn fetcher_records(&mut self) -> Carried<Vec<FetcherRecord>> {
-        let member = self.member();
-        let own = self.own_documents(&FETCHER, member.as_deref(), |it| it.name.to_string()).await?;
-        Ok(Ok(own.into_iter().map(|(_, it)| it).collect()))
+    pub(super) async fn fetcher_records(&mut self) -> StoreResult<Vec<FetcherRecord>> {
+        let own = self.fetchers_of(self.member().as_deref()).await?;
+        Ok(own.into_iter().map(|(_, it)| it).collect())
     }
 }

@@ -18,16 +18,9 @@ use crate::operation::{
 };
 use crate::records::{Records, Stale, StoreResult};
 
-/// The numbers of lanes: of batches, as [`number_of`] has them, and of ranges.
-const OF_BATCHES: [u8; 2] = [0, 1];
+/// The numbers of lanes: of batches, and of ranges.
+const OF_BATCHES: [u8; 2] = [Lane::Jobs as u8, Lane::Lists as u8];
 const OF_RANGES: Range<u8> = 16..16 + RANGES;
-
-fn number_of(lane: Lane) -> u8 {
-    match lane {
-        Lane::Jobs => 0,
-        Lane::Lists => 1,
-    }
-}
 
 /// A relay's lane, as it is named.
 fn lane(relay: &str, number: u8) -> String {
@@ -36,21 +29,18 @@ fn lane(relay: &str, number: u8) -> String {
 
 impl<S: Records> Batch<'_, S> {
     /// Which queue it is. Made when it is asked for first.
-    pub(super) async fn installation(&mut self) -> Carried<Arc<str>> {
+    pub(super) async fn installation(&mut self) -> StoreResult<Arc<str>> {
         let name = INSTALLATION.name();
         if let Some(known) = self.document(&INSTALLATION, name).await? {
-            return Ok(Ok(known.into()));
+            return Ok(known.into());
         }
         let made = format!("{:016x}", random());
         self.note(&INSTALLATION, name.to_owned(), &made).await?;
-        Ok(Ok(made.into()))
+        Ok(made.into())
     }
 
     pub(super) async fn join_relay(&mut self, it: JoinRelay) -> Carried<JoinedRelay> {
-        let installation = match self.installation().await? {
-            Ok(installation) => installation,
-            Err(rejected) => return Ok(Err(rejected)),
-        };
+        let installation = self.installation().await?;
         if it.installation.as_ref().is_some_and(|known| *known != installation) {
             let why =
                 "the daemon has another queue by now: this relay's lists and jobs are not its";
@@ -94,21 +84,21 @@ impl<S: Records> Batch<'_, S> {
         self.store.note(RELAY_ANSWER.of(&lane), None).await
     }
 
-    pub(super) async fn lose_relay(&mut self, it: LoseRelay) -> Carried<Option<u64>> {
-        let Some(relay) = self.known_members().acting(it.epoch) else { return Ok(Ok(None)) };
+    pub(super) async fn lose_relay(&mut self, it: LoseRelay) -> StoreResult<Option<u64>> {
+        let Some(relay) = self.known_members().acting(it.epoch) else { return Ok(None) };
         let gone = if it.is_stopped { Gone::Stopped } else { Gone::Silent };
         let now = self.context.seconds();
-        self.lose(&relay, gone, now).await.map(|jobs| Ok(Some(jobs)))
+        self.lose(&relay, gone, now).await.map(Some)
     }
 
-    pub(super) async fn relays(&mut self) -> Carried<Vec<Relay>> {
+    pub(super) async fn relays(&mut self) -> StoreResult<Vec<Relay>> {
         let beats = self.store.beats().await?;
         let mut relays = self.known_members().all_acting();
         for relay in &mut relays {
             let name = RELAY.of(&relay.name);
             relay.beat = beats.iter().find(|it| it.0 == name).map_or(0, |it| it.1);
         }
-        Ok(Ok(relays))
+        Ok(relays)
     }
 
     /// A relay's batch, if its number is a new one; else what it was answered.
@@ -119,7 +109,7 @@ impl<S: Records> Batch<'_, S> {
         };
         self.store.heard(&relay, self.context.seconds());
         let is_numbered = !operations.iter().all(Operation::only_reads);
-        let lane = self::lane(&relay, number_of(lane));
+        let lane = self::lane(&relay, lane as u8);
         if is_numbered || operations.is_empty() {
             let last = self.document(&RELAY_LANE, &RELAY_LANE.of(&lane)).await?.unwrap_or_default();
             if operations.is_empty() && number > last.number {
@@ -152,12 +142,12 @@ impl<S: Records> Batch<'_, S> {
     pub(super) async fn add_relayed_rows(
         &mut self,
         it: AddRelayedRows,
-    ) -> Carried<Vec<RowsAnswer>> {
+    ) -> StoreResult<Vec<RowsAnswer>> {
         let mut answers = Vec::with_capacity(it.0.len());
         for part in it.0 {
             answers.push(self.relayed_rows(part).await?);
         }
-        Ok(Ok(answers))
+        Ok(answers)
     }
 
     async fn relayed_rows(&mut self, mut it: RelayedRows) -> StoreResult<RowsAnswer> {

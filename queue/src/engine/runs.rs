@@ -105,9 +105,7 @@ impl<S: Records> Batch<'_, S> {
         let (reading, since) = self.reading(run);
         for row in rows {
             let slot = self.slot(row.key).await?;
-            let record = self.desk.record_mut(slot);
-            lists::add_row(record, run, reading, since, row.payload);
-            self.changed(slot);
+            self.change(slot, |it, _| lists::add_row(it, run, reading, since, row.payload));
         }
         Ok(())
     }
@@ -140,11 +138,7 @@ impl<S: Records> Batch<'_, S> {
         let (is_last, last) = (keys.len() < limit, keys.last().map(|it| it.id));
         let is_old =
             |it: &Stored| it.record.row(run.0, run.1).is_some_and(|row| row.reading < listing);
-        for stored in keys.into_iter().filter(is_old) {
-            let slot = self.desk.put(stored);
-            lists::remove_row(self.desk.record_mut(slot), run);
-            self.changed(slot);
-        }
+        self.remove_rows(run, keys.into_iter().filter(is_old));
         if is_last {
             let state = self.header.runs.change(run);
             (state.listing, state.stale) = (None, Stale::No);
@@ -232,12 +226,15 @@ impl<S: Records> Batch<'_, S> {
     ) -> StoreResult<usize> {
         let keys = self.store.of_run(run, None::<KeyId>, limit).await?;
         let count = keys.len();
-        for stored in keys {
-            let slot = self.desk.put(stored);
-            lists::remove_row(self.desk.record_mut(slot), run);
-            self.changed(slot);
-        }
+        self.remove_rows(run, keys);
         Ok(count)
+    }
+
+    fn remove_rows(&mut self, run: (FetcherId, i64), of: impl IntoIterator<Item = Stored>) {
+        for stored in of {
+            let slot = self.desk.put(stored);
+            self.change(slot, |record, _| lists::remove_row(record, run));
+        }
     }
 }
 

@@ -9,89 +9,59 @@ use crate::record::Millis;
 use crate::records::{From, Records, StoreResult};
 use crate::rules::dispatch::Scope;
 
-/// Documents that are written, or go, by name.
-type Notes = Vec<(String, Option<String>)>;
-
 impl<S: Records> Engine<S> {
     /// A daemon begins, before anything else is asked. Where keys stand is derived anew if the last one had other rules. What was
     /// noted of rejected files goes, for it finds out for itself; and a pause under `--classic`, where nobody could end it.
-    ///
-    /// # Errors
-    /// What was noted before still is.
     pub async fn start(&mut self, now: Millis, daemon: &Daemon) -> StoreResult<()> {
         // Carries out what others edited, all of it.
         while {
             self.apply(now, Vec::new()).await?;
             self.take_edited()
         } {}
-        self.alone(now, async |it| it.raise_numbers().await).await?;
-        if self.places().await? != Some(daemon.policy) {
-            self.write(vec![(PLACES.of(""), None)]).await?;
+        if self.alone(now, async |it| it.begin(daemon.policy).await).await? {
             while self.alone(now, async |it| it.derive_places().await).await? {}
         }
-        let unpaused = daemon.policy == Policy::Classic && self.header.paused;
-        if unpaused {
+        if daemon.policy == Policy::Classic && self.header.paused {
             self.apply(now, vec![SetPaused(false).into()]).await?;
         }
-        let rejected = async |store: &mut S| store.documents(REJECTED.name()).await;
-        let rejected = self.in_transaction(rejected).await?;
-        let mut notes: Notes = rejected.into_iter().map(|(name, _)| (name, None)).collect();
-        notes.push((PLACES.of(""), Some(PLACES.text(&daemon.policy))));
-        notes.push((DAEMON.of(""), Some(DAEMON.text(daemon))));
-        self.write(notes).await
+        self.alone(now, async |it| it.note_start(daemon).await).await
     }
 
     /// The daemon was stopped: the next one need not look for damage.
-    ///
-    /// # Errors
-    /// It is not noted.
     pub async fn stop(&mut self) -> StoreResult<()> {
-        let name = DAEMON.of("");
-        self.in_transaction(async |store| {
-            let noted = store.document(&name).await?;
-            let noted = noted.and_then(|text| Some(DAEMON.read(&name, &text)?.1));
-            let daemon = Daemon { running: None, ..noted.unwrap_or_default() };
-            store.note(name, Some(DAEMON.text(&daemon))).await
+        // Time is nothing to it.
+        self.alone(0, async |it| {
+            let noted = it.document(&DAEMON, DAEMON.name()).await?.unwrap_or_default();
+            it.note(&DAEMON, DAEMON.of(""), &Daemon { running: None, ..noted }).await
         })
         .await
-    }
-
-    /// By whose rules all keys have their places.
-    async fn places(&mut self) -> StoreResult<Option<Policy>> {
-        let name = PLACES.of("");
-        let noted = self.in_transaction(async |store| store.document(&name).await).await?;
-        Ok(noted.and_then(|text| Some(PLACES.read(&name, &text)?.1)))
-    }
-
-    async fn write(&mut self, notes: Notes) -> StoreResult<()> {
-        self.in_transaction(async |store| {
-            for (name, text) in notes {
-                store.note(name, text).await?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    /// A transaction about documents alone, to which time is nothing.
-    async fn in_transaction<T>(
-        &mut self,
-        work: impl AsyncFnOnce(&mut S) -> StoreResult<T>,
-    ) -> StoreResult<T> {
-        self.alone(0, async |it| work(it.store).await).await
     }
 }
 
 impl<S: Records> Batch<'_, S> {
+    /// Whether places are to be derived anew: those that there are were by other rules.
+    ///
     /// An older state of the queue may have come back, a backup, say, or it was begun anew, and numbers behind its last one may be
     /// out: none of them is handed out again, for from each start on they are above the clock's microseconds.
-    async fn raise_numbers(&mut self) -> StoreResult<()> {
+    async fn begin(&mut self, policy: Policy) -> StoreResult<bool> {
         // Daemons that share a queue have the store see to that.
         if self.own.is_none() {
             let micros = self.context.now.saturating_mul(1_000);
             self.context.last_attempt = self.context.last_attempt.max(Attempt(micros));
         }
-        Ok(())
+        if self.document(&PLACES, PLACES.name()).await? == Some(policy) {
+            return Ok(false);
+        }
+        self.store.note(PLACES.of(""), None).await?;
+        Ok(true)
+    }
+
+    async fn note_start(&mut self, daemon: &Daemon) -> StoreResult<()> {
+        for (name, _) in self.store.documents(REJECTED.name()).await? {
+            self.store.note(name, None).await?;
+        }
+        self.note(&PLACES, PLACES.of(""), &daemon.policy).await?;
+        self.note(&DAEMON, DAEMON.of(""), daemon).await
     }
 
     /// Derives the places of some more keys; whether there are more.

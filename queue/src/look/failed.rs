@@ -57,9 +57,9 @@ impl<S: Listings> Look<'_, S> {
         let mut steps = Steps::new(Along::EndedBadly);
         let mut is_since = true;
         while is_since && !steps.is_all && listing.goes_on() {
-            let step = steps.next(self, STEP).await?;
+            let step = steps.records(self, STEP).await?;
             is_since = steps.behind.is_some_and(|(finished, _)| finished >= listing.since);
-            for Stored { record, .. } in self.records(&step).await? {
+            for Stored { record, .. } in step {
                 for row in record.newest_rows().filter(|row| self.is_over(&record, row)) {
                     let attempt = record.served(row.fetcher);
                     if record.last_attempt == Attempt(0) || record.last_attempt == attempt {

@@ -2,13 +2,12 @@
 
 use std::ops::Bound::{Excluded, Included};
 
-use super::{Look, count_of};
+use super::{Look, Steps, count_of};
 use crate::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
 use crate::listings::{Along, Listings, behind};
 use crate::reader::SAMPLE_MAX;
 use crate::record::{FetcherId, Record, Singles};
-use crate::records::KeyId;
 use crate::sums::total;
 
 /// Held keys that can be asked for at once.
@@ -31,9 +30,7 @@ impl<S: Listings> Look<'_, S> {
         let mut keys = Vec::new();
         let kinds = [(Along::Held, Record::hold as Holds), (Along::BackedOff, Record::backoff)];
         for (along, hold) in kinds {
-            let ids = self.store.keys(along, None, count + 1 - keys.len()).await?;
-            let ids: Vec<KeyId> = ids.into_iter().map(|(_, id)| id).collect();
-            for stored in self.records(&ids).await? {
+            for stored in Steps::new(along).records(self, count + 1 - keys.len()).await? {
                 let key = stored.record.key.to_string();
                 keys.extend(hold(&stored.record, &self.context).map(|hold| HeldKey { key, hold }));
             }

@@ -96,9 +96,8 @@ impl<S: Listings> Look<'_, S> {
 
     /// The jobs that are held, from their hand-out until they end or their lease expires, the oldest ones.
     async fn holders(&mut self) -> Result<Vec<Holding>, S::Error> {
-        let mut out = Steps::new(Along::Out).next(self, HOLDERS_MAX).await?;
-        out.extend(Steps::claimed(&self.context).next(self, HOLDERS_MAX).await?);
-        let out = self.records(&out).await?;
+        let mut out = Steps::new(Along::Out).records(self, HOLDERS_MAX).await?;
+        out.extend(Steps::claimed(&self.context).records(self, HOLDERS_MAX).await?);
         let mut held: Vec<Holding> = out.iter().filter_map(|it| self.holding(it)).collect();
         held.sort_by(|one, other| {
             (one.since, one.attempt, &one.key).cmp(&(other.since, other.attempt, &other.key))

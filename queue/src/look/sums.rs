@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Look, seconds};
+use super::Look;
 use crate::answers::{Done, MinuteJobs, Stats, StatsGroup};
 use crate::attempt::Outcome;
 use crate::listings::{Listings, Summed, SumsOf};
-use crate::pace::{ENDS_LOOKED_AT, begin_with, busy_seconds, young_since};
+use crate::pace::busy_seconds;
 use crate::reader::{GROUPS_MAX, Grouping, StatsOf};
 use crate::record::FetcherId;
 use crate::sums::Hour;
@@ -19,7 +19,7 @@ const SUMS_MAX: usize = 7 * (GROUPS_MAX + 1);
 
 /// How fast jobs ended within the last hour.
 pub(super) struct Pace {
-    /// The minutes in which any ended; in a young queue the first one begins with the first end.
+    /// Those in which any ended.
     pub(super) minutes: Vec<MinuteJobs>,
     pub(super) busy_seconds: Option<i64>,
     pub(super) done: Vec<Done>,
@@ -69,12 +69,7 @@ impl<S: Listings> Look<'_, S> {
 
     pub(super) async fn pace(&mut self) -> Result<Pace, S::Error> {
         let now = self.context.seconds();
-        let (mut minutes, done) = self.last_hour().await?;
-        if let Some(since) = young_since(&minutes, now) {
-            let since = since.saturating_mul(1_000);
-            let (first, ends) = self.store.first_end(since, ENDS_LOOKED_AT).await?;
-            begin_with(&mut minutes, first.map(seconds), ends);
-        }
+        let (minutes, done) = self.last_hour().await?;
         let since = now.div_euclid(HOUR_SECONDS) - 1;
         let (fetchers, by_fetcher, hours, count) = (None, false, 0, SUMS_MAX);
         let of = SumsOf { since, fetchers, by_fetcher, hours, count };

@@ -127,8 +127,7 @@ impl<S: Listings> Look<'_, S> {
         }
         for mut steps in [Steps::new(Along::Out), Steps::claimed(&self.context)] {
             while !steps.is_all && listing.goes_on() {
-                let step = steps.next(self, STEP).await?;
-                for stored in self.records(&step).await? {
+                for stored in steps.records(self, STEP).await? {
                     if stored.record.is_in_flight(&self.context) {
                         self.waiting_of(listing, &stored, "its key is in flight").await?;
                     }
@@ -137,8 +136,7 @@ impl<S: Listings> Look<'_, S> {
         }
         for along in [Along::Held, Along::BackedOff] {
             let left = listing.limit.saturating_sub(listing.tasks.len());
-            let step = Steps::new(along).next(self, left).await?;
-            for stored in self.records(&step).await? {
+            for stored in Steps::new(along).records(self, left).await? {
                 let is_met = along == Along::BackedOff && stored.record.extras.hold.is_some();
                 if !is_met && !stored.record.is_in_flight(&self.context) {
                     self.waiting_of(listing, &stored, "its key is held").await?;
@@ -187,8 +185,7 @@ impl<S: Listings> Look<'_, S> {
     async fn in_flight(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         let mut steps = Steps::new(Along::Out);
         while !steps.is_all && listing.goes_on() {
-            let step = steps.next(self, STEP).await?;
-            for Stored { record, .. } in self.records(&step).await? {
+            for Stored { record, .. } in steps.records(self, STEP).await? {
                 let Some(flight) = &record.flight else { continue };
                 let started = seconds(flight.started);
                 let is_wanted = listing.wants(flight.task.fetcher()) && started >= listing.since;
@@ -208,8 +205,7 @@ impl<S: Listings> Look<'_, S> {
     async fn delayed(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         let (mut found, mut steps) = (Vec::new(), Steps::new(Along::Delayed));
         while !steps.is_all && listing.goes_on() {
-            let step = steps.next(self, STEP).await?;
-            for Stored { record, .. } in self.records(&step).await? {
+            for Stored { record, .. } in steps.records(self, STEP).await? {
                 self.delayed_of(listing, &mut found, &record).await?;
             }
             let last = steps.behind.map_or(i64::MAX, |(due, _)| due);
@@ -254,8 +250,7 @@ impl<S: Listings> Look<'_, S> {
     /// Rows first, then single tasks.
     async fn dead_letters(&mut self, listing: &mut Listing) -> Result<(), S::Error> {
         let mut dead = Vec::new();
-        let keys = Steps::new(Along::Dead).next(self, listing.limit).await?;
-        for stored in self.records(&keys).await? {
+        for stored in Steps::new(Along::Dead).records(self, listing.limit).await? {
             let tasks: Vec<Task> = stored.record.extras.dead.iter().map(|it| it.0).collect();
             let rows = tasks.into_iter().filter(|task| matches!(task, Task::Row { .. }));
             dead.extend(rows.map(|task| (stored.clone(), task)));

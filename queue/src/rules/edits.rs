@@ -7,6 +7,7 @@ use shiftboss_protocol::model::{Attempt, UnixSeconds};
 use super::{completion, forget_task};
 use crate::attempt::EndedAttempt;
 use crate::context::Context;
+use crate::error::Rejected;
 use crate::record::{LastRun, Record, Task};
 
 /// The first and last second of the years 0 to 9999: what lies outside is no time.
@@ -14,13 +15,6 @@ const TIMES: RangeInclusive<UnixSeconds> = -62_167_219_200..=253_402_300_799;
 
 /// A row that was armed then waits for nobody, whether its fetcher was served or not.
 const NEVER: Attempt = Attempt(-1);
-
-/// Why an edit is rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadEdit {
-    #[error("a time outside the years 0 to 9999")]
-    Time,
-}
 
 /// Whether a row of `log` has times that are some.
 pub fn is_time(last: LastRun) -> bool {
@@ -35,9 +29,9 @@ pub fn edit_log(
     record: &mut Record,
     last: LastRun,
     context: &Context,
-) -> Result<Option<EndedAttempt>, BadEdit> {
+) -> Result<Option<EndedAttempt>, Rejected> {
     if !is_time(last) {
-        return Err(BadEdit::Time);
+        return Err(Rejected("a time outside the years 0 to 9999".to_owned()));
     }
     let ends = last.finished.is_some() && record.flight.is_some();
     let attempt =

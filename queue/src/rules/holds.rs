@@ -6,16 +6,16 @@ use super::{clocks, retries};
 use crate::context::Context;
 use crate::record::{Backoff, Due, Hold, Record};
 
-/// An operator holds the key, in place of an earlier hold of it, which is answered. A job that is out goes on.
+/// An operator holds the key, in place of an earlier hold of it. A job that is out goes on.
 pub fn hold(
     record: &mut Record,
     seconds: Option<u32>,
     reason: String,
     by: Arc<str>,
     context: &Context,
-) -> Option<Hold> {
+) {
     let until = seconds.map(|seconds| context.due_in(seconds.into()));
-    record.extras.hold.replace(Hold { since: context.seconds(), until, reason, by })
+    record.extras.hold = Some(Hold { since: context.seconds(), until, reason, by });
 }
 
 /// Ends any hold of the key; whether there was one. Failures in a row are counted on.

@@ -29,11 +29,9 @@ pub fn add_row(
     }
 }
 
-/// The run does not name the key any more, or is deleted; whether it did. A job of it that is out goes on.
-pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) -> bool {
-    let before = record.rows.len();
+/// The run does not name the key any more, or is deleted. A job of it that is out goes on.
+pub fn remove_row(record: &mut Record, (fetcher, run): (FetcherId, i64)) {
     record.rows.retain(|row| (row.fetcher, row.run) != (fetcher, run));
-    record.rows.len() < before
 }
 
 /// Whether all that is known of the key may be forgotten.

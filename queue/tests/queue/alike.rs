@@ -7,8 +7,8 @@ use shiftboss_protocol::model::Key;
 use shiftboss_queue::answers::{Ended, TaskStatus};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
-use shiftboss_queue::memory::Memory;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};
+use shiftboss_queue::testing::Memory;
 
 use crate::histories::{Step, history, settings};
 use crate::in_memory;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::look::{Look, Opens};
-use shiftboss_queue::memory::Memory;
 use shiftboss_queue::reader::ReadResult;
 use shiftboss_queue::records::at_once;
+use shiftboss_queue::testing::Memory;
 
 pub struct Looking(Mutex<Memory>);
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use shiftboss_queue::counts::COUNTS;
-pub use shiftboss_queue::memory::Memory as Store;
 use shiftboss_queue::records::at_once;
 use shiftboss_queue::sums::Hour;
+pub use shiftboss_queue::testing::Memory as Store;
 
 pub use crate::in_memory::{Looking, reader};
 

@@ -140,7 +140,7 @@ impl Script {
                 let ends = self.engine.as_mut().unwrap().take_ends();
                 let of = |it: &JobEnd| {
                     let JobEnd { fetcher, outcome, took_ms, revisit_seconds, .. } = it;
-                    format!("{fetcher} {outcome} {took_ms} {revisit_seconds:?}")
+                    format!("{fetcher} {} {took_ms} {revisit_seconds:?}", outcome.word())
                 };
                 listed(ends.iter().map(of))
             }

@@ -95,9 +95,6 @@ const CHAIN: &str = ends!(
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < $1 ORDER BY ended DESC LIMIT 1 OFFSET $2::int8 - 1";
-const FIRST_END: &str = "SELECT min(ended_ms), count(*)
-    FROM (SELECT ended_ms, exit_code FROM attempts ORDER BY ended DESC LIMIT $2::int8) AS last
-    WHERE exit_code IS NOT NULL AND ended_ms >= $1";
 const LAST_DRAWN: &str = "SELECT last_value FROM ends";
 /// What was drawn last may be of no end: of a batch that was given up, or of a standby, which knows numbers before their time.
 const LAST_END: &str = "SELECT coalesce(max(ended), 0) FROM attempts WHERE ended <= $1";
@@ -392,11 +389,6 @@ impl Listings for Moment {
 
     async fn chain(&mut self, last: Attempt, count: usize) -> StoreResult<Vec<End>> {
         self.rows(ask!(CHAIN, last.0, limit(count)), load::end).await
-    }
-
-    async fn first_end(&mut self, since: Millis, among: i64) -> StoreResult<(Option<Millis>, i64)> {
-        let read = |row: &Row| Ok((get(row, 0)?, get(row, 1)?));
-        Ok(self.rows(ask!(FIRST_END, since, among), read).await?.pop().unwrap_or_default())
     }
 
     async fn hours(&mut self, of: &SumsOf<'_>) -> StoreResult<Vec<Summed>> {

@@ -26,6 +26,11 @@ const AT_ONCE: usize = 250;
 const UNLISTED: &str = "no fetcher lists that key, and no single task has it";
 
 impl Asker {
+    /// Whoever asks is named as his connection is.
+    fn note(&self, key: &Key, order: &str) {
+        info!(key = key.as_str(), by = &*self.holder.worker, "{order}");
+    }
+
     pub(super) async fn retry(
         &self,
         key: Key,
@@ -38,14 +43,13 @@ impl Asker {
         }
     }
 
-    /// Whoever asks is named as his connection is.
     pub(super) async fn hold(&self, asked: verbs::Hold) -> Answered<verbs::Hold> {
         let verbs::Hold { key, seconds, reason } = asked;
         let (by, reason) = (Arc::clone(&self.holder.worker), reason.into_text());
         let hold = Hold { key: key.clone(), seconds: seconds.seconds(), reason, by };
         match self.ask(Perform(hold)).await? {
             Held::Held { until, is_known, replaced } => {
-                info!(key = key.as_str(), by = &*self.holder.worker, "An operator holds a key.");
+                self.note(&key, "An operator holds a key.");
                 let replaced = replaced.map(|hold| *hold);
                 Ok(HoldAnswer { key, until, known: is_known, replaced })
             }
@@ -102,21 +106,16 @@ impl Asker {
                 ended += u64::from(answer.map_err(undone)?);
             }
         }
-        info!(
-            prefix = prefix.as_str(),
-            ended,
-            by = &*self.holder.worker,
-            "An operator ended holds."
-        );
+        let by = &*self.holder.worker;
+        info!(prefix = prefix.as_str(), ended, by, "An operator ended holds.");
         Ok(UnholdAllAnswer { prefix, ended })
     }
 
-    /// Whoever asks is named as his connection is.
     pub(super) async fn bump(&self, key: Key) -> Answered<verbs::Bump> {
         let by = Arc::clone(&self.holder.worker);
         match self.ask(Perform(Bump { key: key.clone(), by })).await? {
             Bumped::Behind(bumped_before) => {
-                info!(key = key.as_str(), by = &*self.holder.worker, "An operator bumped a key.");
+                self.note(&key, "An operator bumped a key.");
                 Ok(BumpAnswer { key, bumped_before })
             }
             Bumped::Held => Err(Refused::new(ErrorCode::Held, HELD)),
@@ -131,7 +130,7 @@ impl Asker {
     pub(super) async fn unhold(&self, key: Key) -> Answered<verbs::Unhold> {
         let was_held = self.ask(Perform(Unhold(key.clone()))).await?;
         if was_held {
-            info!(key = key.as_str(), by = &*self.holder.worker, "An operator ended a hold.");
+            self.note(&key, "An operator ended a hold.");
         }
         Ok(UnholdAnswer { key, was_held })
     }
@@ -150,11 +149,7 @@ impl Asker {
     pub(super) async fn forget(&self, key: Key) -> Answered<verbs::Forget> {
         match self.ask(Perform(Forget(key.clone()))).await? {
             Forgotten::Forgotten => {
-                info!(
-                    key = key.as_str(),
-                    by = &*self.holder.worker,
-                    "An operator had a key forgotten."
-                );
+                self.note(&key, "An operator had a key forgotten.");
                 Ok(ForgetAnswer { key, forgotten: true })
             }
             Forgotten::Listed => {

@@ -94,8 +94,6 @@ const FAILED: &str = ends!(
 );
 const FLOOR: &str =
     "SELECT ended FROM attempts WHERE ended < ?1 ORDER BY ended DESC LIMIT 1 OFFSET ?2 - 1";
-const FIRST_END: &str = "SELECT min(ended_ms), count(*) FROM attempts
-    WHERE ended > coalesce((SELECT ends FROM header), 0) - ?2 AND exit_code IS NOT NULL AND ended_ms >= ?1";
 
 /// Since the hour ?1, by fetcher if ?2, and by so many hours ?3, if that is not 0. What somebody wrote there may be too large: a fraction
 /// that is no integer becomes the largest one.
@@ -278,11 +276,6 @@ impl Listings for Moment {
             chain.push(end);
         }
         Ok(chain)
-    }
-
-    async fn first_end(&mut self, since: Millis, among: i64) -> Result<(Option<Millis>, i64)> {
-        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        Ok(self.connection().first(FIRST_END, (since, among), read)?.unwrap_or_default())
     }
 
     async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>> {

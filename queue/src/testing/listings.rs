@@ -239,13 +239,6 @@ impl Listings for Memory {
         Ok(std::iter::successors(self.end(last), before).take(count).collect())
     }
 
-    async fn first_end(&mut self, since: Millis, among: i64) -> Result<(Option<Millis>, i64)> {
-        let last = self.all_ends().rev().take(usize::try_from(among).unwrap_or(0));
-        let ended = last.map(|end| end.attempt).filter(|it| it.exit_code.is_some());
-        let ended: Vec<Millis> = ended.map(|it| it.ended).filter(|it| *it >= since).collect();
-        Ok((ended.iter().min().copied(), i64::try_from(ended.len()).unwrap_or(i64::MAX)))
-    }
-
     async fn hours(&mut self, of: &SumsOf<'_>) -> Result<Vec<Summed>> {
         let mut sums: BTreeMap<_, Hour> = BTreeMap::new();
         for ((hour, fetcher, outcome), it) in &self.kept.sums.hours {

@@ -1,4 +1,4 @@
-//! A store in memory: the port over maps, for tests and for foretelling. It is searched from end to end, and decides nothing.
+//! What tests stand on: a store in memory, the port over maps. It is searched from end to end, and decides nothing. No program has it.
 
 mod listings;
 
