@@ -107,8 +107,8 @@ $(programs) &:
 target/man/man1:
 	$(MAKE) man
 
-docs: ## Write docs/commands.md, from the definitions of the command line
-	cargo run --quiet --locked -p shiftboss-manual -- --reference docs/commands.md
+docs: ## Write docs/commands.md and the tables of docs/configuration.md, from the definitions of the command line
+	cargo run --quiet --locked -p shiftboss-manual -- --documents docs
 
 # BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
 bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)
