@@ -1,7 +1,6 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
-mod ask;
 mod broker;
 mod common;
 mod fetch;
@@ -24,17 +23,22 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use shiftboss_console::arguments::{RunArguments, RunnerArguments, absolute, one_of, template};
+use shiftboss_console::arguments::{
+    LogArguments, RunArguments, RunnerArguments, absolute, one_of, template,
+};
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
+use shiftboss_protocol::verbs::{VERBS, Who};
 use shiftboss_relay::{Broker, QueueKind};
 
+pub use crate::config::keys::is_number;
+pub use crate::config::tables;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Database, Destination};
 use crate::target::Asked;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
-pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
+pub use on_change::{OnChangeArguments, OnChangeSettings};
 pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, Operate};
 pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};
@@ -224,7 +228,7 @@ Example:
 Examples:
   shiftboss ask READY
   shiftboss ask -t worker.sock 'DONE alpha 0'",
-        after_long_help = ask::help()
+        after_long_help = requests()
     )]
     Ask {
         /// How long to wait for the answers
@@ -261,19 +265,35 @@ const BROKER_QUEUES: &[(&str, &str, QueueKind)] = &[
     ("quorum", "On most nodes of a cluster", QueueKind::Quorum),
 ];
 
-fn broker(
-    url: Option<Url>,
-    prefix: Option<String>,
-    queues: Option<QueueKind>,
-) -> Result<Option<Broker>, Failure> {
-    let prefix = prefix.as_deref().unwrap_or(shiftboss_relay::PREFIX);
-    let broker = url.map(|url| Broker::new(url, prefix, queues.unwrap_or_default()));
+fn broker(url: Option<Url>, prefix: &str, queues: QueueKind) -> Result<Option<Broker>, Failure> {
+    let broker = url.map(|url| Broker::new(url, prefix, queues));
     broker.transpose().map_err(Failure::of(ExitCode::Configuration))
 }
 
 /// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.
 fn database() -> impl TypedValueParser<Value = Database> {
     PathBufValueParser::new().map(Database::from)
+}
+
+/// Columns of a request.
+const REQUEST_WIDTH: usize = 32;
+
+/// What `ask --help` lists beside its options: the requests, from the table of verbs.
+fn requests() -> String {
+    let mut help = "\
+Examples:
+  shiftboss ask READY
+  shiftboss ask -t worker.sock 'HELLO 2 me' 'WHY alpha' QUIT
+
+Requests of protocol 2, behind HELLO 2 NAME [LEASE] (* for operators only):
+"
+    .to_owned();
+    for verb in VERBS {
+        let star = if verb.who == Who::Operator { '*' } else { ' ' };
+        help += &format!("{star} {:REQUEST_WIDTH$} {}\n", verb.synopsis(), verb.help);
+    }
+    help.pop();
+    help
 }
 
 /// How long an answer is waited for.

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{RunArguments, absolute, template};
 use crate::child::CommandSpec;
-use crate::config::OnChangeTable;
+use crate::config::Watch;
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::machine::Timing;
 use crate::schedule::watch::Trees;
@@ -24,7 +24,7 @@ Examples:
   shiftboss on-change --status")]
 pub struct OnChangeArguments {
     #[command(flatten)]
-    pub watched: OnChangeTable,
+    pub watch: Watch,
     /// Run COMMAND once, watch nothing, and exit with its code; 124: its --timeout was over
     #[arg(long, conflicts_with = "retry")]
     pub once: bool,
@@ -38,31 +38,19 @@ pub struct OnChangeArguments {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Show the state of those that run, and exit
-    #[arg(long, conflicts_with_all = ["graph", "once", "paths", "command"])]
+    #[arg(long, conflicts_with_all = ["once", "paths", "command"])]
     pub status: bool,
     /// With --status: print one JSON object
     #[arg(long, requires = "status")]
     pub json: bool,
-    /// Print a picture of how it decides when to run, as source text, and exit
-    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["once", "paths", "command"])]
-    pub graph: Option<Picture>,
     #[command(flatten)]
     pub run: RunArguments,
     /// The directories to watch, or the files of one directory
-    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
+    #[arg(value_name = "PATH", required_unless_present = "status")]
     pub paths: Vec<PathBuf>,
     /// The program to run, and its arguments
-    #[arg(last = true, num_args = 1.., required_unless_present_any = ["status", "graph"])]
+    #[arg(last = true, num_args = 1.., required_unless_present = "status")]
     pub command: Vec<OsString>,
-}
-
-/// A picture's source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Picture {
-    /// For Graphviz
-    Dot,
-    /// For Mermaid
-    Mermaid,
 }
 
 /// The settings of runs, checked.
@@ -80,23 +68,22 @@ impl TryFrom<OnChangeArguments> for OnChangeSettings {
     type Error = Failure;
 
     fn try_from(typed: OnChangeArguments) -> Result<Self, Failure> {
-        let watched = OnChangeTable { paths: typed.paths, ..typed.watched };
-        let trees = trees(&watched)?;
+        let trees = trees(&typed.watch, &typed.paths)?;
         let command = template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
         let name = match typed.name {
             Some(name) => name,
-            None => name_of(&command.program, &watched.paths)?,
+            None => name_of(&command.program, &typed.paths)?,
         };
-        let (timing, command) = (watched.timing(typed.retry), typed.run.spec(command));
+        let (timing, command) = (typed.watch.timing(typed.retry), typed.run.spec(command));
         Ok(Self { name, trees, timing, is_once: typed.once, command })
     }
 }
 
 /// What is watched: trees, or files of one directory.
-fn trees(watched: &OnChangeTable) -> Result<Trees, Failure> {
-    let trees = watched.trees().map_err(Failure::of(ExitCode::Usage))?;
-    match Trees::of_files(&watched.paths) {
-        Some(_) if !watched.globs.is_empty() => {
+fn trees(watch: &Watch, paths: &[PathBuf]) -> Result<Trees, Failure> {
+    let trees = watch.trees(paths).map_err(Failure::of(ExitCode::Usage))?;
+    match Trees::of_files(paths) {
+        Some(_) if !watch.globs.is_empty() => {
             Err(Failure::usage("--glob: PATH is a file, of which nothing is to be chosen"))
         }
         Some(trees) => trees.map_err(Failure::of(ExitCode::Usage)),
@@ -168,7 +155,7 @@ mod tests {
         let accepted = |words: &[&str]| {
             Cli::try_parse_from(["shiftboss", "on-change"].iter().chain(words)).is_ok()
         };
-        assert!(accepted(&["--graph", "dot"]) && accepted(&["--status"]));
+        assert!(accepted(&["--status"]));
         for (words, named) in [
             (&["--timeout", "0s", "a", "--", "x"][..], "--timeout"),
             (&["--cooldown", "400days", "a", "--", "x"], "--cooldown"),

@@ -1,12 +1,11 @@
 //! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
-//! `shiftboss fetch` and the daemon's own fetchers call it. A [`FetcherTable`] in, an outcome out: when to run and what
+//! `shiftboss fetch` and the daemon's own fetchers call it. A [`List`] in, an outcome out: when to run and what
 //! to show is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
 //! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
 mod claim;
-mod error;
 mod intake;
 
 use std::path::PathBuf;
@@ -16,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::child::{Guardian, Output, Stream};
-use crate::config::FetcherTable;
+use crate::config::List;
+use crate::exit::ExitCode;
 use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, StartRun};
 use claim::{Claim, Part};
-pub use error::FetchError;
 use intake::Intake;
 pub use intake::{Observer, Tally, read_lines};
 
@@ -32,10 +31,36 @@ pub struct Delivered {
     pub tally: Tally,
 }
 
+/// Why a list was not fetched. The former list is untouched, or stands beside the new one.
+#[derive(Debug)]
+pub struct FetchError {
+    /// What `fetch` exits with.
+    pub code: ExitCode,
+    /// How the run ended, as a shell would report it, and why.
+    pub outcome: Outcome,
+}
+
+impl FetchError {
+    fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, outcome: Outcome::new(ExitCode::Unavailable as u8, message) }
+    }
+
+    /// Nothing is wrong with us or our directory.
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Unavailable, message)
+    }
+}
+
+impl From<Outcome> for FetchError {
+    fn from(outcome: Outcome) -> Self {
+        Self { code: ExitCode::Unavailable, outcome }
+    }
+}
+
 /// Fetches one list, any number of times.
 pub struct Fetcher {
     input: PathBuf,
-    list: Arc<FetcherTable>,
+    list: Arc<List>,
     guardian: Guardian,
     changed_file: Option<ChangedFile>,
     /// The directory, and the right to deliver there. None until it was claimed.
@@ -47,7 +72,7 @@ impl Fetcher {
     /// anything is watched. Nothing is touched yet.
     pub fn new(
         input: PathBuf,
-        list: FetcherTable,
+        list: List,
         guardian: Guardian,
         changed_file: Option<PathBuf>,
     ) -> Self {
@@ -112,7 +137,7 @@ impl Fetcher {
         if end.is_success() || lock(intake).is_broken() {
             return Ok(());
         }
-        Err(Outcome::new(end.shell_code(), end.failure(self.list.timeout)).into())
+        Err(Outcome::new(end.shell_code(), end.failure(self.list.limits.timeout)).into())
     }
 }
 
@@ -170,7 +195,7 @@ fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
 }
 
 /// Puts a whole list in its place, if it is long enough.
-fn deliver(part: Part, tally: Tally, list: &FetcherTable) -> Result<Delivered, FetchError> {
+fn deliver(part: Part, tally: Tally, list: &List) -> Result<Delivered, FetchError> {
     let Tally { accepted, faulty } = tally;
     let (min_lines, min_share) = (list.min_lines, list.min_share);
     let wrote = format!("the command wrote {accepted} good lines");

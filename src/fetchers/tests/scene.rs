@@ -13,7 +13,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::answers::FetcherRecord;
 use shiftboss_queue::error::StoreError;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 use tokio::sync::watch;
@@ -181,7 +181,7 @@ pub fn every(name: &str) -> FetcherTable {
 
 pub fn with(name: &str, more: &str) -> FetcherTable {
     let text = format!("name = '{name}'\ncommand = ['x']\nevery = '100s'\n{more}");
-    toml::from_str(&text).unwrap()
+    crate::config::tests::keys(&text)
 }
 
 impl Scene {
@@ -197,7 +197,7 @@ impl Scene {
         let (want, wanted) = watch::channel(tables);
         let (origin, shared) = (Instant::now(), Rc::clone(&seen.0));
         let runs = move |table: &FetcherTable| {
-            fakes(table.name.as_str().to_owned(), origin, Rc::clone(&shared))
+            fakes(table.list.name.as_str().to_owned(), origin, Rc::clone(&shared))
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });
@@ -223,16 +223,4 @@ impl Scene {
 
 pub fn runs(of: &[(&str, u64)]) -> Vec<(String, u64)> {
     of.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect()
-}
-
-pub fn ran(name: &str, seconds_ago: i64, broken_off: bool) -> FetcherRecord {
-    let started = SystemClock.now() - seconds_ago;
-    let message = "before".to_owned();
-    FetcherRecord {
-        name: name.into(),
-        state: "idle".to_owned(),
-        run_started: broken_off.then_some(started),
-        last_run: Some(EndedRun { started, ended: started, exit_code: 0, message }),
-        next_run: None,
-    }
 }
