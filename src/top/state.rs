@@ -161,7 +161,9 @@ impl State {
     /// What is frozen stays; what was not there yet comes to it.
     fn add(&mut self, picture: Picture) {
         self.picture.detail = picture.detail;
-        self.picture.lists.complete_from(picture.lists);
+        for (known, found) in self.picture.found.iter_mut().zip(picture.found) {
+            *known = known.take().or(found);
+        }
     }
 
     fn note_daemon(&mut self) {
@@ -207,7 +209,7 @@ impl State {
     fn ask(&mut self, change: &Change) {
         let picked = self.pick();
         let key = picked.as_ref().and_then(|picked| picked.key.clone());
-        let mut held = self.picture.lists.held.iter().flat_map(|held| &held.keys);
+        let mut held = self.picture.held.keys.iter();
         let subject = Subject {
             is_paused: self.picture.snapshot.queue.paused,
             key: key.as_deref(),

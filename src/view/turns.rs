@@ -7,6 +7,7 @@ use crate::stores::Pace;
 use crate::text::span;
 
 /// When turns come in a queue as it stands.
+#[derive(Default)]
 pub struct Turns {
     /// `None`: nothing is handed out.
     pace: Option<Pace>,

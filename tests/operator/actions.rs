@@ -1,9 +1,7 @@
 //! What can be changed on a page: by whom, from where, and what the daemon does.
 
-use std::process::Command;
-
 use crate::common::{Site, wait_until};
-use crate::web::{Answer, Page, command, start, wait_ready};
+use crate::web::{Answer, Page, start};
 
 const TOKEN: &str = "0123456789abcdef";
 /// `ann` and the token.
@@ -13,14 +11,10 @@ pub const WRONG: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWc=\r\n";
 const ACTIONS: [&str; 6] = ["pause", "resume", "retry", "hold", "unhold", "bump"];
 
 pub fn with_token(site: &Site, options: &[&str]) -> Page {
-    wait_ready(site, command_with_token(site, options))
-}
-
-pub fn command_with_token(site: &Site, options: &[&str]) -> Command {
     let file = site.path("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    command(site, &[&["--token-file", file.to_str().unwrap()], options].concat())
+    start(site, &[&["--token-file", file.to_str().unwrap()], options].concat())
 }
 
 fn post(page: &Page, action: &str, head: &str, body: &str) -> Answer {

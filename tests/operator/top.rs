@@ -116,10 +116,10 @@ fn through_every_key() {
     see("y", "Jobs are handed out again.");
     see("3", "1 of 2");
     see("H", &format!("Hold {first}? y/N"));
-    see("y", &format!("{first} is held until it is unheld."));
+    see("y", &format!("Held until `shiftboss -t socket unhold {first}`: {first}."));
     see("6", "until it is unheld");
     see("H", &format!("Unhold {first}? y/N"));
-    see("y", &format!("{first} is no longer held."));
+    see("y", &format!("No longer held: {first}."));
     see("5", "No task has that status.");
     see("7", "No task has that status.");
     see("8", "No task has that status.");
@@ -128,10 +128,10 @@ fn through_every_key() {
     see("q", "P pause");
     see("4", "success");
     see("R", &format!("Retry {ended}? y/N"));
-    see("y", &format!("{ended} waits again."));
+    see("y", &format!("Back in the queue: 1 row of {ended}."));
     see("B", &format!("Bump {ended}? y/N"));
     see("n", "Not done.");
-    let soon = format!("{ended} is handed out soon.");
+    let soon = format!("Bumped: {ended} is the next of the bum");
     see("By", &soon);
     screen.resize((40, 10));
     let last = |begins: &str| {

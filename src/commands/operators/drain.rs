@@ -16,6 +16,7 @@ use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
+use crate::orders::Said;
 use crate::stores::Database;
 use crate::target::{self, line};
 use crate::terminal;
@@ -39,10 +40,8 @@ pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
     let mut session = Session::begin(socket, &[Drain {}], patience)?;
-    show(&session.answer::<Drain>()?, daemon.json, |answer| {
-        let jobs = counted(answer.in_flight, "job");
-        format!("Nothing is handed out any more; {jobs} in flight.")
-    })?;
+    let answer = session.answer::<Drain>()?;
+    show(&answer, daemon.json, answer.object.said())?;
     let shows = terminal::shows_progress();
     let waited = wait_closed(&mut session, whole, shows);
     if shows {

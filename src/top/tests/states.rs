@@ -7,7 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, PageDown};
 use ratatui::style::{Color, Modifier};
 
-use super::fixture::{EVIL, NOW, empty, frame, picture, state};
+use super::fixture::{EVIL, NOW, empty, frame, next, picture, state};
 use crate::lock::LockState;
 use crate::top::draw::draw;
 use crate::top::keys::BINDINGS;
@@ -44,8 +44,8 @@ fn waiting(state: &State) -> Vec<&str> {
     rows.iter().map(|row| row.key.as_deref().unwrap()).collect()
 }
 
-pub fn without_first(mut picture: Picture, count: usize) -> Picture {
-    picture.lists.next.as_mut().unwrap().keys.drain(..count);
+pub fn without_first(mut picture: Picture, count: i64) -> Picture {
+    picture.found[Tab::Next as usize] = next(count);
     picture
 }
 
@@ -138,7 +138,7 @@ fn space_freezes() {
     see(&mut state, without_first(picture(), 3));
     assert_eq!(waiting(&state)[0], "pkg-00000");
     assert!(frame(&mut state, 80, 24).lines().next().unwrap().ends_with("FROZEN 10:55:18Z"));
-    state.picture.lists.ended = None;
+    state.picture.found[Tab::Ended as usize] = None;
     type_in(&mut state, "4");
     assert!(frame(&mut state, 80, 24).contains("Asking the queue ..."));
     see(&mut state, picture());

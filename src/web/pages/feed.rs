@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::reader::ReadResult;
 
-use super::asked::OfKey;
+use super::asked::Asked;
 use super::key::ended_of;
 use super::parts::{in_address, text};
 use super::{Sight, show_as};
@@ -15,12 +15,8 @@ use crate::web::Page;
 
 const ATOM: &str = "application/atom+xml; charset=utf-8";
 
-pub(super) async fn get(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<OfKey>,
-) -> HttpResponse {
-    let key = asked.into_inner().key;
+pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
+    let key = asked.get("k").to_owned();
     let question = format!("feed {key}");
     show_as(ATOM, &request, page, question, move |sight| Feed::ask(sight, &key)).await
 }

@@ -8,7 +8,7 @@ use askama::Template;
 use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::reader::{Grouping, ReadResult, StatsOf};
 
-use super::asked::{Asked, OfFetcher};
+use super::asked::Asked;
 use super::bars::{Ended, Unit};
 use super::parts::{Frame, Grid, in_address, text};
 use super::sparkline::DAYS;
@@ -26,23 +26,14 @@ const FETCHERS_MAX: usize = 1_000;
 /// Rejected files that are listed.
 const REJECTED_MAX: usize = 100;
 
-pub(super) async fn all(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<Asked>,
-) -> HttpResponse {
-    let asked = asked.into_inner();
+pub(super) async fn all(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
     let question = format!("fetchers {asked:?}");
     let ask = move |sight: &Sight<'_>| Ok((StatusCode::OK, All::ask(sight, &asked)?));
     show(&request, page, question, ask).await
 }
 
-pub(super) async fn one(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<OfFetcher>,
-) -> HttpResponse {
-    let name = asked.into_inner().name;
+pub(super) async fn one(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
+    let name = asked.get("f").to_owned();
     let question = format!("fetcher {name}");
     let ask = move |sight: &Sight<'_>| {
         let one = One::ask(sight, &name)?;

@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 
-use super::asked::OfKey;
+use super::asked::Asked;
 use super::parts::{Frame, in_address, text};
 use super::{Sight, show};
 use crate::web::Page;
@@ -46,9 +46,9 @@ struct Hold {
 pub(super) async fn hold(
     request: HttpRequest,
     page: web::Data<Page>,
-    asked: web::Query<OfKey>,
+    asked: Asked,
 ) -> HttpResponse {
-    let key = asked.into_inner().key;
+    let key = asked.get("k").to_owned();
     let question = format!("hold {key}");
     let ask = move |sight: &Sight<'_>| {
         let (frame, back) =

@@ -6,7 +6,7 @@ use askama::Template;
 use shiftboss_queue::answers::{Ended, KeyRow, RowState, Why};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult};
 
-use super::asked::{KEYS_BEFORE_MAX, OfKey};
+use super::asked::{Asked, KEYS_BEFORE_MAX};
 use super::parts::{Frame, Grid, in_address, output, text};
 use super::{Sight, show};
 use crate::view::key::sentences;
@@ -17,12 +17,8 @@ use crate::web::Page;
 /// Attempts that are shown.
 const ENDS: usize = 100;
 
-pub(super) async fn get(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<OfKey>,
-) -> HttpResponse {
-    let key = asked.into_inner().key;
+pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
+    let key = asked.get("k").to_owned();
     let question = format!("key {key}");
     let ask = move |sight: &Sight<'_>| {
         let page = KeyPage::ask(sight, &key)?;

@@ -26,7 +26,7 @@ use shiftboss_queue::reader::{ReadResult, Reader};
 use tracing::warn;
 
 use super::Page;
-use super::answers::{Made, turned_away};
+use super::answers::{Made, answer};
 use crate::exit::{ExitCode, Failure};
 use crate::live;
 use crate::view::health::{Snapshot, Up};
@@ -89,7 +89,6 @@ async fn show_as<T: Template>(
     question: String,
     ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
 ) -> HttpResponse {
-    let view = page.pages.of(&question);
     let shared = page.clone();
     let make = move || {
         make(&shared, content_type, ask).unwrap_or_else(|failure| {
@@ -98,10 +97,7 @@ async fn show_as<T: Template>(
             message(&shared, StatusCode::SERVICE_UNAVAILABLE, "Not available", text)
         })
     };
-    match page.queries.answer(&view, make).await {
-        Ok(made) => made.send(request),
-        Err(overloaded) => turned_away(overloaded),
-    }
+    answer(&page.queries, request, &question, make).await
 }
 
 fn make<T: Template>(

@@ -10,7 +10,7 @@ use askama::Template;
 use futures_util::stream::try_unfold;
 use shiftboss_queue::reader::{ReadError, ReadResult};
 
-use super::asked::{LATEST, OfKey, OutputOf};
+use super::asked::{Asked, LATEST};
 use super::parts::{Frame, in_address, text};
 use super::{Sight, message, show};
 use crate::outputs::Outputs;
@@ -25,20 +25,17 @@ const RAW_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What is read of it at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-pub(super) async fn get(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    of: web::Query<OfKey>,
-    asked: web::Query<OutputOf>,
-) -> HttpResponse {
-    let (key, OutputOf { day, attempt, raw }) = (of.into_inner().key, asked.into_inner());
+pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
+    let asked = asked.with_default("day", LATEST);
+    let (key, day) = (asked.get("k").to_owned(), asked.get("day").to_owned());
     let Some(outputs) = page.outputs.clone() else {
         let text = "No outputs are shown: shiftboss web was started without --output.";
         return message(&page, StatusCode::NOT_FOUND, "Output", text).send(&request);
     };
-    if raw == 1 {
+    if asked.get("raw") == "1" {
         return send_raw(&request, &page, outputs, key, day).await;
     }
+    let attempt = asked.number("attempt");
     let question = format!("output {day} {attempt:?} {key}");
     let ask = move |sight: &Sight<'_>| Shown::ask(sight, &outputs, &key, day, attempt);
     show(&request, page, question, ask).await

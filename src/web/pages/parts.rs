@@ -145,15 +145,17 @@ impl Grid {
 
     /// The same, whose columns lead to where the rows are sorted by them.
     pub fn sorted(table: &mut Table, asked: &Asked, path: &str, sight: &Sight<'_>) -> Self {
-        let (column, is_reversed) = (table.column(&asked.sort), asked.desc == 1);
-        table.arrange(&Arrangement { text: asked.text.clone(), column, is_reversed });
+        let sort = asked.get("sort");
+        let (column, is_reversed) = (table.column(sort), asked.get("desc") == "1");
+        let text = asked.get("text").to_owned();
+        table.arrange(&Arrangement { text, column, is_reversed });
         let mut grid = Self::of(table, sight);
         for head in &mut grid.head {
             let name = head.name.to_lowercase();
             if table.column(&name).is_none() {
                 continue;
             }
-            let is_this = asked.sort == name;
+            let is_this = sort == name;
             let desc = if is_this && !is_reversed { "1" } else { "" };
             head.address = Some(address(path, asked, &[("sort", &*name), ("desc", desc)]));
             head.order = is_this.then_some(if is_reversed { "descending" } else { "ascending" });
@@ -204,9 +206,8 @@ impl Field {
 /// An address with what was asked for, but for what is given here.
 pub(super) fn address(path: &str, asked: &Asked, changed: &[(&str, &str)]) -> String {
     let mut address = path.to_owned();
-    let kept = asked.given();
-    let kept = kept.iter().map(|(name, value)| (*name, &**value));
-    let kept = kept.filter(|(name, _)| !changed.iter().any(|(changed, _)| changed == name));
+    let is_kept = |(name, _): &_| !changed.iter().any(|(changed, _)| changed == name);
+    let kept = asked.given().filter(is_kept);
     let all = kept.chain(changed.iter().copied()).filter(|(_, value)| !value.is_empty());
     for ((name, value), sign) in all.zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
         // Writing to a text does not fail.
@@ -253,8 +254,7 @@ mod tests {
         );
         assert!(key_address(&"k".repeat(4_000)).is_some());
         assert!(key_address(&"k".repeat(4_096)).is_none());
-        let mut asked = Asked::default();
-        (asked.text, asked.fetcher) = ("a b".to_owned(), "f".to_owned());
+        let asked = Asked::read("/queue", "text=a+b&fetcher=f&n=&other=1").unwrap();
         let sorted = address("queue", &asked, &[("sort", "last run"), ("desc", "")]);
         assert_eq!(sorted, "queue?fetcher=f&text=a%20b&sort=last%20run");
     }

@@ -1,0 +1,74 @@
+//! What can be listed of a queue: each listing's question to a reader, and its answer, which is its JSON object and makes its table. Once
+//! for commands, pages, the page's objects and `top`; each of them only says what was asked for in its own way. Pure.
+
+use serde::Serialize;
+use shiftboss_queue::answers::{Found, HeldKeys, Log, Queue, Stats, Tasks};
+use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
+
+use super::listings::{self, HeldSet};
+use super::table::Table;
+use super::turns::Turns;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// So many keys that are handed out next.
+    Next(usize),
+    Tasks(TasksWith),
+    /// So many keys that are held.
+    Held(usize),
+    Log(EndedAttempts),
+    /// So many keys that begin so.
+    Keys(String, usize),
+    Sums(StatsOf),
+}
+
+impl Question {
+    pub fn ask(&self, reader: &dyn Reader, now: i64) -> ReadResult<Listed> {
+        Ok(match self {
+            Self::Next(count) => Listed::Next(reader.next_jobs(now, *count)?),
+            Self::Tasks(asked) => Listed::Tasks(reader.tasks(now, asked)?),
+            Self::Held(count) => Listed::Held(reader.held(*count)?),
+            Self::Log(asked) => Listed::Log(reader.ended_attempts(asked)?),
+            Self::Keys(prefix, count) => Listed::Keys(reader.search(prefix, *count)?),
+            Self::Sums(asked) => Listed::Sums(reader.stats(asked)?),
+        })
+    }
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Listed {
+    Next(Queue),
+    Tasks(Tasks),
+    Held(HeldKeys),
+    Log(Log),
+    Keys(Found),
+    Sums(Stats),
+}
+
+impl Listed {
+    /// `held` are marked; `turns` say when the next ones are expected.
+    pub fn table(&self, held: &HeldSet<'_>, turns: &Turns, now: i64) -> Table {
+        match self {
+            Self::Next(found) => listings::next(found, turns, now),
+            Self::Tasks(found) => listings::tasks(found, held, now),
+            Self::Held(found) => listings::held(found, now),
+            Self::Log(found) => listings::log(&found.attempts, held, now),
+            Self::Keys(found) => listings::found(found, now),
+            Self::Sums(found) => listings::stats(found),
+        }
+    }
+
+    /// There are more than were asked for, or more than can be listed at once.
+    pub fn has_more(&self) -> bool {
+        match self {
+            Self::Next(found) => found.truncated,
+            Self::Tasks(found) => found.truncated,
+            Self::Held(found) => found.truncated,
+            Self::Log(found) => found.looked_to.is_some(),
+            Self::Keys(found) => found.truncated,
+            Self::Sums(found) => found.truncated,
+        }
+    }
+}
