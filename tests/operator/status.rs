@@ -9,30 +9,25 @@ use std::time::UNIX_EPOCH;
 
 use crate::common::reference::{dispatch, enqueue, register, version_2};
 use crate::common::{Client, Site, wait_equal, wait_until};
+use crate::said::{self, json, said, text};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 /// The user without rights.
 const NOBODY: u32 = 65_534;
 
-fn text(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
 fn table(site: &Site) -> String {
-    text(&site.run(&["status"]))
+    said(site, &["status"])
 }
 
 fn object(site: &Site, target: &str) -> Value {
-    serde_json::from_str(&text(&site.run(&["status", "--json", "-t", target]))).unwrap()
+    json(site, &["status", "-t", target])
 }
 
 /// Runs `command` on `target` and expects it to fail with `code`; returns what it said.
 fn failure(site: &Site, target: &str, code: i32) -> String {
-    let output = site.run(&["status", "-t", target]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), &*output.stdout), (Some(code), &b""[..]), "{said}");
+    let (found, said) = said::failure(&site.run(&["status", "-t", target]));
+    assert_eq!(found, code, "{said}");
     said
 }
 

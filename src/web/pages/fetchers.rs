@@ -9,7 +9,7 @@ use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::reader::{Grouping, ReadResult, StatsOf};
 
 use super::asked::Asked;
-use super::bars::{Ended, Unit};
+use super::bars::{Picture, Unit};
 use super::parts::{Frame, Grid, in_address, text};
 use super::sparkline::DAYS;
 use super::{Sight, show};
@@ -37,7 +37,7 @@ pub(super) async fn one(request: HttpRequest, page: web::Data<Page>, asked: Aske
     let question = format!("fetcher {name}");
     let ask = move |sight: &Sight<'_>| {
         let one = One::ask(sight, &name)?;
-        let is_known = !one.list.rows.is_empty() || one.ended.most > 0;
+        let is_known = !one.list.rows.is_empty() || !one.ended.bars.is_empty();
         Ok((if is_known { StatusCode::OK } else { StatusCode::NOT_FOUND }, one))
     };
     show(&request, page, question, ask).await
@@ -61,7 +61,7 @@ struct One {
     list: Grid,
     runs: Grid,
     has_failed: bool,
-    ended: Ended,
+    ended: Picture,
     /// Where its attempts are.
     log: String,
 }
@@ -96,7 +96,7 @@ impl One {
             has_failed: queue.managed_fetchers.iter().any(|it| failed_run(it).is_some()),
             runs: runs(sight, &queue),
             list: Grid::of(&listed(sight, queue, 1)?, sight),
-            ended: Ended::of(&sight.reader.stats(&days)?, Unit::Day, sight.now()),
+            ended: Picture::ended(&sight.reader.stats(&days)?, Unit::Day, sight.now()),
             log: format!("log?fetcher={}", in_address(name)),
         })
     }

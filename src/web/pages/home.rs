@@ -11,7 +11,7 @@ use shiftboss_queue::answers::{QueueStatus, StatsGroup};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, StatsOf};
 
 use super::asked::AMONG;
-use super::bars::{Ages, Ended, Unit};
+use super::bars::{Picture, Unit};
 use super::fetchers::listed;
 use super::parts::{Frame, Grid, key_address, text};
 use super::payload::Part;
@@ -43,8 +43,8 @@ struct Home {
     /// What is wrong, but for what all pages say: whether it is an error, and what it is about.
     troubles: Vec<(bool, Trouble)>,
     more_troubles: usize,
-    ended: Ended,
-    ages: Ages,
+    ended: Picture,
+    ages: Picture,
     fetchers: Grid,
     /// There are more.
     more_fetchers: bool,
@@ -89,8 +89,8 @@ impl Home {
             numbers: numbers(queue, all.groups.first(), now),
             troubles: troubles.collect(),
             more_troubles,
-            ended: Ended::of(&hours, Unit::Hour, now),
-            ages: Ages::of(&reader.last_starts()?, now),
+            ended: Picture::ended(&hours, Unit::Hour, now),
+            ages: Picture::ages(&reader.last_starts()?, now),
             fetchers: Grid::of(&listed(sight, queue.clone(), FETCHERS)?, sight),
             more_fetchers: queue.fetchers.len() > FETCHERS,
             lacks_workers: queue.oldest_waiting.is_some()
