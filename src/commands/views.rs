@@ -23,8 +23,7 @@ use crate::text::{counted, time};
 use crate::view::health::Up;
 use crate::view::key;
 use crate::view::listings::HeldSet;
-use crate::view::question::{Listed, Question};
-use crate::view::turns::Turns;
+use crate::view::question::{Listed, Question, Turns};
 
 const HOUR_SECONDS: u64 = 3_600;
 

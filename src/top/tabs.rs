@@ -10,9 +10,8 @@ use super::picture::Picture;
 use crate::view::health::Up;
 use crate::view::listings::{self, HeldSet};
 use crate::view::machines;
-use crate::view::question::{Listed, Question};
+use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::Table;
-use crate::view::turns::Turns;
 
 /// Rows of a list.
 pub const ROWS_MAX: usize = 1_000;

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::key::{held_for, row_state};
-use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number, text};
-use super::turns::Turns;
+use super::question::Turns;
+use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number, table, text};
 use crate::stores::outcome_words::{in_words, of_code};
 use crate::text::{TEXT_WIDTH, ago, cut, span, time, took};
 use shiftboss_queue::answers::{
@@ -77,15 +77,6 @@ const STATS: &[Column] = &[
     number("took", 2),
     number("cycle time", 2),
 ];
-
-fn table(
-    name: &'static str,
-    columns: &'static [Column],
-    none: &'static str,
-    rows: impl Iterator<Item = Row>,
-) -> Table {
-    Table { name, columns, rows: rows.collect(), none }
-}
 
 fn of_key(key: &str, cells: Vec<Cell>) -> Row {
     Row { id: key.to_owned(), key: Some(key.to_owned()), cells, ..Row::default() }

@@ -38,6 +38,15 @@ pub const fn text(name: &'static str, rank: u8, shrinks_to: u16) -> Column {
     Column { shrinks_to: Some(shrinks_to), ..column(name, rank) }
 }
 
+pub fn table(
+    name: &'static str,
+    columns: &'static [Column],
+    none: &'static str,
+    rows: impl Iterator<Item = Row>,
+) -> Table {
+    Table { name, columns, rows: rows.collect(), none }
+}
+
 #[derive(Debug, Default)]
 pub struct Row {
     /// It is the same row as long as this is the same.

@@ -5,8 +5,8 @@ use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
 
-use super::fetcher_words::failed_run;
 use super::health::{Severity, Snapshot, Trouble, Up};
+use super::machines::failed_run;
 use super::status::{forgetting, summary};
 use crate::live::Unknown;
 use crate::target::line;

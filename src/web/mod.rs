@@ -77,10 +77,7 @@ pub struct Settings {
 
 /// What all requests share.
 struct Page {
-    target: Asked,
-    title: String,
-    outputs: Option<Outputs>,
-    token: Option<Token>,
+    settings: Settings,
     hosts: Hosts,
     queries: Queries,
     /// Of `/healthz` alone: there is a place for it however many ask for pages.
@@ -89,15 +86,8 @@ struct Page {
 
 impl Page {
     fn new(settings: Settings) -> Self {
-        Self {
-            target: settings.target,
-            title: settings.title,
-            outputs: settings.outputs,
-            token: settings.token,
-            hosts: Hosts::new(settings.allow_host),
-            queries: Queries::default(),
-            health_queries: Queries::default(),
-        }
+        let hosts = Hosts::new(settings.allow_host.clone());
+        Self { settings, hosts, queries: Queries::default(), health_queries: Queries::default() }
     }
 
     /// Asks the queue. What takes too long is broken off.
@@ -112,7 +102,7 @@ impl Page {
 
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
-        self.target.find()
+        self.settings.target.find()
     }
 }
 

@@ -111,7 +111,7 @@ fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
 /// # Errors
 /// The answer to who does not have it; a wrong one is answered late.
 pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<String, HttpResponse> {
-    let Some(token) = &page.token else {
+    let Some(token) = &page.settings.token else {
         let text =
             "nothing can be changed here: `shiftboss web` was started without --token-file\n";
         return Err(HttpResponse::Forbidden().body(text));
@@ -137,7 +137,8 @@ pub(super) async fn check(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let is_for_all = page.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
+    let is_for_all =
+        page.settings.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
     if is_for_all
         && !OPEN.contains(&request.path())
         && let Err(refused) = require(&page, &request).await

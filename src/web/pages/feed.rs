@@ -55,7 +55,7 @@ impl Feed {
         });
         let last = ended.iter().map(|ended| ended.finished).max();
         let feed = Self {
-            site: sight.page.title.clone(),
+            site: sight.page.settings.title.clone(),
             key: text(key),
             address: in_address(key),
             updated: timestamp(last.unwrap_or(0)),

@@ -13,8 +13,7 @@ use super::bars::{Picture, Unit};
 use super::parts::{Frame, Grid, in_address, text};
 use super::sparkline::DAYS;
 use super::{Sight, show};
-use crate::view::fetcher_words::failed_run;
-use crate::view::machines;
+use crate::view::machines::{self, failed_run};
 use crate::view::table::Table;
 use crate::web::Page;
 

@@ -11,9 +11,8 @@ use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
 use super::parts::{Frame, Grid, address, text};
 use super::{Sight, show};
 use crate::view::listings::HeldSet;
-use crate::view::question::{Listed, Question};
+use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
-use crate::view::turns::Turns;
 use crate::web::Page;
 
 /// What can be chosen of outcomes.

@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
     let asked = asked.with_default("day", LATEST);
     let (key, day) = (asked.get("k").to_owned(), asked.get("day").to_owned());
-    let Some(outputs) = page.outputs.clone() else {
+    let Some(outputs) = page.settings.outputs.clone() else {
         let text = "No outputs are shown: shiftboss web was started without --output.";
         return message(&page, StatusCode::NOT_FOUND, "Output", text).send(&request);
     };

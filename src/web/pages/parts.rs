@@ -44,7 +44,7 @@ pub(super) struct Frame {
 impl Frame {
     pub fn new(page: &Page, title: &str, now: i64) -> Self {
         Self {
-            site: page.title.clone(),
+            site: page.settings.title.clone(),
             title: title.to_owned(),
             here: "",
             banner: None,
@@ -72,7 +72,7 @@ impl Frame {
             .map(|it| format!("{}: {}.", capitalized(&it.subject), cut(&it.text, TEXT_WIDTH)));
         Self {
             banner,
-            can_act: is_up && sight.page.token.is_some(),
+            can_act: is_up && sight.page.settings.token.is_some(),
             is_paused: sight.snapshot.queue.paused,
             ..self
         }
@@ -229,7 +229,7 @@ pub(super) fn fetcher_address(name: &str) -> String {
 /// Where the output of a job is shown, if there is any; of that attempt alone, if its number is known.
 pub(super) fn output(attempt: Option<&Attempt>, sight: &Sight<'_>) -> Option<String> {
     let Attempt { key, started, number } = attempt?;
-    let day = sight.page.outputs.as_ref()?.day_of(key, *started)?;
+    let day = sight.page.settings.outputs.as_ref()?.day_of(key, *started)?;
     let attempt = number.map_or(String::new(), |number| format!("&attempt={number}"));
     let address = format!("output?k={}&day={day}{attempt}", in_address(key));
     (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
