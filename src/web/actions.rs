@@ -4,12 +4,9 @@
 //! Only for who has the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
 //! status; what was done leads back to a page that shows it.
 
-use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
+use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
-use actix_web::middleware::{Next, from_fn};
-use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse, web};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, web};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use shiftboss_protocol::model::Key;
@@ -30,39 +27,24 @@ use crate::text::shown;
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// What can be asked for: the words of addresses.
-const ROUTE: &str = "/{action:pause|resume|retry|bump|hold|unhold}";
+pub(super) const PREFIX: &str = "/actions/";
+const ROUTE: &str = "/actions/{action:pause|resume|retry|bump|hold|unhold}";
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    let scope = web::scope("/actions").wrap(from_fn(allow)).route(ROUTE, web::post().to(act));
-    config.service(scope);
+    config.route(ROUTE, web::post().to(act));
 }
 
 /// Who asks, by the name that was given with the token.
 struct By(String);
 
-/// Refuses others' pages and all without the token, before anything of the body is read.
-async fn allow(
-    page: web::Data<Page>,
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let refused = if request.method() != Method::POST {
-        None
-    } else if !is_from_our_page(request.headers(), &page.hosts) {
-        Some(HttpResponse::Forbidden().body("this comes from another page than ours\n"))
-    } else {
-        match token::require(&page, &request).await {
-            Ok(by) => {
-                request.extensions_mut().insert(By(by));
-                None
-            }
-            Err(refused) => Some(refused),
-        }
-    };
-    match refused {
-        None => Ok(next.call(request).await?.map_into_left_body()),
-        Some(refused) => Ok(request.into_response(refused).map_into_right_body()),
+/// What is answered to others' pages and to all without the token, before anything of the body is read.
+pub(super) async fn refused(page: &Page, request: &ServiceRequest) -> Option<HttpResponse> {
+    if !is_from_our_page(request.headers(), &page.hosts) {
+        let text = "this comes from another page than ours\n";
+        return Some(HttpResponse::Forbidden().body(text));
     }
+    let by = token::require(page, request).await;
+    by.map(|by| _ = request.extensions_mut().insert(By(by))).err()
 }
 
 /// What a form says: what it is about, and of a hold for how long, and why.

@@ -24,7 +24,7 @@ use std::time::Duration;
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServerHandle, ServiceRequest, ServiceResponse};
 use actix_web::error::ErrorRequestTimeout;
-use actix_web::http::KeepAlive;
+use actix_web::http::{KeepAlive, Method};
 use actix_web::middleware::{DefaultHeaders, Next, from_fn};
 use actix_web::{App, Error, HttpServer, Route, guard, web};
 use shiftboss_actors::clock::{Clock, SystemClock};
@@ -123,12 +123,11 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     actix_rt::System::new().block_on(async move {
         let signals = Signals::new().map_err(Failure::of(ExitCode::Unavailable))?;
         let server = HttpServer::new(move || {
-            let (named, known) = (Arc::clone(&page), Arc::clone(&page));
+            let shared = Arc::clone(&page);
             App::new()
                 .app_data(web::Data::from(Arc::clone(&page)))
                 .app_data(web::PayloadConfig::new(BODY_MAX_BYTES))
-                .wrap(from_fn(move |request, next| token::check(Arc::clone(&known), request, next)))
-                .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&named), request, next)))
+                .wrap(from_fn(move |request, next| admit(Arc::clone(&shared), request, next)))
                 .wrap(headers())
                 .wrap(from_fn(request_log::note))
                 .wrap(from_fn(in_time))
@@ -170,6 +169,27 @@ async fn stop(server: ServerHandle, mut signals: Signals) {
 fn give_way() {
     if let Err(error) = rustix::process::nice(NICENESS) {
         warn!("The priority cannot be lowered: {error}");
+    }
+}
+
+/// Refuses who asks under another name, who has no token where one is needed, and orders from elsewhere.
+async fn admit(
+    page: Arc<Page>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let refused = match hosts::refused(&page.hosts, &request) {
+        None if token::is_needed(&page, &request) => token::require(&page, &request).await.err(),
+        refused => refused,
+    };
+    let is_order = request.method() == Method::POST && request.path().starts_with(actions::PREFIX);
+    let refused = match refused {
+        None if is_order => actions::refused(&page, &request).await,
+        refused => refused,
+    };
+    match refused {
+        None => Ok(next.call(request).await?.map_into_left_body()),
+        Some(refused) => Ok(request.into_response(refused).map_into_right_body()),
     }
 }
 

@@ -4,20 +4,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::HttpResponse;
+use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use actix_web::middleware::Next;
-use actix_web::{Error, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::Page;
+use super::answers::TEXT;
 use crate::exit::{ExitCode, Failure};
 
 const TOKEN_BYTES_MIN: usize = 16;
@@ -27,8 +25,6 @@ const CHALLENGE: &str =
     "Basic realm=\"shiftboss: any user name, and the token as password\", charset=\"UTF-8\"";
 /// How late a wrong token is answered.
 const PENALTY: Duration = Duration::from_secs(1);
-/// Who only looks whether the process lives has no token.
-const OPEN: [&str; 1] = ["/healthz"];
 
 /// What needs the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,25 +123,15 @@ pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<Str
     }
     Err(HttpResponse::Unauthorized()
         .insert_header((WWW_AUTHENTICATE, CHALLENGE))
-        .content_type("text/plain; charset=utf-8")
+        .content_type(TEXT)
         .body("the token is needed: any user name, and the token as password\n"))
 }
 
-/// Refuses all without the token where that is asked for.
-pub(super) async fn check(
-    page: Arc<Page>,
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let is_for_all =
-        page.settings.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
-    if is_for_all
-        && !OPEN.contains(&request.path())
-        && let Err(refused) = require(&page, &request).await
-    {
-        return Ok(request.into_response(refused).map_into_right_body());
-    }
-    Ok(next.call(request).await?.map_into_left_body())
+/// Whether this is told to nobody without the token.
+pub(super) fn is_needed(page: &Page, request: &ServiceRequest) -> bool {
+    let token = page.settings.token.as_ref();
+    // Who only looks whether the process lives has no token.
+    token.is_some_and(|it| it.needed_for == TokenFor::All) && request.path() != "/healthz"
 }
 
 #[cfg(test)]

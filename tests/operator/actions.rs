@@ -161,25 +161,3 @@ fn the_token_may_be_needed_for_all() {
     let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{ANN}\r\n");
     assert_eq!(page.raw(&request).status, 200);
 }
-
-/// A token that others may read, or that can be guessed, is refused at the start.
-#[test]
-fn a_token_must_be_one() {
-    let site = Site::new();
-    let file = site.path("token");
-    let refused = |text: &str, mode| {
-        std::fs::write(&file, text).unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode))
-            .unwrap();
-        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "-t", "database"]);
-        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
-    };
-    for (text, mode, said) in [
-        ("0123456789abcdef", 0o644, "everybody may read"),
-        ("too short", 0o600, "less than 16 characters"),
-    ] {
-        let (code, stderr) = refused(text, mode);
-        assert_eq!(code, Some(78), "{stderr}");
-        assert!(stderr.contains(said), "{stderr}");
-    }
-}

@@ -435,15 +435,3 @@ fn a_page_is_sent_once() {
     };
     crate::common::wait_until("it is not sent again", is_unchanged);
 }
-
-/// Without a database in its file the pages say so, and come when it does.
-#[test]
-fn a_database_may_come_later() {
-    let site = Site::new();
-    let page = start(&site, &[]);
-    let answer = page.get("/");
-    assert_eq!(answer.status, 503);
-    assert!(answer.body.contains("The database cannot be read."), "{}", answer.body);
-    let _daemon = site.start();
-    crate::common::wait_until("there is a page", || page.get("/").status == 200);
-}

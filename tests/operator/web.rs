@@ -333,6 +333,8 @@ fn a_database_may_come_later() {
     let site = Site::new();
     let page = start(&site, &[]);
     assert_eq!((page.get("/metrics").status, page.get("/healthz").status), (503, 503));
+    let answer = page.get("/");
+    assert!(answer.status == 503 && answer.body.contains("The database cannot be read."));
     let _daemon = site.start();
     wait_until("there are metrics", || page.get("/metrics").status == 200);
 }

@@ -2,18 +2,16 @@
 //! which sorts and filters by the address alone; a script only saves the way.
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::answers::{QueueStatus, TaskStatus};
 use shiftboss_queue::reader::ReadResult;
 
+use super::Sight;
 use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
 use super::parts::{Frame, Grid, address, text};
-use super::{Sight, show};
 use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
-use crate::web::Page;
 
 /// What can be chosen of outcomes.
 const OUTCOMES: [(&str, &str); 8] = [
@@ -48,30 +46,11 @@ impl Note {
     }
 }
 
-const PAGES: [&str; 5] = ["queue", "log", "tasks", "held", "search"];
-
-pub(super) fn routes(config: &mut web::ServiceConfig) {
-    for path in PAGES {
-        let answer = move |request, page, asked| answer(request, page, asked, path);
-        config.route(&format!("/{path}"), crate::web::get().to(answer));
-    }
-}
-
-async fn answer(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: Asked,
-    path: &'static str,
-) -> HttpResponse {
-    let asked = if path == "tasks" { asked.with_default("status", "failed") } else { asked };
-    let question = format!("{path} {asked:?}");
-    let ask = move |sight: &Sight<'_>| Ok((StatusCode::OK, Listing::ask(sight, &asked, path)?));
-    show(&request, page, question, ask).await
-}
+pub(super) const PAGES: [&str; 5] = ["/queue", "/log", "/tasks", "/held", "/search"];
 
 #[derive(Template)]
 #[template(path = "listing.html")]
-struct Listing {
+pub(super) struct Listing {
     frame: Frame,
     path: &'static str,
     about: String,
@@ -115,34 +94,42 @@ impl Field {
     }
 }
 
-impl Listing {
-    fn ask(sight: &Sight<'_>, asked: &Asked, path: &'static str) -> ReadResult<Self> {
-        let (queue, now) = (&sight.snapshot.queue, sight.now());
-        let question = asked.question(path, now).unwrap_or(Question::Next(asked.count()));
-        let found = question.ask(sight.reader, now)?;
-        let Words { title, here, about, notes } = words(&found, asked, path, queue);
-        let turns = Turns::of(queue, sight.is_down());
-        let mut table = found.table(&HeldSet::new(), &turns, now);
-        let has_fetcher = table.column("fetcher").is_some();
-        let fetcher = asked.get("fetcher");
-        if has_fetcher && !fetcher.is_empty() {
-            table.retain_fetcher(fetcher);
-        }
-        let kept = asked.given().filter(|(name, _)| ["q", "n", "before"].contains(name));
-        let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Ok(Self {
-            frame: sight.frame(title).at(here),
-            path,
-            about,
-            kept: kept.collect(),
-            text: asked.get("text").to_owned(),
-            fetcher: has_fetcher.then(|| fetcher.to_owned()),
-            choices: choices(asked, path, &table),
-            is_reversed: asked.get("desc") == "1",
-            grid: Grid::sorted(&mut table, asked, path, sight),
-            notes,
-        })
+pub(super) fn ask(
+    sight: &Sight<'_>,
+    asked: &Asked,
+    path: &'static str,
+) -> ReadResult<(StatusCode, Listing)> {
+    let path = path.trim_start_matches('/');
+    let asked = &match path {
+        "tasks" => asked.clone().with_default("status", "failed"),
+        _ => asked.clone(),
+    };
+    let (queue, now) = (&sight.snapshot.queue, sight.now());
+    let question = asked.question(path, now).unwrap_or(Question::Next(asked.count()));
+    let found = question.ask(sight.reader, now)?;
+    let Words { title, here, about, notes } = words(&found, asked, path, queue);
+    let turns = Turns::of(queue, sight.is_down());
+    let mut table = found.table(&HeldSet::new(), &turns, now);
+    let has_fetcher = table.column("fetcher").is_some();
+    let fetcher = asked.get("fetcher");
+    if has_fetcher && !fetcher.is_empty() {
+        table.retain_fetcher(fetcher);
     }
+    let kept = asked.given().filter(|(name, _)| ["q", "n", "before"].contains(name));
+    let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let listing = Listing {
+        frame: sight.frame(title).at(here),
+        path,
+        about,
+        kept: kept.collect(),
+        text: asked.get("text").to_owned(),
+        fetcher: has_fetcher.then(|| fetcher.to_owned()),
+        choices: choices(asked, path, &table),
+        is_reversed: asked.get("desc") == "1",
+        grid: Grid::sorted(&mut table, asked, path, sight),
+        notes,
+    };
+    Ok((StatusCode::OK, listing))
 }
 
 /// The fields in which one of several is chosen.

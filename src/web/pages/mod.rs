@@ -30,6 +30,7 @@ use super::answers::{Made, answer};
 use crate::exit::{ExitCode, Failure};
 use crate::live;
 use crate::view::health::{Snapshot, Up};
+use asked::Asked;
 use parts::Frame;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -59,34 +60,40 @@ impl Sight<'_> {
 /// The routes of all pages.
 pub(super) fn routes(config: &mut web::ServiceConfig) {
     config
-        .route("/", crate::web::get().to(home::get))
-        .route("/key", crate::web::get().to(key::get))
-        .route("/key.atom", crate::web::get().to(feed::get))
-        .route("/fetchers", crate::web::get().to(fetchers::all))
-        .route("/fetcher", crate::web::get().to(fetchers::one))
+        .configure(page("/", HTML, home::ask))
+        .configure(page("/key", HTML, key::ask))
+        .configure(page("/key.atom", feed::ATOM, feed::ask))
+        .configure(page("/fetchers", HTML, fetchers::all))
+        .configure(page("/fetcher", HTML, fetchers::one))
+        .configure(page("/hold", HTML, forms::hold))
+        .configure(page("/pause", HTML, forms::pause))
         .route("/output", crate::web::get().to(output::get))
-        .route("/hold", crate::web::get().to(forms::hold))
-        .route("/pause", crate::web::get().to(forms::pause))
-        .configure(listings::routes)
         .configure(assets::routes);
+    for path in listings::PAGES {
+        let ask = move |sight: &Sight<'_>, asked: &Asked| listings::ask(sight, asked, path);
+        config.configure(page(path, HTML, ask));
+    }
+}
+
+/// A page at that address; `ask` makes its template of what it finds.
+fn page<T: Template + 'static>(
+    path: &'static str,
+    content_type: &'static str,
+    ask: impl Fn(&Sight<'_>, &Asked) -> ReadResult<(StatusCode, T)> + Copy + Send + 'static,
+) -> impl FnOnce(&mut web::ServiceConfig) {
+    let answer = move |request: HttpRequest, page: web::Data<Page>, asked: Asked| async move {
+        let question = format!("{path} {asked:?}");
+        show(&request, page, &question, content_type, move |sight| ask(sight, &asked)).await
+    };
+    move |config| _ = config.route(path, crate::web::get().to(answer))
 }
 
 /// Answers with a page; `question` tells it from all others.
 async fn show<T: Template>(
     request: &HttpRequest,
     page: web::Data<Page>,
-    question: String,
-    ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
-) -> HttpResponse {
-    show_as(HTML, request, page, question, ask).await
-}
-
-/// The same with a content of another type.
-async fn show_as<T: Template>(
+    question: &str,
     content_type: &'static str,
-    request: &HttpRequest,
-    page: web::Data<Page>,
-    question: String,
     ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
 ) -> HttpResponse {
     let shared = page.clone();
@@ -97,7 +104,7 @@ async fn show_as<T: Template>(
             message(&shared, StatusCode::SERVICE_UNAVAILABLE, "Not available", text)
         })
     };
-    answer(&page.queries, request, &question, make).await
+    answer(&page.queries, request, question, make).await
 }
 
 fn make<T: Template>(

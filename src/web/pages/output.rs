@@ -12,7 +12,7 @@ use shiftboss_queue::reader::{ReadError, ReadResult};
 
 use super::asked::{Asked, LATEST};
 use super::parts::{Frame, in_address, text};
-use super::{Sight, message, show};
+use super::{HTML, Sight, message, show};
 use crate::outputs::Outputs;
 use crate::outputs::ends::start_of_end;
 use crate::outputs::screen::{Colours, line};
@@ -38,7 +38,7 @@ pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Aske
     let attempt = asked.number("attempt");
     let question = format!("output {day} {attempt:?} {key}");
     let ask = move |sight: &Sight<'_>| Shown::ask(sight, &outputs, &key, day, attempt);
-    show(&request, page, question, ask).await
+    show(&request, page, &question, HTML, ask).await
 }
 
 #[derive(Template)]
