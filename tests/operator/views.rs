@@ -6,7 +6,9 @@ use std::path::Path;
 
 use crate::common::sql::editor;
 use crate::common::{Client, Site, wait_until};
+use crate::pages::crawl;
 use crate::said::{failure, json as object, said};
+use crate::web::start;
 use serde_json::{Value, json};
 
 /// A site whose keys ran in a known order: alpha, bravo, charlie.
@@ -304,7 +306,7 @@ fn a_database_for_others() {
     allow(&site.path("closed"), 0o700).unwrap();
 }
 
-/// Times of other years are refused where they are written; whatever stands in the file, each view shows something.
+/// Times of other years are refused where they are written; whatever stands in the file, each view and each page shows something.
 #[test]
 fn times_that_cannot_be() {
     let site = site();
@@ -330,6 +332,7 @@ fn times_that_cannot_be() {
         said(&site, arguments);
     }
     let _daemon = site.start();
+    crawl(&start(&site, &["--output", "logs/{day}/{key}.log"]));
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
     assert_eq!(site.next_key("DONE alpha 0").as_deref(), Some("bravo"));
     assert_eq!(site.next_key("DONE bravo 0").as_deref(), Some("charlie"));
