@@ -18,6 +18,7 @@ use crate::exit::{ExitCode, Failure};
 use crate::lock::LockState;
 use crate::target::{Target, line};
 use crate::text::{counted, quoted, shown, timestamp};
+use crate::view::status::paused;
 
 /// How long the daemon may take.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -76,7 +77,7 @@ impl Said for HealthAnswer {
 impl Said for PauseAnswer {
     fn said(&self) -> String {
         match self.paused {
-            true => format!("Paused: nothing is handed out until {}.", line("resume")),
+            true => format!("Paused: {}.", paused()),
             false => "Jobs are handed out again.".to_owned(),
         }
     }
@@ -175,7 +176,6 @@ impl Said for HoldAnswer {
     }
 }
 
-/// An earlier hold, which is gone.
 fn replaced(hold: &Hold) -> String {
     let by = shown(&hold.by);
     let until = hold.until.map_or(String::new(), |until| format!(", until {}", timestamp(until)));

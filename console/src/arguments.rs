@@ -27,7 +27,6 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// A command that is run so.
     pub fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
         let (time_limit, grace) = (self.timeout, self.grace.into());
         CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }

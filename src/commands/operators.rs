@@ -91,7 +91,6 @@ fn for_each(
     refused.map_or(Ok(()), |code| Err(Failure::silent(code)))
 }
 
-/// Sends one request, and prints what the daemon says.
 fn tell<V: Verb<Answer: DeserializeOwned + Said>>(
     daemon: &DaemonArguments,
     request: V,
@@ -114,7 +113,6 @@ fn tell_as<V: Verb<Answer: DeserializeOwned + Said>>(
     })
 }
 
-/// The answer to one request.
 fn order<V: Verb<Answer: DeserializeOwned>>(
     daemon: &DaemonArguments,
     request: V,
@@ -128,7 +126,6 @@ fn show<T>(answer: &Answer<T>, json: bool, said: String) -> Result<(), Failure> 
     print(if json { answer.line.clone() } else { said } + "\n")
 }
 
-/// A daemon or a relay that is gone for good.
 fn forget_daemon(target: &Asked, name: &str) -> Result<(), Failure> {
     let left = stores::forget_daemon(&target.database()?, name)?;
     print(format!(

@@ -54,7 +54,6 @@ struct Found {
 }
 
 impl Found {
-    /// What is asked for, the newest one.
     fn find(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<Self, Failure> {
         for day in days(typed.day.as_ref()) {
             let Some(file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
@@ -106,7 +105,6 @@ fn unreadable(error: io::Error) -> Failure {
     Failure::new(ExitCode::StoreIo, format!("the output cannot be read: {error}"))
 }
 
-/// All attempts that wrote something, the newest day first.
 fn list(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for day in days(typed.day.as_ref()) {
@@ -135,27 +133,16 @@ fn last_lines(file: &mut File, from: u64, to: u64, count: usize) -> io::Result<u
     let mut reader = BufReader::new(file.take(to - from));
     let (mut begins, mut at) = (VecDeque::new(), from);
     loop {
-        let length = {
-            let bytes = reader.fill_buf()?;
-            if bytes.is_empty() {
-                return Ok(begins.front().copied().filter(|_| count > 0).unwrap_or(to));
+        match reader.skip_until(b'\n')? {
+            0 => return Ok(begins.front().copied().unwrap_or(to)),
+            length => {
+                begins.push_back(at);
+                at += length as u64;
             }
-            if at == from && begins.is_empty() {
-                begins.push_back(from);
-            }
-            for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-                let begin = at + index as u64 + 1;
-                if begin < to {
-                    begins.push_back(begin);
-                }
-                if begins.len() > count {
-                    begins.pop_front();
-                }
-            }
-            bytes.len()
-        };
-        at += length as u64;
-        reader.consume(length);
+        }
+        if begins.len() > count {
+            begins.pop_front();
+        }
     }
 }
 
@@ -206,7 +193,6 @@ impl Screen {
         show(file, from, to, !self.is_plain, |bytes| self.made(bytes))
     }
 
-    /// Shows all of it.
     fn copy(self, file: &mut File, from: u64, to: u64) -> Result<bool, Failure> {
         let Some(at) = self.follow(file, from, to)? else { return Ok(false) };
         Ok(show(file, at, to, false, |bytes| self.made(bytes))?.is_some())

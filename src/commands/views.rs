@@ -18,12 +18,13 @@ use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::metrics::Scrape;
 use crate::stores::Database;
-use crate::target::{Target, ask, line};
+use crate::target::{Target, ask};
 use crate::text::{counted, time};
 use crate::view::health::Up;
 use crate::view::key;
 use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
+use crate::view::status::paused;
 
 const HOUR_SECONDS: u64 = 3_600;
 
@@ -108,7 +109,7 @@ fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Resu
     warn_if_down(&target);
     let before = match &found {
         Listed::Next(queue) if queue.paused => {
-            format!("Paused: nothing is handed out until {}.\n", line("resume"))
+            format!("Paused: {}.\n", paused())
         }
         Listed::Sums(stats) => {
             let hours = now.saturating_sub(stats.since).max(0).cast_unsigned();

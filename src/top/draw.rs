@@ -23,9 +23,7 @@ use crate::view::table::{Column, Row, Table, capitalized};
 
 /// Lower than this, the head has one line of meters, and no picture.
 const ROOMY_HEIGHT: u16 = 16;
-/// Between two columns.
 const GAP: u16 = 2;
-/// Columns of a key and what it does.
 const HELP_WIDTH: usize = 40;
 
 /// Draws all of it. How much of what is open there was room for.

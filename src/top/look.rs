@@ -32,7 +32,6 @@ const KEYS_BEFORE_MAX: usize = 10_000;
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 const TAB: &str = "    ";
 
-/// Who looks again and again.
 pub struct Looker {
     target: Asked,
     outputs: Option<(PathBuf, Outputs)>,
@@ -108,7 +107,6 @@ impl Looker {
         })
     }
 
-    /// The last lines of what an attempt wrote so far.
     fn output(&self, attempt: &Attempt) -> Vec<String> {
         let Some((directory, outputs)) = &self.outputs else { return Vec::new() };
         let key = text::cut(&attempt.key, text::TEXT_WIDTH);

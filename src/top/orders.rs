@@ -11,10 +11,8 @@ use crate::orders;
 use crate::target::Target;
 use crate::text::cut_middle;
 
-/// Columns of a key in a question.
 const KEY_WIDTH: usize = 60;
 
-/// A key that changes something.
 #[derive(Debug)]
 pub struct Change {
     pub key: char,
@@ -47,7 +45,6 @@ pub struct Subject<'a> {
     pub is_held: bool,
 }
 
-/// A change that is asked for.
 #[derive(Debug, Clone)]
 pub struct Order {
     request: Request,

@@ -10,14 +10,12 @@ use crate::view::health::{Snapshot, Up};
 use crate::view::question::Listed;
 use crate::view::table::Attempt;
 
-/// What is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     pub tabs: Vec<Tab>,
     pub detail: Option<Detail>,
 }
 
-/// What one row leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detail {
     Why(String),
@@ -25,7 +23,6 @@ pub enum Detail {
     Output(Attempt),
 }
 
-/// What was found, at one time.
 #[derive(Debug)]
 pub struct Picture {
     pub snapshot: Snapshot,

@@ -13,7 +13,6 @@ use crate::view::machines;
 use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::Table;
 
-/// Rows of a list.
 pub const ROWS_MAX: usize = 1_000;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 

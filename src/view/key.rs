@@ -6,6 +6,7 @@ use shiftboss_queue::answers::{
 };
 
 use super::listings;
+use super::status::paused;
 use crate::exit::{ExitCode, Failure};
 use crate::target::line as hint;
 use crate::text::{ago, counted, cut, line, quoted, shown, span};
@@ -41,7 +42,7 @@ pub fn render(why: &Why, now: i64) -> String {
 pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     let mut said = vec![("State", state(why))];
     if why.paused {
-        said.push(("Paused", format!("nothing is handed out until {}", hint("resume"))));
+        said.push(("Paused", paused()));
     }
     said.extend(why.hold.iter().map(|hold| ("Held", held(hold, now))));
     said.extend(why.retry.iter().map(|retry| ("Tried again", tried_again(*retry, why, now))));
@@ -57,7 +58,6 @@ pub fn sentences(why: &Why, now: i64) -> Vec<(&'static str, String)> {
     said
 }
 
-/// A command line about the key.
 fn line_of(command: &str, why: &Why) -> String {
     hint(format_args!("{command} {}", quoted(&why.key)))
 }
@@ -231,7 +231,6 @@ fn last_result(why: &Why, now: i64) -> String {
     )
 }
 
-/// What a row is, in a word or a few.
 pub fn row_state(row: &KeyRow) -> &'static str {
     match row.state {
         RowState::Waiting => "waiting",
@@ -298,7 +297,6 @@ mod tests {
         assert_eq!(turn(Some(4_500), Some(600)), told("120 jobs ended in the last 10m)"));
     }
 
-    /// What a user sees, to the letter.
     #[test]
     fn the_text_is_as_documented() {
         let expected = "\

@@ -186,7 +186,6 @@ fn result(run: &EndedRun, width: usize) -> String {
     }
 }
 
-/// The last run of a fetcher, if it failed.
 pub fn failed_run(fetcher: &FetcherRecord) -> Option<&EndedRun> {
     fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)
 }
@@ -199,7 +198,6 @@ fn next_run(at: Option<i64>, now: i64) -> String {
     }
 }
 
-/// Files of the input directory that are left out.
 pub fn rejected(files: &[RejectedFile], now: i64) -> Table {
     let rows = files.iter().map(|file| {
         let reason = Cell::words(&file.reason);
@@ -212,7 +210,6 @@ fn joined(names: &[String]) -> Cell {
     Cell::name(Some(&*names.join(", ")).filter(|names| !names.is_empty()))
 }
 
-/// The daemons that share a queue on a server.
 pub fn daemons(daemons: &[DaemonStatus], now: i64) -> Table {
     let rows = daemons.iter().map(|daemon| {
         let seconds = now.saturating_sub(daemon.since);
@@ -275,11 +272,9 @@ struct Worker<'a> {
     jobs: i64,
     oldest: Option<i64>,
     connected: Option<(u64, u64)>,
-    /// Whose jobs it has.
     daemons: BTreeSet<&'a str>,
 }
 
-/// Who has jobs, or is connected.
 pub fn workers(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Table {
     let mut by_name: BTreeMap<Option<&str>, Worker<'_>> = BTreeMap::new();
     for held in &queue.holders {

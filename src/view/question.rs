@@ -16,7 +16,6 @@ pub enum Question {
     /// So many keys that are handed out next.
     Next(usize),
     Tasks(TasksWith),
-    /// So many keys that are held.
     Held(usize),
     Log(EndedAttempts),
     /// So many keys that begin so.
@@ -37,7 +36,6 @@ impl Question {
     }
 }
 
-/// What was found.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Listed {

@@ -7,7 +7,7 @@ use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelaySta
 
 use super::health::{Severity, Snapshot, Trouble, Up};
 use super::machines::failed_run;
-use super::status::{forgetting, summary};
+use super::status::{forgetting, paused, summary};
 use crate::live::Unknown;
 use crate::target::line;
 use crate::text::{ago, counted, shown, span};
@@ -88,9 +88,7 @@ fn stops(snapshot: &Snapshot) -> [Option<Trouble>; 7] {
         outage,
         lost,
         draining(queue, live),
-        queue
-            .paused
-            .then(|| warning("paused", format!("nothing is handed out until {}", line("resume")))),
+        queue.paused.then(|| warning("paused", paused())),
     ]
 }
 

@@ -19,14 +19,12 @@ const UNREAD_MAX_MS: u32 = 15_000;
 /// Connections that wait to be accepted: as many as the system allows.
 const PENDING_MAX: i32 = i32::MAX;
 
-/// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Address(SocketAddr),
     Unix(PathBuf),
 }
 
-/// One that listens.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),

@@ -46,7 +46,6 @@ pub use token::{Token, TokenFor};
 
 /// What is logged unless something else is asked for: without what the server says of its threads.
 pub const LOG_LEVEL: &str = "info,actix_server=warn";
-/// Threads that answer requests.
 const WORKERS: usize = 2;
 /// From the connection to the end of a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,7 +55,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const SHUTDOWN_SECONDS: u64 = 3;
 /// By how much its priority is lower than others'.
 const NICENESS: i32 = 10;
-/// Bytes of a form.
 const BODY_MAX_BYTES: usize = 8 * 1024;
 /// Nothing is loaded from elsewhere, framed, or sent elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -66,9 +64,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Names that `Host` may have, in lower case.
     pub allow_host: Vec<String>,
-    /// What the pages are called.
     pub title: String,
-    /// Where jobs' outputs are.
     pub outputs: Option<Outputs>,
     /// Without one nothing can be changed.
     pub token: Option<Token>,
@@ -106,7 +102,6 @@ impl Page {
     }
 }
 
-/// Serves until a signal asks for the end.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     give_way();
     let listeners = listening::open(std::mem::take(&mut settings.listen))?;

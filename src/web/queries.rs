@@ -22,12 +22,10 @@ const KEPT_MAX: usize = 32;
 /// How long a question may take.
 pub(super) const QUESTION_MAX: Duration = Duration::from_secs(5);
 
-/// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overloaded {
     /// As many wait as may.
     Full,
-    /// It took too long.
     Late,
 }
 
@@ -90,7 +88,6 @@ impl Queries {
         self.wait(self.on_thread(ask)).await
     }
 
-    /// Has all questions asked anew.
     pub(super) fn forget(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

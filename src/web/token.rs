@@ -26,14 +26,12 @@ const CHALLENGE: &str =
 /// How late a wrong token is answered.
 const PENALTY: Duration = Duration::from_secs(1);
 
-/// What needs the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFor {
     Actions,
     All,
 }
 
-/// A token, and what needs it.
 pub struct Token {
     bytes: Vec<u8>,
     needed_for: TokenFor,
@@ -80,12 +78,10 @@ impl Token {
 /// Who asks, by the name that was given with the right token.
 pub(super) enum Known {
     By(String),
-    /// Nothing was given.
     Nobody,
     Wrong,
 }
 
-/// Whether a value of `Authorization` has the token.
 fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
     let Some(given) = given else { return Known::Nobody };
     let decoded = given.to_str().ok().and_then(|text| {

@@ -146,7 +146,6 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
         self.session.send(&self.batch)?;
         (self.batch, self.bytes) = (Vec::new(), 0);

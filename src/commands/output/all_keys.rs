@@ -15,7 +15,6 @@ use crate::outputs::screen::{Colours, line};
 use crate::runner::log_directory::{is_day, key_in};
 use crate::safe_file;
 
-/// Lines of each key where no number is given.
 const LINES: usize = 10;
 /// Between two looks at the files of a day.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -26,7 +25,6 @@ pub(super) fn run(typed: &OutputArguments) -> Result<(), Failure> {
     if typed.follow { follow(&typed.log_dir) } else { so_far(typed) }
 }
 
-/// The last lines of each key on a day.
 fn so_far(typed: &OutputArguments) -> Result<(), Failure> {
     let directory = &typed.log_dir;
     let newest = days(directory).map_err(unreadable)?.into_iter().next();
@@ -78,7 +76,6 @@ fn follow(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Days that have a directory, the newest one first.
 pub(super) fn days(directory: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|it| it.ok()?.file_name().into_string().ok());
     let mut days: Vec<String> = names.filter(|name| is_day(name)).collect();

@@ -11,7 +11,6 @@ use crate::outputs::Outputs;
 use crate::outputs::attempts::{Ending, Part, parts};
 use crate::text::shown;
 
-/// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks between two searches for a newer file of the key.
 const LOOKS_A_SEARCH: usize = 10;

@@ -21,7 +21,6 @@ use crate::view::listings::{self, HeldSet};
 
 /// Between two looks, when there was nothing more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Ends that are read at once.
 const AT_ONCE: usize = 1_000;
 
 /// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.

@@ -20,7 +20,6 @@ use crate::text::shown;
 use crate::view::question::Question;
 use crate::web::{Page, api};
 
-/// The longest key that there is.
 const KEY_BYTES_MAX: usize = 4_096;
 /// A fetcher's name is part of a file's.
 const NAME_BYTES_MAX: usize = 255;

@@ -29,7 +29,6 @@ pub(super) struct Picture {
     /// Its bars are of outcomes, each with its colour.
     pub is_of_outcomes: bool,
     pub bars: Vec<Bar>,
-    /// The same numbers.
     pub table: Grid,
 }
 
@@ -38,11 +37,9 @@ pub(super) struct Bar {
     /// What stands below it.
     pub label: Option<String>,
     pub share: Option<String>,
-    /// What is drawn of it, from the ground up.
     pub parts: Vec<Part>,
 }
 
-/// A rectangle in the picture.
 #[derive(Debug)]
 pub(super) struct Part {
     /// An outcome, or `age`.
@@ -73,7 +70,6 @@ fn table(name: &'static str, columns: &'static [Column], rows: Vec<Vec<Cell>>) -
     Grid::plain(&Table { name, columns, rows, none: "" })
 }
 
-/// How time is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Hour,

@@ -18,7 +18,6 @@ pub(super) const ATOM: &str = "application/atom+xml; charset=utf-8";
 pub(super) struct Feed {
     site: String,
     key: String,
-    /// The key as part of an address.
     address: String,
     updated: String,
     entries: Vec<Entry>,

@@ -18,9 +18,7 @@ use crate::view::table::Table;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Fetchers that have a line of their days, where no more are listed.
 const LINES_MAX: usize = 100;
-/// Fetchers that are listed on their own page.
 const FETCHERS_MAX: usize = 1_000;
-/// Rejected files that are listed.
 const REJECTED_MAX: usize = 100;
 
 #[derive(Template)]

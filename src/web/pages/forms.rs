@@ -34,7 +34,6 @@ pub(super) fn pause(sight: &Sight<'_>, _: &Asked) -> ReadResult<(StatusCode, Pau
 pub(super) struct Hold {
     frame: Frame,
     key: String,
-    /// The key's page.
     back: String,
     times: [(&'static str, &'static str); 5],
 }

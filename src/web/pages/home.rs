@@ -17,7 +17,7 @@ use super::parts::{Frame, Grid, key_address, text};
 use super::payload::Part;
 use crate::text::span;
 use crate::view::health::{Severity, Trouble};
-use crate::view::listings;
+use crate::view::{listings, status};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Fetchers that are listed; all are on a page of their own.
@@ -40,7 +40,6 @@ pub(super) struct Home {
     ended: Picture,
     ages: Picture,
     fetchers: Grid,
-    /// There are more.
     more_fetchers: bool,
     in_flight: Grid,
     /// Keys wait, nothing keeps them from being handed out, and nobody has any.
@@ -50,7 +49,6 @@ pub(super) struct Home {
     among: usize,
 }
 
-/// A number that is looked at first.
 struct Number {
     name: &'static str,
     value: String,
@@ -124,10 +122,7 @@ fn with_list(name: &'static str, count: i64, list: &str) -> Number {
 
 /// Since the last run of the key that ran least recently.
 fn longest_wait(queue: &QueueStatus, now: i64) -> Number {
-    let longest = queue.waits_longest();
-    let value = longest.map_or("-".to_owned(), |it| {
-        it.last_started.map_or("never ran".to_owned(), |at| span(now.saturating_sub(at)))
-    });
+    let (longest, value) = (queue.waits_longest(), status::longest_wait(queue, now));
     let of = longest.map(|it| Part { text: text(&it.key), address: key_address(&it.key) });
     Number { name: "longest wait", value, of }
 }

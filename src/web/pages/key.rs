@@ -12,7 +12,6 @@ use crate::view::key::sentences;
 use crate::view::listings::{self, HeldSet};
 use crate::view::table::Attempt;
 
-/// Attempts that are shown.
 const ENDS: usize = 100;
 
 #[derive(Template)]
@@ -72,7 +71,6 @@ pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, K
     Ok((status, page))
 }
 
-/// The attempts of a key, the last one first.
 pub(super) fn ended_of(sight: &Sight<'_>, key: &str) -> ReadResult<Vec<Ended>> {
     let key = Some(key.to_owned());
     let asked = EndedAttempts { key, count: ENDS, ..EndedAttempts::default() };

@@ -13,7 +13,6 @@ use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
 
-/// What can be chosen of outcomes.
 const OUTCOMES: [(&str, &str); 8] = [
     ("", "all"),
     ("failed", "failure and timeout"),
@@ -25,7 +24,6 @@ const OUTCOMES: [(&str, &str); 8] = [
     ("expired", "expired"),
 ];
 
-/// What is around a table.
 #[derive(Default)]
 struct Words {
     title: &'static str,
@@ -65,17 +63,11 @@ pub(super) struct Listing {
     notes: Vec<Note>,
 }
 
-/// A field of the form in which one of several is chosen.
 struct Field {
     name: &'static str,
     label: &'static str,
-    choices: Vec<Choice>,
-}
-
-struct Choice {
-    word: String,
-    text: String,
-    is_chosen: bool,
+    /// Each with its word in the address, what people read, and whether it is chosen.
+    choices: Vec<(String, String, bool)>,
 }
 
 impl Field {
@@ -83,13 +75,10 @@ impl Field {
         name: &'static str,
         label: &'static str,
         choices: impl Iterator<Item = (&'a str, String)>,
-        chosen: &str,
+        asked: &Asked,
     ) -> Self {
-        let choice = |(word, text): (&str, String)| Choice {
-            word: word.to_owned(),
-            text,
-            is_chosen: word == chosen,
-        };
+        let chosen = asked.get(name);
+        let choice = |(word, text): (&str, String)| (word.to_owned(), text, word == chosen);
         Self { name, label, choices: choices.map(choice).collect() }
     }
 }
@@ -132,20 +121,19 @@ pub(super) fn ask(
     Ok((StatusCode::OK, listing))
 }
 
-/// The fields in which one of several is chosen.
 fn choices(asked: &Asked, path: &str, table: &Table) -> Vec<Field> {
     let mut choices = Vec::new();
     if path == "log" {
         let outcomes = OUTCOMES.iter().map(|(word, text)| (*word, (*text).to_owned()));
-        choices.push(Field::new("outcome", "Outcome", outcomes, asked.get("outcome")));
+        choices.push(Field::new("outcome", "Outcome", outcomes, asked));
     }
     if path == "tasks" {
         let statuses = STATUSES.iter().map(|(word, text, _)| (*word, (*text).to_owned()));
-        choices.push(Field::new("status", "Status", statuses, asked.get("status")));
+        choices.push(Field::new("status", "Status", statuses, asked));
     }
     let columns = table.columns.iter().map(|column| (column.name, capitalized(column.name)));
     let orders = std::iter::once(("", "as listed".to_owned())).chain(columns);
-    choices.push(Field::new("sort", "Order", orders, asked.get("sort")));
+    choices.push(Field::new("sort", "Order", orders, asked));
     choices
 }
 

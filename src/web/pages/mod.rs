@@ -35,7 +35,6 @@ use parts::Frame;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What a page is made of.
 struct Sight<'a> {
     page: &'a Page,
     snapshot: Snapshot,
@@ -57,7 +56,6 @@ impl Sight<'_> {
     }
 }
 
-/// The routes of all pages.
 pub(super) fn routes(config: &mut web::ServiceConfig) {
     config
         .configure(page("/", HTML, home::ask))
@@ -127,14 +125,12 @@ struct Message<'a> {
     text: &'a str,
 }
 
-/// A sentence in the place of a page.
 fn message(page: &Page, status: StatusCode, title: &str, text: &str) -> Made {
     let frame = Frame::new(page, title, SystemClock.now());
     let html = Message { frame, text }.render().unwrap_or_else(|_| text.to_owned());
     Made { status, content_type: HTML, body: html.into() }
 }
 
-/// What was asked for is out of bounds.
 pub(super) fn bad_request(request: &HttpRequest, page: &Page, text: &str) -> HttpResponse {
     message(page, StatusCode::BAD_REQUEST, "Bad request", text).send(request)
 }

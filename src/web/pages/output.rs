@@ -22,7 +22,6 @@ use crate::web::Page;
 const SHOWN_BYTES_MAX: u64 = 64 * 1024;
 /// What is sent as a text.
 const RAW_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// What is read of it at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
@@ -46,7 +45,6 @@ pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Aske
 struct Shown {
     frame: Frame,
     key: String,
-    /// The key as part of an address.
     address: String,
     day: String,
     attempt: Option<i64>,
@@ -89,7 +87,6 @@ impl Shown {
     }
 }
 
-/// The day that is meant.
 fn day_of(outputs: &Outputs, key: &str, day: String) -> String {
     if day != LATEST {
         return day;
@@ -139,7 +136,6 @@ async fn piece((mut file, left): Left) -> Result<Option<(web::Bytes, Left)>, Err
     Ok((!bytes.is_empty()).then(|| (bytes.into(), (file, left))))
 }
 
-/// Without colours.
 fn plain(bytes: &[u8]) -> String {
     let lines: Vec<String> =
         bytes.split(|byte| *byte == b'\n').map(|text| line(text, Colours::LeftOut)).collect();

@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Sight;
 use super::asked::Asked;
-use super::assets::{ICON, SCRIPT, STYLE};
+use super::assets::DIRECTORY;
 use super::payload::{self, Part};
 use super::sparkline::Sparkline;
 use crate::lock::LockState;
@@ -24,21 +24,17 @@ const RANK_MAX: u8 = 7;
 
 /// What is around each page.
 pub(super) struct Frame {
-    /// What the pages are called.
     pub site: String,
     pub title: String,
     /// Which of the pages that each page leads to it is.
     pub here: &'static str,
     /// What keeps all of the queue from going on.
     pub banner: Option<String>,
-    /// Something can be changed here.
     pub can_act: bool,
     pub is_paused: bool,
-    /// When it was made.
     pub at: String,
-    pub style: &'static str,
-    pub script: &'static str,
-    pub icon: &'static str,
+    /// Where stylesheet, script and icon are.
+    pub assets: &'static str,
 }
 
 impl Frame {
@@ -51,10 +47,7 @@ impl Frame {
             can_act: false,
             is_paused: false,
             at: time(now),
-            // Relative, so that a reverse proxy may put the page below any path.
-            style: &STYLE.address,
-            script: &SCRIPT.address,
-            icon: &ICON.address,
+            assets: &DIRECTORY,
         }
     }
 
@@ -119,7 +112,6 @@ impl Grid {
         Self::with(table, outputs.collect(), sight.now())
     }
 
-    /// Of numbers alone.
     pub fn plain(table: &Table) -> Self {
         Self::with(table, vec![None; table.rows.len()], 0)
     }
@@ -235,7 +227,6 @@ pub(super) fn output(attempt: Option<&Attempt>, sight: &Sight<'_>) -> Option<Str
     (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
 }
 
-/// A text as a value in an address.
 pub(super) fn in_address(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
