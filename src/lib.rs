@@ -17,6 +17,7 @@ mod fetchers;
 mod live;
 pub mod lock;
 mod metrics;
+mod orders;
 mod outputs;
 mod process_usage;
 mod schedule;

@@ -15,7 +15,6 @@ fail() {
 # The daemon's tests that are about SQLite: its file, its faults and edits of it by hand, and the classic rules. One that is
 # missing here fails (Site::database in tests/common).
 sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|planted|limits)|status)::/)
-    | test(/^(backoff|bumps|retries)::the_classic/)
     | test(/^classic::(a_thousand_pipelined_lines|accepted_forms_of_done)$/)
     | test(/^delivery::(a_killed_peer|an_answer_(left|not|that)|an_undo_does_not|classic_undoes)/)
     | test(/^directory::another_daemons_directory_is_not_accepted$/)
@@ -24,7 +23,7 @@ sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|pla
     | test(/^lifecycle::(a_second_signal_ends_at_once|wrong_command_lines)$/)
     | test(/^logging::journal$/)
     | test(/^observed::(a_backup|counts_are_true_under_outside_edits|status_of_a_running)/)
-    | test(/^orders::(a_classic_daemon|a_lock_is_named|health$)/)
+    | test(/^orders::(a_classic_daemon|health$)/)
     | test(/^serving::statement_(22|34|39)_/)
     | test(/^spool_tasks::/)
     | test(/^single_tasks::(a_job_that_ends_under|a_task_outlives|an_unknown_group|classic_knows)/)

@@ -40,7 +40,6 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// A command that is run so.
     pub fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
         let (time_limit, grace) = (self.limits.timeout, self.limits.grace.into());
         CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }

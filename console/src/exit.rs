@@ -41,12 +41,10 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with its message.
     pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), job: None }
     }
 
-    /// A wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Usage, message)
     }
@@ -70,12 +68,10 @@ impl Failure {
         self.code
     }
 
-    /// What the process ends with.
     pub fn number(&self) -> u8 {
         self.job.unwrap_or(self.code as u8)
     }
 
-    /// Whether there is anything to be said.
     pub fn is_silent(&self) -> bool {
         self.message.is_empty()
     }

@@ -14,7 +14,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use shiftboss_runner::signals::{Listener, SIGNAL_BASE};
 
-/// Our own program.
 const OUR_PROGRAM: &str = "/proc/self/exe";
 /// Who is meant by what an init system gives: a process that reads it must be that, and the child is another.
 const FOR_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];

@@ -28,7 +28,6 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Looks whether the limits leave room for all of it.
     pub fn require(self) -> Result<(), Failure> {
         let stack =
             std::env::var(STACK_VARIABLE).ok().and_then(|bytes| bytes.parse::<usize>().ok());

@@ -88,7 +88,6 @@ fn is_connected_to_journal() -> bool {
     named == format!("{}:{}", stat.st_dev, stat.st_ino)
 }
 
-/// Makes of each event what is written.
 #[derive(Clone, Copy)]
 struct StandardError {
     /// Escape sequences that colour are our own then.

@@ -24,7 +24,6 @@ pub fn offer(text: impl AsRef<[u8]>) -> Result<bool, Failure> {
     }
 }
 
-/// A JSON object as a line.
 pub fn json(object: &impl Serialize) -> Result<String, Failure> {
     let line = serde_json::to_string(object).map_err(Failure::of(ExitCode::Internal))?;
     Ok(line + "\n")

@@ -83,7 +83,6 @@ pub fn write_patiently(text: &[u8], write: impl Fn(&[u8])) {
     }
 }
 
-/// Lines that were dropped since the start of the process.
 pub fn dropped_lines() -> u64 {
     QUEUE.get().map_or(0, |queue| queue.lock().dropped)
 }
@@ -97,7 +96,6 @@ pub fn flush() {
     }
 }
 
-/// Ends the process.
 pub fn exit(code: i32) -> ! {
     flush();
     std::process::exit(code)
@@ -165,7 +163,6 @@ fn write_whole(mut line: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Standard error, for what draws on a terminal.
 #[derive(Debug)]
 pub struct Drawn;
 

@@ -1,9 +1,8 @@
 //! `shiftboss add`, `cancel`, `retry`, `requeue`, `hold`, `unhold`, `bump`, `pause`, `resume`, `drain`, `run-fetcher`, `accept-input`,
-//! `forget` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or a sentence made of
-//! it. Of several keys each is a request of its own. `forget --daemon` alone asks no daemon.
+//! `forget` and `health`: each sends a request to a running daemon, and prints its answer, one JSON object, or the sentence that
+//! [`orders`](crate::orders) makes of it. Of several keys each is a request of its own. `forget --daemon` alone asks no daemon.
 
 mod drain;
-mod levers;
 mod retry_failed;
 mod tasks;
 
@@ -12,55 +11,60 @@ use std::io::{self, Write};
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    AcceptInput, AcceptInputAnswer, FetcherName, Forget, ForgetAnswer, Health, Pause, Requeue,
-    RequeueAnswer, Resume, Retry, RetryAnswer, RunFetcher, RunFetcherAnswer, Verb, checked,
+    AcceptInput, Bump, FetcherName, Forget, Health, HoldAll, HoldTime, Pause, Requeue,
+    RequeueAnswer, Resume, Retry, RunFetcher, Unhold, UnholdAll, Verb, checked,
 };
 
 use super::printing::print;
-use crate::cli::{DaemonArguments, KeyArguments, Operate};
-use crate::client::{self, Answer};
+use crate::cli::{self, By, DaemonArguments, KeyArguments, Operate};
+use crate::client::{self, Answer, this_user};
 use crate::exit::{ExitCode, Failure};
+use crate::orders::{Said, line_of, text};
 use crate::stores;
-use crate::target::{Asked, line};
-use crate::text::{counted, quoted, shown};
+use crate::target::Asked;
+use crate::text::shown;
 
 pub fn run(operate: Operate) -> Result<(), Failure> {
     match operate {
-        Operate::Pause(daemon) => tell(&daemon, Pause {}, |_| {
-            format!("Paused: nothing is handed out until {}.", line("resume"))
-        }),
-        Operate::Resume(daemon) => {
-            tell(&daemon, Resume {}, |_| "Jobs are handed out again.".to_owned())
-        }
-        Operate::AcceptInput(daemon) => tell(&daemon, AcceptInput {}, accepted),
+        Operate::Pause(daemon) => tell(&daemon, Pause {}),
+        Operate::Resume(daemon) => tell(&daemon, Resume {}),
+        Operate::AcceptInput(daemon) => tell(&daemon, AcceptInput {}),
         Operate::RunFetcher { daemon, name } => {
             let fetcher = checked::<FetcherName>(&name).map_err(|why| {
                 Failure::usage(format!("{} is no fetcher's name: {why}", shown(&name)))
             })?;
-            tell(&daemon, RunFetcher { fetcher }, run_begun)
+            tell(&daemon, RunFetcher { fetcher })
         }
         Operate::Requeue(of) => for_each(of, requeue),
         Operate::Retry { of, failed } if failed.failed => retry_failed::run(&of.daemon, &failed),
-        Operate::Retry { of, .. } => tell_of_each(of, |key| Retry { key }, retried),
+        Operate::Retry { of, .. } => for_each(of, |daemon, key| tell(daemon, Retry { key })),
         Operate::Add(add) => tasks::add(add),
         Operate::Cancel(of) => for_each(of, tasks::cancel),
-        Operate::Hold(asked) => levers::hold(asked),
-        Operate::Unhold { of, prefix, by } => levers::unhold(of, prefix, by),
-        Operate::Bump { of, by } => levers::bump(of, by),
+        Operate::Hold(asked) => hold(asked),
+        Operate::Unhold { of, prefix: true, by } => tell_as(by, of, |prefix| UnholdAll { prefix }),
+        Operate::Unhold { of, by, .. } => tell_as(by, of, |key| Unhold { key }),
+        Operate::Bump { of, by } => tell_as(by, of, |key| Bump { key }),
         Operate::Forget { of, gone: Some(name) } => forget_daemon(&of.daemon.target, &name),
-        Operate::Forget { of, gone: None } => {
-            let forgotten = |answer: &ForgetAnswer| format!("Forgotten: {}.", text(&answer.key));
-            tell_of_each(of, |key| Forget { key }, forgotten)
-        }
+        Operate::Forget { of, .. } => for_each(of, |daemon, key| tell(daemon, Forget { key })),
         Operate::Drain(daemon) => drain::run(&daemon),
     }
 }
 
 pub fn health(daemon: &DaemonArguments) -> Result<(), Failure> {
-    tell(daemon, Health {}, |answer| {
-        let jobs = counted(answer.in_flight, "job");
-        format!("Healthy: the daemon answers from its database; {jobs} in flight.")
-    })
+    tell(daemon, Health {})
+}
+
+fn hold(cli::Hold { of, prefix, time, reason, by }: cli::Hold) -> Result<(), Failure> {
+    let (seconds, reason) = (time.unwrap_or(HoldTime::UNTIL_UNHELD), reason.unwrap_or_default());
+    let reason = || reason.clone();
+    match prefix {
+        true => tell_as(by, of, |prefix| HoldAll { prefix, seconds, reason: reason() }),
+        false => tell_as(by, of, |key| shiftboss_protocol::verbs::Hold {
+            key,
+            seconds,
+            reason: reason(),
+        }),
+    }
 }
 
 /// Asks for each key by itself. What is refused of one of several is said at once, and the others are done all the same.
@@ -87,24 +91,28 @@ fn for_each(
     refused.map_or(Ok(()), |code| Err(Failure::silent(code)))
 }
 
-fn tell_of_each<V: Verb<Answer: DeserializeOwned>>(
-    of: KeyArguments,
-    request: impl Fn(Key) -> V,
-    render: impl Fn(&V::Answer) -> String,
-) -> Result<(), Failure> {
-    for_each(of, |daemon, key| tell(daemon, request(key), &render))
-}
-
-/// Sends one request, and prints what the daemon says: its line, or the sentence that `render` makes of it.
-fn tell<V: Verb<Answer: DeserializeOwned>>(
+fn tell<V: Verb<Answer: DeserializeOwned + Said>>(
     daemon: &DaemonArguments,
     request: V,
-    render: impl FnOnce(&V::Answer) -> String,
 ) -> Result<(), Failure> {
-    show(&order(daemon, request)?, daemon.json, render)
+    let answer = order(daemon, request)?;
+    show(&answer, daemon.json, answer.object.said())
 }
 
-/// The answer to one request.
+/// The same for each key, in the name of somebody whom the daemon is to remember.
+fn tell_as<V: Verb<Answer: DeserializeOwned + Said>>(
+    By { by }: By,
+    of: KeyArguments,
+    request: impl Fn(Key) -> V,
+) -> Result<(), Failure> {
+    let by = by.unwrap_or_else(this_user);
+    for_each(of, |daemon, key| {
+        let socket = daemon.target.socket(&V::NAME.to_lowercase())?;
+        let answer = client::ask_as(&socket, by.clone(), request(key), daemon.timeout())?;
+        show(&answer, daemon.json, answer.object.said())
+    })
+}
+
 fn order<V: Verb<Answer: DeserializeOwned>>(
     daemon: &DaemonArguments,
     request: V,
@@ -113,21 +121,11 @@ fn order<V: Verb<Answer: DeserializeOwned>>(
     client::ask(&socket, request, daemon.timeout())
 }
 
-fn show<T>(
-    answer: &Answer<T>,
-    json: bool,
-    render: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
-    let text = if json { answer.line.clone() } else { render(&answer.object) };
-    print(text + "\n")
+/// Prints the daemon's line, or the sentence that was made of it.
+fn show<T>(answer: &Answer<T>, json: bool, said: String) -> Result<(), Failure> {
+    print(if json { answer.line.clone() } else { said } + "\n")
 }
 
-/// A hint that names the key.
-fn line_of(command: &str, key: &Key) -> String {
-    line(format_args!("{command} {}", quoted(key.as_str())))
-}
-
-/// A daemon or a relay that is gone for good.
 fn forget_daemon(target: &Asked, name: &str) -> Result<(), Failure> {
     let left = stores::forget_daemon(&target.database()?, name)?;
     print(format!(
@@ -139,35 +137,15 @@ fn forget_daemon(target: &Asked, name: &str) -> Result<(), Failure> {
     ))
 }
 
-fn text(key: &Key) -> String {
-    shown(key.as_str())
-}
-
-fn run_begun(answer: &RunFetcherAnswer) -> String {
-    let name = shown(&answer.fetcher);
-    match answer.state.as_str() {
-        "idle" | "waiting" => format!("A run of {name} starts."),
-        _ => format!("A run of {name} starts as soon as its cooldown is over."),
-    }
-}
-
-fn accepted(answer: &AcceptInputAnswer) -> String {
-    match answer.accepted {
-        true => "The directory is the input directory from now on.",
-        false => "The input directory is not lost: there is nothing to accept.",
-    }
-    .to_owned()
-}
-
 /// Who names a job that is not in flight was mistaken.
 fn requeue(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> {
     let answer = order(daemon, Requeue { key })?;
     let RequeueAnswer { key, requeued, .. } = &answer.object;
-    let (name, is_requeued) = (text(key), *requeued);
-    if is_requeued || daemon.json {
-        show(&answer, daemon.json, |_| format!("Back in the queue, at its old place: {name}."))?;
+    let name = text(key);
+    if *requeued || daemon.json {
+        show(&answer, daemon.json, format!("Back in the queue, at its old place: {name}."))?;
     }
-    if is_requeued {
+    if *requeued {
         return Ok(());
     }
     let why = line_of("why", key);
@@ -175,15 +153,4 @@ fn requeue(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> {
         ExitCode::BadData,
         format!("{name} is not in flight: {why} tells where it is"),
     ))
-}
-
-fn retried(answer: &RetryAnswer) -> String {
-    let name = text(&answer.key);
-    match answer.rows {
-        0 => {
-            let why = line_of("why", &answer.key);
-            format!("Nothing of {name} was to be put back: {why} tells where it is.")
-        }
-        rows => format!("Back in the queue: {} of {name}.", counted(rows, "row")),
-    }
 }

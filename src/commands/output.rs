@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::time::SystemTime;
 
-use super::printing::print;
+use super::printing::{offer, print};
 use crate::cli::OutputArguments;
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::attempts::{Ending, Part};
@@ -18,8 +18,8 @@ use crate::outputs::screen::{Colours, line};
 use crate::outputs::{Outputs, days_until};
 use crate::text::{columns, shown};
 
-/// What is shown of a line at once; a longer one is shown in pieces.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// What is read at once.
+const PIECE_BYTES: u64 = 64 * 1024;
 
 pub fn run(typed: OutputArguments) -> Result<(), Failure> {
     fs::read_dir(&typed.log_dir).map_err(|error| {
@@ -54,7 +54,6 @@ struct Found {
 }
 
 impl Found {
-    /// What is asked for, the newest one.
     fn find(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<Self, Failure> {
         for day in days(typed.day.as_ref()) {
             let Some(file) = outputs.open(key, &day).map_err(unreadable)? else { continue };
@@ -106,7 +105,6 @@ fn unreadable(error: io::Error) -> Failure {
     Failure::new(ExitCode::StoreIo, format!("the output cannot be read: {error}"))
 }
 
-/// All attempts that wrote something, the newest day first.
 fn list(outputs: &Outputs, key: &str, typed: &OutputArguments) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for day in days(typed.day.as_ref()) {
@@ -135,27 +133,46 @@ fn last_lines(file: &mut File, from: u64, to: u64, count: usize) -> io::Result<u
     let mut reader = BufReader::new(file.take(to - from));
     let (mut begins, mut at) = (VecDeque::new(), from);
     loop {
-        let length = {
-            let bytes = reader.fill_buf()?;
-            if bytes.is_empty() {
-                return Ok(begins.front().copied().filter(|_| count > 0).unwrap_or(to));
+        match reader.skip_until(b'\n')? {
+            0 => return Ok(begins.front().copied().unwrap_or(to)),
+            length => {
+                begins.push_back(at);
+                at += length as u64;
             }
-            if at == from && begins.is_empty() {
-                begins.push_back(from);
-            }
-            for (index, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-                let begin = at + index as u64 + 1;
-                if begin < to {
-                    begins.push_back(begin);
-                }
-                if begins.len() > count {
-                    begins.pop_front();
-                }
-            }
-            bytes.len()
-        };
-        at += length as u64;
-        reader.consume(length);
+        }
+        if begins.len() > count {
+            begins.pop_front();
+        }
+    }
+}
+
+/// Shows a part of a file, in pieces that are whole lines if that is wanted, as `shown` makes them; where they end. `None`: nobody reads.
+fn show(
+    file: &mut File,
+    mut at: u64,
+    to: u64,
+    whole_lines: bool,
+    shown: impl Fn(&[u8]) -> Vec<u8>,
+) -> Result<Option<u64>, Failure> {
+    loop {
+        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        let mut piece = file.by_ref().take(PIECE_BYTES.min(to.saturating_sub(at)));
+        piece.read_to_end(&mut bytes).map_err(unreadable)?;
+        match bytes.iter().rposition(|byte| *byte == b'\n') {
+            _ if !whole_lines => {}
+            Some(end) => bytes.truncate(end + 1),
+            // A line as long as that is shown in pieces.
+            None if bytes.len() as u64 == PIECE_BYTES => {}
+            None => bytes.clear(),
+        }
+        if bytes.is_empty() {
+            return Ok(Some(at));
+        }
+        at += bytes.len() as u64;
+        if !offer(shown(&bytes))? {
+            return Ok(None);
+        }
     }
 }
 
@@ -171,31 +188,25 @@ impl Screen {
         Self { is_plain: raw || !io::stdout().is_terminal() }
     }
 
-    /// Shows a part of a file; whether anybody reads.
-    fn copy(self, file: &mut File, from: u64, to: u64) -> Result<bool, Failure> {
-        file.seek(SeekFrom::Start(from)).map_err(unreadable)?;
-        let mut left = BufReader::new(file.take(to.saturating_sub(from)));
-        let mut piece = Vec::new();
-        loop {
-            piece.clear();
-            let read = left.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut piece);
-            if read.map_err(unreadable)? == 0 {
-                return Ok(true);
-            }
-            if !self.write(&piece)? {
-                return Ok(false);
-            }
-        }
+    /// Shows what there is of a part of a file; on a terminal whole lines. Where it ends; `None`: nobody reads.
+    fn follow(self, file: &mut File, from: u64, to: u64) -> Result<Option<u64>, Failure> {
+        show(file, from, to, !self.is_plain, |bytes| self.made(bytes))
     }
 
-    /// Shows a line, or a piece of one; whether anybody reads.
-    fn write(self, piece: &[u8]) -> Result<bool, Failure> {
+    fn copy(self, file: &mut File, from: u64, to: u64) -> Result<bool, Failure> {
+        let Some(at) = self.follow(file, from, to)? else { return Ok(false) };
+        Ok(show(file, at, to, false, |bytes| self.made(bytes))?.is_some())
+    }
+
+    fn made(self, bytes: &[u8]) -> Vec<u8> {
         if self.is_plain {
-            return super::printing::offer(piece);
+            return bytes.to_vec();
         }
-        let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-        let end = if text.len() < piece.len() { "\n" } else { "" };
-        super::printing::offer(line(text, Colours::Kept) + end)
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').map(|text| {
+            let (text, end) = text.strip_suffix(b"\n").map_or((text, ""), |text| (text, "\n"));
+            line(text, Colours::Kept) + end
+        });
+        lines.collect::<String>().into_bytes()
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_queue::answers::{Found, HeldKeys, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::reader::{
     EndedAttempts, Grouping, KEYS_BEFORE_MAX, ReadResult, Reader, StatsOf, TasksWith,
 };
@@ -18,12 +18,13 @@ use crate::cli::{View, ViewArguments};
 use crate::exit::Failure;
 use crate::metrics::Scrape;
 use crate::stores::Database;
-use crate::target::{Target, ask, line};
+use crate::target::{Target, ask};
 use crate::text::{counted, time};
 use crate::view::health::Up;
-use crate::view::listings::{self, HeldSet};
-use crate::view::turns::Turns;
-use crate::view::why;
+use crate::view::key;
+use crate::view::listings::HeldSet;
+use crate::view::question::{Listed, Question, Turns};
+use crate::view::status::paused;
 
 const HOUR_SECONDS: u64 = 3_600;
 
@@ -35,34 +36,27 @@ pub fn run(asked: View) -> Result<(), Failure> {
     match asked {
         View::Status { arguments, check } => status::run(arguments, check),
         View::Why { arguments, key } => {
-            let known = |found: Option<_>| found.ok_or_else(|| why::unheard_of(&key));
-            look(
-                arguments,
-                |reader, now| reader.why(now, &key, KEYS_BEFORE_MAX),
-                known,
-                why::render,
-            )
+            let known = |found: Option<_>| found.ok_or_else(|| key::unheard_of(&key));
+            let question = |reader: &dyn Reader, now| reader.why(now, &key, KEYS_BEFORE_MAX);
+            look(arguments, question, known, key::render)
         }
         View::Tasks { arguments, next: true, number, .. } => {
-            queue(arguments, number.unwrap_or(NEXT_COUNT).into())
+            list(arguments, &Question::Next(number.unwrap_or(NEXT_COUNT).into()))
         }
         View::Tasks { arguments, held: true, number, .. } => {
-            let count = number.unwrap_or(COUNT).into();
-            look(arguments, |reader, _| reader.held(count), Ok, held)
+            list(arguments, &Question::Held(number.unwrap_or(COUNT).into()))
         }
         View::Tasks { arguments, status, fetcher, number, .. } => {
             let count = number.unwrap_or(COUNT).into();
             let asked = TasksWith { status, fetcher, since: None, count };
-            look(arguments, |reader, now| reader.tasks(now, &asked), Ok, tasks)
+            list(arguments, &Question::Tasks(asked))
         }
         View::Search { arguments, text, number } => {
-            let count = number.into();
-            look(arguments, |reader, _| reader.search(&text, count), Ok, found)
+            list(arguments, &Question::Keys(text, number.into()))
         }
         View::Log { arguments, sum: true, time, by, .. } => {
             let by = by.unwrap_or(Grouping::All);
-            let sums = |reader: &dyn Reader, now| reader.stats(&StatsOf::last(time, by, now));
-            look(arguments, sums, Ok, stats)
+            list(arguments, &Question::Sums(StatsOf::last(time, by, SystemClock.now())))
         }
         View::Log { arguments, failed, follow: true, after, .. } => {
             log::follow(arguments, failed, after)
@@ -88,74 +82,50 @@ fn look<A, T: Serialize>(
     let target = target.find()?;
     let now = SystemClock.now();
     let found = then(ask(&target.database, question)?)?;
-    if !json {
-        warn_if_down(&target);
+    if json {
+        return print(target.json(&found)?);
     }
-    show(&target, &found, json, |found| render(found, now))
+    warn_if_down(&target);
+    print(render(&found, now))
 }
 
-/// The next jobs, and when the turn of each is expected.
-fn queue(ViewArguments { target, json }: ViewArguments, count: usize) -> Result<(), Failure> {
+fn list(ViewArguments { target, json }: ViewArguments, asked: &Question) -> Result<(), Failure> {
     let target = target.find()?;
     let now = SystemClock.now();
-    let question = |reader: &dyn Reader, now| {
-        reader.next_jobs(now, count).and_then(|found| Ok((found, reader.status(now)?)))
-    };
-    let (found, status) = ask(&target.database, question)?;
-    if !json {
-        warn_if_down(&target);
+    let (found, turns) = ask(&target.database, |reader, now| {
+        let found = asked.ask(reader, now)?;
+        let turns = match asked {
+            Question::Next(_) => {
+                let status = reader.status(now)?;
+                Turns::of(&status, Up::of(&target, &status) == Up::Down)
+            }
+            _ => Turns::default(),
+        };
+        Ok((found, turns))
+    })?;
+    if json {
+        return print(target.json(&found)?);
     }
-    let turns = Turns::of(&status, Up::of(&target, &status) == Up::Down);
-    show(&target, &found, json, |found| render_queue(found, &turns, now))
-}
-
-/// Prints what was found: the JSON object, or the text that `render` makes of it.
-fn show<T: Serialize>(
-    target: &Target,
-    found: &T,
-    json: bool,
-    render: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
-    if !json {
-        return print(render(found));
-    }
-    print(target.json(found)?)
-}
-
-fn render_queue(queue: &Queue, turns: &Turns, now: i64) -> String {
-    let paused = match queue.paused {
-        true => format!("Paused: nothing is handed out until {}.\n", line("resume")),
-        false => String::new(),
+    warn_if_down(&target);
+    let before = match &found {
+        Listed::Next(queue) if queue.paused => {
+            format!("Paused: {}.\n", paused())
+        }
+        Listed::Sums(stats) => {
+            let hours = now.saturating_sub(stats.since).max(0).cast_unsigned();
+            let hours = counted(hours.div_ceil(HOUR_SECONDS), "hour");
+            format!("Since {} UTC ({hours}):\n", time(stats.since))
+        }
+        _ => String::new(),
     };
-    let more = match queue.truncated {
-        true => "There are more: their payloads are too long to be listed at once.\n",
-        false => "",
+    let more = match &found {
+        _ if !found.has_more() => "",
+        Listed::Next(_) => "There are more: their payloads are too long to be listed at once.\n",
+        Listed::Sums(_) => "There are more: ask for a shorter time.\n",
+        _ => "There are more: give a larger -n.\n",
     };
-    format!("{paused}{}{more}", listings::next(queue, turns, now).render_or_none())
-}
-
-/// What is said below a listing that has more.
-fn more(is_truncated: bool) -> &'static str {
-    if is_truncated { "There are more: give a larger -n.\n" } else { "" }
-}
-
-fn tasks(found: &Tasks, now: i64) -> String {
-    listings::tasks(found, &HeldSet::new(), now).render_or_none() + more(found.truncated)
-}
-
-fn held(found: &HeldKeys, now: i64) -> String {
-    listings::held(found, now).render_or_none() + more(found.truncated)
-}
-
-fn found(found: &Found, now: i64) -> String {
-    listings::found(found, now).render_or_none() + more(found.truncated)
-}
-
-fn stats(stats: &Stats, now: i64) -> String {
-    let hours = now.saturating_sub(stats.since).max(0).cast_unsigned().div_ceil(HOUR_SECONDS);
-    let since = format!("Since {} UTC ({}):\n", time(stats.since), counted(hours, "hour"));
-    let more = if stats.truncated { "There are more: ask for a shorter time.\n" } else { "" };
-    since + &listings::stats(stats).render_or_none() + more
+    let table = found.table(&HeldSet::new(), &turns, now);
+    print(before + &table.render_or_none() + more)
 }
 
 /// Says on standard error that nobody changes what is shown; the JSON object tells it itself. A queue on a server may

@@ -55,7 +55,6 @@ fn unsigned(number: u64) -> f64 {
     value(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Writes families.
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
@@ -153,7 +152,6 @@ fn histogram_of(metric: &mut MetricEncoder<'_>, histogram: &Histogram) -> fmt::R
 const SECONDS: Option<Unit> = Some(Unit::Seconds);
 const BYTES: Option<Unit> = Some(Unit::Bytes);
 
-/// What there is of daemon and database as such.
 impl Scrape {
     fn daemon(&self, out: &mut Writer<'_>) -> fmt::Result {
         let is_up = self.snapshot.is_served().into();
@@ -250,7 +248,6 @@ impl Scrape {
         out.gauge("broker_untaken_ranges", help, None, unsigned(untaken))
     }
 
-    /// What the daemon counts.
     fn counted(&self, counted: &Counted, out: &mut Writer<'_>) -> fmt::Result {
         let now = [
             ("connections", "Connections of workers and operators.", counted.connections),
@@ -285,7 +282,6 @@ impl Scrape {
     }
 }
 
-/// What there is of each fetcher.
 impl Scrape {
     fn fetchers(&self, out: &mut Writer<'_>) -> fmt::Result {
         let named = self.named();

@@ -21,12 +21,10 @@ use crate::lock::LockState;
 use crate::target::{self, Target};
 use crate::view::health::Snapshot;
 
-/// How long the daemon may take.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The policy of a daemon that speaks the classic protocol alone.
 pub const CLASSIC: &str = "classic";
 
-/// What was measured at one time.
 #[derive(Debug)]
 pub struct Scrape {
     snapshot: Snapshot,

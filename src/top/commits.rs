@@ -10,7 +10,6 @@ pub struct Commits {
     pub p99: f64,
 }
 
-/// What was counted at the last look.
 #[derive(Debug, Default)]
 pub struct Last {
     /// Of a daemon that was started then.

@@ -6,27 +6,24 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::{self, StatefulWidget, TableState, Tabs, Widget};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use ratatui::widgets::{self, Paragraph, StatefulWidget, TableState, Tabs, Widget, Wrap};
+use unicode_width::UnicodeWidthStr;
 
 use super::head;
 use super::keys::BINDINGS;
 use super::listing::Listing;
-use super::look::ROWS_MAX;
 use super::opened::{Extent, Instead, Opened};
 use super::picture::Detail;
 use super::prompt::Prompt;
 use super::state::State;
-use super::tabs::Tab;
+use super::tabs::{ROWS_MAX, Tab};
 use super::theme::Theme;
 use crate::text::{cut, cut_middle, shown};
 use crate::view::table::{Column, Row, Table, capitalized};
 
 /// Lower than this, the head has one line of meters, and no picture.
 const ROOMY_HEIGHT: u16 = 16;
-/// Between two columns.
 const GAP: u16 = 2;
-/// Columns of a key and what it does.
 const HELP_WIDTH: usize = 40;
 
 /// Draws all of it. How much of what is open there was room for.
@@ -206,17 +203,18 @@ fn draw_opened(buffer: &mut Buffer, area: Rect, opened: &Opened, state: &State) 
                 Line::raw("Asking ...").render(area, buffer);
                 return Extent::default();
             };
-            wrapped(lines, area.width)
+            lines.clone()
         }
     };
-    let rest = lines.len().saturating_sub(area.height.into());
+    let text = Text::from_iter(lines);
+    let text = Paragraph::new(text).wrap(Wrap { trim: false });
+    let extent = Extent { page: area.height.into(), lines: text.line_count(area.width) };
+    let rest = extent.lines.saturating_sub(extent.page);
     let first = match opened.what {
         Instead::Detail(Detail::Output(_)) => rest.saturating_sub(opened.scroll),
         _ => opened.scroll.min(rest),
     };
-    let extent = Extent { page: area.height.into(), lines: lines.len() };
-    let lines = lines.into_iter().skip(first).take(area.height.into());
-    Text::from_iter(lines.map(Line::from)).render(area, buffer);
+    text.scroll((u16::try_from(first).unwrap_or(u16::MAX), 0)).render(area, buffer);
     extent
 }
 
@@ -232,43 +230,6 @@ fn help(state: &State, width: u16) -> Vec<String> {
     let (left, right) = lines.split_at(lines.len().div_ceil(2));
     let right = right.iter().map(String::as_str).chain(std::iter::repeat(""));
     left.iter().zip(right).map(|(left, right)| format!("{left:<HELP_WIDTH$}{right}")).collect()
-}
-
-/// Lines that are no wider than that; broken behind a space where there is one.
-fn wrapped(lines: &[String], width: u16) -> Vec<String> {
-    let width = usize::from(width).max(1);
-    let mut out = Vec::new();
-    for line in lines {
-        let mut left = line.as_str();
-        loop {
-            let end = end_within(left, width);
-            let (this, rest) = match left[..end].rfind(' ') {
-                _ if end == left.len() => (left, ""),
-                Some(space) if !left[..space].trim().is_empty() => left.split_at(space + 1),
-                // The space behind is not seen.
-                _ if left[end..].starts_with(' ') => left.split_at(end + 1),
-                _ => left.split_at(end),
-            };
-            out.push(this.to_owned());
-            left = rest;
-            if left.is_empty() {
-                break;
-            }
-        }
-    }
-    out
-}
-
-/// How many bytes of a text fit; one character always does.
-fn end_within(text: &str, width: usize) -> usize {
-    let mut used = 0;
-    let over = text.char_indices().skip(1).find(|(at, _)| {
-        let before = text[..*at].chars().next_back().and_then(UnicodeWidthChar::width);
-        used += before.unwrap_or(0);
-        let next = text[*at..].chars().next().and_then(UnicodeWidthChar::width);
-        used + next.unwrap_or(0) > width
-    });
-    over.map_or(text.len(), |(at, _)| at)
 }
 
 fn footer<'a>(state: &'a State, theme: &Theme, width: u16) -> Line<'a> {
@@ -324,17 +285,6 @@ fn hints<'a>(state: &State, theme: &Theme, width: u16) -> Line<'a> {
 mod tests {
     use super::*;
     use crate::top::tests::fixture::picture;
-
-    /// Words stay whole where they can; nothing is lost.
-    #[test]
-    fn lines_are_wrapped() {
-        let lines = ["one two three".to_owned(), String::new(), "日本語日本語".to_owned()];
-        assert_eq!(wrapped(&lines, 8), ["one two ", "three", "", "日本語日", "本語"]);
-        assert_eq!(wrapped(&lines[..1], 3), ["one ", "two ", "thr", "ee"]);
-        for width in 1..20 {
-            assert_eq!(wrapped(&lines, width).concat(), lines.concat(), "{width}");
-        }
-    }
 
     /// What matters least goes first, what nobody has at once; what is left over goes to those that shrank.
     #[test]

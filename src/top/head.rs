@@ -6,25 +6,21 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Sparkline, Widget};
 use shiftboss_queue::answers::MinuteJobs;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::commits::Commits;
 use super::picture::Picture;
 use super::state::State;
 use super::theme::Theme;
-use crate::text::{cut, shown, span, timestamp};
+use crate::text::{cut, cut_middle, timestamp};
 use crate::view::health::Up;
 use crate::view::status;
 
 const MINUTES: i64 = 60;
 /// From so many columns on there is room for what could be done without.
 const WIDE: usize = 60;
-const ELLIPSIS: &str = "...";
-/// What stands between two numbers.
 const GAP: &str = "   ";
-/// Columns of the key that waits longest.
 const KEY_WIDTH: usize = 24;
-/// Lines of meters at the most.
 const METERS_MAX: usize = 4;
 
 pub struct Head<'a> {
@@ -120,7 +116,7 @@ fn title<'a>(picture: &Picture, state: Option<&State>, theme: &Theme, width: usi
         None => timestamp(picture.snapshot.at),
     };
     let room = width.saturating_sub(name.len() + right.len() + 1);
-    let database = end_of(&shown(&picture.snapshot.target.database.to_string()), room);
+    let database = cut_middle(&picture.snapshot.target.database.to_string(), room);
     let space = room.saturating_sub(database.width()) + 1;
     Line::from(vec![
         Span::styled(name, theme.title),
@@ -129,22 +125,6 @@ fn title<'a>(picture: &Picture, state: Option<&State>, theme: &Theme, width: usi
     ])
 }
 
-/// A path's end says more than its beginning.
-fn end_of(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut left = width.saturating_sub(ELLIPSIS.len());
-    let fits = |character: &char| {
-        let rest = left.checked_sub(character.width().unwrap_or(0));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    let end: Vec<char> = text.chars().rev().take_while(fits).collect();
-    ELLIPSIS.to_owned() + &end.into_iter().rev().collect::<String>()
-}
-
-/// The time of a day, in UTC.
 fn clock(second: i64) -> String {
     timestamp(second).get(11..).unwrap_or_default().to_owned()
 }
@@ -177,7 +157,6 @@ fn banner(picture: &Picture, state: Option<&State>) -> Option<String> {
     Some(format!("{}: {}{seen}", trouble.subject.to_uppercase(), trouble.text))
 }
 
-/// A number and what it is.
 type Meter<'a> = Vec<Span<'a>>;
 
 fn meter<'a>(
@@ -197,9 +176,7 @@ fn numbers<'a>(picture: &Picture, theme: &Theme) -> Vec<Meter<'a>> {
         meter(name, value.to_string(), style, theme)
     };
     let longest = queue.waits_longest();
-    let wait = longest.map_or("-".to_owned(), |it| {
-        it.last_started.map_or("never ran".to_owned(), |it| span(at.saturating_sub(it)))
-    });
+    let wait = status::longest_wait(queue, at);
     let mut wait = meter("longest wait", wait, theme.value, theme);
     wait.extend(longest.map(|it| Span::raw(format!(" {}", cut(&it.key, KEY_WIDTH)))));
     let counted = picture.metrics.as_ref().map(|metrics| &metrics.counted);

@@ -94,7 +94,6 @@ mod tests {
     use super::super::orders::CHANGES;
     use super::*;
 
-    /// No key does two things.
     #[test]
     fn each_key_does_one_thing() {
         let changes = CHANGES.iter().map(|change| Char(change.key));

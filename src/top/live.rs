@@ -23,12 +23,10 @@ use crate::exit::{ExitCode, Failure};
 use crate::program::with_signals;
 use crate::terminal::has_colours;
 
-/// Events that wait for the loop.
 const EVENTS_MAX: usize = 256;
 /// From a signal to the end, whatever the terminal does.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// What the reading thread is asked.
 enum Ask {
     /// To look at that from now on, so often.
     Look(View, Duration),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{HeldKeys, MinuteJobs, QueueStatus};
-use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, Reader, StatsOf, TasksWith};
+use shiftboss_queue::answers::{HeldKeys, QueueStatus};
+use shiftboss_queue::reader::{ReadResult, Reader};
 
 use super::commits::Last;
-use super::picture::{Detail, Lists, Picture, View};
-use super::tabs::Tab;
+use super::picture::{Detail, Picture, View};
+use super::tabs::{ROWS_MAX, Tab};
 use crate::exit::{ExitCode, Failure};
 use crate::live;
 use crate::lock::LockState;
@@ -22,20 +22,16 @@ use crate::stores::{self, Database};
 use crate::target::{Asked, Target};
 use crate::text::{self, line, shown};
 use crate::view::table::{Attempt, Table, capitalized};
-use crate::view::{machines, why};
+use crate::view::{key, machines};
 
 /// How long all questions of a frame may take.
 const QUESTIONS_MAX: Duration = Duration::from_secs(5);
-/// Rows of a list.
-pub const ROWS_MAX: usize = 1_000;
 /// Keys before a key that are counted.
 const KEYS_BEFORE_MAX: usize = 10_000;
-const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Of what a job wrote, so much is shown: the end.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 const TAB: &str = "    ";
 
-/// Who looks again and again.
 pub struct Looker {
     target: Asked,
     outputs: Option<(PathBuf, Outputs)>,
@@ -68,7 +64,20 @@ impl Looker {
         let target = self.find()?;
         let now = SystemClock.now();
         let reader = stores::glance(&target.database, QUESTIONS_MAX)?;
-        let (queue, minutes, lists) = ask(&*reader, view, now).map_err(stores::read_failure)?;
+        let ask = || -> ReadResult<_> {
+            let queue = reader.status(now)?;
+            let held = match queue.held > 0 || queue.backed_off > 0 {
+                true => reader.held(ROWS_MAX)?,
+                false => HeldKeys { keys: Vec::new(), truncated: false },
+            };
+            let mut found = [const { None }; Tab::ALL.len()];
+            for tab in &view.tabs {
+                let question = tab.question(now);
+                found[*tab as usize] = question.map(|it| it.ask(&*reader, now)).transpose()?;
+            }
+            Ok((queue, held, reader.jobs_by_minute(now)?, found))
+        };
+        let (queue, held, minutes, found) = ask().map_err(stores::read_failure)?;
         let detail = view.detail.clone().map(|detail| {
             let lines = self.detail(&detail, &*reader, &queue, now);
             (detail, lines.unwrap_or_else(|error| vec![shown(&error.to_string())]))
@@ -78,7 +87,7 @@ impl Looker {
         let snapshot = live::snapshot(target, queue, now);
         let metrics = metrics::ask(&snapshot);
         let commits = metrics.as_ref().and_then(|metrics| self.last.commits_until(metrics));
-        Ok(Picture { snapshot, metrics, commits, minutes, lists, detail })
+        Ok(Picture { snapshot, metrics, commits, minutes, held, found, detail })
     }
 
     fn detail(
@@ -89,16 +98,15 @@ impl Looker {
         now: UnixSeconds,
     ) -> ReadResult<Vec<String>> {
         Ok(match detail {
-            Detail::Why(key) => match reader.why(now, key, KEYS_BEFORE_MAX)? {
-                Some(found) => why::render(&found, now).lines().map(str::to_owned).collect(),
-                None => vec![why::unheard_of(key).to_string()],
+            Detail::Why(of) => match reader.why(now, of, KEYS_BEFORE_MAX)? {
+                Some(found) => key::render(&found, now).lines().map(str::to_owned).collect(),
+                None => vec![key::unheard_of(of).to_string()],
             },
             Detail::Fetcher(name) => fetcher(queue, name, now),
             Detail::Output(attempt) => self.output(attempt),
         })
     }
 
-    /// The last lines of what an attempt wrote so far.
     fn output(&self, attempt: &Attempt) -> Vec<String> {
         let Some((directory, outputs)) = &self.outputs else { return Vec::new() };
         let key = text::cut(&attempt.key, text::TEXT_WIDTH);
@@ -115,40 +123,6 @@ impl Looker {
             Err(error) => vec![format!("The output of {key} cannot be read: {error}")],
         }
     }
-}
-
-/// All questions of one moment.
-fn ask(
-    reader: &dyn Reader,
-    view: &View,
-    now: UnixSeconds,
-) -> ReadResult<(QueueStatus, Vec<MinuteJobs>, Lists)> {
-    let queue = reader.status(now)?;
-    let minutes = reader.jobs_by_minute(now)?;
-    let mut lists = Lists::default();
-    for tab in &view.tabs {
-        match tab {
-            Tab::Fetchers => {
-                lists.last_day = Some(reader.stats(&StatsOf::last(DAY, Grouping::Fetcher, now))?);
-            }
-            Tab::Next => lists.next = Some(reader.next_jobs(now, ROWS_MAX)?),
-            Tab::Ended => {
-                let asked = EndedAttempts { count: ROWS_MAX, ..EndedAttempts::default() };
-                lists.ended = Some(reader.ended_attempts(&asked)?);
-            }
-            Tab::InFlight | Tab::Held => {}
-            Tab::Delayed | Tab::Failed | Tab::DeadLetters => {
-                let asked =
-                    TasksWith { status: tab.status(), fetcher: None, since: None, count: ROWS_MAX };
-                lists.tasks.push(reader.tasks(now, &asked)?);
-            }
-        }
-    }
-    lists.held = Some(match queue.held > 0 || queue.backed_off > 0 {
-        true => reader.held(ROWS_MAX)?,
-        false => HeldKeys { keys: Vec::new(), truncated: false },
-    });
-    Ok((queue, minutes, lists))
 }
 
 /// A fetcher's list, and its runs if the daemon runs it: each column a line.

@@ -42,7 +42,6 @@ const INTERVALS: [u64; 8] = [500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 3
 #[derive(Debug)]
 pub struct Settings {
     pub target: Asked,
-    /// Between two looks.
     pub interval: Duration,
     /// One frame is enough, as text.
     pub once: bool,
@@ -50,11 +49,9 @@ pub struct Settings {
     pub ascii: bool,
     /// There are no keys that change anything.
     pub read_only: bool,
-    /// Where workers write what jobs say.
     pub log_dir: Option<PathBuf>,
 }
 
-/// The next longer or shorter interval.
 fn stepped(interval: Duration, is_longer: bool) -> Duration {
     let steps = INTERVALS.map(Duration::from_millis);
     let next = match is_longer {

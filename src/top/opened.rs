@@ -4,10 +4,8 @@ use super::keys::Command;
 use super::picture::Detail;
 use crate::view::table::{Attempt, Row};
 
-/// What is shown in the place of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instead {
-    /// What the keys do.
     Help,
     Detail(Detail),
 }
@@ -26,7 +24,6 @@ impl From<&Row> for Picked {
     }
 }
 
-/// What was opened in the place of the list.
 #[derive(Debug)]
 pub struct Opened {
     pub what: Instead,
@@ -48,7 +45,6 @@ impl Opened {
         Self { what, picked, scroll: 0 }
     }
 
-    /// Reads on, or back.
     pub fn go(&mut self, command: Command, extent: Extent) {
         let rest = extent.lines.saturating_sub(extent.page);
         let moved = |at| moved(command, at, rest, extent.page);

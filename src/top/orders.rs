@@ -1,26 +1,18 @@
 //! What may be changed from here: requests of protocol 2, each asked about before it is sent. [`CHANGES`] is the table of their keys.
 
-use std::path::Path;
-use std::time::Duration;
-
-use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold, Verb,
+    Bump, Hold, HoldTime, Pause, Reason, Request, Resume, Retry, Unhold,
 };
 
-use crate::client::{ask_as, this_user};
+use crate::client::this_user;
 use crate::exit::Failure;
-use crate::lock::LockState;
+use crate::orders;
 use crate::target::Target;
-use crate::text::{cut_middle, shown};
+use crate::text::cut_middle;
 
-/// How long the daemon may take.
-const PATIENCE: Duration = Duration::from_secs(4);
-/// Columns of a key in a question.
 const KEY_WIDTH: usize = 60;
 
-/// A key that changes something.
 #[derive(Debug)]
 pub struct Change {
     pub key: char,
@@ -53,7 +45,6 @@ pub struct Subject<'a> {
     pub is_held: bool,
 }
 
-/// A change that is asked for.
 #[derive(Debug, Clone)]
 pub struct Order {
     request: Request,
@@ -93,49 +84,14 @@ fn about_key(
     request: impl FnOnce(Key) -> Request,
 ) -> Option<Order> {
     let key = Key::new(subject.key?).ok()?;
-    let question = format!("{verb} {}?", shown_key(&key));
+    let question = format!("{verb} {}?", cut_middle(key.as_str(), KEY_WIDTH));
     Some(Order { request: request(key), question, is_about_key: true })
-}
-
-fn shown_key(key: &Key) -> String {
-    cut_middle(key.as_str(), KEY_WIDTH)
 }
 
 /// Has the daemon do it; what came of it.
 pub fn tell(target: Result<Target, Failure>, order: &Order) -> String {
-    let daemon = match target.map(|target| target.daemon) {
-        Ok(LockState::By(daemon)) => daemon,
-        Ok(LockState::Free) => return "Not done: no daemon runs.".to_owned(),
-        Ok(LockState::Unknown(why)) => return format!("Not done: {why}."),
-        Err(failure) => return format!("Not done: {failure}"),
-    };
-    let done = carry_out(&daemon.socket, order.request.clone());
-    done.unwrap_or_else(|failure| format!("Not done: {}", shown(&failure.to_string())))
-}
-
-/// What was done, by the daemon's answer.
-fn carry_out(socket: &Path, request: Request) -> Result<String, Failure> {
-    Ok(match request {
-        Request::Pause(it) => ask(socket, it).map(|_| "Paused.".to_owned())?,
-        Request::Resume(it) => ask(socket, it).map(|_| "Jobs are handed out again.".to_owned())?,
-        Request::Retry(it) => {
-            let answer = ask(socket, it)?;
-            match (answer.rows, shown_key(&answer.key)) {
-                (0, key) => format!("Nothing of {key} was to be put back."),
-                (_, key) => format!("{key} waits again."),
-            }
-        }
-        Request::Bump(it) => format!("{} is handed out soon.", shown_key(&ask(socket, it)?.key)),
-        Request::Unhold(it) => format!("{} is no longer held.", shown_key(&ask(socket, it)?.key)),
-        Request::Hold(it) => {
-            format!("{} is held until it is unheld.", shown_key(&ask(socket, it)?.key))
-        }
-        other => format!("Not done: {} is no key here.", other.name()),
-    })
-}
-
-fn ask<V: Verb<Answer: DeserializeOwned>>(socket: &Path, request: V) -> Result<V::Answer, Failure> {
-    ask_as(socket, this_user(), request, PATIENCE).map(|answer| answer.object)
+    let given = target.and_then(|it| orders::give(&it, this_user(), order.request.clone()));
+    given.unwrap_or_else(|failure| format!("Not done: {failure}"))
 }
 
 #[cfg(test)]

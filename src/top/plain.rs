@@ -23,7 +23,6 @@ const ROWS_MAX: usize = 20;
 const WIDTH: u16 = 80;
 const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 
-/// What is to be printed.
 pub fn frame(settings: &Settings) -> Result<String, Failure> {
     let Settings { target, ascii, .. } = settings;
     let mut looker = Looker::new(target.clone(), None);
@@ -38,7 +37,6 @@ fn width() -> u16 {
     width.filter(|width| WIDTHS.contains(width)).unwrap_or(WIDTH)
 }
 
-/// A frame that stands alone.
 pub fn text(picture: &Picture, width: u16, theme: &Theme) -> String {
     let head = Head::new(picture, None, theme, width);
     let mut out = drawn(width, head.height(false).into(), |buffer, area| {

@@ -10,17 +10,14 @@ pub enum Prompt {
     None,
     /// Typed into the list's filter.
     Filter,
-    /// A key that is asked about, wherever it is.
     Key(String),
     Confirm(Order),
 }
 
-/// What becomes of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
     GoesOn,
     Ends,
-    /// It is not wanted.
     IsDropped,
 }
 

@@ -21,15 +21,12 @@ pub enum Event {
     Key(KeyCode),
     /// What was found, or why nothing was.
     Looked(Result<Box<Picture>, String>),
-    /// What came of an order.
     Told(String),
-    /// The terminal has another size.
     Resized,
     /// Ctrl-C.
     Stop,
 }
 
-/// What is to be done outside.
 #[derive(Debug)]
 pub enum Effect {
     /// Something else is looked at, or at other times.
@@ -43,7 +40,6 @@ pub enum Effect {
 pub struct Abilities {
     /// Unless it is for reading only; the daemon has its say, too.
     pub may_change: bool,
-    /// It is known where jobs write.
     pub has_outputs: bool,
 }
 
@@ -55,12 +51,9 @@ pub struct State {
     pub prompt: Prompt,
     pub opened: Option<Opened>,
     pub is_frozen: bool,
-    /// What came of the last order.
     pub message: Option<String>,
     pub picture: Picture,
-    /// Why there is no newer picture.
     pub failure: Option<String>,
-    /// When a daemon was there at last.
     pub seen: Option<UnixSeconds>,
     /// The tab's listing, as it is arranged; `None`: it was not asked for yet.
     pub table: Option<Table>,
@@ -89,7 +82,6 @@ impl State {
         state
     }
 
-    /// What is to be asked for.
     pub fn view(&self) -> View {
         let detail = match self.opened.as_ref().map(|opened| &opened.what) {
             Some(Instead::Detail(detail)) => Some(detail.clone()),
@@ -161,7 +153,9 @@ impl State {
     /// What is frozen stays; what was not there yet comes to it.
     fn add(&mut self, picture: Picture) {
         self.picture.detail = picture.detail;
-        self.picture.lists.complete_from(picture.lists);
+        for (known, found) in self.picture.found.iter_mut().zip(picture.found) {
+            *known = known.take().or(found);
+        }
     }
 
     fn note_daemon(&mut self) {
@@ -203,11 +197,10 @@ impl State {
         }
     }
 
-    /// Asks whether it is meant.
     fn ask(&mut self, change: &Change) {
         let picked = self.pick();
         let key = picked.as_ref().and_then(|picked| picked.key.clone());
-        let mut held = self.picture.lists.held.iter().flat_map(|held| &held.keys);
+        let mut held = self.picture.held.keys.iter();
         let subject = Subject {
             is_paused: self.picture.snapshot.queue.paused,
             key: key.as_deref(),
@@ -263,7 +256,6 @@ impl State {
         None
     }
 
-    /// Goes to the first row of the list.
     fn begin(&mut self) {
         let rows = rows(&self.table);
         self.listings[self.tab as usize].begin(rows);

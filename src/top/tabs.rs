@@ -1,13 +1,20 @@
 //! The lists that there are, each a listing of [`view`](crate::view). Pure.
 
+use std::time::Duration;
+
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::answers::TaskStatus;
+use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::picture::Picture;
 use crate::view::health::Up;
 use crate::view::listings::{self, HeldSet};
 use crate::view::machines;
+use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::Table;
-use crate::view::turns::Turns;
+
+pub const ROWS_MAX: usize = 1_000;
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tab {
@@ -46,14 +53,25 @@ impl Tab {
         }
     }
 
-    /// The tasks that it lists, if it is tasks.
-    pub fn status(self) -> Option<TaskStatus> {
-        match self {
-            Self::Delayed => Some(TaskStatus::Delayed),
-            Self::Failed => Some(TaskStatus::Failed),
-            Self::DeadLetters => Some(TaskStatus::DeadLetter),
-            _ => None,
-        }
+    /// What is asked for; `None`: the status of the queue has it.
+    pub fn question(self, now: UnixSeconds) -> Option<Question> {
+        let status = match self {
+            Self::Fetchers => {
+                return Some(Question::Sums(StatsOf::last(DAY, Grouping::Fetcher, now)));
+            }
+            Self::InFlight => return None,
+            Self::Next => return Some(Question::Next(ROWS_MAX)),
+            Self::Ended => {
+                let count = ROWS_MAX;
+                return Some(Question::Log(EndedAttempts { count, ..EndedAttempts::default() }));
+            }
+            Self::Held => return Some(Question::Held(ROWS_MAX)),
+            Self::Delayed => TaskStatus::Delayed,
+            Self::Failed => TaskStatus::Failed,
+            Self::DeadLetters => TaskStatus::DeadLetter,
+        };
+        let (status, count) = (Some(status), ROWS_MAX);
+        Some(Question::Tasks(TasksWith { status, fetcher: None, since: None, count }))
     }
 
     /// The one behind it, or before it, round and round.
@@ -64,24 +82,17 @@ impl Tab {
 
     /// Its listing, in the order of the queue; `None`: it was not asked for.
     pub fn table(self, picture: &Picture) -> Option<Table> {
-        let Picture { snapshot, lists, .. } = picture;
+        let Picture { snapshot, held, found, .. } = picture;
         let (queue, now) = (&snapshot.queue, snapshot.at);
-        let held = lists.held.iter().flat_map(|held| &held.keys);
-        let held: HeldSet<'_> = held.map(|held| &*held.key).collect();
-        Some(match self {
-            Self::Fetchers => {
-                machines::fetchers(queue, Some(&lists.last_day.as_ref()?.groups), &[], now)
-            }
-            Self::InFlight => listings::in_flight(queue, &held, now),
-            Self::Next => {
+        let held: HeldSet<'_> = held.keys.iter().map(|held| &*held.key).collect();
+        if self == Self::InFlight {
+            return Some(listings::in_flight(queue, &held, now));
+        }
+        Some(match found[self as usize].as_ref()? {
+            Listed::Sums(last_day) => machines::fetchers(queue, Some(&last_day.groups), &[], now),
+            found => {
                 let turns = Turns::of(queue, snapshot.up() == Up::Down);
-                listings::next(lists.next.as_ref()?, &turns, now)
-            }
-            Self::Ended => listings::log(&lists.ended.as_ref()?.attempts, &held, now),
-            Self::Held => listings::held(lists.held.as_ref()?, now),
-            Self::Delayed | Self::Failed | Self::DeadLetters => {
-                let tasks = lists.tasks.iter().find(|it| it.status == self.status())?;
-                listings::tasks(tasks, &held, now)
+                found.table(&held, &turns, now)
             }
         })
     }

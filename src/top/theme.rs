@@ -26,7 +26,6 @@ pub struct Theme {
     pub good: Style,
     pub warning: Style,
     pub bad: Style,
-    /// Over the whole width.
     pub banner: Style,
     pub header: Style,
     pub selected: Style,

@@ -119,7 +119,6 @@ pub enum Severity {
     Error,
 }
 
-/// Something that is wrong.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Trouble {
     pub severity: Severity,

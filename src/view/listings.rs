@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::key::{held_for, row_state};
-use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number, text};
-use super::turns::Turns;
+use super::question::Turns;
+use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number, table, text};
 use crate::stores::outcome_words::{in_words, of_code};
 use crate::text::{TEXT_WIDTH, ago, cut, span, time, took};
 use shiftboss_queue::answers::{
@@ -77,15 +77,6 @@ const STATS: &[Column] = &[
     number("took", 2),
     number("cycle time", 2),
 ];
-
-fn table(
-    name: &'static str,
-    columns: &'static [Column],
-    none: &'static str,
-    rows: impl Iterator<Item = Row>,
-) -> Table {
-    Table { name, columns, rows: rows.collect(), none }
-}
 
 fn of_key(key: &str, cells: Vec<Cell>) -> Row {
     Row { id: key.to_owned(), key: Some(key.to_owned()), cells, ..Row::default() }
@@ -163,7 +154,6 @@ fn status(status: TaskStatus) -> &'static str {
     }
 }
 
-/// Keys that operators or backoff hold.
 pub fn held(found: &HeldKeys, now: i64) -> Table {
     let row = |HeldKey { key, hold }: &HeldKey| {
         let cells = vec![
@@ -195,7 +185,6 @@ pub fn in_flight(queue: &QueueStatus, held: &HeldSet<'_>, now: i64) -> Table {
     table("In flight", IN_FLIGHT, "Nothing is in flight.", queue.holders.iter().map(row))
 }
 
-/// Attempts that ended.
 pub fn log(attempts: &[Ended], held: &HeldSet<'_>, now: i64) -> Table {
     let row = |ended: &Ended| {
         let ms = ended.took_ms.unwrap_or(ended.duration_seconds.saturating_mul(1_000));
@@ -217,7 +206,6 @@ pub fn log(attempts: &[Ended], held: &HeldSet<'_>, now: i64) -> Table {
     table("Attempts", LOG, "No such attempt is known.", attempts.iter().map(row))
 }
 
-/// Keys that were looked for.
 pub fn found(found: &Found, now: i64) -> Table {
     let row = |KnownKey { key, last_started, exit_code }: &KnownKey| {
         let outcome = match (last_started, exit_code) {
@@ -237,7 +225,6 @@ pub fn found(found: &Found, now: i64) -> Table {
     table("Keys", FOUND, "No such key is known.", found.keys.iter().map(row))
 }
 
-/// The rows of a key.
 pub fn rows(rows: &[KeyRow]) -> Table {
     let row = |row: &KeyRow| {
         let cells = vec![
@@ -252,7 +239,6 @@ pub fn rows(rows: &[KeyRow]) -> Table {
     table("Lists", ROWS, "No list has this key.", rows.iter().map(row))
 }
 
-/// Sums of what ended.
 pub fn stats(stats: &Stats) -> Table {
     let row = |group: &StatsGroup| {
         let StatsGroup { jobs, success, failure, timeout, released, undone, expired, .. } = *group;
@@ -266,7 +252,6 @@ pub fn stats(stats: &Stats) -> Table {
     table("Sums", STATS, "Nothing ended.", stats.groups.iter().map(row))
 }
 
-/// What a group is of.
 fn of(group: &StatsGroup) -> String {
     let fetcher = |name: &str| match name {
         "" => "(gone)".to_owned(),
@@ -287,7 +272,6 @@ mod tests {
 
     use super::*;
 
-    /// What a user sees, to the letter.
     #[test]
     fn the_queue_is_as_documented() {
         let next = |key: &str, last_started, again, payload: &str| Next {
@@ -319,7 +303,6 @@ bravo\\u{1b}  2      1m ago, lease expired, ahead  in 6s     repology  170000000
         assert_eq!(shown, expected.replace("XXX", &"x".repeat(77)));
     }
 
-    /// What a user sees, to the letter.
     #[test]
     fn held_keys_and_tasks_are_as_documented() {
         let hold = |until, reason: &str| Hold {
@@ -363,7 +346,6 @@ alpha  delayed  @tasks   1m ago  in 30s  failure 1; retry 1
         assert_eq!(super::tasks(&tasks, &HeldSet::new(), 1_000_060).render(), expected);
     }
 
-    /// What a user sees, to the letter.
     #[test]
     fn the_log_is_as_documented() {
         let done = Ended {
@@ -401,7 +383,6 @@ alpha  expired       1m ago  1m 30s  -          -         4709
         assert_eq!(table.render(), expected);
     }
 
-    /// What a user sees, to the letter.
     #[test]
     fn the_sums_are_as_documented() {
         let group = |fetcher: &str, jobs, cycle_seconds| StatsGroup {

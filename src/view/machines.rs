@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_queue::answers::{
-    DaemonState, DaemonStatus, FetcherRecord, FetcherStatus, QueueStatus, RejectedFile,
+    DaemonState, DaemonStatus, EndedRun, FetcherRecord, FetcherStatus, QueueStatus, RejectedFile,
     RelayStatus, StatsGroup,
 };
 
-use super::fetcher_words::{failed_run, last_run, next_run, result, state};
-use super::table::{Cell, Column, Kind, Row, Table, Tone, column, number, text};
+use super::table::{Cell, Column, Kind, Row, Table, Tone, column, number, table, text};
 use crate::stores::outcome_words::of_code;
-use crate::text::{TEXT_WIDTH, ago, shown, span, took};
+use crate::text::{TEXT_WIDTH, ago, cut, shown, span, took};
 
 const FETCHERS: &[Column] = &[
     text("fetcher", 0, 16),
@@ -95,8 +94,7 @@ pub fn fetchers(
         ]);
         row(name, cells)
     });
-    let rows = rows.collect();
-    Table { name: "Fetchers", columns: FETCHERS, rows, none: "There is no fetcher." }
+    table("Fetchers", FETCHERS, "There is no fetcher.", rows)
 }
 
 fn of_list(list: Option<&FetcherStatus>) -> [Cell; 8] {
@@ -156,28 +154,62 @@ pub fn runs(fetchers: &[FetcherRecord], is_down: bool, now: i64) -> Table {
         ];
         row(&fetcher.name, cells)
     });
-    Table { name: "Runs", columns: RUNS, rows: rows.collect(), none: "The daemon runs no fetcher." }
+    table("Runs", RUNS, "The daemon runs no fetcher.", rows)
 }
 
-/// Files of the input directory that are left out.
+/// How a fetcher is that the daemon runs: `idle`, `running for 5m`; `running for 5m, pending` if another run is to follow.
+fn state(fetcher: &FetcherRecord, now: i64) -> String {
+    let state = shown(&fetcher.state);
+    let Some(started) = fetcher.run_started else {
+        return state;
+    };
+    let (doing, more) = state.split_at(state.find(',').unwrap_or(state.len()));
+    format!("{doing} for {}{more}", span(now.saturating_sub(started)))
+}
+
+fn last_run(run: &EndedRun, now: i64) -> String {
+    let took = span(run.ended.saturating_sub(run.started));
+    format!("{}, took {took}", ago(now.saturating_sub(run.ended)))
+}
+
+/// What came of a run, in at most so many columns.
+fn result(run: &EndedRun, width: usize) -> String {
+    let end = match run.exit_code {
+        0 => "ok".to_owned(),
+        code => format!("exit code {code}"),
+    };
+    match &*run.message {
+        "" => end,
+        // It was said already.
+        message if run.exit_code != 0 && message.contains(&end) => cut(message, width),
+        message => cut(&format!("{end}: {message}"), width),
+    }
+}
+
+pub fn failed_run(fetcher: &FetcherRecord) -> Option<&EndedRun> {
+    fetcher.last_run.as_ref().filter(|run| run.exit_code != 0)
+}
+
+fn next_run(at: Option<i64>, now: i64) -> String {
+    match at {
+        None => "on change".to_owned(),
+        Some(at) if at <= now => "now".to_owned(),
+        Some(at) => format!("in {}", span(at.saturating_sub(now))),
+    }
+}
+
 pub fn rejected(files: &[RejectedFile], now: i64) -> Table {
     let rows = files.iter().map(|file| {
         let reason = Cell::words(&file.reason);
         row(&file.name, vec![Cell::outside(&file.name), reason, Cell::since(Some(file.since), now)])
     });
-    Table {
-        name: "Rejected files",
-        columns: REJECTED,
-        rows: rows.collect(),
-        none: "No file is left out.",
-    }
+    table("Rejected files", REJECTED, "No file is left out.", rows)
 }
 
 fn joined(names: &[String]) -> Cell {
     Cell::name(Some(&*names.join(", ")).filter(|names| !names.is_empty()))
 }
 
-/// The daemons that share a queue on a server.
 pub fn daemons(daemons: &[DaemonStatus], now: i64) -> Table {
     let rows = daemons.iter().map(|daemon| {
         let seconds = now.saturating_sub(daemon.since);
@@ -198,8 +230,7 @@ pub fn daemons(daemons: &[DaemonStatus], now: i64) -> Table {
         ];
         row(&daemon.name, cells)
     });
-    let rows = rows.collect();
-    Table { name: "Daemons", columns: DAEMONS, rows, none: "No daemon has joined." }
+    table("Daemons", DAEMONS, "No daemon has joined.", rows)
 }
 
 /// Its process, its machine and its input directory, as far as they are known.
@@ -233,8 +264,7 @@ pub fn relays(relays: &[RelayStatus], broker: Option<&BrokerLive>, now: i64) -> 
         ];
         row(&relay.name, cells)
     });
-    let rows = rows.collect();
-    Table { name: "Relays", columns: RELAYS, rows, none: "No relay has joined." }
+    table("Relays", RELAYS, "No relay has joined.", rows)
 }
 
 #[derive(Default)]
@@ -242,11 +272,9 @@ struct Worker<'a> {
     jobs: i64,
     oldest: Option<i64>,
     connected: Option<(u64, u64)>,
-    /// Whose jobs it has.
     daemons: BTreeSet<&'a str>,
 }
 
-/// Who has jobs, or is connected.
 pub fn workers(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Table {
     let mut by_name: BTreeMap<Option<&str>, Worker<'_>> = BTreeMap::new();
     for held in &queue.holders {
@@ -277,6 +305,25 @@ pub fn workers(queue: &QueueStatus, live: Option<&Live>, now: i64) -> Table {
         ];
         row(name.unwrap_or_default(), cells)
     });
-    let rows = rows.collect();
-    Table { name: "Workers", columns: WORKERS, rows, none: "No worker is known." }
+    table("Workers", WORKERS, "No worker is known.", rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exit code is said once, and a good run is one whatever its list is called.
+    #[test]
+    fn results_are_said_once() {
+        let run = |exit_code, message: &str| {
+            result(&EndedRun { started: 0, ended: 0, exit_code, message: message.to_owned() }, 80)
+        };
+        assert_eq!(run(0, "2 lines, 0 faulty: book.1.txt"), "ok: 2 lines, 0 faulty: book.1.txt");
+        assert_eq!(
+            run(3, "the command ended with exit code 3"),
+            "the command ended with exit code 3"
+        );
+        assert_eq!(run(127, "cannot run it"), "exit code 127: cannot run it");
+        assert_eq!((run(0, ""), run(1, "")), ("ok".to_owned(), "exit code 1".to_owned()));
+    }
 }

@@ -2,20 +2,19 @@
 //! `commands/views`, `web`, `top` and `metrics`.
 //!
 //! - [`health`]: whether a daemon is up, and what is wrong; [`troubles`] lists it.
+//! - [`question`]: what can be listed, how it is asked for, and when turns come.
 //! - [`table`]: tables of typed cells. [`listings`] and [`machines`] make one of each listing, [`status`] text of all that is known.
-//! - [`key`], [`why`], [`turns`], [`fetcher_words`]: sentences.
+//! - [`key`]: where a key stands, in sentences.
 //!
 //! It is pure: it asks nobody, and knows no terminal, no HTML and no socket.
 
-pub mod fetcher_words;
 pub mod health;
 pub mod key;
 pub mod listings;
 pub mod machines;
+pub mod question;
 pub mod status;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod troubles;
-pub mod turns;
-pub mod why;

@@ -87,7 +87,17 @@ fn trouble(trouble: &Trouble) -> String {
     line(&capitalized(&trouble.subject), &trouble.text)
 }
 
-/// Whether a daemon runs, in words.
+pub fn paused() -> String {
+    format!("nothing is handed out until {}", hint("resume"))
+}
+
+/// Since the last run of the key that ran least recently.
+pub fn longest_wait(queue: &QueueStatus, now: i64) -> String {
+    queue.waits_longest().map_or("-".to_owned(), |it| {
+        it.last_started.map_or("never ran".to_owned(), |at| span(now.saturating_sub(at)))
+    })
+}
+
 pub fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     let is_on_server = matches!(target.database, Database::Server(_));
     match &target.daemon {
@@ -113,7 +123,6 @@ pub fn daemon(target: &Target, queue: &QueueStatus, now: i64) -> String {
     }
 }
 
-/// How many of them run.
 pub(super) fn summary(daemons: &[DaemonStatus]) -> String {
     format!("{} of {} running", running(daemons), daemons.len())
 }
@@ -219,7 +228,6 @@ fn forget(name: &str) -> String {
     )
 }
 
-/// The command line that forgets it.
 pub(super) fn forgetting(name: &str) -> String {
     hint(format_args!("forget --daemon {}", quoted(name)))
 }

@@ -38,6 +38,15 @@ pub const fn text(name: &'static str, rank: u8, shrinks_to: u16) -> Column {
     Column { shrinks_to: Some(shrinks_to), ..column(name, rank) }
 }
 
+pub fn table(
+    name: &'static str,
+    columns: &'static [Column],
+    none: &'static str,
+    rows: impl Iterator<Item = Row>,
+) -> Table {
+    Table { name, columns, rows: rows.collect(), none }
+}
+
 #[derive(Debug, Default)]
 pub struct Row {
     /// It is the same row as long as this is the same.
@@ -83,17 +92,14 @@ pub enum Kind {
     Text,
     /// The key, whole.
     Key(String),
-    /// The fetcher's name, whole.
     Fetcher(String),
     /// The beginning of a payload, whose addresses are links.
     Payload(String),
-    /// A moment.
     Time(i64),
     /// The word of an outcome, or of a run's.
     Outcome(String),
     /// What was said for people, at length.
     Words,
-    /// Cycle times by day.
     Days(Vec<(i64, i64)>),
 }
 
@@ -193,7 +199,6 @@ impl Table {
         }
     }
 
-    /// Leaves the rows of one fetcher.
     pub fn retain_fetcher(&mut self, fetcher: &str) {
         let is_its = |cell: &Cell| matches!(&cell.kind, Kind::Fetcher(name) if name == fetcher);
         self.retain(|row| row.cells.iter().any(is_its));

@@ -116,7 +116,6 @@ fn snapshot(queue: QueueStatus, live: Live) -> Snapshot {
     }
 }
 
-/// What a user sees, to the letter.
 #[test]
 fn the_table_is_as_documented() {
     let expected = "\

@@ -5,9 +5,9 @@ use shiftboss_actors::live::{BrokerLive, Live};
 use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
 
-use super::fetcher_words::failed_run;
 use super::health::{Severity, Snapshot, Trouble, Up};
-use super::status::{forgetting, summary};
+use super::machines::failed_run;
+use super::status::{forgetting, paused, summary};
 use crate::live::Unknown;
 use crate::target::line;
 use crate::text::{ago, counted, shown, span};
@@ -88,9 +88,7 @@ fn stops(snapshot: &Snapshot) -> [Option<Trouble>; 7] {
         outage,
         lost,
         draining(queue, live),
-        queue
-            .paused
-            .then(|| warning("paused", format!("nothing is handed out until {}", line("resume")))),
+        queue.paused.then(|| warning("paused", paused())),
     ]
 }
 

@@ -4,164 +4,115 @@
 //! Only for who has the token, and only from our own pages: a browser says where a request comes from. A refusal is a text and a
 //! status; what was done leads back to a page that shows it.
 
-use std::time::Duration;
-
-use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::Method;
+use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
-use actix_web::middleware::{Next, from_fn};
-use actix_web::{Error, HttpMessage, HttpRequest, HttpResponse, web};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, web};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
-    Bump, Hold, HoldTime, Name, Pause, Reason, Resume, Retry, Unhold, Verb, checked,
+    Bump, Hold, HoldTime, Name, Pause, Request, Resume, Retry, Unhold, checked,
 };
 use tracing::info;
 
 use super::Page;
 use super::answers::turned_away;
 use super::hosts::Hosts;
-use super::queries::View;
 use super::token;
-use crate::client;
-use crate::exit::{ExitCode, Failure};
-use crate::lock::LockState;
+use crate::exit::ExitCode;
+use crate::orders;
 use crate::text::shown;
 
-/// How long the daemon may take.
-const PATIENCE: Duration = Duration::from_secs(4);
 /// What a browser says of where a request comes from.
 const FETCH_SITE: &str = "sec-fetch-site";
 
+/// What can be asked for: the words of addresses.
+pub(super) const PREFIX: &str = "/actions/";
+const ROUTE: &str = "/actions/{action:pause|resume|retry|bump|hold|unhold}";
+
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    let scope = web::scope("/actions")
-        .wrap(from_fn(allow))
-        .route("/pause", web::post().to(pause))
-        .route("/resume", web::post().to(resume))
-        .route("/retry", web::post().to(retry))
-        .route("/bump", web::post().to(bump))
-        .route("/hold", web::post().to(hold))
-        .route("/unhold", web::post().to(unhold));
-    config.service(scope);
+    config.route(ROUTE, web::post().to(act));
 }
 
 /// Who asks, by the name that was given with the token.
 struct By(String);
 
-/// Refuses others' pages and all without the token, before anything of the body is read.
-async fn allow(
-    page: web::Data<Page>,
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let refused = if request.method() != Method::POST {
-        None
-    } else if !is_from_our_page(request.headers(), &page.hosts) {
-        Some(HttpResponse::Forbidden().body("this comes from another page than ours\n"))
-    } else {
-        match token::require(&page, &request).await {
-            Ok(by) => {
-                request.extensions_mut().insert(By(by));
-                None
-            }
-            Err(refused) => Some(refused),
-        }
-    };
-    match refused {
-        None => Ok(next.call(request).await?.map_into_left_body()),
-        Some(refused) => Ok(request.into_response(refused).map_into_right_body()),
+/// What is answered to others' pages and to all without the token, before anything of the body is read.
+pub(super) async fn refused(page: &Page, request: &ServiceRequest) -> Option<HttpResponse> {
+    if !is_from_our_page(request.headers(), &page.hosts) {
+        let text = "this comes from another page than ours\n";
+        return Some(HttpResponse::Forbidden().body(text));
     }
+    let by = token::require(page, request).await;
+    by.map(|by| _ = request.extensions_mut().insert(By(by))).err()
 }
 
-async fn pause(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    act(&request, page, Pause {}, "../").await
-}
-
-async fn resume(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    act(&request, page, Resume {}, "../").await
-}
-
-#[derive(Deserialize)]
-struct OfKey {
-    k: String,
-}
-
-async fn retry(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| Retry { key }).await
-}
-
-async fn bump(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| Bump { key }).await
-}
-
-#[derive(Deserialize)]
-struct HoldForm {
+/// What a form says: what it is about, and of a hold for how long, and why.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Form {
     k: String,
     /// Seconds; empty: until somebody ends it.
-    #[serde(default, rename = "for")]
+    #[serde(rename = "for")]
     time: String,
-    #[serde(default)]
     reason: String,
 }
 
-async fn hold(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    form: web::Form<HoldForm>,
-) -> HttpResponse {
-    let HoldForm { k, time, reason } = form.into_inner();
-    let bad = |name: &str, why| HttpResponse::BadRequest().body(format!("{name}: {why}\n"));
-    let seconds = if time.is_empty() { Ok(HoldTime::UNTIL_UNHELD) } else { checked(&time) };
-    match (seconds, checked::<Reason>(&reason)) {
-        (Ok(seconds), Ok(reason)) => {
-            act_on(&request, page, &k, |key| Hold { key, seconds, reason }).await
+impl Form {
+    /// What is asked for, or what is wrong with it.
+    fn order(&self, action: &str) -> Result<Request, String> {
+        let key = || Key::new(&self.k).map_err(|error| format!("this is no key: {error}"));
+        Ok(match action {
+            "pause" => Pause {}.into(),
+            "resume" => Resume {}.into(),
+            "retry" => Retry { key: key()? }.into(),
+            "bump" => Bump { key: key()? }.into(),
+            "hold" => {
+                let seconds = match &*self.time {
+                    "" => HoldTime::UNTIL_UNHELD,
+                    time => checked(time).map_err(|why| format!("for: {why}"))?,
+                };
+                let reason = checked(&self.reason).map_err(|why| format!("reason: {why}"))?;
+                Hold { key: key()?, seconds, reason }.into()
+            }
+            _ => Unhold { key: key()? }.into(),
+        })
+    }
+
+    /// Where what was done is seen.
+    fn back(&self) -> String {
+        match &*self.k {
+            "" => "../".to_owned(),
+            key => format!("../key?k={}", utf8_percent_encode(key, NON_ALPHANUMERIC)),
         }
-        (Err(why), _) => bad("for", why),
-        (_, Err(why)) => bad("reason", why),
     }
 }
 
-async fn unhold(request: HttpRequest, page: web::Data<Page>, of: web::Form<OfKey>) -> HttpResponse {
-    act_on(&request, page, &of.k, |key| Unhold { key }).await
-}
-
-/// Has the daemon do something about a key, and leads to its page.
-async fn act_on<V: Verb<Answer: DeserializeOwned> + Send + 'static>(
-    request: &HttpRequest,
-    page: web::Data<Page>,
-    key: &str,
-    order: impl FnOnce(Key) -> V,
-) -> HttpResponse {
-    let key = match Key::new(key) {
-        Ok(key) => key,
-        Err(error) => return HttpResponse::BadRequest().body(format!("this is no key: {error}\n")),
-    };
-    let back = format!("../key?k={}", utf8_percent_encode(key.as_str(), NON_ALPHANUMERIC));
-    act(request, page, order(key), &back).await
-}
-
 /// Has the daemon do something, and leads to where it is seen.
-async fn act<V: Verb<Answer: DeserializeOwned> + Send + 'static>(
-    request: &HttpRequest,
+async fn act(
+    request: HttpRequest,
     page: web::Data<Page>,
-    order: V,
-    back: &str,
+    action: web::Path<String>,
+    body: String,
 ) -> HttpResponse {
+    let form = web::Query::<Form>::from_query(&body).map_err(|error| error.to_string());
+    let asked = form.and_then(|form| Ok((form.order(&action)?, form.back())));
+    let (order, back) = match asked {
+        Ok(asked) => asked,
+        Err(why) => return HttpResponse::BadRequest().body(format!("{why}\n")),
+    };
     let by = request.extensions().get::<By>().map(|By(name)| name.clone()).unwrap_or_default();
     info!(by = shown(&by), "{} is asked for on the page.", shown(&order.to_string()));
     let shared = page.clone();
     let by = Name::resembling(if by.is_empty() { "web" } else { &by });
-    let ask = move || {
-        let told = tell(&shared, by, order);
-        told.map_err(|failure| (failure.code(), failure.to_string()))
+    let give = move || {
+        let given = shared.find().and_then(|target| orders::give(&target, by, order));
+        given.map_err(|failure| (failure.code(), failure.to_string()))
     };
-    match page.queries.answer(&View::default(), ask).await {
-        Ok(Ok(())) => {
+    match page.queries.ask(give).await {
+        Ok(Ok(_)) => {
             // What was known is so no longer.
-            page.pages.forget();
+            page.queries.forget();
             HttpResponse::SeeOther().insert_header((LOCATION, back)).finish()
         }
         Ok(Err((ExitCode::BadData, why))) => {
@@ -171,17 +122,6 @@ async fn act<V: Verb<Answer: DeserializeOwned> + Send + 'static>(
             HttpResponse::ServiceUnavailable().body(format!("it was not done: {why}\n"))
         }
         Err(overloaded) => turned_away(overloaded),
-    }
-}
-
-fn tell<V>(page: &Page, by: Name, order: V) -> Result<(), Failure>
-where
-    V: Verb<Answer: DeserializeOwned>,
-{
-    match page.find()?.daemon {
-        LockState::By(daemon) => client::ask_as(&daemon.socket, by, order, PATIENCE).map(drop),
-        LockState::Free => Err(Failure::new(ExitCode::Unavailable, "no daemon runs")),
-        LockState::Unknown(why) => Err(Failure::new(ExitCode::Unavailable, why)),
     }
 }
 

@@ -10,7 +10,7 @@ use shiftboss_protocol::verbs;
 use tracing::warn;
 
 use super::Page;
-use super::queries::Overloaded;
+use super::queries::{Overloaded, Queries};
 use crate::client;
 use crate::exit::{ExitCode, Failure};
 use crate::live;
@@ -19,14 +19,11 @@ use crate::metrics::{CLASSIC, PATIENCE, Scrape};
 use crate::target::{self, Target};
 use crate::view::health::Up;
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 /// Of OpenMetrics.
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Seconds after which who was turned away may ask again.
 const RETRY_AFTER: &str = "2";
-
-/// `Err`: why the daemon is not well.
-pub(super) type Health = Result<(), String>;
 
 /// An answer as it is sent to everybody who asks the same within a second.
 #[derive(Debug, Clone)]
@@ -38,6 +35,14 @@ pub(super) struct Made {
 }
 
 impl Made {
+    pub(super) fn text(text: impl Into<web::Bytes>) -> Self {
+        Self { status: StatusCode::OK, content_type: TEXT, body: text.into() }
+    }
+
+    fn unavailable(text: impl Into<web::Bytes>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::text(text) }
+    }
+
     /// It is not sent again to who has it.
     pub(super) fn send(&self, request: &HttpRequest) -> HttpResponse {
         let mut hasher = DefaultHasher::new();
@@ -54,32 +59,39 @@ impl Made {
     }
 }
 
-pub(super) async fn metrics(page: web::Data<Page>) -> HttpResponse {
-    let shared = page.clone();
-    let ask = move || match shared.find().and_then(Scrape::take) {
-        Ok(scrape) => Some(scrape.text()),
-        Err(failure) => {
-            warn!("There are no metrics: {failure}");
-            None
-        }
-    };
-    match page.queries.answer(&page.metrics, ask).await {
-        Ok(None) => {
-            unavailable("the database cannot be read; the log of `shiftboss web` says why\n")
-        }
-        Ok(Some(text)) => HttpResponse::Ok().content_type(METRICS).body(text),
+/// Answers with what `make` makes, or with what was made for others; `question` tells it from all else.
+pub(super) async fn answer(
+    queries: &Queries,
+    request: &HttpRequest,
+    question: &str,
+    make: impl FnOnce() -> Made + Send + 'static,
+) -> HttpResponse {
+    match queries.answer(question, make).await {
+        Ok(made) => made.send(request),
         Err(overloaded) => turned_away(overloaded),
     }
 }
 
-pub(super) async fn healthz(page: web::Data<Page>) -> HttpResponse {
+pub(super) async fn metrics(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
     let shared = page.clone();
-    let ask = move || shared.find().and_then(health).map_err(|why| why.to_string());
-    match page.health_queries.answer(&page.health, ask).await {
-        Ok(Ok(())) => HttpResponse::Ok().content_type(TEXT).body("ok\n"),
-        Ok(Err(why)) => unavailable(&format!("{why}\n")),
-        Err(overloaded) => turned_away(overloaded),
-    }
+    let make = move || match shared.find().and_then(Scrape::take) {
+        Ok(scrape) => Made { content_type: METRICS, ..Made::text(scrape.text()) },
+        Err(failure) => {
+            warn!("There are no metrics: {failure}");
+            let text = "the database cannot be read; the log of `shiftboss web` says why\n";
+            Made::unavailable(text)
+        }
+    };
+    answer(&page.queries, &request, "metrics", make).await
+}
+
+pub(super) async fn healthz(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
+    let shared = page.clone();
+    let make = move || match shared.find().and_then(health) {
+        Ok(()) => Made::text("ok\n"),
+        Err(why) => Made::unavailable(format!("{why}\n")),
+    };
+    answer(&page.health_queries, &request, "health", make).await
 }
 
 /// Whether a daemon is up and can reach its database. Of one that cannot be asked that, under `--classic` or on another machine, that it
@@ -116,16 +128,12 @@ pub(super) async fn robots() -> HttpResponse {
     HttpResponse::Ok().content_type(TEXT).body("User-agent: *\nDisallow: /\n")
 }
 
-fn unavailable(text: &str) -> HttpResponse {
-    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE).content_type(TEXT).body(text.to_owned())
-}
-
 pub(super) fn turned_away(overloaded: Overloaded) -> HttpResponse {
     let text = match overloaded {
         Overloaded::Full => "too many ask at once: try again\n",
         Overloaded::Late => "it took too long: try again\n",
     };
-    HttpResponse::build(StatusCode::SERVICE_UNAVAILABLE)
+    HttpResponse::ServiceUnavailable()
         .content_type(TEXT)
         .insert_header(("Retry-After", RETRY_AFTER))
         .body(text)

@@ -3,16 +3,13 @@
 
 use std::any::Any;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
 
-use actix_web::body::MessageBody;
-use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
+use actix_web::HttpResponse;
+use actix_web::dev::{Extensions, ServiceRequest};
 use actix_web::http::StatusCode;
 use actix_web::http::header::HOST;
-use actix_web::middleware::Next;
-use actix_web::{Error, HttpResponse};
 
-use super::Page;
+use super::answers::TEXT;
 
 /// Bytes of all names and values of a request's head.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
@@ -61,38 +58,20 @@ pub(super) fn note_socket(connection: &dyn Any, extensions: &mut Extensions) {
     }
 }
 
-/// Answers 421 to who asks under another name, and 431 to who says too much.
-pub(super) async fn check(
-    page: Arc<Page>,
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let size = |(name, value): (
-        &actix_web::http::header::HeaderName,
-        &actix_web::http::header::HeaderValue,
-    )| { name.as_str().len() + value.len() };
-    let head: usize = request.headers().iter().map(size).sum();
-    let refused = if head + request.uri().to_string().len() > HEAD_MAX_BYTES {
-        Some((
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "the head of the request is too large\n",
-        ))
-    } else if request.conn_data::<OverUnixSocket>().is_some() || is_named(&page.hosts, &request) {
-        None
+/// What is answered to who asks under another name, or says too much.
+pub(super) fn refused(hosts: &Hosts, request: &ServiceRequest) -> Option<HttpResponse> {
+    let head = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let head = head.sum::<usize>() + request.uri().to_string().len();
+    let (status, text) = if head > HEAD_MAX_BYTES {
+        let text = "the head of the request is too large\n";
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    } else if request.conn_data::<OverUnixSocket>().is_some() || is_named(hosts, request) {
+        return None;
     } else {
-        Some((
-            StatusCode::MISDIRECTED_REQUEST,
-            "this page has another name: start `shiftboss web` with --allow-host NAME\n",
-        ))
+        let text = "this page has another name: start `shiftboss web` with --allow-host NAME\n";
+        (StatusCode::MISDIRECTED_REQUEST, text)
     };
-    match refused {
-        None => Ok(next.call(request).await?.map_into_left_body()),
-        Some((status, text)) => {
-            let answer =
-                HttpResponse::build(status).content_type("text/plain; charset=utf-8").body(text);
-            Ok(request.into_response(answer).map_into_right_body())
-        }
-    }
+    Some(HttpResponse::build(status).content_type(TEXT).body(text))
 }
 
 /// There is one `Host`, and it is ours; the one of an absolute address, too.

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use rustix::net::sockopt::set_tcp_user_timeout;
+
 use crate::exit::{ExitCode, Failure};
 use crate::socket::{self, listen_at, require_listening};
 use crate::text::shown;
@@ -12,17 +14,17 @@ use crate::text::shown;
 /// Who may connect to a socket that it makes: its user and group, as a reverse proxy may be.
 const SOCKET_MODE: u32 = 0o660;
 
+/// Milliseconds after which a connection is closed whose client takes nothing of an answer.
+const UNREAD_MAX_MS: u32 = 15_000;
 /// Connections that wait to be accepted: as many as the system allows.
 const PENDING_MAX: i32 = i32::MAX;
 
-/// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     Address(SocketAddr),
     Unix(PathBuf),
 }
 
-/// One that listens.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -44,10 +46,18 @@ impl Listener {
 /// Opens all; or, where the init system listens on some (LISTEN_FDS), takes those in their place.
 pub(super) fn open(listen: Vec<Listen>) -> Result<Vec<Listener>, Failure> {
     let inherited = inherited().map_err(|error| cannot("the sockets of LISTEN_FDS", &error))?;
-    if !inherited.is_empty() {
-        return Ok(inherited);
+    let listeners = match inherited.is_empty() {
+        true => listen.into_iter().map(bind).collect::<Result<_, _>>()?,
+        false => inherited,
+    };
+    for listener in &listeners {
+        if let Listener::Tcp(tcp) = listener {
+            // Connections inherit it.
+            let set = set_tcp_user_timeout(tcp, UNREAD_MAX_MS);
+            set.map_err(|error| cannot("what was opened", &error.into()))?;
+        }
     }
-    listen.into_iter().map(bind).collect()
+    Ok(listeners)
 }
 
 fn inherited() -> io::Result<Vec<Listener>> {

@@ -2,31 +2,35 @@
 //! database as `status` does, and asks the daemon on its socket for what only the daemon knows.
 //!
 //! Here stands which address answers what. [`listening`] opens what it listens on, [`hosts`] refuses whoever was led here under a
-//! foreign name, [`token`] who has none, [`penalties`] delays those who guess, [`connections`] closes those on which nothing goes on, [`queries`] keeps questions few, [`refused`] says what is out of bounds, [`request_log`] notes what is asked. [`pages`] are for people, [`api`] and [`answers`] for
-//! machines, [`actions`] change something.
+//! foreign name, [`token`] who has none, [`queries`] keeps questions few, [`request_log`] notes
+//! what is asked. [`pages`] are for people, [`api`] and [`answers`] for machines, [`actions`] change something.
+//!
+//! Nobody holds a connection for ever: it has one request, whose head and whose body and answer have their time; and one whose client
+//! reads nothing is closed by the system ([`listening`]).
 
 mod actions;
 mod answers;
 mod api;
-mod connections;
 mod hosts;
 mod listening;
 mod pages;
-mod penalties;
 mod queries;
-mod refused;
 mod request_log;
 mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
-use actix_web::middleware::{DefaultHeaders, from_fn};
-use actix_web::{App, HttpServer, Route, guard, web};
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServerHandle, ServiceRequest, ServiceResponse};
+use actix_web::error::ErrorRequestTimeout;
+use actix_web::http::{KeepAlive, Method};
+use actix_web::middleware::{DefaultHeaders, Next, from_fn};
+use actix_web::{App, Error, HttpServer, Route, guard, web};
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::reader::{ReadResult, Reader};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::exit::{ExitCode, Failure};
@@ -34,26 +38,23 @@ use crate::outputs::Outputs;
 use crate::signals::Signals;
 use crate::stores;
 use crate::target::{Asked, Target};
-use answers::{Health, Made};
-use connections::Connections;
 use hosts::Hosts;
 pub use listening::Listen;
 use listening::Listener;
-use penalties::Penalties;
-use queries::{Queries, View, Views};
+use queries::Queries;
 pub use token::{Token, TokenFor};
 
 /// What is logged unless something else is asked for: without what the server says of its threads.
 pub const LOG_LEVEL: &str = "info,actix_server=warn";
-/// Threads that answer requests.
 const WORKERS: usize = 2;
 /// From the connection to the end of a request's head.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// From there until an answer is made, which no question takes as long for: a body has to come by then.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Requests that are under way when it is asked to stop.
 const SHUTDOWN_SECONDS: u64 = 3;
 /// By how much its priority is lower than others'.
 const NICENESS: i32 = 10;
-/// Bytes of a form.
 const BODY_MAX_BYTES: usize = 8 * 1024;
 /// Nothing is loaded from elsewhere, framed, or sent elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -63,9 +64,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Names that `Host` may have, in lower case.
     pub allow_host: Vec<String>,
-    /// What the pages are called.
     pub title: String,
-    /// Where jobs' outputs are.
     pub outputs: Option<Outputs>,
     /// Without one nothing can be changed.
     pub token: Option<Token>,
@@ -74,36 +73,17 @@ pub struct Settings {
 
 /// What all requests share.
 struct Page {
-    target: Asked,
-    title: String,
-    outputs: Option<Outputs>,
-    token: Option<Token>,
-    penalties: Penalties,
+    settings: Settings,
     hosts: Hosts,
     queries: Queries,
     /// Of `/healthz` alone: there is a place for it however many ask for pages.
     health_queries: Queries,
-    /// `None`: the database could not be read.
-    metrics: View<Option<String>>,
-    health: View<Health>,
-    pages: Views<Made>,
 }
 
 impl Page {
     fn new(settings: Settings) -> Self {
-        Self {
-            target: settings.target,
-            title: settings.title,
-            outputs: settings.outputs,
-            token: settings.token,
-            penalties: Penalties::default(),
-            hosts: Hosts::new(settings.allow_host),
-            queries: Queries::default(),
-            health_queries: Queries::default(),
-            metrics: View::default(),
-            health: View::default(),
-            pages: Views::default(),
-        }
+        let hosts = Hosts::new(settings.allow_host.clone());
+        Self { settings, hosts, queries: Queries::default(), health_queries: Queries::default() }
     }
 
     /// Asks the queue. What takes too long is broken off.
@@ -118,11 +98,10 @@ impl Page {
 
     /// Where the daemon is now: it may have been started since the last time.
     fn find(&self) -> Result<Target, Failure> {
-        self.target.find()
+        self.settings.target.find()
     }
 }
 
-/// Serves until a signal asks for the end.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     give_way();
     let listeners = listening::open(std::mem::take(&mut settings.listen))?;
@@ -138,29 +117,21 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     actix_rt::System::new().block_on(async move {
         let signals = Signals::new().map_err(Failure::of(ExitCode::Unavailable))?;
-        let connections = Connections::allowed(WORKERS);
-        actix_rt::spawn(connections.clone().close_stalled());
-        let max_each = connections.max_each();
         let server = HttpServer::new(move || {
-            let (named, known) = (Arc::clone(&page), Arc::clone(&page));
+            let shared = Arc::clone(&page);
             App::new()
                 .app_data(web::Data::from(Arc::clone(&page)))
-                .app_data(web::FormConfig::default().limit(BODY_MAX_BYTES))
-                .app_data(refused::config())
-                .wrap(from_fn(move |request, next| token::check(Arc::clone(&known), request, next)))
-                .wrap(from_fn(move |request, next| hosts::check(Arc::clone(&named), request, next)))
+                .app_data(web::PayloadConfig::new(BODY_MAX_BYTES))
+                .wrap(from_fn(move |request, next| admit(Arc::clone(&shared), request, next)))
                 .wrap(headers())
                 .wrap(from_fn(request_log::note))
-                .wrap(from_fn(connections::watch))
+                .wrap(from_fn(in_time))
                 .configure(routes)
         })
-        .on_connect(move |stream, extensions| {
-            hosts::note_socket(stream, extensions);
-            connections.note(stream, extensions);
-        })
+        .on_connect(hosts::note_socket)
         .workers(WORKERS)
-        .max_connections(max_each)
-        .client_request_timeout(REQUEST_TIMEOUT)
+        .keep_alive(KeepAlive::Disabled)
+        .client_request_timeout(HEAD_TIMEOUT)
         .disable_signals()
         .shutdown_timeout(SHUTDOWN_SECONDS);
         let server = listeners.into_iter().try_fold(server, |server, listener| {
@@ -194,6 +165,36 @@ fn give_way() {
     if let Err(error) = rustix::process::nice(NICENESS) {
         warn!("The priority cannot be lowered: {error}");
     }
+}
+
+/// Refuses who asks under another name, who has no token where one is needed, and orders from elsewhere.
+async fn admit(
+    page: Arc<Page>,
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let refused = match hosts::refused(&page.hosts, &request) {
+        None if token::is_needed(&page, &request) => token::require(&page, &request).await.err(),
+        refused => refused,
+    };
+    let is_order = request.method() == Method::POST && request.path().starts_with(actions::PREFIX);
+    let refused = match refused {
+        None if is_order => actions::refused(&page, &request).await,
+        refused => refused,
+    };
+    match refused {
+        None => Ok(next.call(request).await?.map_into_left_body()),
+        Some(refused) => Ok(request.into_response(refused).map_into_right_body()),
+    }
+}
+
+/// Gives up a request whose body does not come.
+async fn in_time<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let late = |_| ErrorRequestTimeout("the request takes too long\n");
+    timeout(ANSWER_TIMEOUT, next.call(request)).await.map_err(late)?
 }
 
 /// A route for who looks, or asks what looking would give.

@@ -2,13 +2,14 @@
 //! ask the same within a second.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
+
+use super::answers::Made;
 
 /// Questions that are asked at once: each has a thread.
 const AT_ONCE: usize = 4;
@@ -17,153 +18,151 @@ const WAITING_MAX: usize = 64;
 /// How long an answer is given to others, too.
 const FRESH: Duration = Duration::from_secs(1);
 /// Questions whose last answers are kept; an answer may have a megabyte.
-const VIEWS_MAX: usize = 32;
+const KEPT_MAX: usize = 32;
 /// How long a question may take.
 pub(super) const QUESTION_MAX: Duration = Duration::from_secs(5);
 
-/// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overloaded {
     /// As many wait as may.
     Full,
-    /// It took too long.
     Late,
 }
 
-/// Places of questions.
+/// The last answer to a question, and when it was found.
+type Last = Mutex<Option<(Instant, Made)>>;
+
+/// The last answer, if it is given to others, too.
+fn fresh(last: &Option<(Instant, Made)>) -> Option<Made> {
+    last.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, made)| made.clone())
+}
+
+/// Places of questions, and what was answered last.
 pub(super) struct Queries {
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    at_once: Arc<Semaphore>,
+    waiting: Semaphore,
+    known: std::sync::Mutex<HashMap<String, Arc<Last>>>,
 }
 
 impl Default for Queries {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(AT_ONCE)), waiting: AtomicUsize::new(0) }
+        Self {
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            waiting: Semaphore::new(WAITING_MAX),
+            known: std::sync::Mutex::default(),
+        }
     }
 }
 
-/// One that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Queries {
+    /// The answer to a question: the last one if it is fresh, else what `ask` finds.
+    pub(super) async fn answer(
+        &self,
+        question: &str,
+        ask: impl FnOnce() -> Made + Send + 'static,
+    ) -> Result<Made, Overloaded> {
+        let last = self.last(question);
+        // Who finds it answered waits for nobody.
+        if let Ok(last) = last.try_lock()
+            && let Some(made) = fresh(&last)
+        {
+            return Ok(made);
+        }
+        let asked = async {
+            let mut last = last.lock().await;
+            if let Some(made) = fresh(&last) {
+                return Some(made);
+            }
+            let made = self.on_thread(ask).await?;
+            *last = Some((Instant::now(), made.clone()));
+            Some(made)
+        };
+        self.wait(asked).await
     }
-}
 
-/// The last answer to a question.
-pub(super) struct View<T>(Mutex<Option<(Instant, T)>>);
-
-impl<T> Default for View<T> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
+    /// What `ask` finds, which is nobody else's answer.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Overloaded> {
+        self.wait(self.on_thread(ask)).await
     }
-}
 
-/// The last answer, if it is given to others, too.
-fn fresh<T: Clone>(last: &Option<(Instant, T)>) -> Option<T> {
-    last.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, answer)| answer.clone())
-}
-
-/// The last answers to questions that differ.
-pub(super) struct Views<T>(std::sync::Mutex<HashMap<String, Arc<View<T>>>>);
-
-impl<T> Default for Views<T> {
-    fn default() -> Self {
-        Self(std::sync::Mutex::default())
-    }
-}
-
-impl<T> Views<T> {
-    /// Has all questions asked anew.
     pub(super) fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    pub(super) fn of(&self, question: &str) -> Arc<View<T>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= VIEWS_MAX && !known.contains_key(question) {
+    fn last(&self, question: &str) -> Arc<Last> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KEPT_MAX && !known.contains_key(question) {
             // What is forgotten was good for a second.
             known.clear();
         }
         Arc::clone(known.entry(question.to_owned()).or_default())
     }
-}
 
-impl Queries {
-    /// The answer of a view: the last one if it is fresh, else what `ask` finds on a thread.
-    pub(super) async fn answer<T: Clone + Send + 'static>(
+    async fn wait<T>(&self, asked: impl Future<Output = Option<T>>) -> Result<T, Overloaded> {
+        let _waiting = self.waiting.try_acquire().map_err(|_| Overloaded::Full)?;
+        timeout(QUESTION_MAX, asked).await.ok().flatten().ok_or(Overloaded::Late)
+    }
+
+    /// A question that takes too long goes on, and keeps its place.
+    async fn on_thread<T: Send + 'static>(
         &self,
-        view: &View<T>,
         ask: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Overloaded> {
-        // Who finds it answered waits for nobody.
-        if let Ok(last) = view.0.try_lock()
-            && let Some(answer) = fresh(&last)
-        {
-            return Ok(answer);
-        }
-        let waiting = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            return Err(Overloaded::Full);
-        }
-        let asked = async {
-            let mut last = view.0.lock().await;
-            if let Some(answer) = fresh(&last) {
-                return Some(answer);
-            }
-            let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
-            // A question that takes too long goes on, and keeps its place.
-            let answer = spawn_blocking(move || (ask(), place)).await.ok()?.0;
-            *last = Some((Instant::now(), answer.clone()));
-            Some(answer)
-        };
-        let answer = timeout(QUESTION_MAX, asked).await.ok().flatten();
-        drop(waiting);
-        answer.ok_or(Overloaded::Late)
+    ) -> Option<T> {
+        let place = Arc::clone(&self.at_once).acquire_owned().await.ok()?;
+        spawn_blocking(move || (ask(), place)).await.ok().map(|(found, _)| found)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
     use super::*;
 
     /// Those who ask the same within a second share one question; later it is asked again.
     #[tokio::test(start_paused = true)]
     async fn a_question_is_asked_once_a_second() {
-        let (queries, view, asked) =
-            (Queries::default(), View::default(), Arc::new(AtomicUsize::new(0)));
-        let ask = || {
+        let (queries, asked) = (Queries::default(), Arc::new(AtomicU8::new(0)));
+        let ask = async || {
             let asked = Arc::clone(&asked);
-            queries.answer(&view, move || asked.fetch_add(1, Ordering::Relaxed))
+            let number = move || asked.fetch_add(1, Ordering::Relaxed);
+            let made = queries.answer("status", move || Made::text(number().to_string())).await;
+            made.unwrap().body
         };
-        let answers = tokio::join!(ask(), ask(), ask());
-        assert_eq!(answers, (Ok(0), Ok(0), Ok(0)));
+        let (one, two, three) = tokio::join!(ask(), ask(), ask());
+        assert_eq!([one, two, three], ["0", "0", "0"]);
         tokio::time::advance(FRESH).await;
-        assert_eq!(ask().await, Ok(1));
+        assert_eq!(ask().await, "1");
+        queries.forget();
+        assert_eq!(ask().await, "2");
     }
 
     /// Who comes when as many wait as may is told so at once, and the others have their answer.
     #[tokio::test]
     async fn so_many_may_wait() {
-        let (queries, view) = (Queries::default(), View::default());
+        let queries = Queries::default();
         let (go, gone) = std::sync::mpsc::channel::<()>();
-        let first = queries.answer(&view, move || {
+        let first = queries.answer("status", move || {
             let _ = gone.recv();
+            Made::text("done")
         });
-        let others: Vec<_> = (1..WAITING_MAX).map(|_| queries.answer(&view, || ())).collect();
+        let others: Vec<_> =
+            (1..WAITING_MAX).map(|_| queries.answer("status", || Made::text("again"))).collect();
         let one_more = async {
-            while queries.waiting.load(Ordering::Relaxed) < WAITING_MAX {
+            while queries.waiting.available_permits() > 0 {
                 tokio::task::yield_now().await;
             }
-            let refused = queries.answer(&view, || ()).await;
+            let refused = queries.ask(|| ()).await;
             drop(go);
             refused
         };
         let (first, others, refused) =
             tokio::join!(first, futures_util::future::join_all(others), one_more);
-        assert_eq!((first, refused), (Ok(()), Err(Overloaded::Full)));
+        assert_eq!((first.unwrap().body, refused), ("done".into(), Err(Overloaded::Full)));
         assert!(others.iter().all(Result::is_ok));
-        assert_eq!(queries.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(queries.waiting.available_permits(), WAITING_MAX);
     }
 }

@@ -11,7 +11,6 @@ use tracing::{debug, info};
 
 use crate::text::cut;
 
-/// Characters of an address that are shown.
 const ADDRESS_WIDTH: usize = 200;
 /// What is asked for every few seconds, or with each page.
 const QUIET: [&str; 4] = ["/healthz", "/metrics", "/favicon.ico", "/static/"];

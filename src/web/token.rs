@@ -4,21 +4,18 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::middleware::Next;
-use actix_web::{Error, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::dev::ServiceRequest;
+use actix_web::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::Page;
-use super::penalties::PENALTY_MAX;
+use super::answers::TEXT;
 use crate::exit::{ExitCode, Failure};
 
 const TOKEN_BYTES_MIN: usize = 16;
@@ -26,17 +23,15 @@ const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 /// What browsers ask their user for.
 const CHALLENGE: &str =
     "Basic realm=\"shiftboss: any user name, and the token as password\", charset=\"UTF-8\"";
-/// Who only looks whether the process lives has no token.
-const OPEN: [&str; 1] = ["/healthz"];
+/// How late a wrong token is answered.
+const PENALTY: Duration = Duration::from_secs(1);
 
-/// What needs the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFor {
     Actions,
     All,
 }
 
-/// A token, and what needs it.
 pub struct Token {
     bytes: Vec<u8>,
     needed_for: TokenFor,
@@ -83,12 +78,10 @@ impl Token {
 /// Who asks, by the name that was given with the right token.
 pub(super) enum Known {
     By(String),
-    /// Nothing was given.
     Nobody,
     Wrong,
 }
 
-/// Whether a value of `Authorization` has the token.
 fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
     let Some(given) = given else { return Known::Nobody };
     let decoded = given.to_str().ok().and_then(|text| {
@@ -110,7 +103,7 @@ fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
 /// # Errors
 /// The answer to who does not have it; a wrong one is answered late.
 pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<String, HttpResponse> {
-    let Some(token) = &page.token else {
+    let Some(token) = &page.settings.token else {
         let text =
             "nothing can be changed here: `shiftboss web` was started without --token-file\n";
         return Err(HttpResponse::Forbidden().body(text));
@@ -121,36 +114,20 @@ pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<Str
         Known::Wrong => {
             let address = request.peer_addr().map(|address| address.ip());
             warn!(?address, "A wrong token was given.");
-            let wait = page.penalties.wait(address, Instant::now());
-            tokio::time::sleep(wait.unwrap_or(PENALTY_MAX)).await;
-            if wait.is_none() {
-                return Err(HttpResponse::TooManyRequests()
-                    .insert_header((RETRY_AFTER, PENALTY_MAX.as_secs()))
-                    .content_type("text/plain; charset=utf-8")
-                    .body("too many wrong tokens are given: try again later\n"));
-            }
+            tokio::time::sleep(PENALTY).await;
         }
     }
     Err(HttpResponse::Unauthorized()
         .insert_header((WWW_AUTHENTICATE, CHALLENGE))
-        .content_type("text/plain; charset=utf-8")
+        .content_type(TEXT)
         .body("the token is needed: any user name, and the token as password\n"))
 }
 
-/// Refuses all without the token where that is asked for.
-pub(super) async fn check(
-    page: Arc<Page>,
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let is_for_all = page.token.as_ref().is_some_and(|token| token.needed_for == TokenFor::All);
-    if is_for_all
-        && !OPEN.contains(&request.path())
-        && let Err(refused) = require(&page, &request).await
-    {
-        return Ok(request.into_response(refused).map_into_right_body());
-    }
-    Ok(next.call(request).await?.map_into_left_body())
+/// Whether this is told to nobody without the token.
+pub(super) fn is_needed(page: &Page, request: &ServiceRequest) -> bool {
+    let token = page.settings.token.as_ref();
+    // Who only looks whether the process lives has no token.
+    token.is_some_and(|it| it.needed_for == TokenFor::All) && request.path() != "/healthz"
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! What can be changed on a page: by whom, from where, and what the daemon does.
 
-use std::process::Command;
-
 use crate::common::{Site, wait_until};
-use crate::web::{Answer, Page, command, start, wait_ready};
+use crate::web::{Answer, Page, start};
 
 const TOKEN: &str = "0123456789abcdef";
 /// `ann` and the token.
@@ -13,14 +11,10 @@ pub const WRONG: &str = "Authorization: Basic YW5uOjAxMjM0NTY3ODlhYmNkZWc=\r\n";
 const ACTIONS: [&str; 6] = ["pause", "resume", "retry", "hold", "unhold", "bump"];
 
 pub fn with_token(site: &Site, options: &[&str]) -> Page {
-    wait_ready(site, command_with_token(site, options))
-}
-
-pub fn command_with_token(site: &Site, options: &[&str]) -> Command {
     let file = site.path("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    command(site, &[&["--token-file", file.to_str().unwrap()], options].concat())
+    start(site, &[&["--token-file", file.to_str().unwrap()], options].concat())
 }
 
 fn post(page: &Page, action: &str, head: &str, body: &str) -> Answer {
@@ -166,26 +160,4 @@ fn the_token_may_be_needed_for_all() {
     assert_eq!(page.get("/healthz").status, 200);
     let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{ANN}\r\n");
     assert_eq!(page.raw(&request).status, 200);
-}
-
-/// A token that others may read, or that can be guessed, is refused at the start.
-#[test]
-fn a_token_must_be_one() {
-    let site = Site::new();
-    let file = site.path("token");
-    let refused = |text: &str, mode| {
-        std::fs::write(&file, text).unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode))
-            .unwrap();
-        let ended = site.run(&["web", "--token-file", file.to_str().unwrap(), "-t", "database"]);
-        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
-    };
-    for (text, mode, said) in [
-        ("0123456789abcdef", 0o644, "everybody may read"),
-        ("too short", 0o600, "less than 16 characters"),
-    ] {
-        let (code, stderr) = refused(text, mode);
-        assert_eq!(code, Some(78), "{stderr}");
-        assert!(stderr.contains(said), "{stderr}");
-    }
 }

@@ -2,19 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod actions;
-mod backoff;
-mod bumps;
 mod cli;
 #[path = "../common/mod.rs"]
 mod common;
 mod follow;
 mod front_page;
-mod holds;
+mod levers;
 mod metrics;
 mod orders;
 mod pages;
 mod prometheus;
-mod retries;
 mod said;
 mod status;
 mod targets;

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site};
 use crate::said::{failure, object, said};
 use serde_json::json;
 
@@ -69,35 +69,12 @@ fn health() {
     assert!(code == 69 && why.contains("--classic"), "{code} {why}");
 }
 
-/// A lock of somebody else is named also while nobody asks for anything else; a short one is waited for.
-#[test]
-fn a_lock_is_named_by_health() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let locked = rusqlite::Connection::open(site.database()).unwrap();
-    for _ in 0..2 {
-        locked.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let (code, why) = failure(&site.run(&["health", "-t", "socket"]));
-        assert!(code == 69 && why.contains("locked"), "{code} {why}");
-        locked.execute_batch("ROLLBACK").unwrap();
-        wait_until("the lock is seen to be free", || {
-            site.run(&["health", "-t", "socket"]).status.code() == Some(0)
-        });
-    }
-    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
-    std::thread::scope(|scope| {
-        let asked = scope.spawn(|| said(&site, &["health", "-t", "socket"]));
-        locked.execute_batch("ROLLBACK").unwrap();
-        assert!(asked.join().unwrap().starts_with("Healthy"));
-    });
-}
-
 /// A job in flight goes back to its old place, a classic one and a leased one; whoever had it is late.
 #[test]
 fn requeue() {
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    let _daemon = site.start();
     site.wait_count(2);
     let first = site.next_key("READY").unwrap();
     let back = format!("Back in the queue, at its old place: {first}.\n");
@@ -113,8 +90,6 @@ fn requeue() {
     assert_eq!(worker.ask(&format!("BEAT {attempt}")), "LOST\n");
     assert_eq!(site.next_key("READY").as_ref(), Some(&first));
     assert_eq!(failure(&site.run(&["requeue", "-t", "socket", "nobody"])).0, 65);
-    let asked = site.as_somebody_else(&["requeue", "-t", "socket", &first]).output().unwrap();
-    assert_eq!(asked.status.code(), Some(77));
 }
 
 /// Dispatched rows come back; a key that nobody lists is 65, one that is no key 64.
@@ -208,12 +183,13 @@ fn a_classic_daemon() {
 fn somebody_else_is_refused() {
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
-    let output = site.as_somebody_else(&["pause", "-t", "socket"]).output().unwrap();
-    let (code, why) = failure(&output);
-    assert!(
-        code == 77 && why.contains("root alone, as long as it runs without --operator-group"),
-        "{why}"
-    );
+    let alone = "root alone, as long as it runs without --operator-group";
+    for verb in ["pause", "hold", "unhold", "bump", "forget", "requeue"] {
+        let key = if verb == "pause" { &[][..] } else { &["alpha"] };
+        let command = [&[verb, "-t", "socket"], key].concat();
+        let (code, why) = failure(&site.as_somebody_else(&command).output().unwrap());
+        assert!(code == 77 && why.contains(alone), "{verb}: {why}");
+    }
     let other = Site::new();
     let _other = other.start_with(&["--socket-mode", "0666", "--operator-group", "0"]);
     let (code, why) =

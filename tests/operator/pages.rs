@@ -1,15 +1,14 @@
 //! The pages of `shiftboss web`: what is on them, that their links lead somewhere, and that nothing from outside is taken for HTML.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Site, wait_until};
-use crate::web::{Answer, Page, start, to};
+use crate::web::{Page, start};
 
 /// The addresses of a page's links, as HTML has them.
 fn links(html: &str) -> BTreeSet<String> {
@@ -23,17 +22,12 @@ fn to_text(html: &str) -> String {
     html.replace("&#38;", "&").replace("&amp;", "&")
 }
 
-/// Follows all links from the first page on; what each page said.
-fn crawl(page: &Page) -> Vec<(String, String)> {
-    crawl_by(|link| page.get(&format!("/{link}")))
-}
-
-/// The same, where an address is asked for as seen from the first page.
-fn crawl_by(get: impl Fn(&str) -> Answer) -> Vec<(String, String)> {
+/// Follows all links from the first page on; what each page said. All lie at one depth, so a reverse proxy may put them below any path.
+pub fn crawl(page: &Page) -> Vec<(String, String)> {
     let (mut seen, mut left) = (Vec::new(), BTreeSet::from([".".to_owned()]));
     let mut known = left.clone();
     while let Some(link) = left.pop_first() {
-        let answer = get(link.trim_start_matches('.'));
+        let answer = page.get(&format!("/{}", link.trim_start_matches('.')));
         assert_eq!(answer.status, 200, "{link}");
         assert!(
             !link.contains('/') || link.starts_with("static/"),
@@ -94,52 +88,11 @@ fn every_link_leads_to_a_page() {
     assert!(!first.contains("class=\"banner\""));
     if site.server().is_none() {
         daemon.stop();
-        crate::common::wait_until("the banner says so", || {
+        wait_until("the banner says so", || {
             page.get("/").body.contains("Stopped: no daemon runs, and nothing is handed out.")
         });
         crawl(&page);
     }
-}
-
-/// A reverse proxy may put the pages below any path: all links stay there.
-#[test]
-fn pages_lie_below_a_proxys_path() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\n");
-    site.wait_count(1);
-    let page = start(&site, &[]);
-    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, behind) = (proxy.local_addr().unwrap().to_string(), page.address.clone());
-    std::thread::spawn(move || {
-        for client in proxy.incoming() {
-            pass_on(client.unwrap(), &behind);
-        }
-    });
-    let get = |link: &str| {
-        let request = format!(
-            "GET /tools/queue/{link} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        );
-        to(&address, &request)
-    };
-    let pages = crawl_by(get);
-    assert!(pages.len() > 8, "{}", pages.len());
-    assert!(body(&pages, "key?k=alpha").contains(">alpha</h1>"));
-    assert_eq!(to(&address, "GET /queue HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
-}
-
-/// Passes one request on to the page, without the path before its address.
-fn pass_on(mut client: TcpStream, behind: &str) {
-    let mut head = [0; 4_096];
-    let length = client.read(&mut head).unwrap();
-    let request = String::from_utf8_lossy(&head[..length]).into_owned();
-    let Some(rest) = request.strip_prefix("GET /tools/queue/") else {
-        client.write_all(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n").unwrap();
-        return;
-    };
-    let mut page = TcpStream::connect(behind).unwrap();
-    page.write_all(format!("GET /{rest}").as_bytes()).unwrap();
-    std::io::copy(&mut page, &mut client).unwrap();
 }
 
 /// Keys and payloads are anybody's: none becomes HTML, and each key's link leads to its page.
@@ -374,7 +327,7 @@ fn the_demonstration_is_shown() {
     let mut said = BufReader::new(demo.stdout.take().unwrap()).lines();
     let line = said.next().unwrap().unwrap();
     let address = line.strip_prefix("Look at http://").unwrap().trim_end_matches('/').to_owned();
-    crate::common::wait_until("there is work on the page", || {
+    wait_until("there is work on the page", || {
         crate::web::get(&address, "/log").contains("href=\"output?k=")
     });
     wait_until("nothing but the long job is left", || {
@@ -392,25 +345,6 @@ fn the_demonstration_is_shown() {
     assert_eq!(ended.unwrap().code(), Some(130));
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-}
-
-/// Whatever times somebody writes into the file, each page shows something.
-#[test]
-fn a_database_with_times_that_cannot_be() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo 2\n");
-    site.wait_count(2);
-    let first = site.next_key("READY").unwrap();
-    assert!(site.next_key(&format!("DONE {first} 1")).is_some());
-    site.edit(
-        "UPDATE attempts SET started_ms = 9223372036854775807, ended_ms = -9223372036854775808;
-        UPDATE keys SET started = -9223372036854775808 WHERE exit_code = 1",
-    );
-    let page = start(&site, &["--output", "logs/{day}/{key}.log"]);
-    crawl(&page);
-    assert_eq!(page.get("/api/v1/status").status, 200);
-    assert_eq!(page.get("/api/v1/log").status, 200);
 }
 
 /// A page that the browser has is not sent again.
@@ -433,17 +367,5 @@ fn a_page_is_sent_once() {
         let second = ask(&tag);
         second.status == 304 && second.body.is_empty()
     };
-    crate::common::wait_until("it is not sent again", is_unchanged);
-}
-
-/// Without a database in its file the pages say so, and come when it does.
-#[test]
-fn a_database_may_come_later() {
-    let site = Site::new();
-    let page = start(&site, &[]);
-    let answer = page.get("/");
-    assert_eq!(answer.status, 503);
-    assert!(answer.body.contains("The database cannot be read."), "{}", answer.body);
-    let _daemon = site.start();
-    crate::common::wait_until("there is a page", || page.get("/").status == 200);
+    wait_until("it is not sent again", is_unchanged);
 }

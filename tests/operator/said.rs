@@ -6,11 +6,23 @@ use serde_json::Value;
 
 use crate::common::Site;
 
-/// Standard output of a command that goes well.
-pub fn said(site: &Site, arguments: &[&str]) -> String {
-    let output = site.run(arguments);
+/// Standard output of a command that went well.
+pub fn text(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The same of one that is run.
+pub fn said(site: &Site, arguments: &[&str]) -> String {
+    text(&site.run(arguments))
+}
+
+/// The object that it prints with `--json`, and nothing else.
+pub fn json(site: &Site, arguments: &[&str]) -> Value {
+    let output = site.run(&[&[arguments[0], "--json"], &arguments[1..]].concat());
+    let object = object(&text(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    object
 }
 
 pub fn object(text: &str) -> Value {

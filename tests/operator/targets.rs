@@ -4,22 +4,13 @@ use std::fs;
 use std::process::Output;
 
 use crate::common::Site;
+use crate::said::{failure, text as said};
 
 /// Runs `shiftboss` with variables of the environment alone.
 fn run(site: &Site, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = site.program();
     command.env_remove("SHIFTBOSS_TARGET").envs(variables.iter().copied());
     command.args(arguments).output().unwrap()
-}
-
-/// Standard output of a command that goes well.
-fn said(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn failure(output: &Output) -> (i32, String) {
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// A site with one task, and a configuration file that names its database and socket.
@@ -104,8 +95,7 @@ fn several_keys() {
     site.wait_count(2);
     let output = site.run(&["hold", "alpha", "bravo"]);
     assert_eq!(said(&output).lines().count(), 2);
-    let output = site.run(&["bump", "alpha", "nobody", "bravo"]);
-    let (code, why) = failure(&output);
+    let (code, why) = failure(&site.run(&["bump", "alpha", "nobody", "bravo"]));
     assert!(code == 65 && why.lines().count() == 3, "{code} {why}");
     assert_eq!(said(&site.run(&["unhold", "alpha", "bravo"])).lines().count(), 2);
     let output = site.run(&["bump", "nobody", "bravo"]);

@@ -154,6 +154,7 @@ fn foreign_names_are_refused() {
     let socket = site.path("http");
     let listen = format!("unix:{}", socket.display());
     let page = start(&site, &["--listen", &listen, "--allow-host", "Queue.example.org"]);
+    wait_until("it says where it listens", || page.process.log().contains(&listen));
     let get = |host: &str| {
         page.raw(&format!("GET /robots.txt HTTP/1.1\r\n{host}Connection: close\r\n\r\n"))
     };
@@ -284,18 +285,6 @@ fn sockets_of_the_init_system() {
     }
 }
 
-/// It says where it listens, as it was told.
-#[test]
-fn where_it_listens() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let mut command = site.program();
-    command.args(["web", "--listen", "unix:http.sock", "-t", "socket"]);
-    let page = site.spawn(command);
-    wait_until("it says so", || page.log().contains("Listening: unix:http.sock\n"));
-    assert!(!page.log().contains("http://"), "{}", page.log());
-}
-
 /// What runs is told alike by all who tell it, also where only the server tells it: its URL is the target.
 mod on_server {
     use super::*;
@@ -333,6 +322,8 @@ fn a_database_may_come_later() {
     let site = Site::new();
     let page = start(&site, &[]);
     assert_eq!((page.get("/metrics").status, page.get("/healthz").status), (503, 503));
+    let answer = page.get("/");
+    assert!(answer.status == 503 && answer.body.contains("The database cannot be read."));
     let _daemon = site.start();
     wait_until("there are metrics", || page.get("/metrics").status == 200);
 }

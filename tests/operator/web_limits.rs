@@ -1,16 +1,12 @@
-//! What `shiftboss web` bears from who has no token: connections that are held, answers that nobody reads, tokens that are guessed.
+//! What `shiftboss web` bears from who has no token: connections that are held, and answers that nobody reads.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::actions::{ANN, WRONG, command_with_token, with_token};
+use crate::actions::{ANN, WRONG, with_token};
 use crate::common::{Site, wait_until};
-use crate::web::{Page, answer, connect, wait_ready};
+use crate::web::{Page, answer, connect};
 
 /// What is asked for of a form that does not come.
 fn unfinished(head: &str) -> String {
@@ -64,43 +60,4 @@ fn nothing_is_held_for_ever() {
     }
     wait_until("what nobody reads is given up", || sockets(&page) <= before);
     drop(unread);
-}
-
-/// However many connections are held, and whatever the limit on open files, there is one for `/healthz`.
-#[test]
-fn health_has_room() {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let site = Site::new();
-    let _daemon = site.start();
-    let (web, mut shell) = (command_with_token(&site, &[]), Command::new("sh"));
-    shell.args(["-c", "ulimit -n 600; exec \"$@\"", "sh"]);
-    shell.arg(web.get_program()).args(web.get_args());
-    let page = wait_ready(&site, shell);
-    let held: Vec<_> = (0..1_000).map(|_| begin(&page, &unfinished(ANN))).collect();
-    assert_eq!(page.get("/healthz").status, 200);
-    drop(held);
-}
-
-/// Wrong tokens wait for each other, however many come at once; the right one waits for none of them.
-#[test]
-fn guesses_wait_for_each_other() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let page = with_token(&site, &[]);
-    let request = |token| {
-        format!(
-            "POST /actions/pause HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n{token}\r\n"
-        )
-    };
-    let begun = Instant::now();
-    let guesses: Vec<_> = (0..100).map(|_| begin(&page, &request(WRONG))).collect();
-    assert_eq!(answer(begin(&page, &request(ANN))).status, 303);
-    let told = begun.elapsed();
-    let statuses: Vec<_> = guesses.into_iter().map(|guess| answer(guess).status).collect();
-    assert!(told < begun.elapsed() / 2, "the right one took {told:?}");
-    assert!(begun.elapsed() > Duration::from_secs(9));
-    let tried = statuses.iter().filter(|status| **status == 401).count();
-    assert!((1..=15).contains(&tried), "{tried} in {:?}", begun.elapsed());
-    assert!(statuses.iter().all(|status| matches!(status, 401 | 429)));
 }

@@ -16,12 +16,12 @@ use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
 use crate::lock;
+use crate::orders::Said;
 use crate::stores::Database;
 use crate::target::{self, line};
 use crate::terminal;
 use crate::text::{counted, cut, shown};
 
-/// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the daemon may take to end once it has closed its connections: it brings its database
 /// into one file.
@@ -39,10 +39,8 @@ pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
     let mut session = Session::begin(socket, &[Drain {}], patience)?;
-    show(&session.answer::<Drain>()?, daemon.json, |answer| {
-        let jobs = counted(answer.in_flight, "job");
-        format!("Nothing is handed out any more; {jobs} in flight.")
-    })?;
+    let answer = session.answer::<Drain>()?;
+    show(&answer, daemon.json, answer.object.said())?;
     let shows = terminal::shows_progress();
     let waited = wait_closed(&mut session, whole, shows);
     if shows {
@@ -138,7 +136,6 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
     }
 }
 
-/// What is out, in one line.
 fn holders(holders: &[Holding]) -> String {
     let name = |held: &Holding| {
         format!("{} ({})", shown(&held.key), shown(held.worker.as_deref().unwrap_or("classic")))
@@ -148,7 +145,6 @@ fn holders(holders: &[Holding]) -> String {
     cut(&format!("{jobs} in flight: {}", named.join(", ")), SHOWN_WIDTH)
 }
 
-/// Writes over the line that was shown before.
 fn show_line(text: &str) {
     // Nobody may be looking.
     let _ = write!(io::stderr(), "\r\x1b[K{text}");
@@ -158,7 +154,6 @@ fn show_line(text: &str) {
 mod tests {
     use super::*;
 
-    /// What is in flight fits into a line.
     #[test]
     fn what_is_in_flight() {
         let held = |key: &str, worker: Option<&str>| Holding {

@@ -11,15 +11,16 @@ use serde_json::json;
 use shiftboss_protocol::fetcher_file::{LINE_MAX_BYTES, Line, LineReader};
 use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::task_line::single_task;
-use shiftboss_protocol::verbs::{self, AddAnswer, Cancel, Name};
+use shiftboss_protocol::verbs::{self, Cancel, Name};
 use shiftboss_protocol::wire::session::Addition;
 
-use super::{line_of, show, text};
+use super::show;
 use crate::cli::{Add, DaemonArguments};
 use crate::client::{Answer, Session};
 use crate::commands::input;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
+use crate::orders::{line_of, text};
 use crate::text::{counted, shown};
 
 /// Lines that are sent before their answers are read, and bytes of them (but for one line that is longer):
@@ -37,7 +38,7 @@ pub(super) fn add(add: Add) -> Result<(), Failure> {
         Some(file) => task_of(&key, &payload_in(&file)?, ExitCode::BadData)?,
         None => task_of(&key, payload.unwrap_or_default().as_bytes(), ExitCode::Usage)?,
     };
-    super::tell(&daemon, Addition { task, id }, added)
+    super::tell(&daemon, Addition { task, id })
 }
 
 fn task_of(key: &str, payload: &[u8], code: ExitCode) -> Result<Row, Failure> {
@@ -73,28 +74,6 @@ fn payload_in(file: &Path) -> Result<Vec<u8>, Failure> {
     bytes.pop_if(|last| *last == b'\n');
     bytes.pop_if(|last| *last == b'\r');
     Ok(bytes)
-}
-
-fn added(answer: &AddAnswer) -> String {
-    let key = text(&answer.key);
-    match answer.added {
-        true => format!("Added {key}{}.", turn(answer)),
-        false => format!("{key} was added already: this payload waits, or the ID is known."),
-    }
-}
-
-fn turn(answer: &AddAnswer) -> String {
-    let more = if answer.exact { "" } else { "more than " };
-    let tasks = match answer.tasks_before {
-        None | Some(0) => String::new(),
-        Some(tasks) => format!(", after {} of this key", counted(tasks, "other task")),
-    };
-    let keys = match answer.keys_before {
-        Some(0) => "; it is the next key".to_owned(),
-        Some(keys) => format!("; {more}{} before it", counted(keys, "key")),
-        None => String::new(),
-    };
-    format!("{keys}{tasks}")
 }
 
 fn add_lines(daemon: &DaemonArguments, id: Option<Name>, path: &Path) -> Result<(), Failure> {
@@ -167,7 +146,6 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends the batch, and reads all its answers.
     fn send(&mut self) -> Result<(), Failure> {
         self.session.send(&self.batch)?;
         (self.batch, self.bytes) = (Vec::new(), 0);
@@ -217,9 +195,8 @@ pub(super) fn cancel(daemon: &DaemonArguments, key: Key) -> Result<(), Failure> 
     let is_in_flight = answer.in_flight;
     let object = json!({"key": answer.key, "deleted": deleted, "in_flight": is_in_flight});
     let (name, why) = (text(&answer.key), line_of("why", &answer.key));
-    show(&Answer { line: object.to_string(), object }, daemon.json, |_| {
-        format!("Deleted {} of {name}.", counted(deleted, "single task"))
-    })?;
+    let said = format!("Deleted {} of {name}.", counted(deleted, "single task"));
+    show(&Answer { line: object.to_string(), object }, daemon.json, said)?;
     if !is_in_flight {
         return Ok(());
     }

@@ -2,26 +2,22 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::Duration;
 
 use super::{last_lines, unreadable};
 use crate::cli::OutputArguments;
-use crate::commands::printing::offer;
 use crate::escape::shown_bytes;
 use crate::exit::{ExitCode, Failure};
 use crate::outputs::screen::{Colours, line};
 use crate::runner::log_directory::{is_day, key_in};
 use crate::safe_file;
 
-/// Lines of each key where no number is given.
 const LINES: usize = 10;
 /// Between two looks at the files of a day.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// What is read of a file at once.
-const PIECE_BYTES: u64 = 64 * 1024;
 /// Days whose files are looked at: what was begun yesterday goes on in the file of that day.
 const DAYS: usize = 2;
 
@@ -29,7 +25,6 @@ pub(super) fn run(typed: &OutputArguments) -> Result<(), Failure> {
     if typed.follow { follow(&typed.log_dir) } else { so_far(typed) }
 }
 
-/// The last lines of each key on a day.
 fn so_far(typed: &OutputArguments) -> Result<(), Failure> {
     let directory = &typed.log_dir;
     let newest = days(directory).map_err(unreadable)?.into_iter().next();
@@ -45,7 +40,7 @@ fn so_far(typed: &OutputArguments) -> Result<(), Failure> {
         let to = file.metadata().map_err(unreadable)?.len();
         let from =
             last_lines(&mut file, 0, to, typed.lines.unwrap_or(LINES)).map_err(unreadable)?;
-        if !show(&mut file, from, &key_of(&name))?.1 {
+        if show(&mut file, from, &key_of(&name))?.is_none() {
             return Ok(());
         }
     }
@@ -70,10 +65,9 @@ fn follow(directory: &Path) -> Result<(), Failure> {
                     continue;
                 }
                 let Some(mut file) = open(directory, &day, &name) else { continue };
-                let (to, is_read) = show(&mut file, *place, &key_of(&name))?;
-                *place = to;
-                if !is_read {
-                    return Ok(());
+                match show(&mut file, *place, &key_of(&name))? {
+                    Some(to) => *place = to,
+                    None => return Ok(()),
                 }
             }
         }
@@ -82,7 +76,6 @@ fn follow(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Days that have a directory, the newest one first.
 pub(super) fn days(directory: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|it| it.ok()?.file_name().into_string().ok());
     let mut days: Vec<String> = names.filter(|name| is_day(name)).collect();
@@ -100,32 +93,14 @@ fn open(directory: &Path, day: &str, name: &str) -> Option<File> {
     safe_file::open_beneath(directory, &PathBuf::from(day).join(name)).ok()
 }
 
-/// Shows the whole lines from a place on; where they end, and whether anybody reads.
-fn show(file: &mut File, from: u64, key: &str) -> Result<(u64, bool), Failure> {
-    let mut at = from;
-    loop {
-        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
-        let mut bytes = Vec::new();
-        file.take(PIECE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-        let is_full = bytes.len() as u64 == PIECE_BYTES;
-        let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
-            Some(end) => end + 1,
-            // A line as long as that is shown in pieces.
-            None if is_full => bytes.len(),
-            None => return Ok((at, true)),
-        };
-        let text = bytes[..whole].strip_suffix(b"\n").unwrap_or(&bytes[..whole]);
+/// Shows the whole lines from a place on; where they end. `None`: nobody reads.
+fn show(file: &mut File, from: u64, key: &str) -> Result<Option<u64>, Failure> {
+    super::show(file, from, u64::MAX, true, |bytes| {
+        let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let lines = text.split(|byte| *byte == b'\n');
-        let lines: String =
-            lines.map(|text| format!("{key}: {}\n", line(text, Colours::LeftOut))).collect();
-        at += whole as u64;
-        if !offer(lines)? {
-            return Ok((at, false));
-        }
-        if !is_full {
-            return Ok((at, true));
-        }
-    }
+        let lines = lines.map(|text| format!("{key}: {}\n", line(text, Colours::LeftOut)));
+        lines.collect::<String>().into_bytes()
+    })
 }
 
 /// The key of a file, as far as its name has it; or the name.

@@ -1,7 +1,6 @@
 //! An attempt that is running, to its end: the file and its index are looked at again and again, for a worker writes the end into
 //! the file in which it began, also on the next day.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::mem;
 use std::thread::park_timeout;
 use std::time::{Duration, SystemTime};
@@ -12,12 +11,9 @@ use crate::outputs::Outputs;
 use crate::outputs::attempts::{Ending, Part, parts};
 use crate::text::shown;
 
-/// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks between two searches for a newer file of the key.
 const LOOKS_A_SEARCH: usize = 10;
-/// What is read at once.
-const PIECE_BYTES: u64 = 64 * 1024;
 
 /// Shows what comes behind the place `shown_to`, until the attempt ends.
 pub(super) fn to_its_end(
@@ -27,7 +23,7 @@ pub(super) fn to_its_end(
     shown_to: u64,
     screen: Screen,
 ) -> Result<(), Failure> {
-    let (mut tail, mut index_read) = (Tail { at: shown_to, begun: Vec::new() }, 0);
+    let (mut at, mut index_read) = (shown_to, 0);
     let is_newest = |day: &str| outputs.latest(key, SystemTime::now()).is_none_or(|it| it == day);
     for look in 1_usize.. {
         let is_last = look % LOOKS_A_SEARCH == 0 && !is_newest(&found.day);
@@ -35,8 +31,9 @@ pub(super) fn to_its_end(
         let length = found.file.metadata().map_err(unreadable)?.len();
         let ending = found.look_again(outputs, key, &mut index_read)?;
         let to = ending.as_ref().map_or(length, |ending| ending.at);
-        if !tail.show(&mut found, to, screen)? {
-            return Ok(());
+        match screen.follow(&mut found.file, at, to)? {
+            Some(shown_to) => at = shown_to,
+            None => return Ok(()),
         }
         match ending {
             Some(Ending { told: Some(told), .. }) => return ended(told.exit_code),
@@ -78,44 +75,5 @@ impl Found {
         };
         let is_it = |it: &&Part| (it.begin, &it.begun) == (part.begin, &part.begun);
         Ok(parts.iter().find(is_it).and_then(|part| part.ending.clone()))
-    }
-}
-
-/// What comes at the end of a file.
-struct Tail {
-    at: u64,
-    /// The beginning of a line, which is shown when it is whole.
-    begun: Vec<u8>,
-}
-
-impl Tail {
-    /// Shows all that came up to a place; whether anybody reads.
-    fn show(&mut self, found: &mut Found, to: u64, screen: Screen) -> Result<bool, Failure> {
-        while self.at < to {
-            found.file.seek(SeekFrom::Start(self.at)).map_err(unreadable)?;
-            let mut bytes = Vec::new();
-            let mut piece = found.file.by_ref().take(PIECE_BYTES.min(to - self.at));
-            piece.read_to_end(&mut bytes).map_err(unreadable)?;
-            self.at += bytes.len() as u64;
-            if bytes.is_empty() || !self.write(&bytes, screen)? {
-                return Ok(bytes.is_empty());
-            }
-        }
-        Ok(true)
-    }
-
-    /// On a terminal lines are shown when they are whole.
-    fn write(&mut self, bytes: &[u8], screen: Screen) -> Result<bool, Failure> {
-        if screen.is_plain {
-            return screen.write(bytes);
-        }
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.begun.extend_from_slice(piece);
-            let is_whole = piece.ends_with(b"\n") || self.begun.len() as u64 >= PIECE_BYTES;
-            if is_whole && !screen.write(&std::mem::take(&mut self.begun))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread::park_timeout;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use shiftboss_queue::answers::{Ended, Ends, Log};
 use shiftboss_queue::reader::EndedAttempts;
@@ -12,7 +12,8 @@ use shiftboss_queue::reader::EndedAttempts;
 use crate::cli::ViewArguments;
 use crate::commands::printing::{json, offer};
 use crate::exit::{ExitCode, Failure};
-use crate::runner::log_directory::{day, file_name};
+use crate::outputs::Outputs;
+use crate::runner::log_directory::file_name;
 use crate::stores::outcome_words::in_words;
 use crate::target::ask;
 use crate::text::{shown, timestamp, took};
@@ -20,9 +21,7 @@ use crate::view::listings::{self, HeldSet};
 
 /// Between two looks, when there was nothing more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Ends that are read at once.
 const AT_ONCE: usize = 1_000;
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// Prints until nobody reads. A queue that cannot be had for a while is waited for, but at the beginning.
 pub(super) fn follow(
@@ -99,22 +98,17 @@ pub(super) fn render(log: &Log, now: i64) -> String {
     table.lines().zip(outputs).map(with_output).collect()
 }
 
-/// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given.
+/// With the files into which `work --log-dir` wrote what the keys' attempts of that day said, if `directory` is given. Other attempts of
+/// the key may be in them, too, or alone.
 pub(super) fn with_outputs(mut log: Log, directory: Option<&Path>) -> Log {
+    let Some(directory) = directory else { return log };
+    let outputs = Outputs::of_log_dir(directory.to_owned());
     for ended in &mut log.attempts {
-        ended.output = directory.and_then(|directory| output(directory, ended));
+        let day = outputs.day_of(&ended.key, ended.started);
+        let file = day.map(|day| directory.join(day).join(file_name(ended.key.as_bytes())));
+        ended.output = file.map(|file| file.to_string_lossy().into_owned());
     }
     log
-}
-
-/// The file is that of the day on which its worker began. Other attempts of the key may be in it, too, or alone.
-fn output(directory: &Path, ended: &Ended) -> Option<String> {
-    let seconds = Duration::from_secs(ended.started.try_into().ok()?);
-    let days = [seconds, seconds.saturating_add(DAY)].into_iter();
-    let file = |time| directory.join(day(time)).join(file_name(ended.key.as_bytes()));
-    let mut files = days.filter_map(|time| UNIX_EPOCH.checked_add(time)).map(file);
-    let found = files.find(|file| file.is_file())?;
-    Some(found.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

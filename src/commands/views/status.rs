@@ -45,7 +45,6 @@ pub(super) fn run(arguments: ViewArguments, check: bool) -> Result<(), Failure> 
     if check { verdict(&snapshot) } else { Ok(()) }
 }
 
-/// How `status --check` ends.
 fn verdict(snapshot: &Snapshot) -> Result<(), Failure> {
     let Snapshot { target, queue, .. } = snapshot;
     let is_well = snapshot.health().count(Severity::Error) == 0;

@@ -18,12 +18,13 @@ use crate::stores::Database;
 use crate::target::Target;
 use crate::top::commits::Commits;
 use crate::top::draw::draw;
-use crate::top::picture::{Lists, Picture};
+use crate::top::picture::Picture;
 use crate::top::plain::as_text;
 use crate::top::state::{Abilities, State};
 use crate::top::tabs::Tab;
 use crate::top::theme::Theme;
 use crate::view::health::Snapshot;
+use crate::view::question::Listed;
 
 pub const NOW: i64 = 1_795_690_518;
 /// Moves the cursor, turns a line around, and hides.
@@ -59,24 +60,30 @@ pub fn picture() -> Picture {
         minutes: (0..60)
             .map(|back| MinuteJobs { since: (NOW / 60 - back) * 60, jobs: (back * 7) % 23 })
             .collect(),
-        lists: lists(),
+        held: held(),
+        found: found(),
         detail: None,
     }
 }
 
 /// A queue in which nothing ever was.
 pub fn empty() -> Picture {
-    let since = 0;
-    let by = Grouping::Fetcher;
-    let tasks = |status| Tasks { status: Some(status), tasks: Vec::new(), truncated: false };
-    let lists = Lists {
-        last_day: Some(Stats { since, by, groups: Vec::new(), truncated: false }),
-        next: Some(Queue { paused: false, keys: Vec::new(), truncated: false }),
-        ended: Some(Log { attempts: Vec::new(), looked_to: None }),
-        held: Some(HeldKeys { keys: Vec::new(), truncated: false }),
-        tasks: Tab::ALL.iter().filter_map(|tab| tab.status()).map(tasks).collect(),
+    let tasks = |status| {
+        Some(Listed::Tasks(Tasks { status: Some(status), tasks: Vec::new(), truncated: false }))
     };
-    let mut picture = Picture { metrics: None, commits: None, lists, ..picture() };
+    let none = || HeldKeys { keys: Vec::new(), truncated: false };
+    let found = [
+        Some(sums(Vec::new())),
+        None,
+        Some(Listed::Next(Queue { paused: false, keys: Vec::new(), truncated: false })),
+        Some(Listed::Log(Log { attempts: Vec::new(), looked_to: None })),
+        tasks(TaskStatus::Delayed),
+        Some(Listed::Held(none())),
+        tasks(TaskStatus::Failed),
+        tasks(TaskStatus::DeadLetter),
+    ];
+    let held = none();
+    let mut picture = Picture { metrics: None, commits: None, held, found, ..picture() };
     (picture.snapshot.queue, picture.minutes) = (QueueStatus::default(), Vec::new());
     picture
 }
@@ -137,14 +144,33 @@ fn queue() -> QueueStatus {
     }
 }
 
-fn lists() -> Lists {
-    let group = |fetcher: &str, jobs, success| StatsGroup {
-        fetcher: Some(fetcher.to_owned()),
-        jobs,
-        success,
-        cycle_seconds: Some(90_000),
-        ..StatsGroup::default()
+fn held() -> HeldKeys {
+    let reason = "upstream is down".to_owned();
+    let hold =
+        Hold { kind: HoldKind::Hold, since: NOW - 60, until: None, reason, by: "ann".to_owned() };
+    HeldKeys { keys: vec![HeldKey { key: "zlib".to_owned(), hold }], truncated: false }
+}
+
+fn sums(groups: Vec<StatsGroup>) -> Listed {
+    Listed::Sums(Stats { since: 0, by: Grouping::Fetcher, groups, truncated: false })
+}
+
+pub fn delayed(due: i64) -> Option<Listed> {
+    let task = Task {
+        status: TaskStatus::Delayed,
+        key: "python3.12-bar".to_owned(),
+        fetcher: "links".to_owned(),
+        run: 1,
+        since: Some(NOW - 90),
+        reason: "failure, exit code 1; retry 1 in 30s".to_owned(),
+        due: Some(due),
     };
+    let status = Some(TaskStatus::Delayed);
+    Some(Listed::Tasks(Tasks { status, tasks: vec![task], truncated: false }))
+}
+
+/// Keys that wait, from that number on.
+pub fn next(first: i64) -> Option<Listed> {
     let next = |at: i64| Next {
         key: format!("pkg-{at:05}"),
         fetcher: "links".to_owned(),
@@ -153,6 +179,18 @@ fn lists() -> Lists {
         again: at == 4,
         bumped: false,
         payload: format!("1.0 1.1 https://example.org/package/{at}"),
+    };
+    let keys = (first..40).map(next).collect();
+    Some(Listed::Next(Queue { paused: false, keys, truncated: false }))
+}
+
+fn found() -> [Option<Listed>; Tab::ALL.len()] {
+    let group = |fetcher: &str, jobs, success| StatsGroup {
+        fetcher: Some(fetcher.to_owned()),
+        jobs,
+        success,
+        cycle_seconds: Some(90_000),
+        ..StatsGroup::default()
     };
     let ended = |number: i64| Ended {
         ended: number,
@@ -169,36 +207,17 @@ fn lists() -> Lists {
         exit_code: (number % 3 < 2).then_some(139),
         output: None,
     };
-    let reason = "upstream is down".to_owned();
-    let hold =
-        Hold { kind: HoldKind::Hold, since: NOW - 60, until: None, reason, by: "ann".to_owned() };
-    Lists {
-        last_day: Some(Stats {
-            since: 0,
-            by: Grouping::Fetcher,
-            groups: vec![group(EVIL, 100, 99), group("links", 120, 50)],
-            truncated: false,
-        }),
-        next: Some(Queue { paused: false, keys: (0..40).map(next).collect(), truncated: false }),
-        ended: Some(Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None }),
-        tasks: vec![Tasks {
-            status: Some(TaskStatus::Delayed),
-            tasks: vec![Task {
-                status: TaskStatus::Delayed,
-                key: "python3.12-bar".to_owned(),
-                fetcher: "links".to_owned(),
-                run: 1,
-                since: Some(NOW - 90),
-                reason: "failure, exit code 1; retry 1 in 30s".to_owned(),
-                due: Some(NOW + 30),
-            }],
-            truncated: false,
-        }],
-        held: Some(HeldKeys {
-            keys: vec![HeldKey { key: "zlib".to_owned(), hold }],
-            truncated: false,
-        }),
-    }
+    let ended = Log { attempts: (0..30).rev().map(ended).collect(), looked_to: None };
+    [
+        Some(sums(vec![group(EVIL, 100, 99), group("links", 120, 50)])),
+        None,
+        next(0),
+        Some(Listed::Log(ended)),
+        delayed(NOW + 30),
+        Some(Listed::Held(held())),
+        None,
+        None,
+    ]
 }
 
 pub fn state(picture: Picture) -> State {

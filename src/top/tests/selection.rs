@@ -2,11 +2,13 @@
 
 use ratatui::crossterm::event::KeyCode::{Char, Down, Enter, Esc};
 
-use super::fixture::{NOW, frame, picture, state};
+use super::fixture::{NOW, delayed, frame, picture, state};
 use super::states::{press, see, selected, type_in, without_first};
 use crate::top::picture::Detail;
 use crate::top::prompt::Prompt;
 use crate::top::state::Effect;
+use crate::top::tabs::Tab;
+use crate::view::question::Listed;
 
 /// It goes with its key; when that is gone, so is the selection: no key that is pressed is about another one.
 #[test]
@@ -45,7 +47,8 @@ fn an_order_keeps_the_selection() {
     let mut state = state(picture());
     type_in(&mut state, "3jjjBy");
     let mut bumped = picture();
-    bumped.lists.next.as_mut().unwrap().keys.swap(0, 3);
+    let Some(Listed::Next(queue)) = &mut bumped.found[Tab::Next as usize] else { panic!() };
+    queue.keys.swap(0, 3);
     see(&mut state, bumped);
     assert_eq!((selected(&state), state.listing().at), ("pkg-00003", 3));
     assert!(frame(&mut state, 80, 24).contains("  1 of 40"));
@@ -107,7 +110,7 @@ fn what_is_set_apart_has_lists() {
     assert_eq!(selected(&state), "python3.12-bar");
     assert!(frame(&mut state, 120, 24).contains("  in 30s  failure, exit code 1"));
     let mut late = picture();
-    late.lists.tasks[0].tasks[0].due = Some(NOW - 1);
+    late.found[Tab::Delayed as usize] = delayed(NOW - 1);
     see(&mut state, late);
     assert!(frame(&mut state, 120, 24).contains("  now  failure, exit code 1"));
     type_in(&mut state, "6");

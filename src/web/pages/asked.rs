@@ -1,15 +1,25 @@
-//! What can be asked for in an address, of pages and of objects alike, and its bounds. What is out of bounds is refused by
-//! [`refused`](super::super::refused) with the sentence that stands here.
+//! What can be asked for in an address, of pages and of objects alike, and its bounds. What is out of bounds is refused, on a page or, for
+//! programs, in an object, with the sentence that stands here.
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::future::{Ready, ready};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use actix_web::dev::Payload;
+use actix_web::error::InternalError;
+use actix_web::{Error, FromRequest, HttpRequest, web};
+use serde::de::DeserializeOwned;
 use shiftboss_queue::answers::TaskStatus;
-use shiftboss_queue::reader::{EndedAttempts, Grouping, TasksWith};
+use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
+use super::bad_request;
 use crate::runner::log_directory::is_day;
 use crate::stores::outcome_words::known;
+use crate::text::shown;
+use crate::view::question::Question;
+use crate::web::{Page, api};
 
-/// The longest key that there is.
 const KEY_BYTES_MAX: usize = 4_096;
 /// A fetcher's name is part of a file's.
 const NAME_BYTES_MAX: usize = 255;
@@ -19,170 +29,14 @@ pub(super) const COUNT_MAX: usize = 1_000;
 /// Keys before a key that are counted.
 pub(in crate::web) const KEYS_BEFORE_MAX: usize = 10_000;
 /// Keys that a search lists.
-pub(in crate::web) const FOUND_MAX: usize = 100;
+pub(super) const FOUND_MAX: usize = 100;
 /// Attempts among which those are searched for that are asked for: what is rare is far back.
-pub(in crate::web) const AMONG: usize = 10_000;
+pub(super) const AMONG: usize = 10_000;
 /// Hours that are summed up where no number is given, and at the most: those that are kept.
 const HOURS: u64 = 24;
 const HOURS_MAX: u64 = 90 * 24;
 /// The newest day that has any output.
 pub(super) const LATEST: &str = "latest";
-
-/// The key that something is asked about.
-#[derive(Deserialize)]
-pub(in crate::web) struct OfKey {
-    #[serde(rename = "k", deserialize_with = "key")]
-    pub(in crate::web) key: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct OfFetcher {
-    #[serde(rename = "f", deserialize_with = "name")]
-    pub name: String,
-}
-
-/// What is listed: each listing takes of it what it can. A form sends what was not filled in as well, empty.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(in crate::web) struct Asked {
-    #[serde(rename = "k", deserialize_with = "key")]
-    pub(in crate::web) key: String,
-    #[serde(rename = "q", deserialize_with = "prefix")]
-    pub(in crate::web) prefix: String,
-    #[serde(rename = "n", deserialize_with = "count")]
-    count: Option<usize>,
-    #[serde(deserialize_with = "name")]
-    pub(super) fetcher: String,
-    #[serde(deserialize_with = "outcome")]
-    pub(super) outcome: String,
-    #[serde(deserialize_with = "status")]
-    status: Option<TaskStatus>,
-    before: Option<i64>,
-    since: Option<i64>,
-    #[serde(deserialize_with = "hours")]
-    hours: Option<u64>,
-    pub(in crate::web) by: Option<Grouping>,
-    /// Rows that have this text.
-    #[serde(deserialize_with = "key")]
-    pub(super) text: String,
-    /// The column by which rows are sorted.
-    #[serde(deserialize_with = "name")]
-    pub(super) sort: String,
-    /// 1: the last one first.
-    pub(super) desc: u8,
-}
-
-impl Asked {
-    /// What was given, as an address has it; what is empty was not.
-    pub(super) fn given(&self) -> Vec<(&'static str, String)> {
-        let number = |number: Option<i64>| number.map_or_else(String::new, |it| it.to_string());
-        let status = STATUSES.iter().find(|it| Some(it.2) == self.status).map_or("", |it| it.0);
-        vec![
-            ("q", self.prefix.clone()),
-            ("n", self.count.map_or_else(String::new, |count| count.to_string())),
-            ("status", status.to_owned()),
-            ("fetcher", self.fetcher.clone()),
-            ("outcome", self.outcome.clone()),
-            ("before", number(self.before)),
-            ("text", self.text.clone()),
-            ("sort", self.sort.clone()),
-            ("desc", if self.desc == 1 { "1" } else { "" }.to_owned()),
-        ]
-    }
-
-    pub(in crate::web) fn count(&self) -> usize {
-        self.count.unwrap_or(COUNT)
-    }
-
-    pub(in crate::web) fn hours(&self) -> u64 {
-        self.hours.unwrap_or(HOURS)
-    }
-
-    pub(super) fn status(&self) -> TaskStatus {
-        self.status.unwrap_or(TaskStatus::Failed)
-    }
-
-    pub(in crate::web) fn tasks(&self) -> TasksWith {
-        let fetcher = (!self.fetcher.is_empty()).then(|| self.fetcher.clone());
-        TasksWith { status: self.status, fetcher, since: self.since, count: self.count() }
-    }
-
-    pub(in crate::web) fn attempts(&self) -> EndedAttempts {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
-        let key = given(&self.key);
-        EndedAttempts {
-            outcomes: match known(&self.outcome) {
-                None if self.outcome == "failed" => EndedAttempts::FAILED.to_vec(),
-                word => word.into_iter().collect(),
-            },
-            fetcher: given(&self.fetcher),
-            before: self.before,
-            since: self.since,
-            among: key.is_none().then_some(AMONG),
-            key,
-            count: self.count(),
-        }
-    }
-}
-
-/// What was written by the jobs of a key.
-#[derive(Deserialize)]
-pub(super) struct OutputOf {
-    #[serde(default = "latest", deserialize_with = "day")]
-    pub day: String,
-    pub attempt: Option<i64>,
-    /// 1: as a text.
-    #[serde(default)]
-    pub raw: u8,
-}
-
-fn latest() -> String {
-    LATEST.to_owned()
-}
-
-/// A text of so many bytes at the most.
-fn bounded<'de, D: Deserializer<'de>>(
-    from: D,
-    bytes_max: usize,
-    too_long: &str,
-) -> Result<String, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.len() > bytes_max { Err(D::Error::custom(too_long)) } else { Ok(text) }
-}
-
-fn key<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    bounded(from, KEY_BYTES_MAX, "No key has more than 4096 bytes.")
-}
-
-fn prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    key(from).map(|text| text.trim().to_owned())
-}
-
-fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    bounded(from, NAME_BYTES_MAX, "No fetcher's name has more than 255 bytes.")
-}
-
-/// What `read` makes of a text; nothing of an empty one.
-fn read<'de, D: Deserializer<'de>, T>(
-    from: D,
-    read: impl FnOnce(&str) -> Option<T>,
-    refused: &str,
-) -> Result<Option<T>, D::Error> {
-    match &*String::deserialize(from)? {
-        "" => Ok(None),
-        text => read(text).map(Some).ok_or_else(|| D::Error::custom(refused)),
-    }
-}
-
-fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
-    let fits = |text: &str| text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
-    read(from, fits, "n is a number from 1 to 1000.")
-}
-
-fn hours<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let fits = |text: &str| text.parse().ok().filter(|hours| (1..=HOURS_MAX).contains(hours));
-    read(from, fits, "hours is a number from 1 to 2160.")
-}
 
 /// The statuses of tasks, as they are asked for and as people read them.
 pub(super) const STATUSES: [(&str, &str, TaskStatus); 5] = [
@@ -193,19 +47,157 @@ pub(super) const STATUSES: [(&str, &str, TaskStatus); 5] = [
     ("in_flight", "in flight", TaskStatus::InFlight),
 ];
 
-fn status<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TaskStatus>, D::Error> {
-    let known = |text: &str| STATUSES.iter().find(|it| it.0 == text).map(|it| it.2);
-    read(from, known, "status is failed, dead_letter, delayed, waiting or in_flight.")
+/// Names of what can be given, what it may be, and what is said of all else.
+type Bounds = (&'static [&'static str], fn(&str) -> bool, &'static str);
+
+const BOUNDS: [Bounds; 10] = [
+    (&["k", "q", "text"], |it| it.len() <= KEY_BYTES_MAX, "No key has more than 4096 bytes."),
+    (
+        &["f", "fetcher", "sort"],
+        |it| it.len() <= NAME_BYTES_MAX,
+        "No fetcher's name has more than 255 bytes.",
+    ),
+    (&["n"], |it| is_in(it, 1..=COUNT_MAX as u64), "n is a number from 1 to 1000."),
+    (&["hours"], |it| is_in(it, 1..=HOURS_MAX), "hours is a number from 1 to 2160."),
+    (
+        &["status"],
+        |it| status(it).is_some(),
+        "status is failed, dead_letter, delayed, waiting or in_flight.",
+    ),
+    (
+        &["outcome"],
+        |it| it == "failed" || known(it).is_some(),
+        "outcome is failed, success, failure, timeout, released, undone or expired.",
+    ),
+    (&["by"], |it| word::<Grouping>(it).is_some(), "by is all, fetcher, hour, day or fetcher_day."),
+    (&["day"], |it| it == LATEST || is_day(it), "day is a date such as 2026-11-21, or latest."),
+    (
+        &["before", "since", "attempt"],
+        |it| it.parse::<i64>().is_ok(),
+        "before, since and attempt are numbers.",
+    ),
+    (&["desc", "raw"], |it| ["0", "1"].contains(&it), "desc and raw are 0 or 1."),
+];
+
+fn is_in(text: &str, bounds: RangeInclusive<u64>) -> bool {
+    text.parse().is_ok_and(|number| bounds.contains(&number))
 }
 
-fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let is_known =
-        |word: &str| (word == "failed" || known(word).is_some()).then(|| word.to_owned());
-    let words = "outcome is failed, success, failure, timeout, released, undone or expired.";
-    Ok(read(from, is_known, words)?.unwrap_or_default())
+fn status(word: &str) -> Option<TaskStatus> {
+    STATUSES.iter().find(|it| it.0 == word).map(|it| it.2)
 }
 
-fn day<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let is_one = |day: &str| (day == LATEST || is_day(day)).then(|| day.to_owned());
-    Ok(read(from, is_one, "day is a date such as 2026-11-21, or latest.")?.unwrap_or_else(latest))
+/// What a word stands for in JSON.
+fn word<T: DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(word.into()).ok()
+}
+
+/// What is given, within its bounds; what is empty is not given: a form sends that, too.
+#[derive(Debug, Clone, Default)]
+pub(in crate::web) struct Asked(BTreeMap<String, String>);
+
+impl Asked {
+    pub(super) fn read(path: &str, query: &str) -> Result<Self, String> {
+        let pairs = web::Query::<Vec<(String, String)>>::from_query(query);
+        let pairs = pairs.map_err(|error| error.to_string())?.into_inner();
+        let mut given = BTreeMap::new();
+        for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+            let bounds = BOUNDS.iter().find(|(names, ..)| names.contains(&&*name));
+            let Some((_, fits, refusal)) = bounds else { continue };
+            if !fits(&value) {
+                return Err((*refusal).to_owned());
+            }
+            given.insert(name, value);
+        }
+        let (needed, what) = match path {
+            "/key" | "/key.atom" | "/hold" | "/output" | "/api/v1/why" => ("k", "the key"),
+            "/fetcher" => ("f", "the fetcher"),
+            _ => return Ok(Self(given)),
+        };
+        let is_there = given.contains_key(needed);
+        is_there.then_some(Self(given)).ok_or_else(|| format!("{needed} is missing: {what}."))
+    }
+
+    /// Empty: it is not given.
+    pub(in crate::web) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// The same, unless something else is given.
+    pub(super) fn with_default(mut self, name: &str, value: &str) -> Self {
+        self.0.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        self
+    }
+
+    /// All that is given, but for its empty values.
+    pub(super) fn given(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<i64> {
+        self.get(name).parse().ok()
+    }
+
+    pub(super) fn status(&self) -> Option<TaskStatus> {
+        status(self.get("status"))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.get("n").parse().unwrap_or(COUNT)
+    }
+
+    /// What is asked for at an address, if it lists something.
+    pub(in crate::web) fn question(&self, path: &str, now: i64) -> Option<Question> {
+        let (count, since) = (self.count(), self.number("since"));
+        Some(match path {
+            "queue" => Question::Next(count),
+            "tasks" => Question::Tasks(TasksWith {
+                status: self.status(),
+                fetcher: self.text("fetcher"),
+                since,
+                count,
+            }),
+            "held" => Question::Held(count),
+            "log" => Question::Log(EndedAttempts {
+                outcomes: match (self.get("outcome"), known(self.get("outcome"))) {
+                    ("failed", _) => EndedAttempts::FAILED.to_vec(),
+                    (_, word) => word.into_iter().collect(),
+                },
+                fetcher: self.text("fetcher"),
+                before: self.number("before"),
+                since,
+                among: self.get("k").is_empty().then_some(AMONG),
+                key: self.text("k"),
+                count,
+            }),
+            "search" => Question::Keys(self.get("q").trim().to_owned(), FOUND_MAX),
+            "stats" => {
+                let hours: u64 = self.get("hours").parse().unwrap_or(HOURS);
+                let by = word(self.get("by")).unwrap_or(Grouping::All);
+                Question::Sums(StatsOf::last(Duration::from_secs(hours * 3_600), by, now))
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl FromRequest for Asked {
+    type Error = Error;
+    type Future = Ready<Result<Self, Error>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Self::read(request.path(), request.query_string()).map_err(|why| {
+            let refused = match request.app_data::<web::Data<Page>>() {
+                Some(page) if !request.path().starts_with(api::PREFIX) => {
+                    bad_request(request, page, &shown(&why))
+                }
+                _ => api::bad_request(&shown(&why)),
+            };
+            InternalError::from_response(why, refused).into()
+        }))
+    }
 }

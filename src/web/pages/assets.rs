@@ -1,4 +1,4 @@
-//! The stylesheet, the script and the icon, which browsers keep: another one has another address.
+//! The stylesheet, the script and the icon, which browsers keep: other ones have other addresses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
@@ -6,46 +6,32 @@ use std::sync::LazyLock;
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpResponse, web};
 
-/// A file that is part of the program.
-pub(super) struct Asset {
-    /// Relative, as all addresses are.
-    pub address: String,
-    content_type: &'static str,
-    text: &'static str,
-}
+/// Their names, types and texts.
+const ASSETS: [(&str, &str, &str); 3] = [
+    ("style.css", "text/css; charset=utf-8", include_str!("../templates/style.css")),
+    ("page.js", "text/javascript; charset=utf-8", include_str!("../templates/page.js")),
+    ("icon.svg", "image/svg+xml", include_str!("../templates/icon.svg")),
+];
 
-pub(super) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("style.css", "text/css; charset=utf-8", include_str!("../templates/style.css"))
+/// Relative, as all addresses are, so that a reverse proxy may put the page below any path.
+pub(super) static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = DefaultHasher::new();
+    ASSETS.hash(&mut hasher);
+    format!("static/{:016x}", hasher.finish())
 });
-pub(super) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("page.js", "text/javascript; charset=utf-8", include_str!("../templates/page.js"))
-});
-
-pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("icon.svg", "image/svg+xml", include_str!("../templates/icon.svg"))
-});
-
-impl Asset {
-    fn new(name: &str, content_type: &'static str, text: &'static str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let address = format!("static/{:016x}/{name}", hasher.finish());
-        Self { address, content_type, text }
-    }
-
-    fn send(&self) -> HttpResponse {
-        HttpResponse::Ok()
-            .content_type(self.content_type)
-            .insert_header((CACHE_CONTROL, "max-age=31536000, immutable"))
-            .body(self.text)
-    }
-}
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config
-        .route(&format!("/{}", STYLE.address), crate::web::get().to(async || STYLE.send()))
-        // Where browsers look for it beside what is no page.
-        .route("/favicon.ico", crate::web::get().to(async || ICON.send()))
-        .route(&format!("/{}", ICON.address), crate::web::get().to(async || ICON.send()))
-        .route(&format!("/{}", SCRIPT.address), crate::web::get().to(async || SCRIPT.send()));
+    for (name, content_type, text) in ASSETS {
+        let send = move || async move {
+            HttpResponse::Ok()
+                .content_type(content_type)
+                .insert_header((CACHE_CONTROL, "max-age=31536000, immutable"))
+                .body(text)
+        };
+        config.route(&format!("/{}/{name}", *DIRECTORY), crate::web::get().to(send));
+        if name == "icon.svg" {
+            // Where browsers look for it beside what is no page.
+            config.route("/favicon.ico", crate::web::get().to(send));
+        }
+    }
 }

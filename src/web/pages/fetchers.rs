@@ -3,58 +3,27 @@
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::answers::QueueStatus;
 use shiftboss_queue::reader::{Grouping, ReadResult, StatsOf};
 
-use super::asked::{Asked, OfFetcher};
-use super::bars::{Ended, Unit};
+use super::Sight;
+use super::asked::Asked;
+use super::bars::{Picture, Unit};
 use super::parts::{Frame, Grid, in_address, text};
 use super::sparkline::DAYS;
-use super::{Sight, show};
-use crate::view::fetcher_words::failed_run;
-use crate::view::machines;
+use crate::view::machines::{self, failed_run};
 use crate::view::table::Table;
-use crate::web::Page;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Fetchers that have a line of their days, where no more are listed.
 const LINES_MAX: usize = 100;
-/// Fetchers that are listed on their own page.
 const FETCHERS_MAX: usize = 1_000;
-/// Rejected files that are listed.
 const REJECTED_MAX: usize = 100;
-
-pub(super) async fn all(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<Asked>,
-) -> HttpResponse {
-    let asked = asked.into_inner();
-    let question = format!("fetchers {asked:?}");
-    let ask = move |sight: &Sight<'_>| Ok((StatusCode::OK, All::ask(sight, &asked)?));
-    show(&request, page, question, ask).await
-}
-
-pub(super) async fn one(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<OfFetcher>,
-) -> HttpResponse {
-    let name = asked.into_inner().name;
-    let question = format!("fetcher {name}");
-    let ask = move |sight: &Sight<'_>| {
-        let one = One::ask(sight, &name)?;
-        let is_known = !one.list.rows.is_empty() || one.ended.most > 0;
-        Ok((if is_known { StatusCode::OK } else { StatusCode::NOT_FOUND }, one))
-    };
-    show(&request, page, question, ask).await
-}
 
 #[derive(Template)]
 #[template(path = "fetchers.html")]
-struct All {
+pub(super) struct All {
     frame: Frame,
     fetchers: Grid,
     truncated: bool,
@@ -64,51 +33,51 @@ struct All {
 
 #[derive(Template)]
 #[template(path = "fetcher.html")]
-struct One {
+pub(super) struct One {
     frame: Frame,
     has_list: bool,
     list: Grid,
     runs: Grid,
     has_failed: bool,
-    ended: Ended,
+    ended: Picture,
     /// Where its attempts are.
     log: String,
 }
 
-impl All {
-    fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Self> {
-        let queue = &sight.snapshot.queue;
-        let files = &queue.rejected_files[..queue.rejected_files.len().min(REJECTED_MAX)];
-        let mut fetchers = listed(sight, queue.clone(), FETCHERS_MAX)?;
-        Ok(Self {
-            frame: sight.frame("Fetchers").at("fetchers"),
-            fetchers: Grid::sorted(&mut fetchers, asked, "fetchers", sight),
-            truncated: queue.fetchers.len() > FETCHERS_MAX,
-            runs: runs(sight, queue),
-            rejected: Grid::of(&machines::rejected(files, sight.now()), sight),
-        })
-    }
+pub(super) fn all(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, All)> {
+    let queue = &sight.snapshot.queue;
+    let files = &queue.rejected_files[..queue.rejected_files.len().min(REJECTED_MAX)];
+    let mut fetchers = listed(sight, queue.clone(), FETCHERS_MAX)?;
+    let all = All {
+        frame: sight.frame("Fetchers").at("fetchers"),
+        fetchers: Grid::sorted(&mut fetchers, asked, "fetchers", sight),
+        truncated: queue.fetchers.len() > FETCHERS_MAX,
+        runs: runs(sight, queue),
+        rejected: Grid::of(&machines::rejected(files, sight.now()), sight),
+    };
+    Ok((StatusCode::OK, all))
 }
 
-impl One {
-    fn ask(sight: &Sight<'_>, name: &str) -> ReadResult<Self> {
-        let mut queue = sight.snapshot.queue.clone();
-        queue.fetchers.retain(|fetcher| fetcher.name == name);
-        queue.managed_fetchers.retain(|record| &*record.name == name);
-        let days = StatsOf {
-            fetchers: vec![name.to_owned()],
-            ..StatsOf::last(DAY * DAYS, Grouping::Day, sight.now())
-        };
-        Ok(Self {
-            frame: sight.frame(&format!("Fetcher {}", text(name))),
-            has_list: !queue.fetchers.is_empty(),
-            has_failed: queue.managed_fetchers.iter().any(|it| failed_run(it).is_some()),
-            runs: runs(sight, &queue),
-            list: Grid::of(&listed(sight, queue, 1)?, sight),
-            ended: Ended::of(&sight.reader.stats(&days)?, Unit::Day, sight.now()),
-            log: format!("log?fetcher={}", in_address(name)),
-        })
-    }
+pub(super) fn one(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, One)> {
+    let name = asked.get("f");
+    let mut queue = sight.snapshot.queue.clone();
+    queue.fetchers.retain(|fetcher| fetcher.name == name);
+    queue.managed_fetchers.retain(|record| &*record.name == name);
+    let days = StatsOf {
+        fetchers: vec![name.to_owned()],
+        ..StatsOf::last(DAY * DAYS, Grouping::Day, sight.now())
+    };
+    let one = One {
+        frame: sight.frame(&format!("Fetcher {}", text(name))),
+        has_list: !queue.fetchers.is_empty(),
+        has_failed: queue.managed_fetchers.iter().any(|it| failed_run(it).is_some()),
+        runs: runs(sight, &queue),
+        list: Grid::of(&listed(sight, queue, 1)?, sight),
+        ended: Picture::ended(&sight.reader.stats(&days)?, Unit::Day, sight.now()),
+        log: format!("log?fetcher={}", in_address(name)),
+    };
+    let is_known = !one.list.rows.is_empty() || !one.ended.bars.is_empty();
+    Ok((if is_known { StatusCode::OK } else { StatusCode::NOT_FOUND }, one))
 }
 
 fn runs(sight: &Sight<'_>, queue: &QueueStatus) -> Grid {

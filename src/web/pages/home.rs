@@ -5,21 +5,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::answers::{QueueStatus, StatsGroup};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, StatsOf};
 
-use super::asked::AMONG;
-use super::bars::{Ages, Ended, Unit};
+use super::Sight;
+use super::asked::{AMONG, Asked};
+use super::bars::{Picture, Unit};
 use super::fetchers::listed;
 use super::parts::{Frame, Grid, key_address, text};
 use super::payload::Part;
-use super::{Sight, show};
 use crate::text::span;
 use crate::view::health::{Severity, Trouble};
-use crate::view::listings;
-use crate::web::Page;
+use crate::view::{listings, status};
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Fetchers that are listed; all are on a page of their own.
@@ -31,22 +29,17 @@ const IN_FLIGHT: usize = 10;
 /// Failed attempts that are listed, the last ones.
 const FAILED: usize = 20;
 
-pub(super) async fn get(request: HttpRequest, page: web::Data<Page>) -> HttpResponse {
-    show(&request, page, "home".to_owned(), |sight| Ok((StatusCode::OK, Home::ask(sight)?))).await
-}
-
 #[derive(Template)]
 #[template(path = "home.html")]
-struct Home {
+pub(super) struct Home {
     frame: Frame,
     numbers: Vec<Number>,
     /// What is wrong, but for what all pages say: whether it is an error, and what it is about.
     troubles: Vec<(bool, Trouble)>,
     more_troubles: usize,
-    ended: Ended,
-    ages: Ages,
+    ended: Picture,
+    ages: Picture,
     fetchers: Grid,
-    /// There are more.
     more_fetchers: bool,
     in_flight: Grid,
     /// Keys wait, nothing keeps them from being handed out, and nobody has any.
@@ -56,7 +49,6 @@ struct Home {
     among: usize,
 }
 
-/// A number that is looked at first.
 struct Number {
     name: &'static str,
     value: String,
@@ -64,43 +56,42 @@ struct Number {
     of: Option<Part>,
 }
 
-impl Home {
-    fn ask(sight: &Sight<'_>) -> ReadResult<Self> {
-        let Sight { reader, snapshot, .. } = sight;
-        let (queue, now) = (&snapshot.queue, sight.now());
-        let last_day = |by| reader.stats(&StatsOf::last(DAY, by, now));
-        let (all, hours) = (last_day(Grouping::All)?, last_day(Grouping::Hour)?);
-        let outcomes = EndedAttempts::FAILED.to_vec();
-        let (among, count) = (Some(AMONG), FAILED);
-        let failed = EndedAttempts { outcomes, among, count, ..EndedAttempts::default() };
-        let failed = reader.ended_attempts(&failed)?.attempts;
-        let mut troubles = snapshot.health().troubles;
-        if let Some(at) = troubles.iter().position(|trouble| trouble.stops_all) {
-            troubles.remove(at);
-        }
-        let more_troubles = troubles.len().saturating_sub(TROUBLES_MAX);
-        troubles.truncate(TROUBLES_MAX);
-        let troubles = troubles.into_iter().map(|it| (it.severity == Severity::Error, it));
-        let none = HashSet::new();
-        let mut in_flight = listings::in_flight(queue, &none, now);
-        in_flight.rows.truncate(IN_FLIGHT);
-        Ok(Self {
-            frame: sight.frame("Queue").at("home"),
-            numbers: numbers(queue, all.groups.first(), now),
-            troubles: troubles.collect(),
-            more_troubles,
-            ended: Ended::of(&hours, Unit::Hour, now),
-            ages: Ages::of(&reader.last_starts()?, now),
-            fetchers: Grid::of(&listed(sight, queue.clone(), FETCHERS)?, sight),
-            more_fetchers: queue.fetchers.len() > FETCHERS,
-            lacks_workers: queue.oldest_waiting.is_some()
-                && queue.holders.is_empty()
-                && !(queue.paused || sight.is_down()),
-            in_flight: Grid::of(&in_flight, sight),
-            failed: Grid::of(&listings::log(&failed, &none, now), sight),
-            among: AMONG,
-        })
+pub(super) fn ask(sight: &Sight<'_>, _: &Asked) -> ReadResult<(StatusCode, Home)> {
+    let Sight { reader, snapshot, .. } = sight;
+    let (queue, now) = (&snapshot.queue, sight.now());
+    let last_day = |by| reader.stats(&StatsOf::last(DAY, by, now));
+    let (all, hours) = (last_day(Grouping::All)?, last_day(Grouping::Hour)?);
+    let outcomes = EndedAttempts::FAILED.to_vec();
+    let (among, count) = (Some(AMONG), FAILED);
+    let failed = EndedAttempts { outcomes, among, count, ..EndedAttempts::default() };
+    let failed = reader.ended_attempts(&failed)?.attempts;
+    let mut troubles = snapshot.health().troubles;
+    if let Some(at) = troubles.iter().position(|trouble| trouble.stops_all) {
+        troubles.remove(at);
     }
+    let more_troubles = troubles.len().saturating_sub(TROUBLES_MAX);
+    troubles.truncate(TROUBLES_MAX);
+    let troubles = troubles.into_iter().map(|it| (it.severity == Severity::Error, it));
+    let none = HashSet::new();
+    let mut in_flight = listings::in_flight(queue, &none, now);
+    in_flight.rows.truncate(IN_FLIGHT);
+    let home = Home {
+        frame: sight.frame("Queue").at("home"),
+        numbers: numbers(queue, all.groups.first(), now),
+        troubles: troubles.collect(),
+        more_troubles,
+        ended: Picture::ended(&hours, Unit::Hour, now),
+        ages: Picture::ages(&reader.last_starts()?, now),
+        fetchers: Grid::of(&listed(sight, queue.clone(), FETCHERS)?, sight),
+        more_fetchers: queue.fetchers.len() > FETCHERS,
+        lacks_workers: queue.oldest_waiting.is_some()
+            && queue.holders.is_empty()
+            && !(queue.paused || sight.is_down()),
+        in_flight: Grid::of(&in_flight, sight),
+        failed: Grid::of(&listings::log(&failed, &none, now), sight),
+        among: AMONG,
+    };
+    Ok((StatusCode::OK, home))
 }
 
 fn numbers(queue: &QueueStatus, last_day: Option<&StatsGroup>, now: i64) -> Vec<Number> {
@@ -131,10 +122,7 @@ fn with_list(name: &'static str, count: i64, list: &str) -> Number {
 
 /// Since the last run of the key that ran least recently.
 fn longest_wait(queue: &QueueStatus, now: i64) -> Number {
-    let longest = queue.waits_longest();
-    let value = longest.map_or("-".to_owned(), |it| {
-        it.last_started.map_or("never ran".to_owned(), |at| span(now.saturating_sub(at)))
-    });
+    let (longest, value) = (queue.waits_longest(), status::longest_wait(queue, now));
     let of = longest.map(|it| Part { text: text(&it.key), address: key_address(&it.key) });
     Number { name: "longest wait", value, of }
 }

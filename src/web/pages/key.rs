@@ -1,40 +1,22 @@
 //! A key: where it stands, its rows, and what became of its last jobs.
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use shiftboss_queue::answers::{Ended, KeyRow, RowState, Why};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult};
 
-use super::asked::{KEYS_BEFORE_MAX, OfKey};
+use super::Sight;
+use super::asked::{Asked, KEYS_BEFORE_MAX};
 use super::parts::{Frame, Grid, in_address, output, text};
-use super::{Sight, show};
 use crate::view::key::sentences;
 use crate::view::listings::{self, HeldSet};
 use crate::view::table::Attempt;
-use crate::web::Page;
 
-/// Attempts that are shown.
 const ENDS: usize = 100;
-
-pub(super) async fn get(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<OfKey>,
-) -> HttpResponse {
-    let key = asked.into_inner().key;
-    let question = format!("key {key}");
-    let ask = move |sight: &Sight<'_>| {
-        let page = KeyPage::ask(sight, &key)?;
-        let status = if page.is_known { StatusCode::OK } else { StatusCode::NOT_FOUND };
-        Ok((status, page))
-    };
-    show(&request, page, question, ask).await
-}
 
 #[derive(Template)]
 #[template(path = "key.html")]
-struct KeyPage {
+pub(super) struct KeyPage {
     frame: Frame,
     is_known: bool,
     /// The key itself, for what is done about it.
@@ -52,46 +34,43 @@ struct KeyPage {
     attempts: Grid,
 }
 
-impl KeyPage {
-    fn ask(sight: &Sight<'_>, key: &str) -> ReadResult<Self> {
-        let now = sight.now();
-        let mut why = sight.reader.why(now, key, KEYS_BEFORE_MAX)?;
-        if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
-            why.expected_in_seconds = None;
-        }
-        let attempts = listings::log(&ended_of(sight, key)?, &HeldSet::new(), now);
-        let frame = sight.frame(&text(key));
-        let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
-        let is_ended = |row: &KeyRow| {
-            matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)
-        };
-        let is_held = why.as_ref().is_some_and(|why| why.hold.is_some());
-        let is_bumped = why.as_ref().is_some_and(|why| why.bump.is_some());
-        let can_hold = frame.can_act && why.is_some() && !is_held;
-        Ok(Self {
-            can_retry: frame.can_act && !is_held && rows().any(is_ended),
-            can_bump: frame.can_act && !is_held && !is_bumped && rows().next().is_some(),
-            hold: can_hold.then(|| format!("hold?k={}", in_address(key))),
-            can_unhold: frame.can_act && is_held,
-            frame,
-            is_known: why.is_some(),
-            key: key.to_owned(),
-            feed: format!("key.atom?k={}", in_address(key)),
-            sentences: why.as_ref().map(|why| sentences(why, now)).unwrap_or_default(),
-            output: why.as_ref().and_then(|why| why.in_flight.as_ref()).and_then(|out| {
-                let (key, started, number) = (key.to_owned(), out.since, out.attempt);
-                output(Some(&Attempt { key, started, number }), sight)
-            }),
-            rows: Grid::of(
-                &listings::rows(why.as_ref().map_or(&[][..], |why| &why.rows[..])),
-                sight,
-            ),
-            attempts: Grid::of(&attempts, sight),
-        })
+pub(super) fn ask(sight: &Sight<'_>, asked: &Asked) -> ReadResult<(StatusCode, KeyPage)> {
+    let key = asked.get("k");
+    let now = sight.now();
+    let mut why = sight.reader.why(now, key, KEYS_BEFORE_MAX)?;
+    if let Some(why) = why.as_mut().filter(|_| sight.is_down()) {
+        why.expected_in_seconds = None;
     }
+    let attempts = listings::log(&ended_of(sight, key)?, &HeldSet::new(), now);
+    let frame = sight.frame(&text(key));
+    let rows = || why.iter().flat_map(|Why { rows, .. }| rows);
+    let is_ended = |row: &KeyRow| {
+        matches!(row.state, RowState::Dispatched | RowState::Delayed | RowState::DeadLetter)
+    };
+    let is_held = why.as_ref().is_some_and(|why| why.hold.is_some());
+    let is_bumped = why.as_ref().is_some_and(|why| why.bump.is_some());
+    let can_hold = frame.can_act && why.is_some() && !is_held;
+    let status = if why.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    let page = KeyPage {
+        can_retry: frame.can_act && !is_held && rows().any(is_ended),
+        can_bump: frame.can_act && !is_held && !is_bumped && rows().next().is_some(),
+        hold: can_hold.then(|| format!("hold?k={}", in_address(key))),
+        can_unhold: frame.can_act && is_held,
+        frame,
+        is_known: why.is_some(),
+        key: key.to_owned(),
+        feed: format!("key.atom?k={}", in_address(key)),
+        sentences: why.as_ref().map(|why| sentences(why, now)).unwrap_or_default(),
+        output: why.as_ref().and_then(|why| why.in_flight.as_ref()).and_then(|out| {
+            let (key, started, number) = (key.to_owned(), out.since, out.attempt);
+            output(Some(&Attempt { key, started, number }), sight)
+        }),
+        rows: Grid::of(&listings::rows(why.as_ref().map_or(&[][..], |why| &why.rows[..])), sight),
+        attempts: Grid::of(&attempts, sight),
+    };
+    Ok((status, page))
 }
 
-/// The attempts of a key, the last one first.
 pub(super) fn ended_of(sight: &Sight<'_>, key: &str) -> ReadResult<Vec<Ended>> {
     let key = Some(key.to_owned());
     let asked = EndedAttempts { key, count: ENDS, ..EndedAttempts::default() };

@@ -1,23 +1,18 @@
 //! Pages that list keys: the next jobs, attempts, tasks with a status, held keys, and keys that were looked for. All have one template,
 //! which sorts and filters by the address alone; a script only saves the way.
 
-use std::collections::HashSet;
-
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
-use shiftboss_queue::answers::TaskStatus;
-use shiftboss_queue::reader::{ReadResult, TasksWith};
+use shiftboss_queue::answers::{QueueStatus, TaskStatus};
+use shiftboss_queue::reader::ReadResult;
 
+use super::Sight;
 use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
 use super::parts::{Frame, Grid, address, text};
-use super::{Sight, show};
-use crate::view::listings;
+use crate::view::listings::HeldSet;
+use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
-use crate::view::turns::Turns;
-use crate::web::Page;
 
-/// What can be chosen of outcomes.
 const OUTCOMES: [(&str, &str); 8] = [
     ("", "all"),
     ("failed", "failure and timeout"),
@@ -29,12 +24,11 @@ const OUTCOMES: [(&str, &str); 8] = [
     ("expired", "expired"),
 ];
 
-/// What a page lists.
-struct Listed {
+#[derive(Default)]
+struct Words {
     title: &'static str,
     here: &'static str,
     about: String,
-    table: Table,
     /// Said below the table: a sentence, and where a link in it leads, with its words.
     notes: Vec<Note>,
 }
@@ -50,42 +44,16 @@ impl Note {
     }
 }
 
-type Make = fn(&Sight<'_>, &Asked) -> ReadResult<Listed>;
-
-const PAGES: [(&str, Make); 5] =
-    [("queue", queue), ("log", log), ("tasks", tasks), ("held", held), ("search", search)];
-
-pub(super) fn routes(config: &mut web::ServiceConfig) {
-    for (path, make) in PAGES {
-        let answer = move |request, page, asked| answer(request, page, asked, path, make);
-        config.route(&format!("/{path}"), crate::web::get().to(answer));
-    }
-}
-
-async fn answer(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    asked: web::Query<Asked>,
-    path: &'static str,
-    make: Make,
-) -> HttpResponse {
-    let asked = asked.into_inner();
-    let question = format!("{path} {asked:?}");
-    let ask = move |sight: &Sight<'_>| {
-        let listed = make(sight, &asked)?;
-        Ok((StatusCode::OK, Listing::of(listed, &asked, path, sight)))
-    };
-    show(&request, page, question, ask).await
-}
+pub(super) const PAGES: [&str; 5] = ["/queue", "/log", "/tasks", "/held", "/search"];
 
 #[derive(Template)]
 #[template(path = "listing.html")]
-struct Listing {
+pub(super) struct Listing {
     frame: Frame,
     path: &'static str,
     about: String,
     /// What was given and has no field of its own.
-    kept: Vec<(&'static str, String)>,
+    kept: Vec<(String, String)>,
     text: String,
     /// `None`: these rows have none.
     fetcher: Option<String>,
@@ -95,17 +63,11 @@ struct Listing {
     notes: Vec<Note>,
 }
 
-/// A field of the form in which one of several is chosen.
 struct Field {
     name: &'static str,
     label: &'static str,
-    choices: Vec<Choice>,
-}
-
-struct Choice {
-    word: String,
-    text: String,
-    is_chosen: bool,
+    /// Each with its word in the address, what people read, and whether it is chosen.
+    choices: Vec<(String, String, bool)>,
 }
 
 impl Field {
@@ -113,159 +75,144 @@ impl Field {
         name: &'static str,
         label: &'static str,
         choices: impl Iterator<Item = (&'a str, String)>,
-        chosen: &str,
+        asked: &Asked,
     ) -> Self {
-        let choice = |(word, text): (&str, String)| Choice {
-            word: word.to_owned(),
-            text,
-            is_chosen: word == chosen,
-        };
+        let chosen = asked.get(name);
+        let choice = |(word, text): (&str, String)| (word.to_owned(), text, word == chosen);
         Self { name, label, choices: choices.map(choice).collect() }
     }
 }
 
-impl Listing {
-    fn of(listed: Listed, asked: &Asked, path: &'static str, sight: &Sight<'_>) -> Self {
-        let Listed { title, here, about, mut table, notes } = listed;
-        let has_fetcher = table.column("fetcher").is_some();
-        if has_fetcher && !asked.fetcher.is_empty() {
-            table.retain_fetcher(&asked.fetcher);
+pub(super) fn ask(
+    sight: &Sight<'_>,
+    asked: &Asked,
+    path: &'static str,
+) -> ReadResult<(StatusCode, Listing)> {
+    let path = path.trim_start_matches('/');
+    let asked = &match path {
+        "tasks" => asked.clone().with_default("status", "failed"),
+        _ => asked.clone(),
+    };
+    let (queue, now) = (&sight.snapshot.queue, sight.now());
+    let question = asked.question(path, now).unwrap_or(Question::Next(asked.count()));
+    let found = question.ask(sight.reader, now)?;
+    let Words { title, here, about, notes } = words(&found, asked, path, queue);
+    let turns = Turns::of(queue, sight.is_down());
+    let mut table = found.table(&HeldSet::new(), &turns, now);
+    let has_fetcher = table.column("fetcher").is_some();
+    let fetcher = asked.get("fetcher");
+    if has_fetcher && !fetcher.is_empty() {
+        table.retain_fetcher(fetcher);
+    }
+    let kept = asked.given().filter(|(name, _)| ["q", "n", "before"].contains(name));
+    let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let listing = Listing {
+        frame: sight.frame(title).at(here),
+        path,
+        about,
+        kept: kept.collect(),
+        text: asked.get("text").to_owned(),
+        fetcher: has_fetcher.then(|| fetcher.to_owned()),
+        choices: choices(asked, path, &table),
+        is_reversed: asked.get("desc") == "1",
+        grid: Grid::sorted(&mut table, asked, path, sight),
+        notes,
+    };
+    Ok((StatusCode::OK, listing))
+}
+
+fn choices(asked: &Asked, path: &str, table: &Table) -> Vec<Field> {
+    let mut choices = Vec::new();
+    if path == "log" {
+        let outcomes = OUTCOMES.iter().map(|(word, text)| (*word, (*text).to_owned()));
+        choices.push(Field::new("outcome", "Outcome", outcomes, asked));
+    }
+    if path == "tasks" {
+        let statuses = STATUSES.iter().map(|(word, text, _)| (*word, (*text).to_owned()));
+        choices.push(Field::new("status", "Status", statuses, asked));
+    }
+    let columns = table.columns.iter().map(|column| (column.name, capitalized(column.name)));
+    let orders = std::iter::once(("", "as listed".to_owned())).chain(columns);
+    choices.push(Field::new("sort", "Order", orders, asked));
+    choices
+}
+
+/// What is said of a listing, and where there is more.
+fn words(found: &Listed, asked: &Asked, path: &str, status: &QueueStatus) -> Words {
+    let all = |has_more: bool, words: &str| {
+        let link = Some((address(path, asked, &[("n", "1000")]), words));
+        let is_cut = has_more && asked.count() < COUNT_MAX;
+        is_cut.then(|| Note::new("There are more.", link)).into_iter().collect::<Vec<_>>()
+    };
+    match found {
+        Listed::Next(queue) => {
+            let has_more = queue.keys.len() == asked.count() && !queue.truncated;
+            let too_long = "There are more: their payloads are too long to be listed at once.";
+            let mut notes = all(has_more, "The next 1000");
+            notes.extend(queue.truncated.then(|| Note::new(too_long, None)));
+            let apart = [
+                (status.held.saturating_add(status.backed_off), "held", "keys are held"),
+                (status.delayed, "tasks?status=delayed", "tasks are delayed"),
+            ];
+            let apart = apart.into_iter().filter(|(count, ..)| *count > 0);
+            notes.extend(apart.map(|(count, list, are)| {
+                Note::new("Not among them:", Some((list.to_owned(), &*format!("{count} {are}"))))
+            }));
+            Words { title: "Next jobs", here: "queue", notes, ..Words::default() }
         }
-        let mut choices = Vec::new();
-        if path == "log" {
-            let outcomes = OUTCOMES.iter().map(|(word, text)| (*word, (*text).to_owned()));
-            choices.push(Field::new("outcome", "Outcome", outcomes, &asked.outcome));
+        Listed::Log(log) => {
+            let (here, title) = match asked.get("outcome") {
+                "failed" => ("failed", "Failed"),
+                _ => ("log", "Log"),
+            };
+            let last = log.attempts.last().filter(|_| log.attempts.len() == asked.count());
+            let before = last.map(|ended| ended.ended).or(log.looked_to);
+            let among = log.looked_to.filter(|_| last.is_none());
+            let among = among.map(|_| Note::new(format!("Of {AMONG} attempts."), None));
+            let earlier = before.map(|before| {
+                let address = address("log", asked, &[("before", &before.to_string())]);
+                Note::new("", Some((address, "Earlier ones")))
+            });
+            let notes = among.into_iter().chain(earlier).collect();
+            Words { title, here, notes, ..Words::default() }
         }
-        if path == "tasks" {
-            let chosen = STATUSES.iter().find(|it| it.2 == asked.status()).map_or("", |it| it.0);
-            let statuses = STATUSES.iter().map(|(word, text, _)| (*word, (*text).to_owned()));
-            choices.push(Field::new("status", "Status", statuses, chosen));
+        Listed::Tasks(tasks) => {
+            let (title, about) = of_status(asked.status());
+            let notes = all(tasks.truncated, "The first 1000");
+            Words { title, about: about.to_owned(), notes, ..Words::default() }
         }
-        let columns = table.columns.iter().map(|column| (column.name, capitalized(column.name)));
-        let orders = std::iter::once(("", "as listed".to_owned())).chain(columns);
-        choices.push(Field::new("sort", "Order", orders, &asked.sort));
-        let kept = asked
-            .given()
-            .into_iter()
-            .filter(|(name, value)| ["q", "n", "before"].contains(name) && !value.is_empty());
-        Self {
-            frame: sight.frame(title).at(here),
-            path,
-            about,
-            kept: kept.collect(),
-            text: asked.text.clone(),
-            fetcher: has_fetcher.then(|| asked.fetcher.clone()),
-            choices,
-            is_reversed: asked.desc == 1,
-            grid: Grid::sorted(&mut table, asked, path, sight),
-            notes,
+        Listed::Held(held) => {
+            let notes = all(held.truncated, "The last 1000");
+            Words { title: "Held keys", notes, ..Words::default() }
+        }
+        _ => {
+            let what = match asked.get("q").trim() {
+                "" => "All keys".to_owned(),
+                prefix => format!("Keys that begin with {}; capitals count", text(prefix)),
+            };
+            let more = found.has_more();
+            let first = if more { format!(": the first {FOUND_MAX}") } else { String::new() };
+            Words { title: "Keys", about: format!("{what}{first}."), ..Words::default() }
         }
     }
 }
 
-/// Where all are that are shown.
-fn all(path: &str, asked: &Asked, has_more: bool, words: &str) -> Option<Note> {
-    let link = Some((address(path, asked, &[("n", "1000")]), words));
-    (has_more && asked.count() < COUNT_MAX).then(|| Note::new("There are more.", link))
-}
-
-fn queue(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
-    let status = &sight.snapshot.queue;
-    let found = sight.reader.next_jobs(sight.now(), asked.count())?;
-    let has_more = found.keys.len() == asked.count() && !found.truncated;
-    let too_long = "There are more: their payloads are too long to be listed at once.";
-    let mut notes: Vec<Note> = all("queue", asked, has_more, "The next 1000").into_iter().collect();
-    notes.extend(found.truncated.then(|| Note::new(too_long, None)));
-    let apart = [
-        (status.held.saturating_add(status.backed_off), "held", "keys are held"),
-        (status.delayed, "tasks?status=delayed", "tasks are delayed"),
-    ];
-    let apart = apart.into_iter().filter(|(count, ..)| *count > 0);
-    notes.extend(apart.map(|(count, list, are)| {
-        Note::new("Not among them:", Some((list.to_owned(), &*format!("{count} {are}"))))
-    }));
-    let turns = Turns::of(status, sight.is_down());
-    Ok(Listed {
-        title: "Next jobs",
-        here: "queue",
-        about: String::new(),
-        table: listings::next(&found, &turns, sight.now()),
-        notes,
-    })
-}
-
-fn log(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
-    let found = sight.reader.ended_attempts(&asked.attempts())?;
-    let last = found.attempts.last().filter(|_| found.attempts.len() == asked.count());
-    let before = last.map(|ended| ended.ended).or(found.looked_to);
-    let among = found.looked_to.filter(|_| last.is_none());
-    let among = among.map(|_| Note::new(format!("Of {AMONG} attempts."), None));
-    let earlier = before.map(|before| {
-        let address = address("log", asked, &[("before", &before.to_string())]);
-        Note::new("", Some((address, "Earlier ones")))
-    });
-    let is_failed = asked.outcome == "failed";
-    let (here, title) = if is_failed { ("failed", "Failed") } else { ("log", "Log") };
-    Ok(Listed {
-        title,
-        here,
-        about: String::new(),
-        table: listings::log(&found.attempts, &HashSet::new(), sight.now()),
-        notes: among.into_iter().chain(earlier).collect(),
-    })
-}
-
-fn tasks(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
-    let (title, about) = match asked.status() {
-        TaskStatus::Delayed => (
+fn of_status(status: Option<TaskStatus>) -> (&'static str, &'static str) {
+    match status {
+        Some(TaskStatus::Delayed) => (
             "Delayed tasks",
             "They failed. Each is tried again by itself soon after its time, unless its key is held; what a list named may be replaced by a newer list before.",
         ),
-        TaskStatus::DeadLetter => (
+        Some(TaskStatus::DeadLetter) => (
             "Dead letters",
             "Too many of their leases expired. They run again by a retry, and what a list named with the next list, too.",
         ),
-        TaskStatus::Failed => (
+        Some(TaskStatus::Failed) => (
             "Failed tasks",
             "Their last attempt failed. They run again by a retry, and what a list named with the next list, too.",
         ),
-        TaskStatus::Waiting => ("Waiting tasks", ""),
-        TaskStatus::InFlight => ("Tasks in flight", ""),
-    };
-    let asked_for = TasksWith { status: Some(asked.status()), ..asked.tasks() };
-    let found = sight.reader.tasks(sight.now(), &asked_for)?;
-    Ok(Listed {
-        title,
-        here: "",
-        about: about.to_owned(),
-        table: listings::tasks(&found, &HashSet::new(), sight.now()),
-        notes: all("tasks", asked, found.truncated, "The first 1000").into_iter().collect(),
-    })
-}
-
-fn held(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
-    let found = sight.reader.held(asked.count())?;
-    Ok(Listed {
-        title: "Held keys",
-        here: "",
-        about: String::new(),
-        table: listings::held(&found, sight.now()),
-        notes: all("held", asked, found.truncated, "The last 1000").into_iter().collect(),
-    })
-}
-
-fn search(sight: &Sight<'_>, asked: &Asked) -> ReadResult<Listed> {
-    let found = sight.reader.search(&asked.prefix, FOUND_MAX)?;
-    let what = match asked.prefix.is_empty() {
-        true => "All keys".to_owned(),
-        false => format!("Keys that begin with {}; capitals count", text(&asked.prefix)),
-    };
-    let first = if found.truncated { format!(": the first {FOUND_MAX}") } else { String::new() };
-    Ok(Listed {
-        title: "Keys",
-        here: "",
-        about: format!("{what}{first}."),
-        table: listings::found(&found, sight.now()),
-        notes: Vec::new(),
-    })
+        Some(TaskStatus::Waiting) => ("Waiting tasks", ""),
+        Some(TaskStatus::InFlight) => ("Tasks in flight", ""),
+        None => ("Tasks", ""),
+    }
 }

@@ -26,15 +26,15 @@ use shiftboss_queue::reader::{ReadResult, Reader};
 use tracing::warn;
 
 use super::Page;
-use super::answers::{Made, turned_away};
+use super::answers::{Made, answer};
 use crate::exit::{ExitCode, Failure};
 use crate::live;
 use crate::view::health::{Snapshot, Up};
+use asked::Asked;
 use parts::Frame;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What a page is made of.
 struct Sight<'a> {
     page: &'a Page,
     snapshot: Snapshot,
@@ -56,40 +56,44 @@ impl Sight<'_> {
     }
 }
 
-/// The routes of all pages.
 pub(super) fn routes(config: &mut web::ServiceConfig) {
     config
-        .route("/", crate::web::get().to(home::get))
-        .route("/key", crate::web::get().to(key::get))
-        .route("/key.atom", crate::web::get().to(feed::get))
-        .route("/fetchers", crate::web::get().to(fetchers::all))
-        .route("/fetcher", crate::web::get().to(fetchers::one))
+        .configure(page("/", HTML, home::ask))
+        .configure(page("/key", HTML, key::ask))
+        .configure(page("/key.atom", feed::ATOM, feed::ask))
+        .configure(page("/fetchers", HTML, fetchers::all))
+        .configure(page("/fetcher", HTML, fetchers::one))
+        .configure(page("/hold", HTML, forms::hold))
+        .configure(page("/pause", HTML, forms::pause))
         .route("/output", crate::web::get().to(output::get))
-        .route("/hold", crate::web::get().to(forms::hold))
-        .route("/pause", crate::web::get().to(forms::pause))
-        .configure(listings::routes)
         .configure(assets::routes);
+    for path in listings::PAGES {
+        let ask = move |sight: &Sight<'_>, asked: &Asked| listings::ask(sight, asked, path);
+        config.configure(page(path, HTML, ask));
+    }
+}
+
+/// A page at that address; `ask` makes its template of what it finds.
+fn page<T: Template + 'static>(
+    path: &'static str,
+    content_type: &'static str,
+    ask: impl Fn(&Sight<'_>, &Asked) -> ReadResult<(StatusCode, T)> + Copy + Send + 'static,
+) -> impl FnOnce(&mut web::ServiceConfig) {
+    let answer = move |request: HttpRequest, page: web::Data<Page>, asked: Asked| async move {
+        let question = format!("{path} {asked:?}");
+        show(&request, page, &question, content_type, move |sight| ask(sight, &asked)).await
+    };
+    move |config| _ = config.route(path, crate::web::get().to(answer))
 }
 
 /// Answers with a page; `question` tells it from all others.
 async fn show<T: Template>(
     request: &HttpRequest,
     page: web::Data<Page>,
-    question: String,
-    ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
-) -> HttpResponse {
-    show_as(HTML, request, page, question, ask).await
-}
-
-/// The same with a content of another type.
-async fn show_as<T: Template>(
+    question: &str,
     content_type: &'static str,
-    request: &HttpRequest,
-    page: web::Data<Page>,
-    question: String,
     ask: impl FnOnce(&Sight<'_>) -> ReadResult<(StatusCode, T)> + Send + 'static,
 ) -> HttpResponse {
-    let view = page.pages.of(&question);
     let shared = page.clone();
     let make = move || {
         make(&shared, content_type, ask).unwrap_or_else(|failure| {
@@ -98,10 +102,7 @@ async fn show_as<T: Template>(
             message(&shared, StatusCode::SERVICE_UNAVAILABLE, "Not available", text)
         })
     };
-    match page.queries.answer(&view, make).await {
-        Ok(made) => made.send(request),
-        Err(overloaded) => turned_away(overloaded),
-    }
+    answer(&page.queries, request, question, make).await
 }
 
 fn make<T: Template>(
@@ -124,14 +125,12 @@ struct Message<'a> {
     text: &'a str,
 }
 
-/// A sentence in the place of a page.
 fn message(page: &Page, status: StatusCode, title: &str, text: &str) -> Made {
     let frame = Frame::new(page, title, SystemClock.now());
     let html = Message { frame, text }.render().unwrap_or_else(|_| text.to_owned());
     Made { status, content_type: HTML, body: html.into() }
 }
 
-/// What was asked for is out of bounds.
 pub(super) fn bad_request(request: &HttpRequest, page: &Page, text: &str) -> HttpResponse {
     message(page, StatusCode::BAD_REQUEST, "Bad request", text).send(request)
 }

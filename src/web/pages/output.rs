@@ -10,9 +10,9 @@ use askama::Template;
 use futures_util::stream::try_unfold;
 use shiftboss_queue::reader::{ReadError, ReadResult};
 
-use super::asked::{LATEST, OfKey, OutputOf};
+use super::asked::{Asked, LATEST};
 use super::parts::{Frame, in_address, text};
-use super::{Sight, message, show};
+use super::{HTML, Sight, message, show};
 use crate::outputs::Outputs;
 use crate::outputs::ends::start_of_end;
 use crate::outputs::screen::{Colours, line};
@@ -22,26 +22,22 @@ use crate::web::Page;
 const SHOWN_BYTES_MAX: u64 = 64 * 1024;
 /// What is sent as a text.
 const RAW_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// What is read of it at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-pub(super) async fn get(
-    request: HttpRequest,
-    page: web::Data<Page>,
-    of: web::Query<OfKey>,
-    asked: web::Query<OutputOf>,
-) -> HttpResponse {
-    let (key, OutputOf { day, attempt, raw }) = (of.into_inner().key, asked.into_inner());
-    let Some(outputs) = page.outputs.clone() else {
+pub(super) async fn get(request: HttpRequest, page: web::Data<Page>, asked: Asked) -> HttpResponse {
+    let asked = asked.with_default("day", LATEST);
+    let (key, day) = (asked.get("k").to_owned(), asked.get("day").to_owned());
+    let Some(outputs) = page.settings.outputs.clone() else {
         let text = "No outputs are shown: shiftboss web was started without --output.";
         return message(&page, StatusCode::NOT_FOUND, "Output", text).send(&request);
     };
-    if raw == 1 {
+    if asked.get("raw") == "1" {
         return send_raw(&request, &page, outputs, key, day).await;
     }
+    let attempt = asked.number("attempt");
     let question = format!("output {day} {attempt:?} {key}");
     let ask = move |sight: &Sight<'_>| Shown::ask(sight, &outputs, &key, day, attempt);
-    show(&request, page, question, ask).await
+    show(&request, page, &question, HTML, ask).await
 }
 
 #[derive(Template)]
@@ -49,7 +45,6 @@ pub(super) async fn get(
 struct Shown {
     frame: Frame,
     key: String,
-    /// The key as part of an address.
     address: String,
     day: String,
     attempt: Option<i64>,
@@ -92,7 +87,6 @@ impl Shown {
     }
 }
 
-/// The day that is meant.
 fn day_of(outputs: &Outputs, key: &str, day: String) -> String {
     if day != LATEST {
         return day;
@@ -142,7 +136,6 @@ async fn piece((mut file, left): Left) -> Result<Option<(web::Bytes, Left)>, Err
     Ok((!bytes.is_empty()).then(|| (bytes.into(), (file, left))))
 }
 
-/// Without colours.
 fn plain(bytes: &[u8]) -> String {
     let lines: Vec<String> =
         bytes.split(|byte| *byte == b'\n').map(|text| line(text, Colours::LeftOut)).collect();

@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Sight;
 use super::asked::Asked;
-use super::assets::{ICON, SCRIPT, STYLE};
+use super::assets::DIRECTORY;
 use super::payload::{self, Part};
 use super::sparkline::Sparkline;
 use crate::lock::LockState;
@@ -24,37 +24,30 @@ const RANK_MAX: u8 = 7;
 
 /// What is around each page.
 pub(super) struct Frame {
-    /// What the pages are called.
     pub site: String,
     pub title: String,
     /// Which of the pages that each page leads to it is.
     pub here: &'static str,
     /// What keeps all of the queue from going on.
     pub banner: Option<String>,
-    /// Something can be changed here.
     pub can_act: bool,
     pub is_paused: bool,
-    /// When it was made.
     pub at: String,
-    pub style: &'static str,
-    pub script: &'static str,
-    pub icon: &'static str,
+    /// Where stylesheet, script and icon are.
+    pub assets: &'static str,
 }
 
 impl Frame {
     pub fn new(page: &Page, title: &str, now: i64) -> Self {
         Self {
-            site: page.title.clone(),
+            site: page.settings.title.clone(),
             title: title.to_owned(),
             here: "",
             banner: None,
             can_act: false,
             is_paused: false,
             at: time(now),
-            // Relative, so that a reverse proxy may put the page below any path.
-            style: &STYLE.address,
-            script: &SCRIPT.address,
-            icon: &ICON.address,
+            assets: &DIRECTORY,
         }
     }
 
@@ -72,7 +65,7 @@ impl Frame {
             .map(|it| format!("{}: {}.", capitalized(&it.subject), cut(&it.text, TEXT_WIDTH)));
         Self {
             banner,
-            can_act: is_up && sight.page.token.is_some(),
+            can_act: is_up && sight.page.settings.token.is_some(),
             is_paused: sight.snapshot.queue.paused,
             ..self
         }
@@ -119,7 +112,6 @@ impl Grid {
         Self::with(table, outputs.collect(), sight.now())
     }
 
-    /// Of numbers alone.
     pub fn plain(table: &Table) -> Self {
         Self::with(table, vec![None; table.rows.len()], 0)
     }
@@ -145,15 +137,17 @@ impl Grid {
 
     /// The same, whose columns lead to where the rows are sorted by them.
     pub fn sorted(table: &mut Table, asked: &Asked, path: &str, sight: &Sight<'_>) -> Self {
-        let (column, is_reversed) = (table.column(&asked.sort), asked.desc == 1);
-        table.arrange(&Arrangement { text: asked.text.clone(), column, is_reversed });
+        let sort = asked.get("sort");
+        let (column, is_reversed) = (table.column(sort), asked.get("desc") == "1");
+        let text = asked.get("text").to_owned();
+        table.arrange(&Arrangement { text, column, is_reversed });
         let mut grid = Self::of(table, sight);
         for head in &mut grid.head {
             let name = head.name.to_lowercase();
             if table.column(&name).is_none() {
                 continue;
             }
-            let is_this = asked.sort == name;
+            let is_this = sort == name;
             let desc = if is_this && !is_reversed { "1" } else { "" };
             head.address = Some(address(path, asked, &[("sort", &*name), ("desc", desc)]));
             head.order = is_this.then_some(if is_reversed { "descending" } else { "ascending" });
@@ -204,9 +198,8 @@ impl Field {
 /// An address with what was asked for, but for what is given here.
 pub(super) fn address(path: &str, asked: &Asked, changed: &[(&str, &str)]) -> String {
     let mut address = path.to_owned();
-    let kept = asked.given();
-    let kept = kept.iter().map(|(name, value)| (*name, &**value));
-    let kept = kept.filter(|(name, _)| !changed.iter().any(|(changed, _)| changed == name));
+    let is_kept = |(name, _): &_| !changed.iter().any(|(changed, _)| changed == name);
+    let kept = asked.given().filter(is_kept);
     let all = kept.chain(changed.iter().copied()).filter(|(_, value)| !value.is_empty());
     for ((name, value), sign) in all.zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
         // Writing to a text does not fail.
@@ -228,13 +221,12 @@ pub(super) fn fetcher_address(name: &str) -> String {
 /// Where the output of a job is shown, if there is any; of that attempt alone, if its number is known.
 pub(super) fn output(attempt: Option<&Attempt>, sight: &Sight<'_>) -> Option<String> {
     let Attempt { key, started, number } = attempt?;
-    let day = sight.page.outputs.as_ref()?.day_of(key, *started)?;
+    let day = sight.page.settings.outputs.as_ref()?.day_of(key, *started)?;
     let attempt = number.map_or(String::new(), |number| format!("&attempt={number}"));
     let address = format!("output?k={}&day={day}{attempt}", in_address(key));
     (address.len() <= ADDRESS_BYTES_MAX).then_some(address)
 }
 
-/// A text as a value in an address.
 pub(super) fn in_address(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
@@ -253,8 +245,7 @@ mod tests {
         );
         assert!(key_address(&"k".repeat(4_000)).is_some());
         assert!(key_address(&"k".repeat(4_096)).is_none());
-        let mut asked = Asked::default();
-        (asked.text, asked.fetcher) = ("a b".to_owned(), "f".to_owned());
+        let asked = Asked::read("/queue", "text=a+b&fetcher=f&n=&other=1").unwrap();
         let sorted = address("queue", &asked, &[("sort", "last run"), ("desc", "")]);
         assert_eq!(sorted, "queue?fetcher=f&text=a%20b&sort=last%20run");
     }
