@@ -15,7 +15,6 @@ mod orders;
 mod pages;
 mod prometheus;
 mod retries;
-mod said;
 mod status;
 mod targets;
 mod top;

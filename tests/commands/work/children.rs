@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, work_script, write_jobs};
-use crate::common::wait::pause;
-use crate::common::{Daemon, Site, wait_equal, wait_until};
+use crate::common::left::wait_ended;
+use crate::common::{Client, Daemon, Site, wait_equal, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// 100 MB without a line end go through in little memory.
 #[test]
@@ -49,8 +50,9 @@ fn a_reader_that_stopped_costs_no_job() {
     let mut work = work_script(&site, &["--once", "--lease", "1s"], "head -c 3000000 /dev/zero");
     let mut worker = work.stdout(Stdio::piped()).spawn().unwrap();
     wait_equal("the job runs", &1, || site.number("SELECT count(*) FROM log"));
-    pause(Duration::from_secs(4));
-    assert_eq!(site.sql(ATTEMPTS), [""; 0], "it is kept");
+    // For longer than its lease.
+    assert_eq!(Client::leased(&site, 60).ask("READY 3"), "NOJOBS busy 1\n", "it is kept");
+    assert_eq!(site.sql(ATTEMPTS), [""; 0]);
     let mut printed = Vec::new();
     worker.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
     assert_eq!(worker.wait().unwrap().code(), Some(0));
@@ -128,4 +130,55 @@ fn no_command_outlives_its_worker() {
     assert_eq!(lines(&site, "ran").len(), 3);
     assert!(killed.elapsed() < Duration::from_secs(3), "{:?}", killed.elapsed());
     drop(daemon);
+}
+
+/// Signals that a worker was started with ignored are not ignored by a command.
+#[test]
+fn signals_are_as_usual() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status > masks";
+    let work = work_script(&site, &["--once"], script);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT QUIT USR1 PIPE; exec \"$@\"", "sh"]);
+    shell.arg(work.get_program()).args(work.get_args()).current_dir(site.path(""));
+    assert!(shell.status().unwrap().success());
+    let said = fs::read_to_string(site.path("masks")).unwrap();
+    let masks = said.split_whitespace().filter(|word| !word.ends_with(':'));
+    // The first 31 are the standard signals; those after them are the C library's and programs' own.
+    let standard = masks.map(|mask| u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff);
+    assert_eq!(standard.collect::<Vec<_>>(), [0; 2]);
+}
+
+/// What watches over the worker's commands.
+fn guardian(worker: &Daemon) -> Option<Pid> {
+    let mut alive = children(worker).into_iter().filter(|stat| !stat.contains(") Z "));
+    let guardian = alive.find(|stat| stat.contains(" (shiftboss) "))?;
+    Pid::from_raw(guardian.split(' ').next()?.parse().ok()?)
+}
+
+/// What ends others does not end a guardian. One that is killed is replaced, and its successor knows what runs: that goes with the
+/// worker, and so does the guardian.
+#[test]
+fn a_killed_guardian_is_replaced() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 2);
+    let script = "trap '' TERM HUP; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait; wait";
+    let worker = start(&site, &["-n", "2"], script);
+    wait_lines(&site, "pids", 4);
+    let first = guardian(&worker).unwrap();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(first, signal).unwrap();
+    }
+    kill_process(first, Signal::KILL).unwrap();
+    let mut second = first;
+    wait_until("there is another guardian", || {
+        second = guardian(&worker).unwrap_or(first);
+        second != first
+    });
+    worker.kill();
+    wait_gone(&site, "pids");
+    wait_ended(second);
 }
