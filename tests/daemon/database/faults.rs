@@ -6,11 +6,12 @@ use crate::common::sql::editor;
 use crate::common::{Daemon, Site, wait_until};
 
 fn two_jobs() -> (Site, Daemon) {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let daemon = site.start();
-    site.wait_count(2);
-    (site, daemon)
+    Site::serving(
+        "alpha 0 1
+bravo 0 2
+",
+        &[],
+    )
 }
 
 /// Locked by somebody for longer than the daemon waits: requests close in silence, files wait,
@@ -99,18 +100,4 @@ fn unlinked_under_load() {
         status.is_some()
     });
     assert_eq!(status.and_then(|status| status.code()), Some(74));
-}
-
-/// `kill -9` at any time leaves a database that the next start takes up as it is.
-#[test]
-fn a_killed_daemon_s_database_is_taken_up() {
-    let (site, daemon) = two_jobs();
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
-    daemon.kill();
-    let _daemon = site.start();
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    let codes = "SELECT attr_path, exit_code FROM log ORDER BY 1";
-    assert_eq!(site.sql(codes), ["alpha|3", "bravo|-"]);
-    assert_eq!(site.integrity(), ["ok"]);
 }
