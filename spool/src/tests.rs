@@ -16,7 +16,6 @@ mod names;
 mod operations;
 mod owners;
 mod planted;
-mod processes;
 mod readers;
 mod reference;
 mod support;

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-mod creators;
 mod full;
 mod health;
 mod kills;

@@ -14,18 +14,6 @@ use crate::testing::{MockStore, until};
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::operation::BeginDeletion;
 
-/// A directory that goes is told, waited for, and looked through when it is back.
-#[actix::test]
-async fn a_lost_directory_is_found_again() {
-    let site = Site::started(MockStore::default(), real()).await;
-    fs::remove_dir(&site.path).unwrap();
-    until("the loss is told", || site.calls("lost yes") == 1).await;
-    fs::create_dir(&site.path).unwrap();
-    site.write("f.1.txt.part", "alpha 1\n");
-    until("its file is read", || site.keys() == ["alpha"]).await;
-    assert_eq!(site.calls("lost no"), 2, "at the start, and when it was back");
-}
-
 /// A watcher that has read a list of `alpha`, and whose directory was then moved away and made again.
 async fn replaced() -> Site {
     tokio::time::pause();
