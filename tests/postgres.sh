@@ -46,9 +46,8 @@ if ! cargo nextest --version >/dev/null 2>&1; then
 fi
 # All, whatever comes of the first.
 code=0
-PROPTEST_CASES="${PROPTEST_CASES:-60}" \
-    cargo nextest run --locked -p shiftboss-postgres --features server "$@" || code=$?
-cargo nextest run --locked -p shiftboss --ignore-default-filter --run-ignored all -E "(test(postgres::) | test(/^on_server::/)) $clocks" "$@" || code=$?
-cargo nextest run --locked -p shiftboss -E "$daemon" "$@" || code=$?
+cargo nextest run --locked -p shiftboss-postgres --features server "$@" || code=$?
+cargo nextest run --locked -p shiftboss --ignore-default-filter --run-ignored all \
+    -E "(test(postgres::) | test(/^on_server::/)) $clocks | ($daemon)" "$@" || code=$?
 [ "$#" != 0 ] || soak || code=$?
 exit "$code"

@@ -249,17 +249,6 @@ async fn a_wait_ends() {
     assert_eq!((site.line().await.as_str(), site.line().await.as_str()), ("NOJOBS", ""));
 }
 
-/// A wait is woken by a job that comes free.
-#[actix::test]
-async fn a_wait_is_woken() {
-    let mut site = Site::opted_in(&["a"]).await;
-    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    site.say("READY 1000").await;
-    site.dispatches(3).await;
-    site.mock.add_job("b", "2");
-    assert_eq!(site.line().await, "JOB 2 b 2");
-}
-
 /// The tenth error closes the connection; the ones before do not.
 #[actix::test]
 async fn ten_errors_close() {
@@ -349,21 +338,6 @@ async fn tasks_are_added_together() {
     for _ in 0..2 {
         assert!(site.line().await.starts_with("ERROR busy no space left"));
     }
-}
-
-/// What is cancelled is answered in JSON, and a key without any in an error.
-#[actix::test]
-async fn tasks_are_cancelled() {
-    let mut site = Site::opted_in(&[]).await;
-    for task in ["ADD a 1", "ADD a 2"] {
-        assert!(site.ask(task).await.starts_with('{'));
-    }
-    assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    let cancelled = "{\"key\":\"a\",\"deleted\":1,\"more\":false,\"in_flight\":true}";
-    assert_eq!(site.ask("CANCEL a").await, cancelled);
-    assert!(site.ask("CANCEL a").await.starts_with("{\"key\":\"a\",\"deleted\":0,\"more\":false,"));
-    let unknown = "ERROR unknown there is no single task of that key";
-    assert_eq!(site.ask("CANCEL c").await, unknown);
 }
 
 /// A full queue is no fault of the connection's.

@@ -151,11 +151,12 @@ fn signals_are_as_usual() {
     assert_eq!(standard.collect::<Vec<_>>(), [0; 2]);
 }
 
-/// What watches over the worker's commands.
+/// What watches over the worker's commands; one that has ended has no command line.
 fn guardian(worker: &Daemon) -> Option<Pid> {
-    let mut alive = children(worker).into_iter().filter(|stat| !stat.contains(") Z "));
-    let guardian = alive.find(|stat| stat.contains(" (shiftboss) "))?;
-    Pid::from_raw(guardian.split(' ').next()?.parse().ok()?)
+    let children = children(worker);
+    let mut pids = children.iter().filter_map(|stat| stat.split(' ').next()?.parse().ok());
+    let line = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    pids.find(|pid| line(pid).ends_with(b"\0guardian\0")).and_then(Pid::from_raw)
 }
 
 /// What ends others does not end a guardian. One that is killed is replaced, and its successor knows what runs: that goes with the
