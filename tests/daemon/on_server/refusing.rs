@@ -98,8 +98,9 @@ const REVOKED: [[&str; 3]; 3] = [
 /// Rights that are revoked are an outage as refused logins are.
 #[test]
 fn a_right_that_is_revoked_is_an_outage() {
+    let server = server(&[], None);
     for [revoke, grant, said] in REVOKED {
-        let (site, server) = (Site::new(), server(&[], None));
+        let site = Site::new();
         let change = |how| server.query("queue", how).unwrap();
         let mut daemon = serve(&site, &server).ready();
         change(revoke);
@@ -201,6 +202,8 @@ impl Pooler {
         );
         fs::write(home.join("pooler.ini"), settings).unwrap();
         fs::write(home.join("users"), "\"plain\" \"\"\n").unwrap();
+        // That of one before, which was killed.
+        let _ = fs::remove_file(home.join(".s.PGSQL.6432"));
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).current_dir("/");
         if rustix::process::geteuid().is_root() {
@@ -225,8 +228,8 @@ impl Drop for Pooler {
 /// as none.
 #[test]
 fn a_pooler_of_transactions_is_refused() {
+    let (site, server) = (Site::new(), server(&[], None));
     for (mode, connections) in [("transaction", 1), ("transaction", 20), ("statement", 3)] {
-        let (site, server) = (Site::new(), server(&[], None));
         let pooler = Pooler::start(&server, mode, connections);
         for command in [&["migrate", "-t", &pooler.1][..], &["serve", &pooler.1, "input", "socket"]]
         {
@@ -237,7 +240,6 @@ fn a_pooler_of_transactions_is_refused() {
         let made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shiftboss'";
         assert_eq!(server.query("queue", made).unwrap(), "0");
     }
-    let (site, server) = (Site::new(), server(&[], None));
     let pooler = Pooler::start(&server, "session", 5);
     let daemon = site.spawn(serve_by(&site, &pooler.1)).ready();
     site.write("f.1.txt", "alpha 1\n");

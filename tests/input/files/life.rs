@@ -111,21 +111,21 @@ fn renamed_to_another_run() {
 fn killed_while_deleting() {
     const COUNT: &str = "SELECT count(*) FROM queue";
     let list =
-        |payload: &str| (0..10_000).map(|i| format!("key{i} 0 {payload}\n")).collect::<String>();
+        |payload: &str| (0..6_000).map(|i| format!("key{i} 0 {payload}\n")).collect::<String>();
     for made_anew in [false, true] {
         let site = Site::new();
         site.write("f.1.txt.part", list("old"));
         let daemon = site.start();
-        site.wait_count(10_000);
+        site.wait_count(6_000);
         assert!(site.ask("READY").starts_with("JOB "));
         site.remove("f.1.txt.part");
-        wait_until("some rows are gone", || site.number(COUNT) < 10_000);
+        wait_until("some rows are gone", || site.number(COUNT) < 6_000);
         daemon.kill();
         if made_anew {
             site.write("f.1.txt.part", list("new"));
         }
         let _daemon = site.start();
-        site.wait_count(if made_anew { 10_000 } else { 0 });
+        site.wait_count(if made_anew { 6_000 } else { 0 });
         let of_old = "SELECT count(*) FROM queue WHERE payload = '0 old' OR is_dequeued <> 0";
         site.wait_sql(of_old, &["0"]);
         site.wait_sql("SELECT count(*) FROM fetchers", &[if made_anew { "1" } else { "0" }]);
