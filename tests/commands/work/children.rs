@@ -175,9 +175,10 @@ fn a_killed_guardian_is_replaced() {
     }
     kill_process(first, Signal::KILL).unwrap();
     let mut second = first;
-    wait_until("there is another guardian", || {
+    let is_reaped = || !children(&worker).iter().any(|stat| stat.starts_with(&format!("{first} ")));
+    wait_until("there is another guardian, and the first one is reaped", || {
         second = guardian(&worker).unwrap_or(first);
-        second != first
+        second != first && is_reaped()
     });
     worker.kill();
     wait_gone(&site, "pids");
