@@ -13,15 +13,15 @@ if ! cargo nextest --version >/dev/null 2>&1; then
 fi
 shared='(test(over_broker::shared::) | test(by_several_daemons))'
 cluster='test(over_broker::cluster::)'
-cargo nextest run --locked -p shiftboss --run-ignored only -E "test(over_broker::) - $shared - $cluster" "$@"
+cargo nextest run --locked -p shiftboss --ignore-default-filter -E "test(over_broker::) - $shared - $cluster" "$@"
 # A queue that several daemons share is on a server, which is started (and installed) where there is none.
 with_server=sh\ tests/postgres-server.sh
 [ -z "${SHIFTBOSS_TEST_POSTGRES:-}" ] || with_server=
-$with_server cargo nextest run --locked -p shiftboss --run-ignored only -E "$shared" "$@"
+$with_server cargo nextest run --locked -p shiftboss --ignore-default-filter -E "$shared" "$@"
 case "$*" in
 "" | *cluster*)
     env -u SHIFTBOSS_TEST_BROKER SHIFTBOSS_TEST_NODES=3 \
-        sh tests/broker-server.sh cargo nextest run --locked -p shiftboss --run-ignored only -E "$cluster" "$@"
+        sh tests/broker-server.sh cargo nextest run --locked -p shiftboss --ignore-default-filter -E "$cluster" "$@"
     ;;
 esac
 [ "$#" = 0 ] || exit 0

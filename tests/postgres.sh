@@ -12,31 +12,11 @@ fail() {
     exit 1
 }
 
-# The daemon's tests that are about SQLite: its file, its faults and edits of it by hand, and the classic rules. One that is
-# missing here fails (Site::database in tests/common).
-sqlite='test(/^(backup|damage|database|faults|work::classic|safety::(refused|planted|limits)|status)::/)
-    | test(/^classic::(a_thousand_pipelined_lines|accepted_forms_of_done)$/)
-    | test(/^delivery::(a_killed_peer|an_answer_(left|not|that)|an_undo_does_not|classic_undoes)/)
-    | test(/^directory::another_daemons_directory_is_not_accepted$/)
-    | test(/^fetchers::(a_file_is_checked_without|a_reload_at_any_time|the_daemons_own_files)/)
-    | test(/^files::(lines::every_form|reconciled::(a_file_that_grew|killed_while_rows|random_edits|unchanged_files))/)
-    | test(/^lifecycle::(a_second_signal_ends_at_once|wrong_command_lines)$/)
-    | test(/^logging::journal$/)
-    | test(/^observed::(a_backup|counts_are_true_under_outside_edits|status_of_a_running)/)
-    | test(/^orders::(a_classic_daemon|health$)/)
-    | test(/^serving::statement_(22|34|39)_/)
-    | test(/^spool_tasks::/)
-    | test(/^single_tasks::(a_job_that_ends_under|a_task_outlives|an_unknown_group|classic_knows)/)
-    | test(/^(targets|top)::/)
-    | test(/^(metrics|web|pages)::(a_classic|the_health_of_a_classic|a_database)/)
-    | test(/^turns::(a_lease_holds|an_undone_turn|classic_serves|fetchers_take_turns|twelve_hours)/)
-    | test(/^version2::(both::(a_classic|classic_)|client::a_worker_without|waiting::outside_edits)/)
-    | test(/^views::(a_database_for_others|the_json_objects|times_that|why_in_words|with_the_daemon_down)/)'
-# Those of commands that use no queue.
-other='binary(project) | test(/^(check|child|fetch|on_change|cli)::/)'
-# Thousands of files: one after the other, for server and daemon share the machine's cores.
-many='test(/^files::bulk::/)'
-daemon="kind(test) & package(shiftboss) & not ($sqlite | $many | $other | test(/on_server::/))"
+# What a server changes for a whole daemon: its start and its kills, what becomes of answers, waiting, files that come and go, and what
+# is shown. The rules of the queue are proved on a server by the store's own tests. Of these modules, what is about SQLite's file is in
+# a module `sqlite`, and what is about the classic rules has them in its name.
+daemon='test(/^(kills|serving|lifecycle|delivery|version2|single_tasks|files::(life|losses|positions)|levers|work::kills)::/)
+    - test(/sqlite::|classic/)'
 
 # A minute of `make soak-postgres`, on a server of its own.
 soak() {
@@ -66,10 +46,8 @@ if ! cargo nextest --version >/dev/null 2>&1; then
 fi
 # All, whatever comes of the first.
 code=0
-PROPTEST_CASES="${PROPTEST_CASES:-60}" \
-    cargo nextest run --locked -p shiftboss-postgres --features server "$@" || code=$?
-cargo nextest run --locked -p shiftboss --run-ignored only -E "(test(postgres::) | test(on_server::)) $clocks" "$@" || code=$?
-cargo nextest run --locked -p shiftboss -E "$daemon" "$@" || code=$?
-cargo nextest run --locked -p shiftboss -E "$many" --test-threads 1 "$@" || code=$?
+cargo nextest run --locked -p shiftboss-postgres --features server "$@" || code=$?
+cargo nextest run --locked -p shiftboss --ignore-default-filter --run-ignored all \
+    -E "(test(postgres::) | test(/^on_server::/)) $clocks | ($daemon)" "$@" || code=$?
 [ "$#" != 0 ] || soak || code=$?
 exit "$code"

@@ -1,17 +1,14 @@
 //! Running commands: what they are given, how they end, and that nothing of them is left behind.
 //!
-//! The module is called as its owners in the program call it, with the built binary as guardian. What
-//! ends with a kill, or counts descriptors, runs in a process of its own (a role).
+//! The module is called as its owners in the program call it, with the built binary as guardian. What happens when an owner or a
+//! guardian is killed, and that nothing adds up, `work::children` shows.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::common::child::{command, plays, wait_word};
 use crate::common::left::{is_running, wait_ended};
-use crate::common::{wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use shiftboss_runner::child::{CommandSpec, End, Guardian, Output, Running, StartError, Stream};
 
@@ -74,26 +71,14 @@ fn run(script: &str) -> (End, String, String) {
     })
 }
 
-/// Processes of which `parent` is the parent: id, state and command line.
-fn children_of(parent: u32) -> Vec<(i32, char, String)> {
-    let stat_of = |pid: i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let rest = stat.rsplit(") ").next()?.to_owned();
-        let mut words = rest.split(' ');
-        let (state, ppid) = (words.next()?.chars().next()?, words.next()?.parse::<u32>().ok()?);
-        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
-        (ppid == parent).then(|| (pid, state, line.replace('\0', " ")))
-    };
-    let names = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| stat_of(name.parse().ok()?)).collect()
-}
-
-fn guardian_of(parent: u32) -> Option<i32> {
-    let is_guardian =
-        |(_, state, line): &(i32, char, String)| *state != 'Z' && line.ends_with(" guardian ");
-    children_of(parent).into_iter().find(is_guardian).map(|(pid, ..)| pid)
+/// The guardians that this process has.
+fn guardians() -> Vec<i32> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let children = tasks.map(|task| fs::read_to_string(task.join("children")).unwrap_or_default());
+    let pids = children.collect::<String>();
+    let pids = pids.split_whitespace().map(|pid| pid.parse().unwrap());
+    let line = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    pids.filter(|pid| line(pid).ends_with(b"\0guardian\0")).collect()
 }
 
 fn kill(pid: i32) {
@@ -216,32 +201,6 @@ fn no_descriptor_is_passed_on() {
     assert_eq!(out, String::from_utf8(given.stdout).unwrap());
 }
 
-/// A role: runs a command that shows its signals.
-#[test]
-fn signals_role() {
-    if plays("child::signals_role") {
-        let (_, out, _) = run("grep -E '^Sig(Blk|Ign)' /proc/self/status");
-        println!("\nsignals {}", out.replace('\n', " "));
-    }
-}
-
-/// Signals that we were started with ignored are not ignored by a command.
-#[test]
-fn signals_are_as_usual() {
-    let role = command("child::signals_role");
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "trap '' HUP INT QUIT USR1 PIPE; exec \"$@\"", "sh"]);
-    shell.arg(role.get_program()).args(role.get_args());
-    shell.envs(role.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut child = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let said = wait_word(&mut child, "signals ");
-    child.wait().unwrap();
-    let masks = said.split_whitespace().filter(|word| !word.ends_with(':'));
-    // The first 31 are the standard signals; those after them are the C library's and programs' own.
-    let standard = masks.map(|mask| u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff);
-    assert_eq!(standard.collect::<Vec<_>>(), [0; 2]);
-}
-
 /// What a command leaves in its group goes with it, at once; its output was passed on.
 #[test]
 fn nothing_is_left_of_a_command() {
@@ -330,117 +289,17 @@ fn the_owner_ends_a_command() {
     });
 }
 
-/// A role: runs many commands, and much output, and says what it has used.
+/// A guardian that takes nothing any more is replaced when its pipe is full; commands go on.
 #[test]
-fn usage_role() {
-    if !plays("child::usage_role") {
-        return;
-    }
+fn a_frozen_guardian_is_replaced() {
     in_runtime(async {
-        let guardian = guardian();
-        let run = async |script: &str, sink: Output| {
-            start(&guardian, shell(script, sink)).unwrap().wait().await
-        };
-        let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
-        run("exit 0", Said::default().output()).await;
-        let before = descriptors();
-        for _ in 0..100 {
-            run("exit 0", Said::default().output()).await;
-            let missing =
-                start(&guardian, (CommandSpec::new("/nowhere"), Said::default().output()));
-            assert!(missing.is_err());
-        }
-        println!("\ndescriptors {}", descriptors() - before);
-        let zombies = children_of(std::process::id()).iter().filter(|child| child.1 == 'Z').count();
-        println!("zombies {zombies}");
-        let memory = || {
-            let status = fs::read_to_string("/proc/self/status").unwrap();
-            let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-        };
-        let (before, bytes) = (memory(), Arc::new(Mutex::new(0)));
-        let counted = Arc::clone(&bytes);
-        let sink =
-            Output::Sink(Box::new(move |_, piece: &[u8]| *counted.lock().unwrap() += piece.len()));
-        run("head -c 100000000 /dev/zero", sink).await;
-        println!("bytes {}", bytes.lock().unwrap());
-        println!("kib {}", memory() - before);
-    });
-}
-
-/// Two hundred commands leave no descriptor and no zombie, and 100 MB without a line end take no
-/// memory.
-#[test]
-fn nothing_adds_up() {
-    let mut child = command("child::usage_role").spawn().unwrap();
-    assert_eq!(wait_word(&mut child, "descriptors "), "0");
-    assert_eq!(wait_word(&mut child, "zombies "), "0");
-    assert_eq!(wait_word(&mut child, "bytes "), "100000000");
-    let kib: u64 = wait_word(&mut child, "kib ").parse().unwrap();
-    assert!(kib < 2_048, "{kib} KiB more");
-    child.wait().unwrap();
-}
-
-/// A role: keeps two commands running; says their grandchildren.
-#[test]
-fn owner_role() {
-    if !plays("child::owner_role") {
-        return;
-    }
-    in_runtime(async {
-        let guardian = guardian();
-        let mut all: Vec<Running> = Vec::new();
-        for _ in 0..2 {
-            let said = Said::default();
-            let script = format!("trap '' TERM; {GRANDCHILD}; wait; wait");
-            all.push(start(&guardian, shell(&script, said.output())).unwrap());
-            println!("\ngrandchild {}", said.pid().await);
-        }
-        std::future::pending::<()>().await;
-    });
-}
-
-/// The owner as a process, and its commands' grandchildren.
-fn owner() -> (Child, [i32; 2]) {
-    let mut owner = command("child::owner_role").spawn().unwrap();
-    let grandchildren =
-        [(); 2].map(|()| wait_word(&mut owner, "grandchild ").parse::<i32>().unwrap());
-    assert!(grandchildren.iter().all(|pid| is_running(*pid)));
-    (owner, grandchildren)
-}
-
-fn end(mut owner: Child, grandchildren: [i32; 2]) {
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    grandchildren.into_iter().for_each(wait_ended);
-}
-
-/// `kill -9` of the owner ends its commands with all that is in their groups; the guardian too.
-#[test]
-fn commands_do_not_outlive_a_killed_owner() {
-    let (owner, grandchildren) = owner();
-    let guardian = guardian_of(owner.id()).unwrap();
-    // What ends others does not end the guardian.
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        kill_process(Pid::from_raw(guardian).unwrap(), signal).unwrap();
-    }
-    end(owner, grandchildren);
-    wait_ended(guardian);
-}
-
-/// A role: with a guardian that is frozen, starts commands until there is another; one of the first
-/// runs on.
-#[test]
-fn frozen_role() {
-    if !plays("child::frozen_role") {
-        return;
-    }
-    in_runtime(async {
+        // Those of tests beside this one, where the runner gives them no processes of their own.
+        let others = guardians();
         let guardian = guardian();
         let said = Said::default();
-        let _kept = start(&guardian, shell(&format!("{GRANDCHILD}; wait"), said.output())).unwrap();
-        println!("\ngrandchild {}", said.pid().await);
-        let frozen = guardian_of(std::process::id()).unwrap();
+        let kept = start(&guardian, shell(&format!("{GRANDCHILD}; wait"), said.output())).unwrap();
+        let grandchild = said.pid().await;
+        let frozen = guardians().into_iter().find(|pid| !others.contains(pid)).unwrap();
         kill_process(Pid::from_raw(frozen).unwrap(), Signal::STOP).unwrap();
         let mut count = 0;
         while is_running(frozen) {
@@ -451,35 +310,9 @@ fn frozen_role() {
             count += 1;
         }
         assert!(count > 1_000, "{count}");
-        let last =
-            start(&guardian, shell("exit 5", Said::default().output())).unwrap().wait().await;
-        println!("\nlast {last:?}");
-        std::future::pending::<()>().await;
+        let mut last = start(&guardian, shell("exit 5", Said::default().output())).unwrap();
+        assert_eq!(last.wait().await, End::Code(5));
+        drop(kept);
+        wait_ended(grandchild);
     });
-}
-
-/// A guardian that takes nothing any more is replaced when its pipe is full; commands go on.
-#[test]
-fn a_frozen_guardian_is_replaced() {
-    let mut owner = command("child::frozen_role").spawn().unwrap();
-    let grandchild: i32 = wait_word(&mut owner, "grandchild ").parse().unwrap();
-    assert_eq!(wait_word(&mut owner, "last "), "Code(5)");
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    wait_ended(grandchild);
-}
-
-/// A guardian that is killed is replaced, and its successor knows what runs.
-#[test]
-fn a_killed_guardian_is_replaced() {
-    let (owner, grandchildren) = owner();
-    let first = guardian_of(owner.id()).unwrap();
-    kill(first);
-    wait_until("there is another guardian", || {
-        guardian_of(owner.id()).is_some_and(|pid| pid != first)
-    });
-    wait_equal("the first one is reaped", &None, || {
-        children_of(owner.id()).into_iter().find(|child| child.0 == first)
-    });
-    end(owner, grandchildren);
 }

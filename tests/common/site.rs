@@ -4,8 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -14,10 +13,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::Daemon;
+use super::nobody::{as_nobody, unprivileged};
 use super::server::Database;
 
-/// The user without rights that tests of permissions run the daemon as when they are root.
-const NOBODY: u32 = 65_534;
+/// A daemon or a relay among others, and its place.
+pub struct Peer {
+    // Ended before its directory goes.
+    pub daemon: Daemon,
+    pub site: Site,
+}
 
 /// Where one test runs. All of it is deleted at the end.
 pub struct Site {
@@ -43,9 +47,10 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    /// SQLite's file. A test that asks for it is about files, and stands in tests/postgres.sh.
+    /// SQLite's file. A test that asks for it is about files: where others of its module run on a server it is in a module
+    /// `sqlite`.
     pub fn database(&self) -> PathBuf {
-        assert!(self.server().is_none(), "this test is about SQLite: name it in tests/postgres.sh");
+        assert!(self.server().is_none(), "this test is about SQLite: see tests/postgres.sh");
         self.path("state.db")
     }
 
@@ -142,31 +147,15 @@ impl Site {
     pub fn as_somebody_else(&self, arguments: &[&str]) -> Command {
         let is_root = rustix::process::geteuid().is_root();
         assert!(is_root, "this test plays another user: run the tests as root");
-        let program = self.path("program");
-        fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
         fs::set_permissions(self.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).current_dir(self.dir.path());
-        command.env("SHIFTBOSS_TARGET", self.target());
-        command.uid(NOBODY).gid(NOBODY);
-        command
+        let mut command = self.program();
+        command.args(arguments);
+        as_nobody(self.dir.path(), &command)
     }
 
     /// A command of ours with no more rights than a user has; all there is becomes that user's.
     pub fn unprivileged(&self, command: Command) -> Command {
-        if !rustix::process::geteuid().is_root() {
-            return command;
-        }
-        let program = self.path("program");
-        if !program.exists() {
-            fs::copy(env!("CARGO_BIN_EXE_shiftboss"), &program).unwrap();
-        }
-        self.give_away(self.dir.path());
-        let mut unprivileged = Command::new(program);
-        unprivileged.args(command.get_args()).stdin(Stdio::null()).current_dir(self.dir.path());
-        unprivileged.env("SHIFTBOSS_TARGET", self.target());
-        unprivileged.uid(NOBODY).gid(NOBODY);
-        unprivileged
+        unprivileged(self.dir.path(), command)
     }
 
     /// The command line `shiftboss serve DATABASE INPUT_DIR SOCKET options...`.
@@ -185,14 +174,13 @@ impl Site {
         shell
     }
 
-    /// Makes `path`, and all in it, the unprivileged user's.
-    fn give_away(&self, path: &Path) {
-        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        if path.is_dir() {
-            for entry in fs::read_dir(path).unwrap() {
-                self.give_away(&entry.unwrap().path());
-            }
-        }
+    /// A place whose daemon has read a complete list of these lines.
+    pub fn serving(list: &str, options: &[&str]) -> (Self, Daemon) {
+        let site = Self::new();
+        site.write("f.1.txt", list);
+        let daemon = site.start_with(options);
+        site.wait_count(list.lines().count());
+        (site, daemon)
     }
 
     /// Starts the daemon and waits until it accepts.

@@ -43,6 +43,17 @@ pub fn key_of(answer: &str) -> Option<String> {
     Some(job.split(' ').next().unwrap().to_owned())
 }
 
+/// Attempt and key of a job of protocol 2.
+pub fn job_of(answer: &str) -> (i64, String) {
+    let mut words = answer.split_whitespace();
+    assert_eq!(words.next(), Some("JOB"), "{answer:?}");
+    (words.next().unwrap().parse().unwrap(), words.next().unwrap().to_owned())
+}
+
+pub fn attempt_of(answer: &str) -> i64 {
+    job_of(answer).0
+}
+
 /// One connection of a worker.
 pub struct Client {
     stream: UnixStream,
@@ -52,6 +63,18 @@ pub struct Client {
 impl Client {
     pub fn connect(site: &Site) -> Self {
         Self::over(UnixStream::connect(site.socket()).unwrap())
+    }
+
+    /// A worker of protocol 2, whose leases last so many seconds.
+    pub fn leased(site: &Site, seconds: u32) -> Self {
+        Self::opted_in(site, &format!("HELLO 2 worker {seconds}"))
+    }
+
+    pub fn opted_in(site: &Site, hello: &str) -> Self {
+        let mut client = Self::connect(site);
+        let greeting = client.ask(hello);
+        assert!(greeting.starts_with("HELLO 2 "), "{hello}: {greeting}");
+        client
     }
 
     /// A client over a stream that is connected already.

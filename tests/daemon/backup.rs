@@ -8,7 +8,7 @@ use crate::common::mounts::FileSystem;
 use crate::common::sql::{LOG, QUEUE, reader, rows};
 use crate::common::wait::SetOnDrop;
 use crate::common::worker::key_of;
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, list_of, root, wait_until};
 use rusqlite::Connection;
 
 fn backup(site: &Site, database: &str, file: &str) -> (Option<i32>, String) {
@@ -45,11 +45,7 @@ fn work(site: &Site, acknowledged: &AtomicI64, enough: &AtomicBool) {
 /// was asked for, and is a prefix of the history.
 #[test]
 fn a_copy_is_a_prefix_of_the_history() {
-    let site = Site::new();
-    let lines: String = (0..20_000).map(|i| format!("key{i} 0 {i}\n")).collect();
-    site.write("f.1.txt", lines);
-    let _daemon = site.start_with(&["--durability", "process"]);
-    site.wait_count(20_000);
+    let (site, _daemon) = Site::serving(&list_of(10_000), &["--durability", "process"]);
     let (acknowledged, enough) = (AtomicI64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| work(&site, &acknowledged, &enough));
@@ -76,10 +72,7 @@ fn a_copy_is_a_prefix_of_the_history() {
 /// A daemon that starts on the copy goes on with the queue as it was.
 #[test]
 fn a_copy_can_be_served() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
-    let daemon = site.start();
-    site.wait_count(3);
+    let (site, daemon) = Site::serving("alpha 0 1\nbravo 0 2\ncharlie 0 3\n", &[]);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(backup(&site, "state.db", "copy"), (Some(0), String::new()));
     let status = String::from_utf8(site.run(&["status", "-t", "copy"]).stdout).unwrap();
@@ -95,10 +88,7 @@ fn a_copy_can_be_served() {
 /// After a kill the copy has what is still in the log beside the file; after a stop it is the same.
 #[test]
 fn a_copy_without_a_daemon() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\n");
-    let daemon = site.start();
-    site.wait_count(1);
+    let (site, daemon) = Site::serving("alpha 0 1\n", &[]);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     daemon.kill();
     assert_eq!(backup(&site, "state.db", "copy1"), (Some(0), String::new()));
@@ -146,11 +136,8 @@ fn a_copy_that_cannot_be_made() {
 /// Where the copy cannot be written, that is said of the copy and not of the database: a full file system, one that is read-only.
 #[test]
 fn a_place_that_takes_no_copy() {
-    let site = Site::new();
-    let lines: String = (0..20_000).map(|at| format!("key{at} 0 {at}\n")).collect();
-    site.write("f.1.txt", lines);
-    let daemon = site.start();
-    site.wait_count(20_000);
+    root!();
+    let (site, daemon) = Site::serving(&list_of(10_000), &[]);
     daemon.stop();
     let disk = FileSystem::of_size(&site.path("disk"), 1);
     // The room that is left is none, a little, or enough for a part.
@@ -173,11 +160,7 @@ fn a_place_that_takes_no_copy() {
 /// A corrupt database gives no copy that looks like a good one.
 #[test]
 fn a_corrupt_database_is_not_copied() {
-    let site = Site::new();
-    let lines: String = (0..5_000).map(|i| format!("key{i} 0 {i}\n")).collect();
-    site.write("f.1.txt", lines);
-    let daemon = site.start();
-    site.wait_count(5_000);
+    let (site, daemon) = Site::serving(&list_of(5_000), &[]);
     daemon.stop();
     let mut bytes = fs::read(site.database()).unwrap();
     let middle = bytes.len() / 2 / 4_096 * 4_096;

@@ -4,10 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Output;
 
-use crate::code_and_error;
 use crate::common::mounts::FileSystem;
+use crate::common::said::code_and_error;
 use crate::common::sql::editor;
-use crate::common::{Site, wait_until};
+use crate::common::{Site, root, wait_until};
 
 /// Page size of our databases.
 const PAGE: u64 = 2048;
@@ -16,14 +16,9 @@ const NOTE: &str = ".state.db.shiftboss-corrupt";
 /// A stopped daemon's database with a list of so many lines. Payloads are long, so that not all of it is
 /// in SQLite's cache.
 fn filled(lines: usize) -> Site {
-    let site = Site::new();
     let payload = "p".repeat(200);
     let text: String = (0..lines).map(|i| format!("key{i:06} {payload}\n")).collect();
-    site.write("f.1.txt", text);
-    let daemon = site.start_with(&["--durability", "process"]);
-    crate::common::wait_within(std::time::Duration::from_secs(120), "the list is loaded", || {
-        site.number("SELECT count(*) FROM queue") == i64::try_from(lines).unwrap()
-    });
+    let (site, daemon) = Site::serving(&text, &["--durability", "process"]);
     daemon.stop();
     site
 }
@@ -96,40 +91,6 @@ fn damaged_while_running() {
     daemon.stop();
 }
 
-/// The note is there once the damage is found: a daemon that is killed before it has ended leaves it, too.
-#[test]
-fn killed_when_the_damage_is_found() {
-    let site = filled(20_000);
-    let daemon = site.start();
-    smash(&site, 20..pages(&site));
-    wait_until("the damage is found", || {
-        let stream = std::os::unix::net::UnixStream::connect(site.socket());
-        let asked = stream.and_then(|stream| std::io::Write::write(&mut &stream, b"READY\n"));
-        drop(asked);
-        daemon.log().contains("Storage cannot go on.")
-    });
-    assert!(site.path(NOTE).exists());
-    daemon.kill();
-    let (code, log) = site.refused(site.serve(&[]));
-    assert!(code == 65 && log.contains("malformed"), "{code}: {log}");
-}
-
-/// A payload that is no UTF-8 any more stops nothing: its task is a dead letter when its turn comes.
-#[test]
-fn a_payload_that_cannot_be_read() {
-    let site = filled(3);
-    site.edit(
-        "UPDATE rows SET payload = CAST(x'ff' AS TEXT)
-        WHERE key = (SELECT id FROM keys WHERE key = 'key000001')",
-    );
-    let daemon = site.start();
-    let mut keys = [(); 3].map(|()| site.next_key("READY"));
-    keys.sort();
-    assert_eq!(keys, [None, Some("key000000".to_owned()), Some("key000002".to_owned())]);
-    assert_eq!(site.status()["dead_letters"], 1);
-    daemon.stop();
-}
-
 /// Another file in the place of the one that the note is about is used.
 #[test]
 fn a_note_is_about_one_file() {
@@ -152,7 +113,7 @@ fn a_note_is_about_one_file() {
 #[test]
 fn damaged_while_down() {
     let sound = filled(2_000);
-    for object in ["keys", "in_order", "keys_by_key", "rows", "header"] {
+    for object in ["keys", "header"] {
         let site = Site::new();
         fs::copy(sound.database(), site.database()).unwrap();
         fs::copy(sound.file("f.1.txt"), site.file("f.1.txt")).unwrap();
@@ -222,6 +183,7 @@ fn bumps_outlive_their_rows() {
 /// On a read-only file system nothing can be locked: what to do is told, and nothing is said to be damaged.
 #[test]
 fn on_a_read_only_file_system() {
+    root!();
     let site = filled(10);
     let disk = FileSystem::new(&site.path("disk"));
     fs::copy(site.database(), site.path("disk/state.db")).unwrap();

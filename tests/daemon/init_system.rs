@@ -8,14 +8,13 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, list_of, wait_until};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::Signal;
 
 fn many_jobs(count: usize) -> Site {
     let site = Site::new();
-    let lines: Vec<String> = (0..count).map(|i| format!("key{i} 0 {i}\n")).collect();
-    site.write("f.1.txt", lines.concat());
+    site.write("f.1.txt", list_of(count));
     site
 }
 

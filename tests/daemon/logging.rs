@@ -127,18 +127,6 @@ fn colours() {
     }
 }
 
-/// The filter is obeyed; one that is none is refused with 64.
-#[test]
-fn filter() {
-    let site = Site::new();
-    let mut command = site.serve(&["--log-level", "error"]);
-    let daemon = site.spawn(command).ready();
-    assert_eq!(daemon.stop(), "");
-    command = site.serve(&["--log-level", "loud=very"]);
-    let (code, said) = site.refused(command);
-    assert!(code == 64 && said.contains("--log-level"), "{code}: {said}");
-}
-
 /// A daemon whose log cannot be written serves on.
 #[test]
 fn a_log_that_nobody_reads() {

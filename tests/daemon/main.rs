@@ -18,8 +18,3 @@ mod safety;
 mod serving;
 mod spool_tasks;
 mod unserved;
-
-/// How a command ended, and what it said of that.
-fn code_and_error(output: &std::process::Output) -> (i32, String) {
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::common::random::Random;
-use crate::common::{Site, wait_equal, wait_until};
+use crate::common::{Site, wait_until};
 
 /// The same is told by way of the database and of the socket, while the daemon runs and, by the
 /// database, when it does not.
@@ -55,97 +54,6 @@ fn what_is_lost_and_left_out_is_shown() {
     fs::create_dir(site.input()).unwrap();
     wait_until("it is back", || site.status()["directory_lost_since"].is_null());
     wait_until("nothing is left out", || names().is_empty());
-}
-
-/// What is counted equals `count(*)` after any mixture of work, edits from outside, and files
-/// that come and go.
-#[test]
-fn counts_are_true_under_outside_edits() {
-    let site = Site::new();
-    let daemon = site.start();
-    let mut random = Random::seeded();
-    site.write("f.1.txt.part", keys(0..8));
-    site.write("g.1.txt.part", keys(4..12));
-    site.wait_count(16);
-    for round in 0..40_i64 {
-        for _ in 0..5 {
-            one_change(&site, &mut random, round);
-        }
-        compare(&site);
-    }
-    daemon.stop();
-    compare(&site);
-}
-
-fn keys(range: std::ops::Range<u64>) -> String {
-    range.map(|i| format!("key{i} 0 {i}\n")).collect()
-}
-
-/// One step of a worker, an operator or a fetcher.
-fn one_change(site: &Site, random: &mut Random, round: i64) {
-    let key = format!("key{}", random.below(12));
-    // A start of long ago would be that of a lease that is over.
-    let now = site.number("SELECT unixepoch()") + round;
-    match random.below(9) {
-        0 => drop(site.ask("READY")),
-        1 => drop(site.ask(&format!("DONE {key} {round}"))),
-        2 => site.edit(&format!("INSERT OR IGNORE INTO log VALUES ('{key}', {now}, NULL, NULL)")),
-        3 => site.edit(&format!("INSERT OR REPLACE INTO log VALUES ('{key}', {now}, NULL, NULL)")),
-        4 => site.edit(&format!("UPDATE log SET finished = {now} WHERE attr_path = '{key}'")),
-        5 => site.edit(&format!("UPDATE log SET finished = NULL WHERE attr_path >= '{key}'")),
-        6 => site.edit(&format!("UPDATE queue SET is_dequeued = 1 WHERE attr_path = '{key}'")),
-        7 => site.edit(&format!("UPDATE queue SET is_dequeued = 0 WHERE attr_path >= '{key}'")),
-        _ => another_list(site, random),
-    }
-}
-
-/// A newer list of `g` replaces the older one.
-fn another_list(site: &Site, random: &mut Random) {
-    let run = site.number("SELECT max(run_started) FROM fetcher_runs") + 1;
-    let from = random.below(8);
-    site.deliver("g", run, keys(from..from + 5));
-    if site.file("g.1.txt.part").exists() {
-        site.remove("g.1.txt.part");
-    }
-    site.wait_sql(crate::common::sql::RUNS, &["f|1|0", &format!("g|{run}|1")]);
-}
-
-/// Status against the tables themselves; a daemon carries edits out soon.
-fn compare(site: &Site) {
-    let count = |sql: &str| Some(site.number(sql));
-    let counted = [
-        count("SELECT count(*) FROM queue WHERE is_dequeued = 0"),
-        count("SELECT count(*) FROM queue WHERE is_dequeued <> 0"),
-        count("SELECT count(*) FROM log WHERE finished IS NULL"),
-    ];
-    wait_equal("what is counted", &counted, || {
-        let rows = &site.status()["rows"];
-        ["pending", "dispatched", "in_flight"].map(|field| rows[field].as_i64())
-    });
-    let wrong = "SELECT count(*) FROM queue JOIN log USING (attr_path) \
-        WHERE last_started IS NOT log.started";
-    assert_eq!(site.sql(wrong), ["0"]);
-}
-
-/// A copy made while the daemon works is whole and sound, and never replaces a file.
-#[test]
-fn a_backup_of_a_working_daemon() {
-    let site = Site::new();
-    site.write("f.1.txt.part", (0..5_000).map(|i| format!("key{i} 0 {i}\n")).collect::<String>());
-    let _daemon = site.start();
-    site.wait_count(5_000);
-    for i in 0..5 {
-        assert!(site.ask("READY").starts_with("JOB "));
-        let name = format!("backup{i}.db");
-        let output = site.run(&["backup", &name]);
-        assert!(output.status.success(), "{output:?}");
-        let copy = crate::common::sql::reader(&site.path(&name)).unwrap();
-        let found = crate::common::sql::rows(&copy, "SELECT count(*), sum(is_dequeued) FROM queue");
-        assert_eq!(found.unwrap(), [format!("5000|{}", i + 1)]);
-        assert_eq!(crate::common::sql::rows(&copy, "PRAGMA integrity_check").unwrap(), ["ok"]);
-        let again = site.run(&["backup", &name]);
-        assert_eq!(again.status.code(), Some(73), "{again:?}");
-    }
 }
 
 /// Names with every character that means something to a shell, to SQL or in a URI.

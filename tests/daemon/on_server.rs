@@ -12,9 +12,9 @@ mod together;
 
 use std::path::PathBuf;
 
-use crate::code_and_error;
+use crate::common::said::code_and_error;
 use crate::common::server::{admin, url_of};
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, attempt_of, wait_until};
 
 /// Neither serving nor migrating works, for the same reason.
 fn refused(site: &Site, url: &str, code: i32, why: &str) {
@@ -26,13 +26,11 @@ fn refused(site: &Site, url: &str, code: i32, why: &str) {
 }
 
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_missing_database_is_refused() {
     refused(&Site::bare(), &url_of("nobodys"), 78, "make it first");
 }
 
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn another_encoding_is_refused() {
     let name = format!("encoded_{}", std::process::id());
     admin(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING SQL_ASCII LOCALE 'C'"));
@@ -42,7 +40,6 @@ fn another_encoding_is_refused() {
 
 /// A role that may not make the schema is told what it needs; when somebody made it, it is told of the rights on that.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn missing_rights_are_named() {
     let site = Site::new();
     let role = format!("poor_{}", std::process::id());
@@ -61,7 +58,6 @@ fn missing_rights_are_named() {
 
 /// A schema of that name that is somebody else's stays as it is.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_foreign_schema_is_refused() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -75,7 +71,6 @@ fn a_foreign_schema_is_refused() {
 /// A daemon goes on beside a newer one, on the newer one's schema, if that is for it, too: it need not be stopped for the
 /// update. What reads all tables must know them.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_works_beside_a_newer_one() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -94,7 +89,6 @@ fn a_daemon_works_beside_a_newer_one() {
 
 /// Commands that look do so on a newer schema, too, if that is for them; else they say what to do.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_newer_schema_is_looked_at() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -118,7 +112,6 @@ fn a_newer_schema_is_looked_at() {
 
 /// Without --no-migrate a daemon makes the schema; with it, it needs one.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_schema_is_made_or_needed() {
     let site = Site::new();
     let (code, error) = site.refused(site.serve(&["--no-migrate"]));
@@ -134,7 +127,6 @@ fn a_schema_is_made_or_needed() {
 
 /// A table that somebody took away is missed at the start.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_missing_table_is_named() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -148,7 +140,6 @@ fn a_missing_table_is_named() {
 
 /// So is one that a running daemon asks beside its work: it ends.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_table_that_went_missing_is_named() {
     let site = Site::new();
     let mut daemon = site.start();
@@ -159,7 +150,6 @@ fn a_table_that_went_missing_is_named() {
 
 /// A column that somebody took away ends a running daemon; when it is back, nothing is lost.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_missing_column_is_named() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -177,7 +167,6 @@ fn a_missing_column_is_named() {
 
 /// Keys of 4 KiB and payloads of any bytes that a line can have are handed out as they were listed.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn keys_and_payloads_are_kept_to_the_byte() {
     let site = Site::new();
     let _daemon = site.start();
@@ -197,7 +186,6 @@ fn keys_and_payloads_are_kept_to_the_byte() {
 
 /// A key with a NUL is a key as any other, in both protocols; views show it escaped.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn keys_with_nul_are_worked_on_and_shown_escaped() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -214,13 +202,12 @@ fn keys_with_nul_are_worked_on_and_shown_escaped() {
     assert_eq!(client.ask("RETRY al\0pha"), "{\"key\":\"al\\u0000pha\",\"rows\":1}\n");
     let job = client.ask("READY");
     assert!(job.ends_with(" al\0pha 1\0 \\2\n"), "{job:?}");
-    assert_eq!(client.ask(&format!("DONE {} 0", apart::attempt_of(&job))), "OK\n");
+    assert_eq!(client.ask(&format!("DONE {} 0", attempt_of(&job))), "OK\n");
     assert_eq!(shown("attr_path, exit_code", "log"), r"al\000pha|0");
 }
 
 /// The URL comes from a configuration file, or from the environment, which wins; without a name the daemon has the machine's.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_url_comes_from_a_file_or_the_environment() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -254,7 +241,6 @@ fn a_url_comes_from_a_file_or_the_environment() {
 
 /// An order by the URL goes to a daemon of this machine; one for a daemon alone wants its socket where there are several.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn an_order_finds_a_daemon_by_the_url() {
     let site = Site::new();
     let (code, error) = code_and_error(&site.run(&["pause"]));
@@ -283,7 +269,6 @@ fn an_order_finds_a_daemon_by_the_url() {
 
 /// A socket leads to the database, without a password in its note.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_socket_names_its_database() {
     let site = Site::new();
     let url = site.server().unwrap().url().replacen("shiftboss@", "shiftboss:secret@", 1);

@@ -2,7 +2,6 @@
 //! on its broker.
 
 mod broker_faults;
-mod chaos;
 mod cluster;
 mod gone;
 mod large;
@@ -19,7 +18,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::common::{Client, Daemon, Site, wait_until};
+use crate::common::wait::pause;
+use crate::common::{Client, Daemon, Peer, Site, wait_until};
 
 /// The broker that the tests have.
 fn broker() -> String {
@@ -43,12 +43,6 @@ struct Installation {
     daemon: Daemon,
     site: Site,
     prefix: String,
-}
-
-/// A relay of it.
-struct Relay {
-    daemon: Daemon,
-    site: Site,
 }
 
 impl Installation {
@@ -87,15 +81,15 @@ impl Installation {
         installation
     }
 
-    fn relay(&self, name: &str) -> Relay {
+    fn relay(&self, name: &str) -> Peer {
         self.relay_by(&broker(), name)
     }
 
     /// By another URL of the broker.
-    fn relay_by(&self, url: &str, name: &str) -> Relay {
+    fn relay_by(&self, url: &str, name: &str) -> Peer {
         let site = Site::bare();
         let daemon = self.start_relay(&site, url, name).ready();
-        Relay { daemon, site }
+        Peer { daemon, site }
     }
 
     fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
@@ -117,12 +111,8 @@ fn serve(site: &Site, prefix: &str, options: &[&str]) -> Daemon {
     site.start_with(&all)
 }
 
-/// A worker of protocol 2.
 fn worker(site: &Site, lease_seconds: u32) -> Client {
-    let mut client = Client::connect(site);
-    let greeting = client.ask(&format!("HELLO 2 worker {lease_seconds}"));
-    assert!(greeting.starts_with("HELLO 2 "), "{greeting}");
-    client
+    Client::leased(site, lease_seconds)
 }
 
 /// The attempt of a job, and the rest of the line.
@@ -134,7 +124,6 @@ fn attempt(answer: &str) -> (String, String) {
 
 /// Lists of relays and of the daemon are one queue with one order; ends count wherever they are told.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn relays_share_the_daemon_s_queue() {
     let installation = Installation::start();
     let (one, other) = (installation.relay("one"), installation.relay("other"));
@@ -169,7 +158,6 @@ fn relays_share_the_daemon_s_queue() {
 
 /// What a fetcher wrote just before is found by its relay, each time.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_looks_at_its_own_files_before_nojobs() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -182,7 +170,6 @@ fn a_relay_looks_at_its_own_files_before_nojobs() {
 
 /// A worker that waits at a relay has a job that becomes ready at the daemon, long before it would look by itself.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn work_is_hinted() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -201,7 +188,6 @@ fn work_is_hinted() {
 
 /// Leases run at the relay: a beat there keeps the job, and without one it goes back.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn leases_run_at_the_relay() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -209,8 +195,8 @@ fn leases_run_at_the_relay() {
     installation.site.wait_count(1);
     let mut worker = worker(&relay.site, 2);
     let (first, _) = attempt(&worker.ask("READY"));
-    for _ in 0..6 {
-        crate::common::wait::pause(Duration::from_millis(500));
+    for _ in 0..8 {
+        pause(Duration::from_millis(300));
         assert_eq!(worker.ask(&format!("BEAT {first}")), "OK\n");
     }
     let (second, rest) = attempt(&worker.ask("READY 20"));
@@ -221,18 +207,17 @@ fn leases_run_at_the_relay() {
 
 /// A job that was taken at a relay can be kept, and ended, at the daemon; and the other way round.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_worker_may_move() {
     let installation = Installation::start();
     let relay = installation.relay("r");
     relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
     installation.site.wait_count(2);
-    let mut far = worker(&relay.site, 3);
-    let mut near = worker(&installation.site, 3);
+    let mut far = worker(&relay.site, 2);
+    let mut near = worker(&installation.site, 2);
     let (there, _) = attempt(&far.ask("READY"));
     let (here, _) = attempt(&near.ask("READY"));
     for _ in 0..8 {
-        crate::common::wait::pause(Duration::from_millis(500));
+        pause(Duration::from_millis(300));
         assert_eq!(near.ask(&format!("BEAT {there}")), "OK\n");
         assert_eq!(far.ask(&format!("BEAT {here}")), "OK\n");
     }
@@ -244,11 +229,10 @@ fn a_worker_may_move() {
 
 /// Operators' orders at a relay are those of operators only where the daemon allows it.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn operators_at_a_relay() {
     let installation = Installation::start_with(&["--relay-operators", "trusted"]);
     let (trusted, other) = (installation.relay("trusted"), installation.relay("other"));
-    let add = |relay: &Relay| {
+    let add = |relay: &Peer| {
         let socket = relay.site.socket();
         let added = relay.site.run(&["add", "-t", socket.to_str().unwrap(), "alpha", "1"]);
         (added.status.code().unwrap(), String::from_utf8_lossy(&added.stderr).into_owned())

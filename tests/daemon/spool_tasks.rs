@@ -1,6 +1,6 @@
 //! Tasks from a spool: `shiftspool run ... -- shiftboss add`, with the built program of the other crate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -8,16 +8,24 @@ use crate::common::random::Random;
 use crate::common::wait::pause;
 use crate::common::{Site, wait_until};
 
-/// The program beside ours, which is another package's: built anew, for cargo does so for the tests of that one alone.
+/// The program beside ours, which is another package's: cargo builds it for the tests of that one alone.
 fn shiftspool() -> PathBuf {
     let ours = PathBuf::from(env!("CARGO_BIN_EXE_shiftboss"));
+    let theirs = ours.with_file_name("shiftspool");
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut newer = Command::new("find");
+    newer.args(["spool", "runner", "console", "-name", "*.rs", "-newer"]).arg(&theirs);
+    let mut is_new = || newer.current_dir(home).output().unwrap().stdout.is_empty();
+    if theirs.exists() && is_new() {
+        return theirs;
+    }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--offline", "--locked", "--package", "shiftspool"]);
     if ours.parent().is_some_and(|directory| directory.ends_with("release")) {
         cargo.arg("--release");
     }
-    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-    ours.with_file_name("shiftspool")
+    assert!(cargo.current_dir(home).status().unwrap().success());
+    theirs
 }
 
 /// Kills of `shiftspool run`, of `add` with it, and of the daemon, at any moment: each task is added, and once.

@@ -5,8 +5,8 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
 use std::thread::JoinHandle;
 
-use crate::code_and_error;
 use crate::common::Site;
+use crate::common::said::code_and_error;
 
 /// What is wrong with a URL is said, without its password, by each command that takes one.
 #[test]

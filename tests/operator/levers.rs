@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::common::said::{failure, json, said};
 use crate::common::{Client, Daemon, Site, wait_until};
-use crate::said::{failure, json, said};
 
 /// A daemon with these rules.
 fn ruled(rules: &str) -> (Site, Daemon) {

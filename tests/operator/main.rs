@@ -12,7 +12,6 @@ mod metrics;
 mod orders;
 mod pages;
 mod prometheus;
-mod said;
 mod status;
 mod targets;
 mod top;

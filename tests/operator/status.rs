@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 
 use crate::common::reference::{dispatch, enqueue, register, version_2};
+use crate::common::said::{self, json, said, text};
 use crate::common::{Client, Site, wait_until};
-use crate::said::{self, json, said, text};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -298,6 +298,7 @@ fn a_file_left_in_wal_mode() {
 /// Another user cannot open the locks, which he could take then, and yet is told who runs.
 #[test]
 fn another_user_is_told_who_runs() {
+    crate::common::root!();
     let site = Site::new();
     let daemon = site.start();
     let pid = daemon.pid().as_raw_nonzero().to_string();
@@ -449,6 +450,7 @@ fn fetchers_that_the_daemon_runs() {
 /// Who may not connect cannot know whether the daemon answers, and is told so; other trouble comes first.
 #[test]
 fn a_check_by_who_may_not_connect() {
+    crate::common::root!();
     let site = Site::new();
     let _daemon = site.start();
     let check = || {

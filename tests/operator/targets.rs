@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Output;
 
 use crate::common::Site;
-use crate::said::{failure, text as said};
+use crate::common::said::{code_and_error, failure, text as said};
 
 /// Runs `shiftboss` with variables of the environment alone.
 fn run(site: &Site, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -108,7 +108,7 @@ fn several_keys() {
 fn what_a_command_needs_is_told() {
     let site = site();
     let daemon = site.start();
-    let (code, why) = failure(&site.run(&["requeue", "socket", "alpha"]));
+    let (code, why) = code_and_error(&site.run(&["requeue", "socket", "alpha"]));
     assert!(code == 64 && why.ends_with("  shiftboss requeue -t socket alpha\n"), "{why}");
     daemon.stop();
     fs::write(site.path("empty.toml"), "").unwrap();
@@ -127,7 +127,7 @@ fn what_a_command_needs_is_told() {
         (&[("SHIFTBOSS_CONFIG", "gone.toml")], &["tasks"], 78, "gone.toml"),
     ];
     for (variables, arguments, code, text) in cases {
-        let found = failure(&run(&site, variables, arguments));
+        let found = code_and_error(&run(&site, variables, arguments));
         assert!(found.0 == code && found.1.contains(text), "{arguments:?}: {found:?}");
     }
 }
@@ -135,6 +135,7 @@ fn what_a_command_needs_is_told() {
 /// A socket that this user may not connect to is refused with 77, as the daemon refuses who may connect and no more.
 #[test]
 fn a_socket_of_somebody_elses() {
+    crate::common::root!();
     let site = site();
     let daemon = site.start();
     let key = ["retry", "-t", "socket", "alpha"];
@@ -145,7 +146,7 @@ fn a_socket_of_somebody_elses() {
         &key,
     ] {
         let output = site.as_somebody_else(arguments).output().unwrap();
-        let (code, why) = failure(&output);
+        let (code, why) = code_and_error(&output);
         assert!(code == 77 && why.contains("Permission denied"), "{arguments:?}: {code} {why}");
         assert!(
             why.contains("--socket-group of the daemon decide") && why.contains("mode 0600"),

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::common::said::{failure, json as object, said};
 use crate::common::sql::editor;
 use crate::common::{Client, Site, wait_until};
 use crate::pages::crawl;
-use crate::said::{failure, json as object, said};
 use crate::web::start;
 use serde_json::{Value, json};
 

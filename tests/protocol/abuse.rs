@@ -1,52 +1,44 @@
 //! Peers that behave badly: endless lines, silence, and answers that nobody reads. None of them
 //! takes memory or time from others (spec 3).
 
-use crate::common::{Client, Daemon, Site, both_policies};
+use std::io::{ErrorKind, Write};
+use std::time::Duration;
 
-/// A daemon with the jobs `alpha` and `bravo`.
-fn two_jobs(options: &[&str]) -> (Site, Daemon) {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let daemon = site.start_with(options);
-    site.wait_count(2);
-    (site, daemon)
-}
+use crate::common::{Client, Site};
+
+const TWO_JOBS: &str = "alpha 0 1\nbravo 0 2\n";
 
 /// A megabyte without a newline is cut off, not collected.
 #[test]
 fn an_endless_line_is_cut_off() {
-    for options in both_policies() {
-        let (site, daemon) = two_jobs(options);
-        let before = daemon.memory_kib("VmRSS:");
-        let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(&site)).collect();
-        for client in &mut clients {
-            client.write(&vec![b'x'; 1024 * 1024]);
-        }
-        for client in clients {
-            assert_eq!(client.rest(), "");
-        }
-        let grown = daemon.memory_kib("VmRSS:").saturating_sub(before);
-        assert!(grown < 20 * 1024, "{grown} KiB more");
-        assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    let (site, daemon) = Site::serving(TWO_JOBS, &[]);
+    let before = daemon.memory_kib("VmRSS:");
+    let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(&site)).collect();
+    for client in &mut clients {
+        client.write(&vec![b'x'; 1024 * 1024]);
     }
+    for client in clients {
+        assert_eq!(client.rest(), "");
+    }
+    let grown = daemon.memory_kib("VmRSS:").saturating_sub(before);
+    assert!(grown < 20 * 1024, "{grown} KiB more");
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
 }
 
 /// Peers that say nothing, or half a line, keep nobody from being served and are served
 /// themselves when they go on.
 #[test]
 fn slow_and_silent_peers_hold_up_nobody() {
-    for options in both_policies() {
-        let (site, _daemon) = two_jobs(options);
-        let mut slow: Vec<Client> = (0..100).map(|_| Client::connect(&site)).collect();
-        for client in slow.iter_mut().step_by(2) {
-            client.write(b"REA");
-        }
-        assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-        assert_eq!(site.ask("DONE alpha 0"), "JOB bravo 0 2\n");
-        for (i, client) in slow.iter_mut().enumerate() {
-            client.write(if i % 2 == 0 { b"DY\n" } else { b"READY\n" });
-            assert_eq!(client.line(), "NOJOBS\n");
-        }
+    let (site, _daemon) = Site::serving(TWO_JOBS, &[]);
+    let mut slow: Vec<Client> = (0..100).map(|_| Client::connect(&site)).collect();
+    for client in slow.iter_mut().step_by(2) {
+        client.write(b"REA");
+    }
+    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "JOB bravo 0 2\n");
+    for (i, client) in slow.iter_mut().enumerate() {
+        client.write(if i % 2 == 0 { b"DY\n" } else { b"READY\n" });
+        assert_eq!(client.line(), "NOJOBS\n");
     }
 }
 
@@ -54,24 +46,20 @@ fn slow_and_silent_peers_hold_up_nobody() {
 /// stays bounded and others are served.
 #[test]
 fn a_peer_that_never_reads_is_held_back() {
-    for options in both_policies() {
-        let (site, daemon) = two_jobs(options);
-        let before = daemon.memory_kib("VmRSS:");
-        let deaf: Vec<Client> = (0..3).map(|_| Client::connect(&site)).collect();
-        for client in &deaf {
-            fill(client);
-        }
-        assert!(site.ask("DONE nobody 0").ends_with('\n'));
-        let grown = daemon.memory_kib("VmRSS:").saturating_sub(before);
-        assert!(grown < 20 * 1024, "{grown} KiB more");
+    let (site, daemon) = Site::serving(TWO_JOBS, &[]);
+    let before = daemon.memory_kib("VmRSS:");
+    let deaf: Vec<Client> = (0..3).map(|_| Client::connect(&site)).collect();
+    for client in &deaf {
+        fill(client);
     }
+    assert!(site.ask("DONE nobody 0").ends_with('\n'));
+    let grown = daemon.memory_kib("VmRSS:").saturating_sub(before);
+    assert!(grown < 20 * 1024, "{grown} KiB more");
 }
 
 /// Writes requests until the socket takes no more, up to 8 MiB.
 fn fill(client: &Client) {
-    use std::io::{ErrorKind, Write};
-    let short = Some(std::time::Duration::from_millis(300));
-    client.stream().set_write_timeout(short).unwrap();
+    client.stream().set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let requests = b"DONE nobody 0\n".repeat(1_000);
     let mut stream = client.stream();
     for _ in 0..600 {

@@ -9,5 +9,4 @@ mod common;
 mod connections;
 mod delivery;
 mod single_tasks;
-mod turns;
 mod version2;

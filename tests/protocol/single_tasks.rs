@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::common::{Client, Site};
+use crate::common::said::told;
+use crate::common::{Client, Site, root};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use serde_json::Value;
 
@@ -12,14 +13,9 @@ use serde_json::Value;
 const OPERATORS: u32 = 42_424;
 const SINGLE: &str = "SELECT attr_path, payload, status FROM singles ORDER BY attr_path, task";
 
-fn output(output: &Output) -> (i32, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
-}
-
 impl Site {
     fn shiftboss(&self, words: &[&str]) -> (i32, String, String) {
-        output(&self.run(words))
+        told(&self.run(words))
     }
 
     fn add(&self, key: &str, payload: &str) -> String {
@@ -34,60 +30,37 @@ impl Site {
         command.args(words).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input).unwrap();
-        output(&child.wait_with_output().unwrap())
+        told(&child.wait_with_output().unwrap())
     }
 }
 
 /// What was acknowledged is there after a kill, and until a job of it succeeds.
 #[test]
 fn a_task_outlives_the_daemon_and_its_failures() {
-    for durability in ["power", "process"] {
-        let site = Site::new();
-        let options = ["--durability", durability];
-        let daemon = site.start_with(&options);
-        assert_eq!(site.add("alpha", "1.0 1.1"), "Added alpha; it is the next key.\n");
-        daemon.kill();
-        let daemon = site.start_with(&options);
-        let known = "alpha was added already: this payload waits, or the ID is known.\n";
-        assert_eq!(site.add("alpha", "1.0 1.1"), known);
-        assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
-        assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
-        daemon.kill();
-        let _daemon = site.start_with(&options);
-        assert_eq!(site.sql(SINGLE), ["alpha|1.0 1.1|failed"]);
-        let (_, why, _) = site.shiftboss(&["why", "alpha"]);
-        assert!(why.contains("delayed: its task failed, and waits again by itself"), "{why}");
-        assert!(why.contains("@tasks"), "{why}");
-        let (code, stdout, _) = site.shiftboss(&["retry", "alpha"]);
-        assert_eq!((code, &*stdout), (0, "Back in the queue: 1 row of alpha.\n"));
-        assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
-        assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-        assert_eq!(site.sql(SINGLE), [""; 0]);
-        let (_, log, _) = site.shiftboss(&["log", "--json"]);
-        let log: Value = serde_json::from_str(&log).unwrap();
-        let fetchers = log["attempts"].as_array().unwrap().iter().map(|ended| &ended["fetcher"]);
-        assert_eq!(fetchers.collect::<Vec<_>>(), ["@tasks", "@tasks"]);
-    }
-}
-
-/// A job that was out when the rules changed ends under the classic ones, and does not run again.
-#[test]
-fn a_job_that_ends_under_the_classic_rules_is_done() {
     let site = Site::new();
     let daemon = site.start();
-    site.add("alpha", "1");
-    site.add("bravo", "2");
-    for _ in 0..2 {
-        assert!(site.ask("READY").starts_with("JOB "));
-    }
-    daemon.stop();
-    let daemon = site.start_with(&["--classic"]);
-    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    assert_eq!(site.ask("DONE bravo 3"), "NOJOBS\n");
-    daemon.stop();
+    assert_eq!(site.add("alpha", "1.0 1.1"), "Added alpha; it is the next key.\n");
+    daemon.kill();
+    let daemon = site.start();
+    let known = "alpha was added already: this payload waits, or the ID is known.\n";
+    assert_eq!(site.add("alpha", "1.0 1.1"), known);
+    assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
+    assert_eq!(site.ask("DONE alpha 3"), "NOJOBS\n");
+    daemon.kill();
     let _daemon = site.start();
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    assert_eq!(site.sql(SINGLE), ["bravo|2|failed"]);
+    assert_eq!(site.sql(SINGLE), ["alpha|1.0 1.1|failed"]);
+    let (_, why, _) = site.shiftboss(&["why", "alpha"]);
+    assert!(why.contains("delayed: its task failed, and waits again by itself"), "{why}");
+    assert!(why.contains("@tasks"), "{why}");
+    let (code, stdout, _) = site.shiftboss(&["retry", "alpha"]);
+    assert_eq!((code, &*stdout), (0, "Back in the queue: 1 row of alpha.\n"));
+    assert_eq!(site.ask("READY"), "JOB alpha 1.0 1.1\n");
+    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
+    assert_eq!(site.sql(SINGLE), [""; 0]);
+    let (_, log, _) = site.shiftboss(&["log", "--json"]);
+    let log: Value = serde_json::from_str(&log).unwrap();
+    let fetchers = log["attempts"].as_array().unwrap().iter().map(|ended| &ended["fetcher"]);
+    assert_eq!(fetchers.collect::<Vec<_>>(), ["@tasks", "@tasks"]);
 }
 
 /// The expected turn is told, for people and for programs; a waiting worker gets the task at once.
@@ -109,8 +82,7 @@ fn the_expected_turn_is_told() {
     let told: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&told["added"], &told["key"]), (&Value::Bool(true), &"more".into()));
     assert_eq!((&told["exact"], &told["tasks_before"]), (&Value::Bool(true), &0.into()));
-    let mut worker = Client::connect(&site);
-    assert!(worker.ask("HELLO 2 w").starts_with("HELLO 2 "));
+    let mut worker = Client::leased(&site, 60);
     while worker.ask("READY").starts_with("JOB ") {}
     worker.write(b"READY 600\n");
     site.add("woken", "1");
@@ -256,11 +228,12 @@ fn as_member(site: &Site, words: &[&str], groups: &'static [u32]) -> Command {
 /// Others may not; members of the operators' group may, also by a supplementary group.
 #[test]
 fn only_operators_add() {
+    root!();
     let site = Site::new();
     let group = OPERATORS.to_string();
     let open = ["--socket-mode", "0666"];
     let daemon = site.start_with(&open);
-    let run = |words: &[&str], groups| output(&as_member(&site, words, groups).output().unwrap());
+    let run = |words: &[&str], groups| told(&as_member(&site, words, groups).output().unwrap());
     let add = ["add", "alpha", "1"];
     let (code, _, stderr) = run(&add, &[OPERATORS]);
     assert!(code == 77 && stderr.contains("--operator-group"), "{code} {stderr}");
@@ -299,7 +272,7 @@ fn an_unknown_group_is_refused() {
         code == 78 && stderr.contains("no group \"no such group\" for --operator-group"),
         "{stderr}"
     );
-    assert!(!site.input().exists() && !site.database().exists());
+    assert!(!site.input().exists() && !site.path("state.db").exists());
     std::fs::write(site.path("boss.toml"), "operator_group = 'no such group'\n").unwrap();
     let (code, stdout, _) = site.shiftboss(&["check", "--config", "boss.toml"]);
     assert!(code == 78 && stdout.contains("for --operator-group"), "{code} {stdout}");

@@ -32,7 +32,7 @@ fn count_rows(engine: &Engine<Store>) -> i64 {
 /// A list of many keys, and a later one of a few; the first one is to go.
 fn many_in_front() -> Engine<Store> {
     let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..10_000, Reading::Onward)]);
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..2_500, Reading::Onward)]);
     let behind = vec![RegisterRun(run("g")).into(), rows("g", 0..3, Reading::Onward)];
     ready(engine.apply((NOW + 1) * 1_000, behind)).unwrap();
     engine

@@ -3,7 +3,6 @@
 
 mod asked;
 mod bounds;
-mod classic;
 mod extremes;
 mod histories;
 mod in_memory;

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, work_script, write_jobs};
+use crate::common::left::wait_ended;
 use crate::common::{Daemon, Site, wait_equal, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// 100 MB without a line end go through in little memory.
 #[test]
@@ -109,4 +111,57 @@ fn no_command_outlives_its_worker() {
     assert_eq!(lines(&site, "ran").len(), 3);
     assert!(killed.elapsed() < Duration::from_secs(3), "{:?}", killed.elapsed());
     drop(daemon);
+}
+
+/// Signals that a worker was started with ignored are not ignored by a command.
+#[test]
+fn signals_are_as_usual() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 1);
+    let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status > masks";
+    let work = work_script(&site, &["--once"], script);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT QUIT USR1 PIPE; exec \"$@\"", "sh"]);
+    shell.arg(work.get_program()).args(work.get_args()).current_dir(site.path(""));
+    assert!(shell.status().unwrap().success());
+    let said = fs::read_to_string(site.path("masks")).unwrap();
+    let masks = said.split_whitespace().filter(|word| !word.ends_with(':'));
+    // The first 31 are the standard signals; those after them are the C library's and programs' own.
+    let standard = masks.map(|mask| u64::from_str_radix(mask, 16).unwrap() & 0x7fff_ffff);
+    assert_eq!(standard.collect::<Vec<_>>(), [0; 2]);
+}
+
+/// What watches over the worker's commands; one that has ended has no command line.
+fn guardian(worker: &Daemon) -> Option<Pid> {
+    let children = children(worker);
+    let mut pids = children.iter().filter_map(|stat| stat.split(' ').next()?.parse().ok());
+    let line = |pid: &i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    pids.find(|pid| line(pid).ends_with(b"\0guardian\0")).and_then(Pid::from_raw)
+}
+
+/// What ends others does not end a guardian. One that is killed is replaced, and its successor knows what runs: that goes with the
+/// worker, and so does the guardian.
+#[test]
+fn a_killed_guardian_is_replaced() {
+    let site = Site::new();
+    let _daemon = site.start();
+    write_jobs(&site, 2);
+    let script = "trap '' TERM HUP; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait; wait";
+    let worker = start(&site, &["-n", "2"], script);
+    wait_lines(&site, "pids", 4);
+    let first = guardian(&worker).unwrap();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(first, signal).unwrap();
+    }
+    kill_process(first, Signal::KILL).unwrap();
+    let mut second = first;
+    let is_reaped = || !children(&worker).iter().any(|stat| stat.starts_with(&format!("{first} ")));
+    wait_until("there is another guardian, and the first one is reaped", || {
+        second = guardian(&worker).unwrap_or(first);
+        second != first && is_reaped()
+    });
+    worker.kill();
+    wait_gone(&site, "pids");
+    wait_ended(second);
 }

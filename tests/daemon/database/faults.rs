@@ -6,11 +6,12 @@ use crate::common::sql::editor;
 use crate::common::{Daemon, Site, wait_until};
 
 fn two_jobs() -> (Site, Daemon) {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let daemon = site.start();
-    site.wait_count(2);
-    (site, daemon)
+    Site::serving(
+        "alpha 0 1
+bravo 0 2
+",
+        &[],
+    )
 }
 
 /// Locked by somebody for longer than the daemon waits: requests close in silence, files wait,

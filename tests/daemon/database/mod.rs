@@ -1,12 +1,11 @@
 //! The database as a public interface (spec 6): take-over, outsiders, faults, and one daemon
 //! for each.
 
-mod exclusive;
 mod faults;
 mod full;
 mod no_file;
+mod opening;
 mod outside;
-mod refused;
 mod takeover;
 
 use crate::common::Site;

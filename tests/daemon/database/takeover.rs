@@ -4,10 +4,10 @@ use rusqlite::Connection;
 use shiftboss_protocol::model::jitter;
 
 use super::{JOURNAL, stands_alone};
-use crate::code_and_error;
 use crate::common::Site;
 use crate::common::reference::{delete, dispatch, enqueue, finish, register, version_2};
-use crate::common::sql::{LOG, QUEUE, RUNS};
+use crate::common::said::code_and_error;
+use crate::common::sql::{LOG, RUNS};
 
 /// What [`fill`] queues, once it is taken over: the lease of the job of charlie is over.
 const QUEUED: [&str; 5] = [
@@ -52,12 +52,19 @@ fn expected_order() -> Vec<String> {
     vec![line("alpha", "1000"), line("bravo", "-"), line("charlie", "2000")]
 }
 
-/// Version 2 is taken over with every row, flag, id and log entry, and serves at once.
+/// Version 2 is taken over with every row, flag, id and log entry, also what a killed reference left in its write-ahead log,
+/// and serves at once.
 #[test]
 fn version_2_is_taken_over_whole() {
-    let site = Site::new();
+    let (other, site) = (Site::new(), Site::new());
     write_files(&site);
-    fill(&version_2(&site.database()));
+    let connection = version_2(&other.database());
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0").unwrap();
+    fill(&connection);
+    for name in ["state.db", "state.db-wal"] {
+        std::fs::copy(other.path(name), site.path(name)).unwrap();
+    }
+    drop(connection);
     let ids = site.sql("SELECT * FROM fetchers ORDER BY name");
     let daemon = site.start();
     site.wait_queue(&QUEUED);
@@ -79,25 +86,6 @@ fn version_2_is_taken_over_whole() {
     assert_eq!(site.sql(larger), ["h"]);
 }
 
-/// What a killed reference left in its write-ahead log is taken over too.
-#[test]
-fn a_version_2_file_with_a_hot_log_is_taken_over() {
-    let (other, site) = (Site::new(), Site::new());
-    let connection = version_2(&other.database());
-    let wal = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0";
-    connection.execute_batch(wal).unwrap();
-    fill(&connection);
-    for end in ["", "-wal"] {
-        let name = format!("state.db{end}");
-        std::fs::copy(other.path(&name), site.path(&name)).unwrap();
-    }
-    drop(connection);
-    write_files(&site);
-    let _daemon = site.start();
-    site.wait_queue(&QUEUED);
-    assert_eq!(site.sql(LOG), LOGGED);
-}
-
 /// A clean stop leaves one file in journal_mode DELETE.
 #[test]
 fn a_clean_stop_leaves_one_plain_file() {
@@ -114,69 +102,11 @@ fn a_clean_stop_leaves_one_plain_file() {
     }
 }
 
-/// The reference is given a file, works on it with its own statements, and ours goes on with what it left: forward, back, and
-/// forward again.
-#[test]
-fn forward_the_reference_and_forward_again() {
-    let site = Site::new();
-    write_files(&site);
-    fill(&version_2(&site.database()));
-    let daemon = site.start();
-    site.wait_queue(&QUEUED);
-    assert_eq!(site.ask("READY"), "JOB bravo  0 2\n");
-    assert_eq!(site.ask("DONE bravo 0").split(' ').nth(1), Some("alpha"));
-    daemon.stop();
-    let moved = site.run(&["move", "state.db", "supervisor.py:old.db"]);
-    assert!(moved.status.success(), "{moved:?}");
-    std::fs::rename(site.path("old.db"), site.database()).unwrap();
-    a_day_of_the_reference(&site);
-    site.write("h.1.txt", "alpha 9 9\ndelta 0 4\necho 0 5\n");
-    let daemon = site.start();
-    site.wait_sql(RUNS, &["f|1|1", "f|2|0", "g|1|1", "h|1|1"]);
-    site.wait_sql("SELECT count(*) FROM queue WHERE fetcher_run_started = 1", &["7"]);
-    // echo and alpha are dispatched or in flight for the reference; charlie was, too long ago.
-    assert_eq!(site.ask("READY"), "JOB delta 0 4\n");
-    assert_eq!(site.ask("READY"), "JOB charlie 0 3\n");
-    site.edit("UPDATE log SET finished = started WHERE attr_path = 'alpha'");
-    assert!(site.ask("READY").starts_with("JOB alpha "));
-    assert_eq!(site.integrity(), ["ok"]);
-    daemon.stop();
-    assert!(stands_alone(&site));
-}
-
-/// UPSERTs, a dispatch, and a deletion by the foreign key.
-fn a_day_of_the_reference(site: &Site) {
-    let connection = Connection::open(site.database()).unwrap();
-    connection.execute_batch("PRAGMA foreign_keys = ON").unwrap();
-    register(&connection, "h", 1, false);
-    enqueue(&connection, "h", 1, "delta", "0 3");
-    enqueue(&connection, "h", 1, "delta", "0 4");
-    enqueue(&connection, "h", 1, "echo", "0 5");
-    enqueue(&connection, "h", 1, "alpha", "9 9");
-    register(&connection, "h", 1, true);
-    register(&connection, "short", 7, true);
-    enqueue(&connection, "short", 7, "zulu", "0 1");
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    dispatch(&connection, "h", "echo", now.try_into().unwrap());
-    finish(&connection, "bravo", 3_000, 1);
-    delete(&connection, "short", 7);
-    assert_eq!(
-        crate::common::sql::rows(&connection, "SELECT name FROM fetchers ORDER BY 1").unwrap(),
-        ["f", "g", "h"]
-    );
-    let left = crate::common::sql::rows(&connection, QUEUE).unwrap();
-    assert_eq!(left.len(), 8, "{left:?}");
-    assert_eq!(crate::common::sql::rows(&connection, "PRAGMA integrity_check").unwrap(), ["ok"]);
-}
-
 /// On the way back the queue leaves its file, which no daemon uses afterwards; single tasks stay behind, and what was in the place of the
 /// target stays.
 #[test]
 fn the_way_back_leaves_a_mark() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 1\nbravo 2\n");
-    let daemon = site.start();
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
     assert!(site.run(&["add", "single", "1"]).status.success());
     let give_back = |to: &str| code_and_error(&site.run(&["move", "state.db", to]));
     let (code, error) = give_back("supervisor.py:old.db");

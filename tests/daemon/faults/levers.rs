@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::{CALLS_MAX, Fault, ask, faulty, library};
+use super::{Fault, STEP, ask, calls, faulty, library};
 use crate::common::{Daemon, Site, wait_until};
 
 /// Each order with what is kept after it.
@@ -61,19 +61,19 @@ fn lives_through(library: &Path, kind: &'static str, at: u32) -> bool {
     site.path("hit").exists()
 }
 
-fn at_every_call(kind: &'static str) {
+fn at_calls(kind: &'static str, step: u32) {
     let directory = tempfile::tempdir().unwrap();
     let library = library(directory.path());
-    let lived = (1..CALLS_MAX).take_while(|at| lives_through(&library, kind, *at)).count();
-    assert!(lived > LIFE.len(), "{lived} calls");
+    let last = calls(step).find(|at| !lives_through(&library, kind, *at));
+    assert!(last.is_some_and(|last| last as usize > LIFE.len()), "{last:?}");
 }
 
 #[test]
 fn orders_outlive_a_kill_at_each_write() {
-    at_every_call("write");
+    at_calls("write", STEP);
 }
 
 #[test]
 fn orders_outlive_a_kill_at_each_sync() {
-    at_every_call("sync");
+    at_calls("sync", 2);
 }

@@ -8,16 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::{Fault, faulty, library};
-use crate::common::worker::Client;
-use crate::common::{Site, wait_until, wait_within};
+use crate::common::{Client, Site, attempt_of, list_of, wait_until, wait_within};
 
 /// More calls than any test makes.
 const ALWAYS: u32 = 1_000_000;
-
-/// The attempt of an answer of protocol 2 with a job.
-fn attempt_of(answer: &str) -> String {
-    answer.strip_prefix("JOB ").and_then(|rest| rest.split(' ').next()).expect("a job").to_owned()
-}
 
 /// Each sync takes 100 ms: requests that come together share one, and nobody is closed.
 #[test]
@@ -64,8 +58,7 @@ fn a_clock_that_jumps() {
     command.env("LD_PRELOAD", library(directory.path())).env("FAULT_CLOCK", site.path("clock"));
     let daemon = site.spawn(command).ready();
     site.wait_count(4);
-    let mut worker = Client::connect(&site);
-    assert!(worker.ask("HELLO 2 w 600").starts_with("HELLO 2 "));
+    let mut worker = Client::leased(&site, 600);
     let held = attempt_of(&worker.ask("READY"));
     let classic = site.next_key("READY").expect("a job");
     let year = 365 * 86_400;
@@ -80,52 +73,6 @@ fn a_clock_that_jumps() {
     assert_eq!(worker.ask(&format!("DONE {held} 0")), "OK\n");
     assert_eq!(site.integrity(), ["ok"]);
     daemon.stop();
-}
-
-/// The wall clock is set back by a year, again and again, once while the daemon is away: a retry, a key that backoff holds and one that
-/// an operator holds wait for no longer than their delays.
-#[test]
-fn what_is_due_goes_along_with_the_clock() {
-    let (directory, site) = (tempfile::tempdir().unwrap(), Site::new());
-    let library = library(directory.path());
-    let rules = "[job_retry]\nretries = 1\nfirst = '2s'\n[backoff]\nafter = 1\nfirst = '2s'\n";
-    fs::write(site.path("rules.toml"), rules).unwrap();
-    let start = || {
-        let mut command = site.serve(&["--config", "rules.toml"]);
-        command.env("LD_PRELOAD", &library).env("FAULT_CLOCK", site.path("clock"));
-        site.spawn(command).ready()
-    };
-    let year = 365 * 86_400;
-    let said = |arguments: &[&str]| {
-        let output = site.run(arguments);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let fails = || {
-        assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
-        site.next_key("DONE alpha 1");
-    };
-    let waits_again = || said(&["why", "alpha"]).contains("State           waiting");
-    let hold = || said(&["hold", "--for", "2s", "bravo"]);
-    let is_free = || said(&["tasks", "--held"]).starts_with("No key is held");
-    set_clock(&site, 0);
-    let daemon = start();
-    site.write("f.1.txt", "alpha 0 1\n");
-    site.wait_count(1);
-    fails();
-    hold();
-    set_clock(&site, -year);
-    wait_until("the task is tried again, and the hold is over", || waits_again() && is_free());
-    fails();
-    assert!(said(&["tasks", "--held"]).contains("backoff"));
-    site.write("g.1.txt", "alpha 0 1\n");
-    set_clock(&site, -2 * year);
-    wait_until("backoff is over", || is_free() && waits_again());
-    hold();
-    daemon.kill();
-    set_clock(&site, -3 * year);
-    let _daemon = start();
-    wait_until("the hold is over after a restart", is_free);
 }
 
 /// No inotify watch is to be had: the daemon says which setting to raise, and looks by itself.
@@ -154,8 +101,7 @@ fn files_may_not_grow() {
     let site = Site::new();
     let script = "ulimit -S -f 1500; exec \"$@\"";
     let mut daemon = site.spawn(site.through_shell(script, &[])).ready();
-    let lines: String = (0..20_000).map(|number| format!("key{number} 0 payload\n")).collect();
-    site.write("f.1.txt", lines);
+    site.write("f.1.txt", list_of(20_000));
     wait_until("it is said", || !daemon.warnings(&["RLIMIT_FSIZE"]).is_empty());
     assert!(daemon.is_running());
     let status = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
@@ -171,12 +117,8 @@ fn files_may_not_grow() {
 /// is told so.
 #[test]
 fn frozen_for_longer_than_a_lease() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\n");
-    let daemon = site.start();
-    site.wait_count(1);
-    let mut first = Client::connect(&site);
-    assert!(first.ask("HELLO 2 first 1").starts_with("HELLO 2 "));
+    let (site, daemon) = Site::serving("alpha 0 1\n", &[]);
+    let mut first = Client::leased(&site, 1);
     let attempt = attempt_of(&first.ask("READY"));
     let frozen = Instant::now();
     daemon.freeze();
@@ -184,8 +126,7 @@ fn frozen_for_longer_than_a_lease() {
         frozen.elapsed() > Duration::from_secs(2)
     });
     daemon.thaw();
-    let mut second = Client::connect(&site);
-    assert!(second.ask("HELLO 2 second").starts_with("HELLO 2 "));
+    let mut second = Client::leased(&site, 60);
     assert!(second.ask("READY 20").starts_with("JOB "), "{}", daemon.log());
     assert_eq!(first.ask(&format!("BEAT {attempt}")), "LOST\n");
     assert!(first.ask(&format!("DONE {attempt} 0")).starts_with("ERROR stale "));

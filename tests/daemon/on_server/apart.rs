@@ -7,10 +7,10 @@ use serde_json::Value;
 use shiftboss_testbed::clock;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::code_and_error;
 use super::together::Locks;
+use crate::common::said::code_and_error;
 use crate::common::wait::pause;
-use crate::common::{Client, Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Peer, Site, attempt_of, wait_until};
 
 /// A lease that ends within a test.
 const LEASE: Duration = Duration::from_secs(5);
@@ -20,13 +20,6 @@ const LATE: Duration = Duration::from_secs(5);
 const STATUS_MAX: Duration = Duration::from_secs(8);
 const BEAT_EVERY: Duration = Duration::from_millis(300);
 
-/// Another daemon of a site's queue, with a directory of its own.
-pub struct Beside {
-    // Ended before its directory goes.
-    pub daemon: Daemon,
-    pub site: Site,
-}
-
 fn command(site: &Site, program: Command, url: &str, name: &str) -> Command {
     let mut command = program;
     command.args(["serve", url, "input", "socket", "--daemon-name", name]);
@@ -34,31 +27,22 @@ fn command(site: &Site, program: Command, url: &str, name: &str) -> Command {
     command
 }
 
-impl Beside {
-    /// By this URL, under this name.
-    pub fn start(url: &str, name: &str) -> Self {
-        Self::start_with(url, name, &[])
-    }
-
-    pub fn start_with(url: &str, name: &str, options: &[&str]) -> Self {
-        let site = Site::new();
-        let mut serve = command(&site, site.program(), url, name);
-        serve.args(options);
-        let daemon = site.spawn(serve).ready();
-        Self { site, daemon }
-    }
+/// Another daemon of a queue, by this URL and under this name, with a directory of its own.
+pub fn beside(url: &str, name: &str) -> Peer {
+    beside_with(url, name, &[])
 }
 
-/// A worker of protocol 2, with a short lease.
+pub fn beside_with(url: &str, name: &str, options: &[&str]) -> Peer {
+    let site = Site::new();
+    let mut serve = command(&site, site.program(), url, name);
+    serve.args(options);
+    let daemon = site.spawn(serve).ready();
+    Peer { daemon, site }
+}
+
+/// A worker with a short lease.
 pub fn worker(site: &Site) -> Client {
-    let mut client = Client::connect(site);
-    assert!(client.ask(&format!("HELLO 2 worker {}", LEASE.as_secs())).starts_with("HELLO 2 "));
-    client
-}
-
-pub fn attempt_of(answer: &str) -> i64 {
-    let attempt = answer.strip_prefix("JOB ").and_then(|rest| rest.split(' ').next());
-    attempt.and_then(|attempt| attempt.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
+    Client::leased(site, 5)
 }
 
 /// One number that the database has.
@@ -75,7 +59,6 @@ fn wait_owner(queue: &Site, attempt: i64, name: &str) {
 
 /// All three find an empty database at once.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn three_daemons_make_one_schema() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
@@ -95,11 +78,10 @@ fn three_daemons_make_one_schema() {
 }
 
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_name_that_another_daemon_has_is_refused() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
-    let mut first = Beside::start(&url, "twin");
+    let mut first = beside(&url, "twin");
     let second = Site::new();
     let (code, error) = second.refused(command(&second, second.program(), &url, "twin"));
     assert!(code == 75 && error.contains("--daemon-name"), "{code} {error}");
@@ -110,7 +92,6 @@ fn a_name_that_another_daemon_has_is_refused() {
 /// One daemon's clock is a day ahead, another one's a day behind: leases last as long as the server says, nobody is
 /// taken for dead, and what is stored is the server's time.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn clocks_that_differ_by_days_change_nothing() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
@@ -119,7 +100,7 @@ fn clocks_that_differ_by_days_change_nothing() {
         let mut faked = site.program();
         clock::set(&mut faked, offset).expect("faketime is installed");
         let daemon = site.spawn(command(&site, faked, &url, name)).ready();
-        Beside { site, daemon }
+        Peer { site, daemon }
     };
     let (ahead, behind) = (start("+1d", "ahead"), start("-1d", "behind"));
     ahead.site.write("f.1.txt", "alpha 1\nbravo 1\n");
@@ -148,12 +129,11 @@ fn clocks_that_differ_by_days_change_nothing() {
 /// A daemon is cut off from the server, not from its worker, which goes on to beat: from then on no OK, and another daemon has
 /// the job when the lease that it gave is over.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_that_is_cut_off_extends_no_lease() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
     let proxy = Proxy::new(&url).unwrap();
-    let (cut, other) = (Beside::start(&proxy.url, "cut"), Beside::start(&url, "other"));
+    let (cut, other) = (beside(&proxy.url, "cut"), beside(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
     wait_until("it is listed", || {
         number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
@@ -183,12 +163,11 @@ fn a_daemon_that_is_cut_off_extends_no_lease() {
 
 /// A claim was carried out, and its answer reaches a daemon that was frozen meanwhile, and taken for dead: no worker is told.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_claim_whose_answer_is_late_is_told_to_nobody() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
     let proxy = Proxy::new(&url).unwrap();
-    let (frozen, other) = (Beside::start(&proxy.url, "frozen"), Beside::start(&url, "other"));
+    let (frozen, other) = (beside(&proxy.url, "frozen"), beside(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
     wait_until("it is listed", || {
         number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
@@ -222,11 +201,10 @@ fn a_claim_whose_answer_is_late_is_told_to_nobody() {
 
 /// A server that is away is told of once, by the daemon and by a worker, and so is its end; `status` says since when it is away.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn an_outage_is_told_once() {
     let queue = Site::bare();
     let proxy = Proxy::new(&queue.server().unwrap().url()).unwrap();
-    let Beside { site, daemon } = Beside::start(&proxy.url, "only");
+    let Peer { site, daemon } = beside(&proxy.url, "only");
     let mut working = site.program();
     working.args(["work", "-t", "socket", "--", "touch", "ran"]).current_dir(site.path(""));
     let worker = site.spawn(working);

@@ -2,10 +2,9 @@
 
 use shiftboss_testbed::server::{PostgresServer, Stop};
 
-use super::apart::attempt_of;
-use super::interrupted::{ask, key_of, worker};
+use super::interrupted::{ask, worker};
 use super::lacking::{serve_by, server};
-use crate::common::{Site, wait_until};
+use crate::common::{Site, attempt_of, job_of, wait_until};
 
 const BEATS: &str = "SELECT beat FROM shiftboss.daemons";
 
@@ -16,7 +15,6 @@ fn number(server: &PostgresServer, question: &str) -> i64 {
 /// What was written since is done again: numbers of attempts are none that were handed out before, lines that were read are read
 /// again, and whoever looks is told.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_replica_that_was_behind_takes_over() {
     let (site, mut primary) = (Site::new(), server(&[], None));
     let replica = primary.replica(&[]).unwrap();
@@ -37,7 +35,7 @@ fn a_replica_that_was_behind_takes_over() {
     let before: Vec<i64> = (0..3).map(|_| attempt_of(&client.ask("READY"))).collect();
     assert_eq!(client.ask(&format!("DONE {} 0", before[0])), "OK\n");
     site.append("f.1.txt.part", "delta 4\n");
-    assert_eq!(key_of(&client.ask("READY 15")), "delta");
+    assert_eq!(job_of(&client.ask("READY 15")).1, "delta");
     let (known, late) = (number(&replica, BEATS), before[1]);
     wait_until("the daemon lives on", || number(&primary, BEATS) > known + 2);
     primary.stop(Stop::Kill).unwrap();
@@ -46,8 +44,9 @@ fn a_replica_that_was_behind_takes_over() {
     let mut keys = Vec::new();
     for _ in 0..4 {
         let answer = ask(&mut client, "READY 15");
-        assert!(attempt_of(&answer) > *before.last().unwrap(), "{answer} after {before:?}");
-        keys.push(key_of(&answer).to_owned());
+        let (attempt, key) = job_of(&answer);
+        assert!(attempt > *before.last().unwrap(), "{answer} after {before:?}");
+        keys.push(key);
     }
     keys.sort();
     assert_eq!(keys, ["alpha", "bravo", "charlie", "delta"]);

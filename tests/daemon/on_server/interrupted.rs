@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use shiftboss_testbed::proxy::Proxy;
 use shiftboss_testbed::server::{ADMIN, PostgresServer, Stop};
 
-use super::apart::{Beside, attempt_of, number};
+use super::apart::{beside, number};
 use crate::common::random::Random;
 use crate::common::wait::{DEADLINE, pause};
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Peer, Site, job_of, wait_until};
 
 /// A worker asks again after this.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -23,14 +23,7 @@ struct Ledger {
 
 /// A worker whose leases do not end within a test: a job that nobody was told of would come back by itself.
 pub fn worker(site: &Site) -> Client {
-    let mut client = Client::connect(site);
-    assert!(client.ask("HELLO 2 worker 600").starts_with("HELLO 2 "));
-    client
-}
-
-/// The key of `JOB attempt key payload`.
-pub fn key_of(answer: &str) -> &str {
-    answer.split(' ').nth(2).unwrap()
+    Client::leased(site, 600)
 }
 
 /// Asks until the daemon can answer. To be asked again is all that it may say else.
@@ -53,7 +46,7 @@ impl Ledger {
         if answer.starts_with("NOJOBS") {
             return None;
         }
-        let (key, attempt) = (key_of(&answer).to_owned(), attempt_of(&answer));
+        let (attempt, key) = job_of(&answer);
         assert_eq!(self.done.get(&key), None, "{key} is done");
         assert_eq!(self.out.insert(key.clone(), attempt), None, "{key} is out twice");
         Some((key, attempt))
@@ -88,14 +81,13 @@ fn lines(count: usize) -> String {
 /// A daemon's connections are cut after a random number of bytes, again and again, while its list is read and a worker does all of
 /// it, beside a daemon that is not cut off: no job is out twice, and no result that was acknowledged is lost.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn connections_may_be_cut_at_any_byte() {
     const KEYS: usize = 300;
     let mut random = Random::seeded();
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
     let proxy = Proxy::new(&url).unwrap();
-    let (cut, other) = (Beside::start(&proxy.url, "cut"), Beside::start(&url, "other"));
+    let (cut, other) = (beside(&proxy.url, "cut"), beside(&url, "other"));
     let (mut client, mut beside) = (worker(&cut.site), worker(&other.site));
     proxy.cut_after(2_000);
     cut.site.write("f.1.txt", lines(KEYS));
@@ -122,12 +114,11 @@ fn connections_may_be_cut_at_any_byte() {
 /// The server is stopped in the usual way, or killed, and started again under two daemons with a job out each: without anybody's
 /// help they go on, and what was acknowledged before is there.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn daemons_go_on_when_their_server_was_started_again() {
     let mut server = PostgresServer::start(&[]).unwrap();
     server.query("postgres", "CREATE DATABASE queue TEMPLATE template0").unwrap();
     let url = server.url(ADMIN, "queue");
-    let daemons = [Beside::start(&url, "one"), Beside::start(&url, "other")];
+    let daemons = [beside(&url, "one"), beside(&url, "other")];
     daemons[0].site.write("f.1.txt", lines(24));
     let mut clients = [worker(&daemons[0].site), worker(&daemons[1].site)];
     let mut ledger = Ledger::default();
@@ -164,7 +155,7 @@ fn daemons_go_on_when_their_server_was_started_again() {
     }
     assert_eq!(ledger.done.len(), 24);
     ledger.assert_logged(&server.query("queue", LOGGED).unwrap());
-    for Beside { daemon, .. } in daemons {
+    for Peer { daemon, .. } in daemons {
         daemon.stop();
     }
 }

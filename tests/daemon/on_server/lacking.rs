@@ -54,7 +54,6 @@ impl Drop for Others {
 /// Others have all connections that the server allows when a daemon starts: it says so, with the exit code of a server that
 /// may be tried again.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn used_up_connections_are_named_at_the_start() {
     let (site, server) = (Site::new(), server(&["max_connections=8"], None));
     let other = || {
@@ -80,8 +79,8 @@ fn used_up_connections_are_named_at_the_start() {
 
 /// The disk of the server is full while a list is read: what was acknowledged stays, and the rest is read when there is room.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_full_disk_of_the_server_is_waited_for() {
+    crate::common::root!();
     const LINES: usize = 5_000;
     let site = Site::bare();
     fs::create_dir(site.input()).unwrap();

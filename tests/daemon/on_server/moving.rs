@@ -10,11 +10,11 @@ use std::time::Duration;
 use rusqlite::Connection;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::code_and_error;
 use crate::common::reference::version_2;
+use crate::common::said::code_and_error;
 use crate::common::server::{Database, admin};
 use crate::common::wait::pause;
-use crate::common::{Client, Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, attempt_of, list_of, wait_until};
 
 const CUT_OFF: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shiftboss-move' AND datname = current_database()";
@@ -104,14 +104,10 @@ fn work(site: &Site) -> Vec<String> {
 /// Lists with their positions, jobs that are out and that ended, single tasks and the order go there and back, and daemons
 /// go on with them.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_queue_goes_there_and_back() {
     let site = a_queue();
     let daemon = start_on(&site, "file.db");
-    let mut builder = Client::connect(&site);
-    assert!(builder.ask("HELLO 2 builder").starts_with("HELLO"));
-    let job = builder.ask("READY");
-    let attempt = job.split(' ').nth(1).unwrap();
+    let attempt = attempt_of(&Client::leased(&site, 60).ask("READY"));
     let failed = site.next_key("READY").unwrap();
     let out = site.next_key(&format!("DONE {failed} 7")).unwrap();
     assert!(site.run(&["add", "-t", "socket", "single", "1"]).status.success());
@@ -134,9 +130,7 @@ fn a_queue_goes_there_and_back() {
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     assert!(moved_to(&site, "file.db").starts_with("postgres://"));
     let daemon = start_on(&site, "state.db");
-    let mut builder = Client::connect(&site);
-    assert!(builder.ask("HELLO 2 builder").starts_with("HELLO"));
-    assert_eq!(builder.ask(&format!("DONE {attempt} 0")), "OK\n");
+    assert_eq!(Client::leased(&site, 60).ask(&format!("DONE {attempt} 0")), "OK\n");
     site.append("g.2.txt.part", "foxtrot 0 2\n");
     let first = site.next_key("READY").unwrap();
     assert!(site.ask(&format!("DONE {first} 0")).starts_with("JOB "));
@@ -156,7 +150,6 @@ fn a_queue_goes_there_and_back() {
 
 /// A daemon that lives keeps its queue where it is, and keeps others away, wherever it is.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_living_daemon_is_named() {
     let site = a_queue();
     let daemon = start_on(&site, "file.db");
@@ -174,7 +167,6 @@ fn a_living_daemon_is_named() {
 
 /// What was there before stays.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_target_must_be_empty() {
     let site = a_queue();
     fs::write(site.path("other"), "mine").unwrap();
@@ -191,7 +183,6 @@ fn a_target_must_be_empty() {
 }
 
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn one_end_is_a_file_and_the_other_a_server() {
     let site = a_queue();
     refused(&site, &["move", "file.db", "file.db"], 64, "both files");
@@ -205,7 +196,6 @@ fn one_end_is_a_file_and_the_other_a_server() {
 
 /// A database of the Python supervisor, of another version or without leases is to be taken over first.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn another_version_is_taken_over_first() {
     let site = a_queue();
     drop(version_2(&site.path("old.db")));
@@ -229,7 +219,6 @@ fn another_version_is_taken_over_first() {
 
 /// Neither a role without rights nor a file that may not be written is used.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn missing_rights_are_named() {
     let site = a_queue();
     let role = format!("mover_{}", std::process::id());
@@ -248,7 +237,6 @@ fn missing_rights_are_named() {
 
 /// A disk that is full leaves nothing of the new file, and the queue where it was.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_full_disk_leaves_nothing() {
     let site = a_queue();
     moves(&site, "file.db", "state.db");
@@ -267,7 +255,6 @@ fn a_full_disk_leaves_nothing() {
 /// Broken off behind the last row: the target is not used; the next move begins anew if the source was not marked yet, and
 /// else only ends it.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_move_that_was_broken_off_is_ended() {
     let site = a_queue();
     moves(&site, "file.db", "state.db");
@@ -303,7 +290,6 @@ fn a_move_that_was_broken_off_is_ended() {
 
 /// The same on the way back.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_way_back_that_was_broken_off_is_ended() {
     let site = a_queue();
     moves(&site, "file.db", "state.db");
@@ -338,11 +324,9 @@ fn a_way_back_that_was_broken_off_is_ended() {
 /// Killed, or cut off from the server, at any time: until a move has ended there is one queue that a daemon may use, or the
 /// next move ends it.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_move_may_be_killed_at_any_time() {
     let site = Site::new();
-    let lines: String = (0..10_000).map(|i| format!("key{i} 0 {i}\n")).collect();
-    site.write("f.1.txt", lines);
+    site.write("f.1.txt", list_of(10_000));
     let daemon = start_on(&site, "file.db");
     wait_until("the list is read", || counts(&site, "file.db")[0].contains("10000 waiting"));
     daemon.stop();
@@ -367,7 +351,6 @@ fn a_move_may_be_killed_at_any_time() {
 
 /// The server falls silent under a move, which ends, and can be begun again.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_move_gives_up_when_the_server_is_silent() {
     let site = a_queue();
     assert!(site.run(&["migrate"]).status.success());

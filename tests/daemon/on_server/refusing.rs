@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use shiftboss_testbed::server::PostgresServer;
 
-use super::code_and_error;
 use super::lacking::{serve, serve_by, server};
+use crate::common::said::code_and_error;
 use crate::common::{Daemon, Site, wait_until, wait_within};
 
 const END: &str =
@@ -54,7 +54,6 @@ fn wait_told(site: &Site, why: &str) {
 /// Who was let in once waits: as a running daemon, which goes on by itself, and as one that is started, for its supervisor. At a first
 /// start the same is an error of settings.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_refused_login_is_an_outage() {
     for [refusal, undo, said] in REFUSALS {
         let (site, server) = (Site::new(), server(&[], None));
@@ -98,10 +97,10 @@ const REVOKED: [[&str; 3]; 3] = [
 
 /// Rights that are revoked are an outage as refused logins are.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_right_that_is_revoked_is_an_outage() {
+    let server = server(&[], None);
     for [revoke, grant, said] in REVOKED {
-        let (site, server) = (Site::new(), server(&[], None));
+        let site = Site::new();
         let change = |how| server.query("queue", how).unwrap();
         let mut daemon = serve(&site, &server).ready();
         change(revoke);
@@ -120,7 +119,6 @@ fn a_right_that_is_revoked_is_an_outage() {
 
 /// Who was right once is started again, for its supervisor, until it is right again. At a first start the same is an error of settings.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_right_that_is_missing_at_the_start() {
     let [revoke, grant, said] = REVOKED[0];
     let (site, other, server) = (Site::new(), Site::new(), server(&[], None));
@@ -137,7 +135,6 @@ fn a_right_that_is_missing_at_the_start() {
 
 /// A password is changed, first at the server and then in the file that has it: the daemon reads it anew.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_changed_password_is_waited_for() {
     let (site, server) = (Site::new(), server(&[], None));
     let rules = server.home().join("data/pg_hba.conf");
@@ -160,7 +157,6 @@ fn a_changed_password_is_waited_for() {
 
 /// Somebody locks a table that every call needs: connections that were given up do not pile up behind it.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn connections_that_were_given_up_end() {
     const CONNECTIONS_MAX: usize = 6;
     let (site, server) = (Site::new(), server(&[], None));
@@ -206,6 +202,8 @@ impl Pooler {
         );
         fs::write(home.join("pooler.ini"), settings).unwrap();
         fs::write(home.join("users"), "\"plain\" \"\"\n").unwrap();
+        // That of one before, which was killed.
+        let _ = fs::remove_file(home.join(".s.PGSQL.6432"));
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).current_dir("/");
         if rustix::process::geteuid().is_root() {
@@ -229,10 +227,9 @@ impl Drop for Pooler {
 /// Behind a pooler that gives each transaction another connection nothing begins; one that has as many as are asked for is as good
 /// as none.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_pooler_of_transactions_is_refused() {
+    let (site, server) = (Site::new(), server(&[], None));
     for (mode, connections) in [("transaction", 1), ("transaction", 20), ("statement", 3)] {
-        let (site, server) = (Site::new(), server(&[], None));
         let pooler = Pooler::start(&server, mode, connections);
         for command in [&["migrate", "-t", &pooler.1][..], &["serve", &pooler.1, "input", "socket"]]
         {
@@ -243,7 +240,6 @@ fn a_pooler_of_transactions_is_refused() {
         let made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shiftboss'";
         assert_eq!(server.query("queue", made).unwrap(), "0");
     }
-    let (site, server) = (Site::new(), server(&[], None));
     let pooler = Pooler::start(&server, "session", 5);
     let daemon = site.spawn(serve_by(&site, &pooler.1)).ready();
     site.write("f.1.txt", "alpha 1\n");
@@ -253,7 +249,6 @@ fn a_pooler_of_transactions_is_refused() {
 
 /// The schema is made newer than a running daemon may use, whether or not its connections stay.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_that_a_schema_is_not_for_ends() {
     for ends_connections in [true, false] {
         let (site, server) = (Site::new(), server(&[], None));
@@ -276,8 +271,8 @@ fn a_daemon_that_a_schema_is_not_for_ends() {
 /// Two daemons of one name, one machine and one path, which is another directory for each (a mount, so this takes root), as in
 /// containers that were copied: the second one is refused, and the first one has its name still. Started again, a daemon has its name back at once.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn copies_of_a_daemon_do_not_share_its_name() {
+    crate::common::root!();
     let (site, server) = (Site::new(), server(&[], None));
     let mut first = serve(&site, &server).ready();
     let copy = Site::new();
@@ -296,7 +291,6 @@ fn copies_of_a_daemon_do_not_share_its_name() {
 
 /// A daemon that was frozen finds another process under its name, and gives way.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_that_lost_its_name_gives_way() {
     let (site, other, server) = (Site::new(), Site::new(), server(&[], None));
     let mut first: Daemon = serve(&site, &server).ready();

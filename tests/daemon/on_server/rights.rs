@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::server::{Database, admin};
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, attempt_of, wait_until};
 
 /// The statements of "Rights", for a database and roles of this test's own.
 fn statements(database: &str, mark: &str) -> String {
@@ -43,7 +43,6 @@ impl Drop for Roles<'_> {
 
 /// Each does its part with what it was granted, and no more.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn each_role_needs_no_more_than_it_is_granted() {
     let site = Site::new();
     let server = site.server().unwrap();
@@ -68,11 +67,9 @@ fn each_role_needs_no_more_than_it_is_granted() {
     let daemon = site.spawn(serve("one", "input", "socket")).ready();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\ncharlie 0 1\n");
     site.wait_count(3);
-    let mut client = Client::connect(&site);
-    assert!(client.ask("HELLO 2 worker 60").starts_with("HELLO 2 "));
-    let job = client.ask("READY");
-    let attempt = job.split(' ').nth(1).unwrap();
-    assert!(client.ask(&format!("DONE {attempt} 1")).starts_with("OK"), "{job}");
+    let mut client = Client::leased(&site, 60);
+    let attempt = attempt_of(&client.ask("READY"));
+    assert_eq!(client.ask(&format!("DONE {attempt} 1")), "OK\n");
     assert!(client.ask("READY").starts_with("JOB "));
     for order in [
         &["add", "-t", "socket", "delta", "1"][..],

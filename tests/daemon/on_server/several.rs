@@ -30,7 +30,6 @@ fn is_rejected(queue: &Site, file: &str, at: &str, owner: &str) -> bool {
 /// The fetcher of a daemon that froze is another one's, without a restart: what only the frozen one lists is gone, and
 /// the other one's files are read, complete ones too. Thawed, the first one rejects its files, says so once, and writes nothing.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_fetcher_is_taken_over() {
     let (one, two) = (Site::new(), Site::new());
     let first = join(&one, &one, "first");
@@ -88,7 +87,6 @@ fn check(queue: &Site) -> (i32, String) {
 
 /// The database tells which daemons run, what each has, and since when one does not, and why that is.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn the_daemons_are_shown() {
     let (one, two) = (Site::new(), Site::new());
     let first = join(&one, &one, "first");
@@ -127,7 +125,6 @@ fn the_daemons_are_shown() {
 
 /// A daemon that drains hands nothing out, waits for its own jobs and ends; the others go on.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_drain_is_one_daemons() {
     let (one, two) = (Site::new(), Site::new());
     let first = join(&one, &one, "first");
@@ -159,7 +156,6 @@ fn a_drain_is_one_daemons() {
 
 /// An operator's order to one daemon is noticed by the others, which say so once.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_pause_is_noticed_by_all() {
     let (one, two) = (Site::new(), Site::new());
     let first = join(&one, &one, "first");
@@ -178,7 +174,6 @@ fn a_pause_is_noticed_by_all() {
 
 /// A daemon that is gone for good is forgotten with its lists; one that lives is not.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_is_forgotten() {
     let (one, two) = (Site::new(), Site::new());
     let _first = join(&one, &one, "first");

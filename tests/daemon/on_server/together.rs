@@ -4,18 +4,18 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::apart::{Beside, attempt_of, number, worker};
-use crate::common::{Client, Site, wait_until, wait_within};
+use super::apart::{beside, beside_with, number, worker};
+use crate::common::{Client, Peer, Site, attempt_of, wait_until, wait_within};
 
 /// A worker that waits at one daemon has what another one made ready after this, at the most; alone it would wait for longer.
 const SOON: Duration = Duration::from_secs(10);
 const WAITING: &str = "READY 20";
 
 /// A queue in a database of its own, and two daemons.
-fn two() -> (Site, Beside, Beside) {
+fn two() -> (Site, Peer, Peer) {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
-    let (one, other) = (Beside::start(&url, "one"), Beside::start(&url, "other"));
+    let (one, other) = (beside(&url, "one"), beside(&url, "other"));
     (queue, one, other)
 }
 
@@ -52,7 +52,6 @@ impl Drop for Locks {
 
 /// A line that a fetcher wrote just before is found by its own daemon, each time, also while another one asks the same server.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_looks_at_its_own_files_before_nojobs() {
     let (_queue, one, other) = two();
     for line in 0..20 {
@@ -64,7 +63,6 @@ fn a_daemon_looks_at_its_own_files_before_nojobs() {
 
 /// What only a frozen daemon could read holds up nobody's NOJOBS.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn unread_files_of_others_do_not_count() {
     let (_queue, one, other) = two();
     one.daemon.freeze();
@@ -77,7 +75,6 @@ fn unread_files_of_others_do_not_count() {
 
 /// Somebody has locked all there is for longer than a worker waits: that is no NOJOBS, in either protocol.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn what_is_locked_is_not_said_to_be_nothing() {
     let (queue, one, other) = two();
     one.site.write("f.1.txt", "alpha 1\n");
@@ -95,7 +92,6 @@ fn what_is_locked_is_not_said_to_be_nothing() {
 
 /// A daemon is killed: its workers beat, end and give back their jobs at another one, at once.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn workers_of_a_killed_daemon_go_on_at_another_one() {
     let (queue, one, other) = two();
     other.site.write("f.1.txt", "alpha 1\nbravo 2\ncharlie 3\n");
@@ -129,7 +125,6 @@ fn waited(client: &mut Client, key: &str, make_ready: impl FnOnce()) -> Duration
 
 /// The connection on which a daemon listens ends in the moment in which another one has work.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn a_daemon_whose_listening_ends_misses_nothing() {
     let (queue, one, other) = two();
     let mut client = worker(&one.site);
@@ -154,11 +149,10 @@ fn a_daemon_whose_listening_ends_misses_nothing() {
 
 /// Work that nobody tells of: a daemon whose worker waits looks for itself, as often as it was told to.
 #[test]
-#[ignore = "needs a server: make test-postgres"]
 fn work_that_nobody_told_of_is_found() {
     let queue = Site::bare();
     let url = queue.server().unwrap().url();
-    let one = Beside::start_with(&url, "one", &["--poll-notified", "1s"]);
+    let one = beside_with(&url, "one", &["--poll-notified", "1s"]);
     let mut client = worker(&one.site);
     let server = queue.server().unwrap();
     let pause = |is_paused: bool| {

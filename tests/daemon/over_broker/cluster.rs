@@ -50,14 +50,12 @@ fn start_again(node: u8) {
 
 /// With quorum queues everything goes on with the two nodes that live.
 #[test]
-#[ignore = "needs a cluster of brokers: make test-broker"]
 fn each_node_is_lost_once() {
     lose_each_node("quorum", |_| {});
 }
 
 /// Classic queues are on one node each: everything goes on when that is back.
 #[test]
-#[ignore = "needs a cluster of brokers: make test-broker"]
 fn each_node_is_lost_with_classic_queues() {
     lose_each_node("classic", start_again);
 }

@@ -1,20 +1,20 @@
 //! Relays that are gone: told by `status --check` and metrics, and forgotten with one command.
 
-use super::{Installation, Relay, attempt, worker};
-use crate::common::{Site, wait_until, wait_within};
+use super::{Installation, attempt, worker};
+use crate::common::said::told;
+use crate::common::{Peer, Site, wait_until, wait_within};
 
 /// A relay that is silent is taken for dead after six seconds.
 const DEAD: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The exit code, and what was said.
 fn said(site: &Site, arguments: &[&str]) -> (i32, String) {
-    let output = site.run(arguments);
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    let (code, stdout, stderr) = told(&site.run(arguments));
+    (code, stdout + &stderr)
 }
 
 /// An installation whose relay has a list, and a job that is out.
-fn at_work() -> (Installation, Relay) {
+fn at_work() -> (Installation, Peer) {
     let installation = Installation::start();
     let relay = installation.relay("r");
     relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
@@ -27,7 +27,6 @@ fn at_work() -> (Installation, Relay) {
 /// One that was killed is trouble until it is forgotten: then its lists are gone, and its fetchers are free, while the daemon goes
 /// on with the job.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_killed_relay_is_told_and_forgotten() {
     let (installation, relay) = at_work();
     let site = &installation.site;
@@ -55,7 +54,6 @@ fn a_killed_relay_is_told_and_forgotten() {
 
 /// One that was stopped is not missed; it may be forgotten, with the daemon or without.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_stopped_relay_is_not_missed() {
     let (installation, relay) = at_work();
     relay.daemon.stop();

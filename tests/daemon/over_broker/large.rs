@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::thread;
 
-use super::shared::Queue;
-use super::{Installation, attempt, broker, worker};
-use crate::common::{Client, Daemon, Site, wait_until};
+use super::{Installation, attempt, worker};
+use crate::common::said::said;
+use crate::common::{Client, Peer, wait_until};
 
 /// Three payloads, in which JSON has six bytes for one, are more than one message may have. Who waits is served by ones, twos, fours
 /// and so on.
@@ -17,19 +17,19 @@ fn payload() -> String {
 }
 
 /// Workers that wait together at a relay have a job each, once; nothing is left in flight by an answer that nobody could read.
-fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log: &Daemon) {
-    let run = |order: &str| {
-        let ordered = daemon.run(&[order, "-t", daemon.socket().to_str().unwrap()]);
-        assert!(ordered.status.success(), "{ordered:?}");
-    };
-    run("pause");
-    let mut workers: Vec<_> = (0..TASKS).map(|_| worker(relay, 600)).collect();
+#[test]
+fn large_payloads_are_handed_out() {
+    let installation = Installation::start();
+    let (Peer { site: relay, daemon: relay_daemon }, queue) =
+        (installation.relay("r"), &installation.site);
+    said(queue, &["pause", "-t", "socket"]);
+    let mut workers: Vec<_> = (0..TASKS).map(|_| worker(&relay, 600)).collect();
     workers.iter_mut().for_each(|worker| worker.write(b"READY 60\n"));
     let payload = payload();
     let list: String = (0..TASKS).map(|key| format!("key-{key} {payload}\n")).collect();
     relay.deliver("f", 1, list);
     queue.wait_count(TASKS);
-    run("resume");
+    said(queue, &["resume", "-t", "socket"]);
     // Who does not read gets nothing; who is told that the daemon is busy asks again.
     let work = |mut worker: Client| {
         let mut answer = worker.line();
@@ -46,34 +46,13 @@ fn each_worker_has_its_own(queue: &Site, daemon: &Site, relay: &Site, relay_log:
     let keys: HashSet<String> = at_work.into_iter().map(|it| it.join().unwrap()).collect();
     assert_eq!(keys.len(), TASKS);
     queue.wait_sql("SELECT count(*) FROM log WHERE exit_code = 0", &[&TASKS.to_string()]);
-    let log = relay_log.log();
+    let log = relay_daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
-}
-
-#[test]
-#[ignore = "needs a broker: make test-broker"]
-fn large_payloads_are_handed_out() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    let queue = &installation.site;
-    each_worker_has_its_own(queue, queue, &relay.site, &relay.daemon);
-    let taken_back = "SELECT count(*) FROM ended WHERE outcome = 'undone'";
-    assert!(queue.number(taken_back) > 0);
-}
-
-#[test]
-#[ignore = "needs a broker and a server: make test-broker"]
-fn large_payloads_are_handed_out_by_several_daemons() {
-    let queue = Queue::new();
-    let (one, _other) = (queue.daemon("one"), queue.daemon("other"));
-    let relay = queue.relay(&broker(), "r");
-    each_worker_has_its_own(&queue.site, &one.site, &relay.site, &relay.daemon);
-    assert!(queue.count("SELECT count(*) FROM attempts WHERE outcome = 'undone'") > 0);
+    assert!(queue.number("SELECT count(*) FROM ended WHERE outcome = 'undone'") > 0);
 }
 
 /// Many large tasks that are added at once are no message that is too large. Who is told to try again does.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn large_tasks_are_added() {
     let installation = Installation::start_with(&["--relay-operators", "r"]);
     let relay = installation.relay("r");

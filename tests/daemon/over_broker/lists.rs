@@ -2,16 +2,15 @@
 
 use lapin::options::{
     BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, QueueDeclareOptions,
-    QueuePurgeOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel};
 use shiftboss_testbed::proxy::Proxy;
 
 use super::refusals::{ours, with_channel};
-use super::{Installation, Relay, broker, serve};
+use super::{Installation, broker, serve};
 use crate::common::wait::wait_equal;
-use crate::common::{Daemon, Site, wait_within};
+use crate::common::{Daemon, Peer, Site, wait_within};
 
 /// Rows are stored so long after what kept them has ended, at the latest.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
@@ -89,7 +88,6 @@ fn add_alpha(site: &Site) {
 
 /// Rows go by all ranges, and are added in many messages; the run is complete with the last of them, and nothing stays behind.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn rows_go_by_ranges() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -111,7 +109,6 @@ fn rows_go_by_ranges() {
 
 /// While the daemon is away lists gather on the broker, and are stored when it is back; workers of the relay are not held up.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn lists_gather_while_the_daemon_is_away() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -128,10 +125,9 @@ fn lists_gather_while_the_daemon_is_away() {
 /// A relay that dies with rows on the way leaves none out and adds none that are not in its files any more: the next process
 /// reads on from the position, and what was sent before it joined counts no more.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_is_killed_with_rows_on_the_way() {
     let installation = Installation::start();
-    let Relay { daemon, site } = installation.relay("r");
+    let Peer { daemon, site } = installation.relay("r");
     add_alpha(&site);
     let away = installation.kill();
     site.append("f.1.txt.part", lines(0..2_000, "old"));
@@ -149,7 +145,6 @@ fn a_relay_is_killed_with_rows_on_the_way() {
 
 /// A file that was cut and written anew, and one that went and came again, while rows of theirs were on the way.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn files_made_anew_with_rows_on_the_way() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -175,7 +170,6 @@ fn files_made_anew_with_rows_on_the_way() {
 
 /// A range that nobody takes holds up its rows, and no worker; and none of them is lost with the relay.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn one_range_is_stalled() {
     let away = Installation::start().kill();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -189,7 +183,7 @@ fn one_range_is_stalled() {
         (connection, channel)
     });
     let installation = away.restart();
-    let Relay { daemon, site } = installation.relay("r");
+    let Peer { daemon, site } = installation.relay("r");
     site.append("f.1.txt.part", lines(0..500, "1"));
     let stored = "SELECT count(*) FROM queue";
     wait_within(PATIENCE, "the other ranges", || installation.site.number(stored) > 400);
@@ -201,32 +195,6 @@ fn one_range_is_stalled() {
     installation.wait_runs(&["f|1|0|500|0"]);
 }
 
-/// A range's queue that is full refuses rows, which are sent again in their order when there is room.
-#[test]
-#[ignore = "needs a broker: make test-broker"]
-fn a_range_is_full() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    add_alpha(&relay.site);
-    let away = installation.kill();
-    let queue = rows_queue(&away.prefix, 3);
-    with_channel(async |channel| {
-        // More than it takes: what is too much is refused, and nobody listens to that.
-        for _ in 0..21_000 {
-            publish(&channel, &queue, b"x", BasicProperties::default()).await;
-        }
-    });
-    relay.site.append("f.1.txt.part", lines(0..3_000, "1"));
-    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 20_000 + 15);
-    with_channel(async |channel| {
-        let options = QueuePurgeOptions::default();
-        channel.queue_purge(queue.as_str().into(), options).await.unwrap();
-    });
-    let installation = away.restart();
-    // What the queue took beyond its limit may have been purged, too: that is sent again after a minute of silence.
-    wait_within(2 * PATIENCE, "all are stored", || installation.runs() == ["f|1|0|3001|0"]);
-}
-
 async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicProperties) {
     let options = BasicPublishOptions::default();
     channel.basic_publish("".into(), queue.into(), options, body, properties).await.unwrap();
@@ -234,7 +202,6 @@ async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicP
 
 /// What is no message of rows is a dead letter, in the middle of a list; its neighbours are stored.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn poison_in_the_middle() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -276,26 +243,8 @@ fn poison_in_the_middle() {
     assert_eq!(waiting(&installation.prefix), 0);
 }
 
-/// Rows whose answers were lost are sent again, and added once; in whatever moment the connection is cut.
-#[test]
-#[ignore = "needs a broker: make test-broker"]
-fn connections_are_cut_with_rows_on_the_way() {
-    let installation = Installation::start();
-    let proxy = Proxy::to_broker(&broker()).unwrap();
-    let relay = installation.relay_by(&proxy.url, "r");
-    for round in 0..6 {
-        proxy.cut_after(2_000 + 9_000 * round);
-        relay.site.append("f.1.txt.part", lines(1_000 * round..1_000 * (round + 1), "1"));
-        let expected = format!("f|1|0|{}|0", 1_000 * (round + 1));
-        proxy.release();
-        installation.wait_runs(&[&expected]);
-    }
-    assert_eq!(waiting(&installation.prefix), 0);
-}
-
 /// The broker loses everything with rows and requests on the way: the daemon makes the topology again, and all is sent again.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn the_broker_loses_everything() {
     let installation = Installation::start();
     let proxy = Proxy::to_broker(&broker()).unwrap();

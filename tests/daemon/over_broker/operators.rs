@@ -39,7 +39,6 @@ fn count(checked: &Value, state: &str) -> usize {
 }
 
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_check_says_what_is_missing_and_who_serves() {
     let unused = prefix();
     for _ in 0..2 {
@@ -71,7 +70,6 @@ fn a_check_says_what_is_missing_and_who_serves() {
 /// The queue and the exchange that somebody made otherwise are named, with the broker's word on them; and a broker that is away
 /// or refuses the user is told apart.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_check_names_what_differs() {
     let prefix = prefix();
     let (queue, exchange) = (format!("{prefix}write.03"), format!("{prefix}hint"));
@@ -124,7 +122,6 @@ fn wait_dead_letters(prefix: &str, count: usize) {
 /// Dead letters are shown with their reasons, and are still there; what is put back comes from where it was, as it was; what is
 /// deleted is what was shown; and one that does not say where it was stays.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn dead_letters_are_shown_put_back_and_deleted() {
     let installation = Installation::start();
     let prefix = installation.prefix.clone();
@@ -179,7 +176,6 @@ fn dead_letters_are_shown_put_back_and_deleted() {
 
 /// A message that is quoted in the reason makes a dead letter, however long it is: headers have a limit on the broker.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_long_reason_is_cut() {
     let installation = Installation::start();
     let body = format!("{{\"{}\": 1}}", "x".repeat(300_000));
@@ -198,7 +194,6 @@ fn status(installation: &Installation, target: &std::path::Path) -> Value {
 /// The status has relays as the queue knows them, with what the daemon's memory adds: who is heard of, and what waits on the
 /// broker; and what is wrong is said.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn the_status_shows_relays() {
     let installation = Installation::start();
     let (socket, database) = (installation.site.socket(), installation.site.database());
@@ -242,21 +237,8 @@ fn the_status_shows_relays() {
     assert_eq!(status(&installation, &socket)["live"]["broker"]["relays"], serde_json::json!([]));
 }
 
-#[test]
-#[ignore = "needs a broker: make test-broker"]
-fn a_broker_that_is_away_is_shown() {
-    let site = Site::bare();
-    let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
-    wait_until("it is said", || daemon.log().contains("The broker cannot be used: relays wait."));
-    let check = site.run(&["status", "--check", "-t", site.socket().to_str().unwrap()]);
-    let shown = text(&check.stdout);
-    assert!(shown.contains("broker: amqp://guest@127.0.0.1:1/ cannot be used"), "{shown}");
-    assert_eq!(check.status.code(), Some(1));
-}
-
 /// A relay whose settings stand in a file, paths in it below its directory.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_is_configured_by_a_file() {
     let (installation, site) = (Installation::start(), Site::bare());
     let relative = |path: std::path::PathBuf| {

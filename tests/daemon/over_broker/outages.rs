@@ -9,14 +9,13 @@ use shiftboss_testbed::proxy::Proxy;
 use super::{Installation, attempt, broker, prefix, worker};
 use crate::common::unread::Unread;
 use crate::common::wait::pause;
-use crate::common::{Client, Daemon, Site, wait_within};
+use crate::common::{Daemon, Peer, Site, wait_within};
 
 /// A relay that is silent is taken for dead after six seconds.
 const DEAD: Duration = Duration::from_secs(20);
 
 /// A claim whose answer is lost is no job: it goes back to its place, and nobody waits for a lease.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_claim_whose_answer_is_lost_is_undone() {
     let installation = Installation::start();
     let proxy = Proxy::to_broker(&broker()).unwrap();
@@ -40,7 +39,6 @@ fn a_claim_whose_answer_is_lost_is_undone() {
 
 /// A relay whose log nobody reads serves on, and ends when it is asked to.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_log_nobody_reads() {
     let installation = Installation::start();
     let site = Site::bare();
@@ -55,7 +53,6 @@ fn a_log_nobody_reads() {
 
 /// While a relay is cut off its workers' jobs may be others': no beat is answered with OK; and it is as before afterwards.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_that_is_cut_off() {
     let installation = Installation::start();
     let proxy = Proxy::to_broker(&broker()).unwrap();
@@ -80,7 +77,6 @@ fn a_relay_that_is_cut_off() {
 
 /// A relay says whether the broker or the daemon does not answer.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn who_does_not_answer_is_named() {
     let installation = Installation::start();
     let proxy = Proxy::to_broker(&broker()).unwrap();
@@ -97,7 +93,6 @@ fn who_does_not_answer_is_named() {
 
 /// A relay that was killed leaves its leases to the daemon, and its lists to its next process, which goes on where they stand.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_is_killed() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -105,7 +100,7 @@ fn a_relay_is_killed() {
     installation.site.wait_count(2);
     let mut taker = worker(&relay.site, 3);
     let (_, job) = attempt(&taker.ask("READY"));
-    let super::Relay { daemon, site } = relay;
+    let Peer { daemon, site } = relay;
     daemon.kill();
     let died = |log: String| log.contains("A relay is silent: its leased jobs are this daemon's.");
     wait_within(DEAD, "it is taken for dead", || died(installation.daemon.log()));
@@ -121,10 +116,9 @@ fn a_relay_is_killed() {
 /// A relay that was killed, and then its daemon: the next daemon takes the dead one for alive at first, and its successor waits for
 /// that.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_and_the_daemon_are_killed() {
     let installation = Installation::start();
-    let super::Relay { daemon, site } = installation.relay("r");
+    let Peer { daemon, site } = installation.relay("r");
     daemon.kill();
     let again = installation.start_relay(&site, &broker(), "r");
     // Into the time for which the successor waits.
@@ -139,7 +133,6 @@ fn a_relay_and_the_daemon_are_killed() {
 /// A relay that is started before its daemon, or beside one that is away, waits, says so, and is ready when a daemon comes. A
 /// signal ends the wait.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_starts_before_its_daemon() {
     let (near, prefix) = (Site::bare(), prefix());
     let start = |site: &Site, prefix: &str| {
@@ -180,7 +173,6 @@ fn a_relay_starts_before_its_daemon() {
 
 /// A relay that is stopped leaves its leases at once, and its worker may end the job anywhere.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_relay_is_stopped() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -196,7 +188,6 @@ fn a_relay_is_stopped() {
 
 /// The daemon is killed with a job out at a relay and a list half read: the relay joins the next one, and nothing is lost.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn the_daemon_is_killed() {
     let mut installation = Installation::start();
     let relay = installation.relay("r");
@@ -212,26 +203,4 @@ fn the_daemon_is_killed() {
     }
     let codes = "SELECT DISTINCT exit_code FROM ended";
     assert_eq!(installation.site.sql(codes), ["0"]);
-}
-
-/// A relay that stood still for longer than it is waited for finds out, and joins anew: what it held is told apart.
-#[test]
-#[ignore = "needs a broker: make test-broker"]
-fn a_relay_is_frozen() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    relay.site.write("f.1.txt", "alpha 1\n");
-    installation.site.wait_count(1);
-    let mut far = worker(&relay.site, 3);
-    let (first, _) = attempt(&far.ask("READY"));
-    relay.daemon.freeze();
-    let (second, _) = attempt(&worker(&installation.site, 60).ask("READY 30"));
-    relay.daemon.thaw();
-    assert_ne!(first, second);
-    wait_within(DEAD, "it knows", || {
-        let mut asking = Client::connect(&relay.site);
-        assert!(asking.ask("HELLO 2 worker 3").starts_with("HELLO 2 "));
-        asking.ask(&format!("DONE {first} 0")).starts_with("ERROR stale")
-    });
-    assert_eq!(worker(&relay.site, 60).ask(&format!("DONE {second} 0")), "OK\n");
 }

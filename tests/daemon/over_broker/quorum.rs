@@ -12,7 +12,6 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
 
 /// Lists, jobs and results go by quorum queues as by others; the daemon that comes back takes what waits.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn everything_goes_by_quorum_queues() {
     let installation = Installation::start_with(&QUORUM);
     let relay = installation.relay("r");
@@ -34,7 +33,6 @@ fn everything_goes_by_quorum_queues() {
 /// The daemon of a copy of the queue is refused as with other queues, and so is one that would have them of another kind. The
 /// check knows which kind they are.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_prefix_is_one_queue_s_there_too() {
     let installation = Installation::start_with(&QUORUM);
     let (broker, from) = (broker(), installation.site.database());

@@ -7,6 +7,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 
 use super::{Installation, broker, prefix};
+use crate::common::said::told;
 use crate::common::{Daemon, Site, wait_until};
 
 /// The exit code and the message of a relay that cannot start.
@@ -20,7 +21,6 @@ fn refused(url: &str, prefix: &str) -> (i32, String) {
 }
 
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn wrong_brokers() {
     let good = broker();
     let user = good.replace("guest:guest", "guest:wrong-secret");
@@ -43,7 +43,6 @@ fn wrong_brokers() {
 
 /// A daemon whose broker is wrong, or away, goes on for its own workers, and says so.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_daemon_without_its_broker_serves() {
     let site = Site::bare();
     let daemon = site.start_with(&["--broker", "amqp://guest:wrong-secret@127.0.0.1:1/"]);
@@ -51,11 +50,13 @@ fn a_daemon_without_its_broker_serves() {
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     assert!(!daemon.log().contains("the database cannot be used"), "{}", daemon.log());
     assert!(!daemon.log().contains("wrong-secret"), "{}", daemon.log());
+    let (code, shown, _) = told(&site.run(&["status", "--check", "-t", "socket"]));
+    assert!(shown.contains("broker: amqp://guest@127.0.0.1:1/ cannot be used"), "{shown}");
+    assert_eq!(code, 1);
 }
 
 /// A queue that somebody declared otherwise is named.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn another_topology_is_named() {
     let prefix = prefix();
     let queue = format!("{prefix}request");
@@ -75,7 +76,6 @@ fn another_topology_is_named() {
 /// A second relay of a name is refused while the first one speaks, in one line with the host and process of both. One that lost
 /// its name while it stood still ends, too.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_name_is_one_relay_s() {
     let installation = Installation::start();
     let mut first = installation.relay("twin");
@@ -114,7 +114,6 @@ pub fn names_both(name: &str, first: &Daemon, refused: &Daemon, warnings: &[Stri
 /// Two queues on one prefix would split the relays: the second daemon ends, and so does one that has a copy of the queue wait.
 /// And a relay does not go over to another queue.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_prefix_is_one_queue_s() {
     let installation = Installation::start();
     let mut relay = installation.relay("r");
@@ -146,7 +145,6 @@ fn a_prefix_is_one_queue_s() {
 
 /// A list of a fetcher that the daemon has waits at the relay, which says whose it is; its other lists are taken in.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_fetcher_is_one_side_s() {
     let installation = Installation::start();
     installation.site.write("f.1.txt", "alpha 1\n");
@@ -182,7 +180,6 @@ pub fn ours(version: i64) -> BasicProperties {
 
 /// What is no request is a dead letter with its reason, and the next request is answered all the same.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn messages_that_are_none_are_dead_letters() {
     let installation = Installation::start();
     let relay = installation.relay("r");
@@ -237,7 +234,6 @@ fn messages_that_are_none_are_dead_letters() {
 
 /// Somebody deletes the queue of dead letters: what cannot be refused is not tried in a hot loop, and the queue is made again.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_queue_that_is_gone_is_made_again() {
     let installation = Installation::start();
     let (queue, dead) =

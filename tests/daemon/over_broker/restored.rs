@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use super::{Installation, Relay, serve};
-use crate::common::wait_within;
+use super::{Installation, serve};
+use crate::common::{Peer, wait_within};
 
 /// A beat tells a relay, and its lists are compared once a second.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -33,7 +33,7 @@ impl Installation {
 }
 
 /// An installation with a relay that has a list which grows.
-fn with_a_list() -> (Installation, Relay) {
+fn with_a_list() -> (Installation, Peer) {
     let installation = Installation::start();
     let relay = installation.relay("r");
     relay.site.append("f.1.txt.part", "alpha 1\n");
@@ -43,7 +43,6 @@ fn with_a_list() -> (Installation, Relay) {
 
 /// A list that grows goes on from the position that is stored: what the backup has not is read again.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_list_that_grows_goes_back() {
     let (installation, relay) = with_a_list();
     // Bravo is of another range than alpha and charlie, which are of two more.
@@ -61,7 +60,6 @@ fn a_list_that_grows_goes_back() {
 /// Lists that rest are compared, too: one that the backup lacks is added, one that has gone since is deleted, and one that became
 /// complete is so again.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn lists_that_rest_are_compared() {
     let (installation, relay) = with_a_list();
     relay.site.write("g.1.txt", "golf 1\n");

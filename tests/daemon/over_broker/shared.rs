@@ -8,7 +8,7 @@ use shiftboss_testbed::proxy::Proxy;
 
 use super::refusals::{AT_ONCE, names_both};
 use super::{attempt, broker, prefix, worker};
-use crate::common::{Daemon, Site, wait_until, wait_within};
+use crate::common::{Daemon, Peer, Site, wait_until, wait_within};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -18,11 +18,6 @@ pub(super) struct Queue {
     prefix: String,
 }
 
-pub(super) struct Member {
-    pub(super) daemon: Daemon,
-    pub(super) site: Site,
-}
-
 impl Queue {
     pub(super) fn new() -> Self {
         let queue = Self { site: Site::bare(), prefix: prefix() };
@@ -30,11 +25,11 @@ impl Queue {
         queue
     }
 
-    pub(super) fn daemon(&self, name: &str) -> Member {
+    pub(super) fn daemon(&self, name: &str) -> Peer {
         let site = Site::bare();
         let daemon = site.spawn(self.command(&site, name)).ready();
         wait_until("relays are served", || daemon.log().contains("Relays are served."));
-        Member { daemon, site }
+        Peer { daemon, site }
     }
 
     fn command(&self, site: &Site, name: &str) -> Command {
@@ -45,10 +40,10 @@ impl Queue {
         command
     }
 
-    pub(super) fn relay(&self, url: &str, name: &str) -> Member {
+    pub(super) fn relay(&self, url: &str, name: &str) -> Peer {
         let site = Site::bare();
         let daemon = self.start_relay(&site, url, name).ready();
-        Member { daemon, site }
+        Peer { daemon, site }
     }
 
     fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
@@ -75,7 +70,6 @@ fn lines(keys: std::ops::Range<usize>) -> String {
 /// Two daemons share the messages of two relays; when one is killed, its ranges and requests are the other one's, and each row
 /// and each job is there once.
 #[test]
-#[ignore = "needs a broker and a server: make test-broker"]
 fn a_daemon_is_killed() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));
@@ -104,7 +98,6 @@ fn a_daemon_is_killed() {
 /// A dump that was restored in another database is a copy of the queue: its daemon serves no relays while one of the original
 /// does, and its own workers all the same. The original's daemons come back as they like.
 #[test]
-#[ignore = "needs a broker and a server: make test-broker"]
 fn a_copy_of_the_queue_waits() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));
@@ -139,7 +132,6 @@ fn a_copy_of_the_queue_waits() {
 
 /// A claim whose answer is lost, and that is repeated to whatever daemon, is one attempt, and nobody waits for its lease.
 #[test]
-#[ignore = "needs a broker and a server: make test-broker"]
 fn a_claim_whose_answer_is_lost_is_one_attempt() {
     let queue = Queue::new();
     let _daemons = [queue.daemon("one"), queue.daemon("other")];
@@ -167,28 +159,8 @@ fn a_claim_whose_answer_is_lost_is_one_attempt() {
     assert_eq!((queue.count(attempts), queue.count(undone)), (2, 1));
 }
 
-/// A relay that is killed leaves its leases to a daemon, and its lists to its next process, at whichever daemon that joins.
-#[test]
-#[ignore = "needs a broker and a server: make test-broker"]
-fn a_relay_is_killed() {
-    let queue = Queue::new();
-    let daemons = [queue.daemon("one"), queue.daemon("other")];
-    let Member { daemon, site } = queue.relay(&broker(), "r");
-    site.append("f.1.txt.part", "alpha 1\n");
-    queue.wait_rows(1);
-    let _leased = attempt(&worker(&site, 3).ask("READY"));
-    daemon.kill();
-    let back = "SELECT count(*) FROM attempts WHERE outcome = 'expired'";
-    wait_within(PATIENCE, "its job is back", || queue.count(back) == 1);
-    assert!(worker(&daemons[1].site, 60).ask("READY").starts_with("JOB"));
-    site.append("f.1.txt.part", lines(0..50));
-    let _again = queue.start_relay(&site, &broker(), "r").ready();
-    queue.wait_rows(51);
-}
-
 /// A second relay of a name is refused at whichever daemon it asks, and all of them say so in one line.
 #[test]
-#[ignore = "needs a broker and a server: make test-broker"]
 fn a_name_is_one_relay_s() {
     let queue = Queue::new();
     let daemons = [queue.daemon("one"), queue.daemon("other")];
@@ -206,25 +178,8 @@ fn a_name_is_one_relay_s() {
     assert_eq!(first.daemon.exit_within(PATIENCE).code(), Some(75));
 }
 
-/// A daemon of another queue takes nothing under a prefix that is in use, says so, and ends.
-#[test]
-#[ignore = "needs a broker and a server: make test-broker"]
-fn a_prefix_is_one_queue_s() {
-    let queue = Queue::new();
-    let _daemon = queue.daemon("one");
-    let foreign = Queue { site: Site::bare(), prefix: queue.prefix.clone() };
-    let site = Site::bare();
-    let (code, error) = site.refused(foreign.command(&site, "foreign"));
-    assert!(code == 78 && error.contains("serves another queue than this one"), "{code} {error}");
-    let relay = queue.relay(&broker(), "r");
-    relay.site.write("f.1.txt", lines(0..100));
-    queue.wait_rows(100);
-    assert_eq!(foreign.count("SELECT count(*) FROM shiftboss_public.queue"), 0);
-}
-
 /// A daemon that was frozen with messages in its hands writes nothing of a relay that has joined anew since.
 #[test]
-#[ignore = "needs a broker and a server: make test-broker"]
 fn a_daemon_is_frozen() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));

@@ -26,7 +26,6 @@ fn refused(url: &str, authorities: &Path) -> (i32, String) {
 
 /// Who trusts the authority has all that there is without TLS.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_broker_with_the_right_certificate() {
     let authority = variable("SHIFTBOSS_TEST_BROKER_CA");
     let (far, near, prefix) = (Site::bare(), Site::bare(), prefix());
@@ -47,7 +46,6 @@ fn a_broker_with_the_right_certificate() {
 
 /// A certificate of nobody who is trusted, or of another host, is no broker's: nobody logs in there, and it is said why.
 #[test]
-#[ignore = "needs a broker: make test-broker"]
 fn a_broker_with_a_wrong_certificate() {
     let authority = variable("SHIFTBOSS_TEST_BROKER_CA");
     let others = Site::bare();

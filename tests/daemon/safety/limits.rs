@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::common::wait::{DEADLINE, wait_within};
-use crate::common::{Daemon, Site};
+use crate::common::{Daemon, Site, root};
 
 /// A user without any processes, not even those of the other tests here.
 fn user() -> u32 {
@@ -33,7 +33,6 @@ const COMMANDS: [&[&str]; 9] = [
 /// A site with a database and a list, and the program, all a user's who is not root; and a daemon
 /// that has nothing to do, for workers.
 fn prepared() -> (Site, PathBuf, Daemon) {
-    assert!(rustix::process::geteuid().is_root(), "run as root: limits do not hold for it");
     let site = Site::new();
     let daemon = site.start();
     site.write("g.1.txt", "key value\n");
@@ -114,17 +113,13 @@ fn works_or_tells(which: Resource, name: &str, limits: impl Iterator<Item = u64>
 /// Open files. With 3 of them the loader of the C library has none for that, and tells it itself.
 #[test]
 fn open_files() {
-    works_or_tells(Resource::Nofile, "RLIMIT_NOFILE", 4..=30);
-}
-
-/// And around what each command needs.
-#[test]
-fn open_files_around_what_is_needed() {
-    works_or_tells(Resource::Nofile, "RLIMIT_NOFILE", (31..=64).step_by(3));
+    root!();
+    works_or_tells(Resource::Nofile, "RLIMIT_NOFILE", (4..30).chain((30..=64).step_by(6)));
 }
 
 /// Threads and processes.
 #[test]
 fn threads_and_processes() {
+    root!();
     works_or_tells(Resource::Nproc, "RLIMIT_NPROC", 1..=14);
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::tree::tree;
-use crate::common::{Site, wait_until};
+use crate::common::{Site, root, wait_until};
 
 /// The user who plants.
 const MALLORY: u32 = 65_533;
@@ -58,7 +58,6 @@ impl Plant {
 
 /// A site that everybody may write to, with a file of root's elsewhere; `mode`: of its directories.
 fn open_site(mode: u32) -> Site {
-    assert!(rustix::process::geteuid().is_root(), "run as root: files of other users are made");
     let site = Site::new();
     fs::create_dir(site.path("victim")).unwrap();
     fs::write(site.path("victim/precious"), PRECIOUS).unwrap();
@@ -101,6 +100,7 @@ fn refuses(
 /// In place of the locks of a database and a socket.
 #[test]
 fn in_place_of_the_daemon_s_locks() {
+    root!();
     refuses(&ALL, |site| site.path(".state.db.shiftboss-lock"), 73, |site| site.serve(&[]));
     refuses(&ALL, |site| site.path(".socket.shiftboss-lock"), 73, |site| site.serve(&[]));
     refuses(&ALL, |site| site.path(".state.db.shiftboss-daemon"), 73, |site| site.serve(&[]));
@@ -109,6 +109,7 @@ fn in_place_of_the_daemon_s_locks() {
 /// In place of what SQLite keeps beside a database. Another user's may be a part of it.
 #[test]
 fn in_place_of_the_log_of_a_database() {
+    root!();
     refuses(&ALL[..4], |site| site.path("state.db-shm"), 73, |site| site.serve(&[]));
     refuses(&ALL[..4], |site| site.path("state.db-wal"), 73, |site| site.serve(&[]));
 }
@@ -116,6 +117,7 @@ fn in_place_of_the_log_of_a_database() {
 /// In place of the lock of a list.
 #[test]
 fn in_place_of_a_fetch_s_lock() {
+    root!();
     let fetch = |site: &Site| {
         let mut command = site.program();
         command.args(["fetch", "input", "f", "--", "echo", "k v"]);
@@ -127,6 +129,7 @@ fn in_place_of_a_fetch_s_lock() {
 /// A list in the making that an earlier fetch would have left: it is removed, and not written to.
 #[test]
 fn in_place_of_a_list_in_the_making() {
+    root!();
     for plant in [Plant::Symlink, Plant::HardLink, Plant::Pipe, Plant::File] {
         let site = open_site(0o1777);
         plant.put(&site, &site.input().join("f.5.txt.part"));
@@ -149,6 +152,7 @@ fn guessed(site: &Site, plant: &str, command: &Command) -> Command {
 /// A new database, and a backup, are not written into what stands in place of their drafts.
 #[test]
 fn in_place_of_a_database_in_the_making() {
+    root!();
     for plant in ["ln -s", "ln"] {
         let site = open_site(0o1777);
         let script = format!("{plant} victim/precious state.db.new-$$");
@@ -168,6 +172,7 @@ fn in_place_of_a_database_in_the_making() {
 /// The file that tells a fetcher's command what changed takes the place of a link, and of a pipe.
 #[test]
 fn in_place_of_what_a_fetcher_s_command_is_told() {
+    root!();
     for plant in [Plant::Symlink, Plant::HardLink, Plant::Pipe, Plant::File] {
         for name in [".state.db.notes.changed", ".state.db.notes.changed.new"] {
             let site = open_site(0o1777);
@@ -187,6 +192,7 @@ fn in_place_of_what_a_fetcher_s_command_is_told() {
 /// The logs of jobs: a job whose log cannot be had runs without one, and the worker's log says why.
 #[test]
 fn in_place_of_a_job_s_log() {
+    root!();
     for plant in ALL {
         let site = open_site(0o1777);
         let _daemon = site.start();
@@ -221,6 +227,7 @@ fn in_place_of_a_job_s_log() {
 /// The files of an on-change: its lock is refused, its status takes the place of what is there.
 #[test]
 fn in_place_of_an_on_change_s_files() {
+    root!();
     let command = |site: &Site| {
         let mut command = site.program();
         command.env("XDG_RUNTIME_DIR", site.path("run"));

@@ -9,8 +9,8 @@ use std::process::Command;
 use rusqlite::Connection;
 
 use super::tree::tree;
-use crate::common::Site;
 use crate::common::reference::version_2;
+use crate::common::{Site, list_of, root};
 
 /// `command` is refused with the code and the word, and nothing below the site has changed.
 fn refused(site: &Site, command: Command, code: i32, word: &str) {
@@ -107,6 +107,11 @@ fn the_socket_cannot_be_had() {
     let missing = site.path("missing/socket");
     refused(&site, serve(&site, [site.database(), site.input(), missing]), 73, "missing");
     refused(&site, site.serve(&["--socket-group", "no-such-group"]), 78, "no-such-group");
+    for (database, word) in
+        [(site.path("missing/state.db"), "missing"), ("/proc/x.db".into(), "/proc")]
+    {
+        refused(&site, serve(&site, [database, site.input(), site.socket()]), 73, word);
+    }
     let same = [site.database(), site.input(), site.database()];
     refused(&site, serve(&site, same), 64, "two paths");
 }
@@ -150,10 +155,7 @@ fn the_paths_are_in_another_order() {
 /// A database that is damaged, with the note of the daemon that was killed on it.
 #[test]
 fn the_database_is_damaged() {
-    let site = Site::new();
-    site.write("f.1.txt", (0..3_000).map(|i| format!("key{i} 0 1\n")).collect::<String>());
-    let daemon = site.start();
-    site.wait_count(3_000);
+    let (site, daemon) = Site::serving(&list_of(3_000), &[]);
     daemon.stop();
     site.start().kill();
     let content = fs::read(site.database()).unwrap();
@@ -173,8 +175,11 @@ fn another_daemon_runs() {
     refused(&other, serve(&other, paths), 75, &format!("is watching {}", site.input().display()));
     let paths = [other.database(), other.input(), site.socket()];
     refused(&other, serve(&other, paths), 75, &pid);
-    let paths = [site.database(), other.input(), other.socket()];
-    refused(&other, serve(&other, paths), 75, &pid);
+    symlink(site.database(), other.path("link.db")).unwrap();
+    for database in [site.database(), other.path("link.db")] {
+        let paths = [database, other.input(), other.socket()];
+        refused(&other, serve(&other, paths), 75, &pid);
+    }
     assert!(first.is_running());
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
@@ -182,7 +187,7 @@ fn another_daemon_runs() {
 /// The socket cannot be given to its group: nothing stays of it.
 #[test]
 fn the_socket_s_group_is_another_user_s() {
-    assert!(rustix::process::geteuid().is_root(), "run as root: a user without rights is needed");
+    root!();
     let site = Site::new();
     let (code, log) = site.refused(site.serve_unprivileged(&["--socket-group", "0"]));
     assert!(code == 73 && log.contains("group 0"), "{code}: {log}");
@@ -192,7 +197,7 @@ fn the_socket_s_group_is_another_user_s() {
 /// The database's directory may not be written to.
 #[test]
 fn the_database_s_directory_is_another_user_s() {
-    assert!(rustix::process::geteuid().is_root(), "run as root: a directory is given to another");
+    root!();
     let site = fresh();
     // Everything is the unprivileged user's then.
     let mut command = site.unprivileged(site.program());

@@ -58,22 +58,6 @@ fn a_complete_file_that_grows_is_read_on() {
     site.wait_count(4);
 }
 
-/// A writer that keeps a `.txt` open is waited for, however many others close it meanwhile.
-#[test]
-fn a_complete_name_with_an_open_writer() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let mut file = fs::File::create(site.file("f.1.txt")).unwrap();
-    file.write_all(b"alpha 0 1\n").unwrap();
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    site.append("f.1.txt", "");
-    file.write_all(b"bravo 0 2\n").unwrap();
-    assert_eq!(site.ask("READY"), "JOB bravo 0 2\n");
-    drop(file);
-    site.wait_sql(RUNS, &["f|1|1"]);
-    site.wait_count(2);
-}
-
 /// Deleting a growing file deletes its run; what was dispatched of it stays in the log.
 #[test]
 fn deleting_a_growing_file_deletes_the_run() {
@@ -90,21 +74,6 @@ fn deleting_a_growing_file_deletes_the_run() {
     assert_eq!(site.sql("SELECT attr_path, exit_code FROM log"), ["alpha|0"]);
 }
 
-/// A file that is deleted and made again under its name is a new life of the run, with what
-/// was dispatched of the old one forgotten.
-#[test]
-fn deleted_and_made_again() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.write("f.1.txt", "alpha 0 1\n");
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 0"), "NOJOBS\n");
-    site.remove("f.1.txt");
-    site.wait_sql(RUNS, &[]);
-    site.write("f.1.txt", "alpha 0 2\n");
-    assert_eq!(site.ask("READY"), "JOB alpha 0 2\n");
-}
-
 /// The newer run is there before the older goes; the whole delivery of a fetcher's script
 /// keeps the fetcher's id and leaves exactly the new list.
 #[test]
@@ -114,11 +83,11 @@ fn a_fetchers_whole_delivery() {
     site.deliver("f", 1, "alpha 0 1\nbravo 0 1\n");
     site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 1|0"]);
     let id = site.sql("SELECT fetcher_id FROM fetchers");
-    for run in 2..30 {
+    for run in 2..10 {
         site.deliver("f", run, format!("alpha 0 {run}\ncharlie 0 {run}\n"));
     }
-    site.wait_queue(&["f|29|alpha|0 29|0", "f|29|charlie|0 29|0"]);
-    site.wait_sql(RUNS, &["f|29|1"]);
+    site.wait_queue(&["f|9|alpha|0 9|0", "f|9|charlie|0 9|0"]);
+    site.wait_sql(RUNS, &["f|9|1"]);
     assert_eq!(site.sql("SELECT fetcher_id FROM fetchers"), id);
 }
 
@@ -136,41 +105,27 @@ fn renamed_to_another_run() {
     site.wait_sql(RUNS, &[]);
 }
 
-/// A complete file renamed over by a newer version of itself is read again.
-#[test]
-fn a_complete_file_replaced_by_rename() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 1\n");
-    site.wait_count(2);
-    site.write("f.1.tmp", "alpha 0 2\ncharlie 0 2\nand more\n");
-    site.rename("f.1.tmp", "f.1.txt");
-    let chosen = "SELECT attr_path, payload FROM queue WHERE attr_path IN ('alpha', 'charlie')
-        ORDER BY attr_path";
-    site.wait_sql(chosen, &["alpha|0 2", "charlie|0 2"]);
-}
-
 /// A deletion that a kill interrupted goes on at the next start; a file that was made anew
 /// meanwhile is loaded whole, with nothing of the old life.
 #[test]
 fn killed_while_deleting() {
     const COUNT: &str = "SELECT count(*) FROM queue";
     let list =
-        |payload: &str| (0..40_000).map(|i| format!("key{i} 0 {payload}\n")).collect::<String>();
+        |payload: &str| (0..6_000).map(|i| format!("key{i} 0 {payload}\n")).collect::<String>();
     for made_anew in [false, true] {
         let site = Site::new();
         site.write("f.1.txt.part", list("old"));
         let daemon = site.start();
-        site.wait_count(40_000);
+        site.wait_count(6_000);
         assert!(site.ask("READY").starts_with("JOB "));
         site.remove("f.1.txt.part");
-        wait_until("some rows are gone", || site.number(COUNT) < 40_000);
+        wait_until("some rows are gone", || site.number(COUNT) < 6_000);
         daemon.kill();
         if made_anew {
             site.write("f.1.txt.part", list("new"));
         }
         let _daemon = site.start();
-        site.wait_count(if made_anew { 40_000 } else { 0 });
+        site.wait_count(if made_anew { 6_000 } else { 0 });
         let of_old = "SELECT count(*) FROM queue WHERE payload = '0 old' OR is_dequeued <> 0";
         site.wait_sql(of_old, &["0"]);
         site.wait_sql("SELECT count(*) FROM fetchers", &[if made_anew { "1" } else { "0" }]);
@@ -184,7 +139,7 @@ fn moved_out_and_another_moved_in() {
     let site = Site::new();
     let _daemon = site.start();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\n");
-    for round in 2..30 {
+    for round in 2..10 {
         assert!(site.ask("READY").starts_with("JOB alpha"));
         assert!(site.ask("DONE alpha 0").starts_with("JOB bravo"));
         assert_eq!(site.ask("DONE bravo 0"), "NOJOBS\n");
@@ -200,7 +155,7 @@ fn moved_out_and_another_moved_in() {
 fn a_directory_made_anew() {
     let site = Site::new();
     let _daemon = site.start();
-    for round in 0..20 {
+    for round in 0..5 {
         std::fs::remove_dir_all(site.input()).unwrap();
         std::fs::create_dir(site.input()).unwrap();
         site.write(format!("f.{round}.txt"), format!("key{round} 1\n"));
@@ -213,7 +168,7 @@ fn a_directory_made_anew() {
 fn removed_and_made_again_at_once() {
     let site = Site::new();
     let _daemon = site.start();
-    for round in 0..50 {
+    for round in 0..20 {
         site.write("f.1.txt", format!("key{round} 1\n"));
         assert_eq!(site.ask("READY"), format!("JOB key{round} 1\n"));
         site.remove("f.1.txt");

@@ -70,23 +70,6 @@ fn every_form_in_a_complete_file() {
     wait_rows(&site, &rows);
 }
 
-/// The same list through a `.part` that grows by one byte a write, seen half-written all the
-/// time, means the same.
-#[test]
-fn every_form_byte_by_byte() {
-    let (text, rows) = every_form();
-    let site = Site::new();
-    let _daemon = site.start();
-    for (i, byte) in text.bytes().enumerate() {
-        site.append("f.1.txt.part", [byte]);
-        if i % 3 == 0 {
-            site.ask("READY");
-        }
-    }
-    site.rename("f.1.txt.part", "f.1.txt");
-    wait_rows(&site, &rows);
-}
-
 /// A skipped line is a warning that names the file and the line number, counted over all kinds
 /// of line ends, also when one is split over two writes.
 #[test]
@@ -114,20 +97,6 @@ fn line_numbers_go_on_after_a_restart() {
     let daemon = site.start();
     site.append("f.1.txt.part", b"bad \xff 0\n");
     wait_until("line 777 is named", || warned_of_line(&daemon, "f.1.txt", 777));
-}
-
-/// A key of 4 KiB is taken and handed out, a longer one is skipped with a warning.
-#[test]
-fn keys_up_to_4_kib() {
-    let site = Site::new();
-    let (key, longer) = ("k".repeat(4_096), "l".repeat(4_097));
-    let daemon = site.start();
-    site.write("f.1.txt", format!("{longer} 0 1\n{key} 0 2\n"));
-    site.wait_count(1);
-    assert_eq!(site.ask("READY"), format!("JOB {key} 0 2\n"));
-    assert_eq!(site.ask(&format!("DONE {key} 3")), "NOJOBS\n");
-    assert_eq!(site.sql("SELECT exit_code FROM log"), ["3"]);
-    assert!(warned_of_line(&daemon, "f.1.txt", 1), "{}", daemon.log());
 }
 
 /// A line of 1 MiB is taken and handed out whole, a longer one is skipped with a warning.

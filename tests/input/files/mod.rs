@@ -9,7 +9,6 @@ mod names;
 mod positions;
 mod reconciled;
 mod rewritten;
-mod whole;
 
 use crate::common::Daemon;
 

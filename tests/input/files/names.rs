@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use rustix::fs::{CWD, FileType, Mode, mkfifoat, mknodat};
 
 use crate::common::sql::RUNS;
-use crate::common::{Site, wait_equal, wait_until};
+use crate::common::{Site, wait_until};
 
 /// Makes one of everything that is named like a fetcher file and is none (spec 4, loss 2).
 pub fn make_oddities(site: &Site, stamp: i64) {
@@ -177,20 +177,4 @@ fn an_unreadable_file_is_set_aside_and_taken_later() {
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
     site.wait_queue(&["good|1|bravo|0 2|1", "secret|1|alpha|0 1|0"]);
     site.wait_sql(RUNS, &["good|1|1", "secret|1|1"]);
-}
-
-/// The right to read a rejected file is noticed when it is given.
-#[test]
-fn a_file_set_aside_is_taken_when_it_may_be_read() {
-    let site = Site::new();
-    site.write("secret.1.txt", "alpha 0 1\n");
-    let secret = site.file("secret.1.txt");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
-    let _daemon = site.spawn(site.serve_unprivileged(&[])).ready();
-    let rejected = || site.status()["rejected_files"][0]["name"].clone();
-    wait_equal("it is set aside", &"secret.1.txt".into(), rejected);
-    // Tried by the clock after a minute only, which is longer than this test waits.
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
-    site.wait_queue(&["secret|1|alpha|0 1|0"]);
-    wait_equal("none is", &serde_json::Value::Null, rejected);
 }

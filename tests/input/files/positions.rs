@@ -80,32 +80,6 @@ fn a_part_rewritten_while_down_is_read_from_the_start() {
     }
 }
 
-/// A `.part` deleted and made again while down often gets the old inode; it is read from the
-/// start all the same.
-#[test]
-fn a_part_made_again_while_down_is_read_from_the_start() {
-    let (site, daemon) = loaded("f.1.txt.part");
-    daemon.stop();
-    site.remove("f.1.txt.part");
-    site.write("f.1.txt.part", long_list("newer"));
-    let _daemon = site.start();
-    site.wait_sql(FIRST, &["0 newer"]);
-}
-
-/// A truncated `.part` is read from the start, and then as it grows.
-#[test]
-fn a_part_truncated_while_down_is_read_from_the_start() {
-    let (site, daemon) = loaded("f.1.txt.part");
-    daemon.stop();
-    patch(&site, "f.1.txt.part", 0, "key000 0 new\n");
-    let file = OpenOptions::new().write(true).open(site.file("f.1.txt.part")).unwrap();
-    file.set_len(10 * LINE as u64).unwrap();
-    let _daemon = site.start();
-    site.wait_sql(FIRST, &["0 new"]);
-    site.append("f.1.txt.part", "key000 0 newest\n");
-    site.wait_sql(FIRST, &["0 newest"]);
-}
-
 /// A complete run that was changed far in front of its end while down is read again, and stays complete.
 #[test]
 fn a_complete_run_changed_while_down_is_read_again() {

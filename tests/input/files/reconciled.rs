@@ -62,16 +62,6 @@ fn edited_to_fewer_lines() {
     daemon.stop();
 }
 
-/// Emptied for good: nothing is left, and the run stays known.
-#[test]
-fn emptied() {
-    let (site, _daemon) = loaded(700);
-    site.write("f.1.txt", "");
-    site.wait_count(0);
-    site.wait_sql(RUNS, &["f|1|1"]);
-    assert_eq!(checked_and_shown(&site), (0, 0));
-}
-
 /// Replaced by a rename: likewise, and what was handed out stays so.
 #[test]
 fn replaced_by_a_rename() {
@@ -102,16 +92,11 @@ fn an_editor_that_truncates_first() {
     site.wait_sql(ROWS, &["key00003|old|0"]);
 }
 
-/// Changed while no daemon ran, after a stop and after a kill: with fewer lines, with as many bytes, with
-/// more, and with its old time of change.
+/// Changed while no daemon ran, after a stop and after a kill: with fewer lines, and with as many bytes, and with its old time of
+/// change.
 #[test]
 fn changed_while_down() {
-    let texts = [
-        list(5..9, "old"),
-        list(100..110, "old"),
-        list(0..10, "newer"),
-        format!("{}{}", list(1..2, "old"), list(1..10, "old")),
-    ];
+    let texts = [list(5..9, "old"), list(100..110, "old")];
     for (round, text) in texts.into_iter().enumerate() {
         let (site, daemon) = loaded(10);
         site.wait_sql(VERIFIED, &["1"]);
@@ -130,38 +115,32 @@ fn changed_while_down() {
     }
 }
 
-/// A file whose times are the known ones is not opened at the start; one that was only touched is compared
-/// once, and nothing is written into the queue.
-#[test]
-fn unchanged_files_are_left_alone() {
-    let (site, daemon) = loaded(10);
-    site.wait_sql(VERIFIED, &["1"]);
-    daemon.stop();
-    site.edit("UPDATE rows SET payload = 'edited'");
-    let daemon = site.start();
-    site.write("g.1.txt", "one 1\n");
-    site.wait_sql(VERIFIED, &["2"]);
-    daemon.stop();
-    let changed = "SELECT changed FROM lists ORDER BY 1 DESC LIMIT 1";
-    let before = site.sql(changed);
-    File::open(site.file("f.1.txt")).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
-    let daemon = site.start();
-    wait_until("the touched file is known again", || site.sql(changed) != before);
-    assert_eq!(site.number("SELECT count(*) FROM queue WHERE payload = 'edited'"), 10);
-    assert!(!daemon.log().contains("reading it"), "{}", daemon.log());
-}
+mod sqlite {
+    use super::*;
 
-/// A file that only grew is read on: its earlier lines are not taken again.
-#[test]
-fn a_file_that_grew_is_read_on() {
-    let (site, daemon) = loaded(10);
-    site.wait_sql(VERIFIED, &["1"]);
-    site.edit("UPDATE rows SET payload = 'edited'");
-    site.append("f.1.txt", "zulu new\n");
-    site.wait_count(11);
-    site.wait_sql(VERIFIED, &["1"]);
-    assert_eq!(site.number("SELECT count(*) FROM queue WHERE payload = 'edited'"), 10);
-    assert!(!daemon.log().contains("reading it"), "{}", daemon.log());
+    /// A file whose times are the known ones is not opened at the start; one that was only touched is compared
+    /// once, and nothing is written into the queue.
+    #[test]
+    fn unchanged_files_are_left_alone() {
+        let (site, daemon) = loaded(10);
+        site.wait_sql(VERIFIED, &["1"]);
+        daemon.stop();
+        site.edit("UPDATE rows SET payload = 'edited'");
+        let daemon = site.start();
+        site.write("g.1.txt", "one 1\n");
+        site.wait_sql(VERIFIED, &["2"]);
+        daemon.stop();
+        let changed = "SELECT changed FROM lists ORDER BY 1 DESC LIMIT 1";
+        let before = site.sql(changed);
+        File::open(site.file("f.1.txt"))
+            .unwrap()
+            .set_modified(std::time::SystemTime::now())
+            .unwrap();
+        let daemon = site.start();
+        wait_until("the touched file is known again", || site.sql(changed) != before);
+        assert_eq!(site.number("SELECT count(*) FROM queue WHERE payload = 'edited'"), 10);
+        assert!(!daemon.log().contains("reading it"), "{}", daemon.log());
+    }
 }
 
 /// A job of a row that leaves goes on, and its end is recorded.
@@ -181,10 +160,10 @@ fn a_job_outlives_its_row() {
 /// a step at most meanwhile.
 #[test]
 fn killed_while_rows_leave() {
-    const LINES: usize = 20_000;
+    const LINES: usize = 6_000;
     let (site, mut daemon) = loaded(LINES);
     site.wait_sql(VERIFIED, &["1"]);
-    let text = list((0..LINES).filter(|number| number % 100 == 0), "new");
+    let text = list((0..LINES).filter(|number| number % 30 == 0), "new");
     site.write("f.1.txt", &text);
     let count = || site.number("SELECT count(*) FROM queue");
     let mut out_and_listed = 0;
@@ -277,7 +256,7 @@ fn random_edits() {
     for _ in 0..FILES {
         assert!(site.next_key("READY").is_some());
     }
-    for _ in 0..4 {
+    for _ in 0..2 {
         for _ in 0..60 {
             let file = usize::try_from(random.below(FILES as u64)).unwrap();
             texts[file] = edit(&site, &name(file), &texts[file], &mut random);

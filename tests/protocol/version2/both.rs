@@ -1,7 +1,7 @@
 //! Protocol 2 beside the classic one.
 
-use super::{job, opted_in, with_jobs};
-use crate::common::Site;
+use super::with_jobs;
+use crate::common::{Client, Site, job_of};
 
 /// Under --classic nobody may opt in.
 #[test]
@@ -25,11 +25,11 @@ fn classic(site: &Site) -> Vec<String> {
 
 /// The same with protocol 2.
 fn modern(site: &Site) -> Vec<String> {
-    let mut client = opted_in(site, "HELLO 2 w");
+    let mut client = Client::opted_in(site, "HELLO 2 w");
     let mut done = Vec::new();
     let mut next = client.ask("READY");
     while !next.starts_with("NOJOBS") {
-        let (attempt, key) = job(&next);
+        let (attempt, key) = job_of(&next);
         client.write(format!("DONE {attempt} 0\nREADY\n").as_bytes());
         assert_eq!(client.line(), "OK\n");
         next = client.line();
@@ -54,14 +54,4 @@ fn both_kinds_of_workers_share_a_queue() {
     assert_eq!(done.len(), keys.len());
     let counted = "SELECT count(*) FROM ended WHERE exit_code IS NOT NULL";
     assert_eq!(site.sql(counted), ["300"]);
-}
-
-/// A pause ends with the policy that knows it: under --classic nobody could end it.
-#[test]
-fn a_classic_daemon_is_not_paused() {
-    let (site, daemon) = with_jobs(&["alpha"], &[]);
-    assert_eq!(opted_in(&site, "HELLO 2 w").ask("PAUSE"), "{\"paused\":true}\n");
-    daemon.stop();
-    let _daemon = site.start_with(&["--classic"]);
-    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
 }

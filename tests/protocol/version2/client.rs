@@ -32,7 +32,7 @@ fn a_worker_in_rust() {
 
 /// A daemon that speaks the classic protocol closes; where nobody listens the socket says why.
 #[test]
-fn a_worker_without_its_daemon() {
+fn a_worker_of_a_classic_daemon() {
     let (site, daemon) = with_jobs(&["alpha"], &["--classic"]);
     let connect = || Worker::connect(&site.socket(), "rust", 60).unwrap_err();
     assert!(matches!(connect(), ClientError::Closed));

@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{job, opted_in, with_jobs};
+use super::with_jobs;
+use crate::common::{Client, job_of, root};
 
 /// A paused daemon hands nothing out to anybody, also after a restart, until it is told to.
 #[test]
 fn a_pause_outlives_the_daemon() {
     let (site, daemon) = with_jobs(&["alpha", "bravo"], &[]);
-    let mut client = opted_in(&site, "HELLO 2 w");
-    let mut waiting = opted_in(&site, "HELLO 2 waiting");
+    let mut client = Client::opted_in(&site, "HELLO 2 w");
+    let mut waiting = Client::opted_in(&site, "HELLO 2 waiting");
     assert_eq!(client.ask("PAUSE"), "{\"paused\":true}\n");
     waiting.write(b"READY 600\n");
     assert_eq!(client.ask("READY"), "NOJOBS paused 2\n");
@@ -18,11 +19,11 @@ fn a_pause_outlives_the_daemon() {
     daemon.stop();
     let _daemon = site.start();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
-    let mut client = opted_in(&site, "HELLO 2 w");
-    let mut waiting = opted_in(&site, "HELLO 2 waiting");
+    let mut client = Client::opted_in(&site, "HELLO 2 w");
+    let mut waiting = Client::opted_in(&site, "HELLO 2 waiting");
     waiting.write(b"READY 600\n");
     assert_eq!(client.ask("RESUME"), "{\"paused\":false}\n");
-    job(&waiting.line());
+    job_of(&waiting.line());
     assert!(site.next_key("READY").is_some());
 }
 
@@ -30,8 +31,8 @@ fn a_pause_outlives_the_daemon() {
 #[test]
 fn a_drain_ends_the_daemon() {
     let (site, mut daemon) = with_jobs(&["alpha", "bravo", "charlie"], &[]);
-    let mut client = opted_in(&site, "HELLO 2 w");
-    let (attempt, _) = job(&client.ask("READY"));
+    let mut client = Client::opted_in(&site, "HELLO 2 w");
+    let (attempt, _) = job_of(&client.ask("READY"));
     let classic = site.next_key("READY").unwrap();
     assert_eq!(client.ask("DRAIN"), "{\"paused\":true,\"in_flight\":2}\n");
     assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
@@ -45,6 +46,7 @@ fn a_drain_ends_the_daemon() {
 /// Operators' requests are the daemon's user's and root's; the others are anybody's.
 #[test]
 fn strangers_are_denied() {
+    root!();
     let (site, _daemon) = with_jobs(&["alpha"], &["--socket-mode", "0666"]);
     let lines = [
         "ask",
@@ -66,15 +68,15 @@ fn strangers_are_denied() {
         answers[5].starts_with("{\"version\":") && !answers[5].contains("alpha"),
         "{answers:?}"
     );
-    assert_eq!(job(answers[6]).1, "alpha");
+    assert_eq!(job_of(answers[6]).1, "alpha");
 }
 
 /// What operators ask is one line of JSON.
 #[test]
 fn questions_are_answered_in_json() {
     let (site, _daemon) = with_jobs(&["alpha", "bravo"], &[]);
-    let mut client = opted_in(&site, "HELLO 2 w");
-    let (attempt, key) = job(&client.ask("READY"));
+    let mut client = Client::opted_in(&site, "HELLO 2 w");
+    let (attempt, key) = job_of(&client.ask("READY"));
     let mut ask = |line: &str| -> Value { serde_json::from_str(&client.ask(line)).unwrap() };
     assert_eq!(ask("STATUS")["rows"]["in_flight"], 1);
     assert_eq!(ask(&format!("WHY {key}"))["in_flight"]["attempt"], attempt);

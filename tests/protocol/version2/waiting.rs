@@ -1,14 +1,12 @@
 //! Workers that wait for work.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
-use super::{job, opted_in, with_jobs};
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, job_of, wait_until};
 
 /// The keys of all jobs that have arrived.
 fn arrived(clients: &mut [Client]) -> Vec<String> {
-    clients.iter_mut().filter_map(Client::take_line).map(|line| job(&line).1).collect()
+    clients.iter_mut().filter_map(Client::take_line).map(|line| job_of(&line).1).collect()
 }
 
 /// A thousand workers wait; one line wakes one of them.
@@ -17,7 +15,7 @@ fn a_thousand_waiting_workers() {
     let site = Site::new();
     let daemon = site.start();
     let mut clients: Vec<Client> =
-        (0..1_000).map(|number| opted_in(&site, &format!("HELLO 2 w{number}"))).collect();
+        (0..1_000).map(|number| Client::opted_in(&site, &format!("HELLO 2 w{number}"))).collect();
     for client in &mut clients {
         client.write(b"READY 600\n");
     }
@@ -39,18 +37,4 @@ fn a_thousand_waiting_workers() {
     assert_eq!(served.iter().collect::<BTreeSet<_>>().len(), 1_000, "each key once");
     assert!(arrived(&mut clients).is_empty(), "nobody has two");
     assert_eq!(daemon.warnings(&[]), Vec::<String>::new());
-}
-
-/// Rows that others write wake those who wait within a second.
-#[test]
-fn outside_edits_wake() {
-    let (site, _daemon) = with_jobs(&["alpha"], &[]);
-    let mut client = opted_in(&site, "HELLO 2 w");
-    let (attempt, _) = job(&client.ask("READY"));
-    assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
-    client.write(b"READY 600\n");
-    let began = Instant::now();
-    site.edit("UPDATE queue SET is_dequeued = 0");
-    job(&client.line());
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }

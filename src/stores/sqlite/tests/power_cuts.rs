@@ -19,10 +19,10 @@ const CUTS: usize = 10;
 const HALF_DAY: i64 = 43_200;
 const KEYS: [&str; 6] = ["alpha", "bravo", "charlie", "delta", "echo", "é"];
 
-/// So many histories as the environment's PROPTEST_CASES says (`make soak`), or few.
+/// So many histories as the environment's SHIFTBOSS_POWER_CUTS says (`make soak`), or few.
 fn seeds(few: u64) -> std::ops::Range<u64> {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    0..asked.map_or(few, |text| text.parse().expect("PROPTEST_CASES is a number"))
+    let asked = std::env::var("SHIFTBOSS_POWER_CUTS").ok();
+    0..asked.map_or(few, |text| text.parse().expect("SHIFTBOSS_POWER_CUTS is a number"))
 }
 
 /// Random numbers that a seed repeats (splitmix64).

@@ -7,8 +7,6 @@ mod alike;
 mod asked;
 #[path = "../../../../queue/tests/queue/bounds.rs"]
 mod bounds;
-#[path = "../../../../queue/tests/queue/classic.rs"]
-mod classic;
 mod daemons;
 mod damage;
 #[path = "../../../../queue/tests/queue/extremes.rs"]

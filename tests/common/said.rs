@@ -4,12 +4,13 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::Site;
+use super::Site;
 
 /// Standard output of a command that went well.
 pub fn text(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
+    let (code, stdout, stderr) = told(output);
+    assert_eq!(code, 0, "{stderr}");
+    stdout
 }
 
 /// The same of one that is run.
@@ -32,5 +33,17 @@ pub fn object(text: &str) -> Value {
 /// Exit code and standard error of a command that fails, and prints nothing.
 pub fn failure(output: &Output) -> (i32, String) {
     assert_eq!(&output.stdout[..], b"");
-    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    code_and_error(output)
+}
+
+/// How a command ended, and what it said of that.
+pub fn code_and_error(output: &Output) -> (i32, String) {
+    let (code, _, stderr) = told(output);
+    (code, stderr)
+}
+
+/// How a command ended, its standard output, and its standard error.
+pub fn told(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
