@@ -11,7 +11,6 @@ pub mod operators;
 mod output;
 pub mod relay;
 pub mod serve;
-mod top;
 mod views;
 pub mod work;
 
@@ -31,6 +30,7 @@ use crate::program::completions;
 use crate::runner::descriptors;
 use crate::stores::{self, Database};
 use crate::text;
+use crate::top;
 use crate::web;
 
 pub fn run(command: Command) -> Result<(), Failure> {

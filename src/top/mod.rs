@@ -26,13 +26,15 @@ mod tabs;
 mod tests;
 mod theme;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use live::run;
-pub use plain::frame;
+use shiftboss_console::printing::print;
 
+use crate::exit::Failure;
 use crate::target::Asked;
+use crate::terminal::can_redraw;
 
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub const INTERVAL_MAX: Duration = Duration::from_secs(3_600);
@@ -50,6 +52,14 @@ pub struct Settings {
     /// There are no keys that change anything.
     pub read_only: bool,
     pub log_dir: Option<PathBuf>,
+}
+
+/// Shows the queue on the terminal until the user quits, or prints one frame of it as text.
+pub fn run(settings: Settings) -> Result<(), Failure> {
+    if settings.once || !can_redraw(&io::stdout()) {
+        return print(plain::frame(&settings)?);
+    }
+    live::run(settings)
 }
 
 fn stepped(interval: Duration, is_longer: bool) -> Duration {

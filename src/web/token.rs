@@ -75,27 +75,15 @@ impl Token {
     }
 }
 
-/// Who asks, by the name that was given with the right token.
-pub(super) enum Known {
-    By(String),
-    Nobody,
-    Wrong,
-}
-
-fn known(token: &Token, given: Option<&HeaderValue>) -> Known {
-    let Some(given) = given else { return Known::Nobody };
-    let decoded = given.to_str().ok().and_then(|text| {
-        let (scheme, rest) = text.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(rest.trim()).ok())?
-    });
-    let Some(decoded) = decoded else { return Known::Wrong };
+/// The name that a value of `Authorization` has beside the token; `None`: it does not have that.
+fn name(token: &Token, given: &HeaderValue) -> Option<String> {
+    let (scheme, rest) = given.to_str().ok()?.split_once(' ')?;
+    let decoded =
+        STANDARD.decode(rest.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
     let colon = decoded.iter().position(|byte| *byte == b':').unwrap_or(decoded.len());
     let (name, password) = decoded.split_at(colon);
-    if token.is(password.get(1..).unwrap_or_default()) {
-        Known::By(String::from_utf8_lossy(name).into_owned())
-    } else {
-        Known::Wrong
-    }
+    let is_right = token.is(password.get(1..).unwrap_or_default());
+    is_right.then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 /// Who asks for something that needs the token.
@@ -108,14 +96,13 @@ pub(super) async fn require(page: &Page, request: &ServiceRequest) -> Result<Str
             "nothing can be changed here: `shiftboss web` was started without --token-file\n";
         return Err(HttpResponse::Forbidden().body(text));
     };
-    match known(token, request.headers().get(AUTHORIZATION)) {
-        Known::By(name) => return Ok(name),
-        Known::Nobody => {}
-        Known::Wrong => {
-            let address = request.peer_addr().map(|address| address.ip());
-            warn!(?address, "A wrong token was given.");
-            tokio::time::sleep(PENALTY).await;
+    if let Some(given) = request.headers().get(AUTHORIZATION) {
+        if let Some(name) = name(token, given) {
+            return Ok(name);
         }
+        let address = request.peer_addr().map(|address| address.ip());
+        warn!(?address, "A wrong token was given.");
+        tokio::time::sleep(PENALTY).await;
     }
     Err(HttpResponse::Unauthorized()
         .insert_header((WWW_AUTHENTICATE, CHALLENGE))
@@ -141,10 +128,7 @@ mod tests {
         let header = |scheme: &str, pair: &str| {
             HeaderValue::from_str(&format!("{scheme} {}", STANDARD.encode(pair))).unwrap()
         };
-        let name = |given: &HeaderValue| match known(&token, Some(given)) {
-            Known::By(name) => Some(name),
-            Known::Nobody | Known::Wrong => None,
-        };
+        let name = |given: &HeaderValue| name(&token, given);
         assert_eq!(name(&header("Basic", "ann:0123456789abcdef")).as_deref(), Some("ann"));
         assert_eq!(name(&header("basic", ":0123456789abcdef")).as_deref(), Some(""));
         for (scheme, wrong) in [

@@ -33,16 +33,7 @@ struct Words {
     notes: Vec<Note>,
 }
 
-struct Note {
-    text: String,
-    link: Option<(String, String)>,
-}
-
-impl Note {
-    fn new(text: impl Into<String>, link: Option<(String, &str)>) -> Self {
-        Self { text: text.into(), link: link.map(|(address, words)| (address, words.to_owned())) }
-    }
-}
+type Note = (String, Option<(String, String)>);
 
 pub(super) const PAGES: [&str; 5] = ["/queue", "/log", "/tasks", "/held", "/search"];
 
@@ -140,23 +131,24 @@ fn choices(asked: &Asked, path: &str, table: &Table) -> Vec<Field> {
 /// What is said of a listing, and where there is more.
 fn words(found: &Listed, asked: &Asked, path: &str, status: &QueueStatus) -> Words {
     let all = |has_more: bool, words: &str| {
-        let link = Some((address(path, asked, &[("n", "1000")]), words));
+        let link = (address(path, asked, &[("n", "1000")]), words.to_owned());
         let is_cut = has_more && asked.count() < COUNT_MAX;
-        is_cut.then(|| Note::new("There are more.", link)).into_iter().collect::<Vec<_>>()
+        let note = || ("There are more.".to_owned(), Some(link));
+        is_cut.then(note).into_iter().collect::<Vec<Note>>()
     };
     match found {
         Listed::Next(queue) => {
             let has_more = queue.keys.len() == asked.count() && !queue.truncated;
             let too_long = "There are more: their payloads are too long to be listed at once.";
             let mut notes = all(has_more, "The next 1000");
-            notes.extend(queue.truncated.then(|| Note::new(too_long, None)));
+            notes.extend(queue.truncated.then(|| (too_long.to_owned(), None)));
             let apart = [
                 (status.held.saturating_add(status.backed_off), "held", "keys are held"),
                 (status.delayed, "tasks?status=delayed", "tasks are delayed"),
             ];
             let apart = apart.into_iter().filter(|(count, ..)| *count > 0);
             notes.extend(apart.map(|(count, list, are)| {
-                Note::new("Not among them:", Some((list.to_owned(), &*format!("{count} {are}"))))
+                ("Not among them:".to_owned(), Some((list.to_owned(), format!("{count} {are}"))))
             }));
             Words { title: "Next jobs", here: "queue", notes, ..Words::default() }
         }
@@ -168,10 +160,10 @@ fn words(found: &Listed, asked: &Asked, path: &str, status: &QueueStatus) -> Wor
             let last = log.attempts.last().filter(|_| log.attempts.len() == asked.count());
             let before = last.map(|ended| ended.ended).or(log.looked_to);
             let among = log.looked_to.filter(|_| last.is_none());
-            let among = among.map(|_| Note::new(format!("Of {AMONG} attempts."), None));
+            let among = among.map(|_| (format!("Of {AMONG} attempts."), None));
             let earlier = before.map(|before| {
                 let address = address("log", asked, &[("before", &before.to_string())]);
-                Note::new("", Some((address, "Earlier ones")))
+                (String::new(), Some((address, "Earlier ones".to_owned())))
             });
             let notes = among.into_iter().chain(earlier).collect();
             Words { title, here, notes, ..Words::default() }
