@@ -23,7 +23,7 @@ const STATEMENTS_MAX: usize = 64;
 const STEPS_A_LOOK: i32 = 300;
 
 /// A file of SQLite's beside a database, by its ending.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
