@@ -141,7 +141,6 @@ fn look_at(path: &Path) -> Result<(), Failure> {
     why.map_or(Ok(()), |why| Err(not_usable(path, &why)))
 }
 
-/// A number of the header.
 fn number(bytes: &[u8]) -> i64 {
     bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte))
 }

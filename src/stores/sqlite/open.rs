@@ -149,7 +149,6 @@ fn now() -> Millis {
     SystemClock.millis()
 }
 
-/// Begins to use a database.
 fn start(connection: Connection, options: &Options) -> StoreResult<(Engine<SqliteRecords>, Found)> {
     let last = document(&connection, &DAEMON)?;
     let input = document(&connection, &INPUT)?.and_then(|input| input.identity);

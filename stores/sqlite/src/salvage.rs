@@ -42,11 +42,9 @@ const DOCUMENTS: &str = "SELECT count(*) FROM documents WHERE name NOT IN ('move
 /// Filled again from the lists' files.
 const FROM_FILES: [&str; 3] = ["rows", "names", "runs"];
 
-/// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
     pub table: &'static str,
-    /// Rows that are in the new database.
     pub rows: u64,
     /// Rows that are not there; `None`: nobody can tell how many there were.
     pub lost: Option<u64>,
@@ -59,7 +57,6 @@ impl Salvaged {
     }
 }
 
-/// What became of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvage {
     pub tables: Vec<Salvaged>,
