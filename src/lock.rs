@@ -116,7 +116,6 @@ fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).ok().or_else(in_directory).unwrap_or_else(|| path.to_owned())
 }
 
-/// Takes the lock of the database or socket at `path`.
 pub fn take(path: &Path, holder: &Daemon) -> Result<LockFile, LockError> {
     let lock = file_of(path);
     let Opened { file, is_made, is_ours } = open_locked(&lock)?;
@@ -197,7 +196,6 @@ pub fn take_directory(path: &Path) -> Result<Directory, LockError> {
     )))
 }
 
-/// What is known of who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockState {
     Free,

@@ -10,7 +10,7 @@ use super::printing::print;
 use crate::cli::host_name;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, Database, Destination, Moved, move_in, move_out};
-use crate::text::{counted, shown};
+use crate::text::counted;
 
 /// What people count, of what was moved: tables, and what a row is.
 const SHOWN: [(&str, &str); 5] = [
@@ -120,15 +120,9 @@ fn what_was_saved(saved: &Salvage, new: &Path) -> String {
         return out
             + &format!("{new} is ready. {again}, which bring back all that was lost of them.\n");
     }
-    let Salvage { anew, anew_count, .. } = saved;
-    if *anew_count > 0 {
-        let others = anew_count.saturating_sub(anew.len() as u64);
-        let others = if others > 0 { format!(", and {others} more") } else { String::new() };
-        let keys: Vec<_> = anew.iter().map(|key| shown(key).to_string()).collect();
-        out += &format!(
-            "Of these keys only the names, rows, single tasks and attempts are known: {}{others}.\n",
-            keys.join(", ")
-        );
+    if saved.anew > 0 {
+        let keys = counted(saved.anew, "key");
+        out += &format!("Of {keys} only the names, rows, single tasks and attempts are known.\n");
     }
     out + &format!(
         "{new} is ready, but NOT whole: {} could not be read. {again}; no file brings the others back.\n",

@@ -31,7 +31,6 @@ pub struct Note {
 }
 
 impl Note {
-    /// Opens it, made if it is missing.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         let (directory, name) = safe_file::parent(&path)?;
         let (mut file, is_made) = safe_file::open_own(&directory, name, OFlags::empty(), 0o644)?;
@@ -53,7 +52,6 @@ impl Note {
     }
 }
 
-/// What a note says.
 pub fn read(note: &Path) -> Option<Daemon> {
     let mut file = safe_file::open_to_read(note).ok()?;
     serde_json::from_slice(&bytes(&mut file).ok()?).ok()

@@ -14,10 +14,8 @@ use shiftboss_protocol::url::Url;
 
 use crate::exit::Failure;
 
-/// What a URL of a server begins with.
 pub(super) const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// A queue's database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Database {
     File(PathBuf),
@@ -73,7 +71,6 @@ impl Database {
     }
 }
 
-/// Where a queue is moved to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     Database(Database),
@@ -81,7 +78,6 @@ pub enum Destination {
     Supervisor(PathBuf),
 }
 
-/// What such a destination begins with.
 const SUPERVISOR: &str = "supervisor.py:";
 
 impl From<PathBuf> for Destination {
@@ -133,7 +129,6 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Whether a word is the URL of a database on a server.
 pub fn is_server(word: &Path) -> bool {
     Url::new(word.to_string_lossy()).begins_with(&SCHEMES)
 }

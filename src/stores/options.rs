@@ -83,7 +83,6 @@ pub struct Joining {
     pub polls: Polls,
 }
 
-/// How to open a store.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub policy: Policy,

@@ -33,7 +33,6 @@ use crate::exit::{ExitCode, Failure};
 /// Progress is told after so many rows.
 const PROGRESS_ROWS: u64 = 500_000;
 
-/// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) table: &'static str,

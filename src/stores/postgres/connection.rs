@@ -26,7 +26,6 @@ use crate::stores::database::SCHEMES;
 pub(super) const CALL_MAX: Duration = Duration::from_secs(5);
 /// A connection that leads nowhere any more ends after this.
 const UNHEARD_MAX: Duration = Duration::from_secs(60);
-/// Bytes that the server keeps of a connection's name.
 const NAME_MAX: usize = 63;
 /// Delays before a connection that failed is made again.
 pub(super) const RECONNECT: (Duration, Duration) =

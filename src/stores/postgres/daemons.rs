@@ -53,7 +53,6 @@ const LEAVE: &str =
     WHERE daemon = $1 AND epoch = $2";
 const ADOPTED: &str = "UPDATE daemons SET adopted = true WHERE daemon = $1 AND epoch = $2";
 
-/// Who joins.
 pub(super) struct Joining<'a> {
     pub(super) name: &'a str,
     pub(super) process: &'a str,
@@ -127,7 +126,6 @@ async fn require_here(client: &Client) -> StoreResult<()> {
     Ok(())
 }
 
-/// What a beat says.
 pub(super) struct Heard {
     /// This daemon was not taken for dead.
     pub(super) lives: bool,

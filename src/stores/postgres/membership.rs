@@ -69,7 +69,6 @@ impl Membership {
         (state.joined, state.is_lost) = (place, false);
     }
 
-    /// This daemon's number and its epoch.
     pub(super) fn joined(&self) -> Place {
         self.state().joined
     }
@@ -115,14 +114,12 @@ impl Membership {
         Poll::Pending
     }
 
-    /// The companion listens from now on.
     pub(super) fn listens(&self) {
         self.state().listens = true;
         self.tell_change(Changed::Queue);
         self.tell_work();
     }
 
-    /// Its connection is over.
     pub(super) fn hears_nothing(&self) {
         self.state().listens = false;
     }

@@ -46,7 +46,6 @@ fn read(path: &Path) -> Result<Option<String>, String> {
     fs::read_to_string(path).map(Some).map_err(failed)
 }
 
-/// The port of the host at this place in the URL.
 pub(super) fn port(config: &Config, at: usize) -> u16 {
     let ports = config.get_ports();
     ports.get(at).or(ports.first()).copied().unwrap_or(5432)

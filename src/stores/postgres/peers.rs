@@ -24,7 +24,6 @@ const OWN_LOOKS: u32 = 7;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SECOND_LOOK: Duration = Duration::from_millis(50);
 
-/// Another daemon, as the server has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) daemon: i64,
@@ -38,13 +37,11 @@ pub(super) struct Peer {
     pub(super) seen: UnixSeconds,
 }
 
-/// The others, as they were seen.
 #[derive(Debug, Default)]
 pub(super) struct Peers(HashMap<i64, Seen>);
 
 #[derive(Debug)]
 struct Seen {
-    /// Its epoch and its beat.
     at: (i64, i64),
     since: Duration,
     looks: u32,

@@ -23,7 +23,6 @@ const STATEMENT_MAX_MS: u128 = 20_000;
 /// The longest time for a question, whatever the server does.
 const QUESTION_MAX: Duration = Duration::from_secs(30);
 
-/// Asks one server.
 pub(crate) struct PostgresReader {
     server: Server,
     /// How long a question may take; all of them, where they are of one moment.
@@ -111,7 +110,6 @@ impl Opens for PostgresReader {
     }
 }
 
-/// An error of connecting, or of the schema.
 fn unopened(error: StoreError) -> ReadError {
     match error {
         StoreError::Busy(text) => ReadError::Unavailable(text),
@@ -123,7 +121,6 @@ fn unopened(error: StoreError) -> ReadError {
     }
 }
 
-/// An error of a question.
 fn unread(error: StoreError) -> ReadError {
     match error {
         StoreError::Denied(text) => ReadError::Denied(text),

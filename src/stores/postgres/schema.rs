@@ -23,12 +23,9 @@ const ALSO_FOR: &str = ", also for ";
 /// Whoever makes the schema holds this lock of the database: "shiftbos" as a number.
 const LOCK: i64 = 0x7368_6966_7462_6f73;
 
-/// How long all of it may take.
 const MIGRATION_MAX: Duration = Duration::from_secs(60);
-/// The oldest server that this is tested on.
 const SERVER_MIN: i32 = 140_000;
 
-/// Makes the schema if there is none.
 pub(crate) async fn migrate(client: &Client) -> Result<(), StoreError> {
     let migrated = async {
         check_server(client).await?;

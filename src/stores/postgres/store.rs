@@ -275,7 +275,6 @@ impl Joined {
     }
 }
 
-/// Another process has the name.
 fn taken(name: &str, holder: &str) -> StoreError {
     StoreError::Displaced(format!(
         "another daemon of this queue has the name {name} ({holder}): give this one another with --daemon-name"

@@ -14,7 +14,6 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Whose certificate is accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Whoever answers.

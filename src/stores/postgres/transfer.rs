@@ -95,7 +95,6 @@ impl Reserved {
         &self.client
     }
 
-    /// Waits for an answer.
     pub(in crate::stores) fn wait<T>(
         &self,
         asked: impl Future<Output = StoreResult<T>>,
@@ -126,7 +125,6 @@ impl Reserved {
         self.ask(self.client().execute(sql, &[&name, &text])).map(drop)
     }
 
-    /// A mark that the queue has.
     pub(in crate::stores) fn mark(&self, kind: &Kind<Mark>) -> Result<Option<Mark>, Failure> {
         let sql = "SELECT value FROM documents WHERE name = $1";
         let row = self.ask(self.client().query_opt(sql, &[&kind.name()]))?;

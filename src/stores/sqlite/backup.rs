@@ -19,7 +19,6 @@ use super::maintenance::quick_check_of;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::read_failure;
 
-/// Copies `database` to `file`, which must not exist.
 pub(crate) fn backup(database: &Path, file: &Path) -> Result<(), Failure> {
     let source = open_to_read(database).map_err(read_failure)?;
     let cannot = |code, why: &dyn Display| {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::AtFlags;
 use shiftboss_queue::error::StoreError;
-use shiftboss_sqlite::refused;
+use shiftboss_sqlite::{beside, refused};
 
 use super::damage;
 use crate::exit::{ExitCode, Failure};
@@ -27,13 +27,6 @@ pub(super) type Identity = (u64, u64);
 /// The identity of what stands at `path`. It is never opened: closing it would drop SQLite's locks.
 pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|found| (found.dev(), found.ino()))
-}
-
-/// The file that SQLite keeps beside a database.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Looks at a database before anything is made beside it: none yet, or a file that may be ours.
@@ -148,7 +141,6 @@ fn look_at(path: &Path) -> Result<(), Failure> {
     why.map_or(Ok(()), |why| Err(not_usable(path, &why)))
 }
 
-/// A number of the header.
 fn number(bytes: &[u8]) -> i64 {
     bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte))
 }

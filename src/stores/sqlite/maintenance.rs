@@ -16,7 +16,6 @@ use super::store::SqliteStore;
 
 /// How long the end waits for readers to leave, so that the journal mode can be changed.
 const LEAVE_WAL_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two tries of a change of the journal mode.
 const MODE_PAUSE: Duration = Duration::from_millis(20);
 
 impl SqliteStore {

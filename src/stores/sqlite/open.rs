@@ -16,8 +16,8 @@ use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{
-    Progress, SqliteRecords, TakenOver, Whose, at_once, document, missing, set_aside, take_over,
-    whose,
+    Progress, SqliteRecords, TakenOver, Whose, at_once, beside, document, missing, set_aside,
+    take_over, whose,
 };
 use tracing::{info, warn};
 
@@ -61,10 +61,10 @@ impl SqliteStore {
         let checkpoints =
             Checkpoints::new(&mut connection).map_err(failed("begin to use", path))?;
         let (engine, found) = start(connection, options).map_err(stopped("begin to use", path))?;
-        let lock_yielding = LockYielding::new(&file::beside(path, "-shm"))
+        let lock_yielding = LockYielding::new(&beside(path, "-shm"))
             .map_err(|source| access("open", path, source))?;
         // By now SQLite has all of them open; a link is looked at as well as what it leads to.
-        let files = [given.to_owned(), file::beside(path, "-wal"), file::beside(path, "-shm")];
+        let files = [given.to_owned(), beside(path, "-wal"), beside(path, "-shm")];
         let files = watch_files(files).map_err(|source| access("look at", path, source))?;
         Ok(Self {
             engine,
@@ -149,7 +149,6 @@ fn now() -> Millis {
     SystemClock.millis()
 }
 
-/// Begins to use a database.
 fn start(connection: Connection, options: &Options) -> StoreResult<(Engine<SqliteRecords>, Found)> {
     let last = document(&connection, &DAEMON)?;
     let input = document(&connection, &INPUT)?.and_then(|input| input.identity);

@@ -24,7 +24,6 @@ const KEPT: Millis = 10_000;
 const DISTANCE: Millis = 60_000;
 const RAISE: &str = "UPDATE header SET floor = floor + 1";
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
     at: Option<At>,

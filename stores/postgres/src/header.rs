@@ -81,7 +81,6 @@ fn shared(it: &Header) -> Shared {
     (it.last_bump, it.last_single, it.last_since, it.paused, it.clock)
 }
 
-/// What a batch leaves.
 pub(crate) struct Left<'a> {
     pub(crate) header: &'a Header,
     /// Runs that changed, and those whose counts did.

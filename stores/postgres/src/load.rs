@@ -161,7 +161,6 @@ pub(crate) const PLACE_OF_DATABASE: &str =
 const DOCUMENTS: &str =
     "SELECT name, value FROM documents WHERE name >= $1 AND name < $2 ORDER BY name";
 
-/// A record that was read.
 pub(crate) struct Found {
     pub(crate) stored: Stored,
     /// Nobody changed it while its lock was waited for.
@@ -277,7 +276,6 @@ fn owner(row: &Row, at: usize) -> StoreResult<Option<Arc<str>>> {
     Ok(get::<Option<&str>>(row, at)?.map(Arc::from))
 }
 
-/// Kinds of places.
 pub(crate) const READY: i16 = 1;
 pub(crate) const HELD: i16 = 2;
 pub(crate) const IN_FLIGHT: i16 = 3;
@@ -386,7 +384,6 @@ fn payloads(row: &Row, rows: &[ListRow], first: Option<i64>) -> StoreResult<Vec<
     Ok(all.filter_map(|(task, payload)| Some((task, self::payload(payload?)))).collect())
 }
 
-/// An attempt that ended.
 pub(crate) fn end(row: &Row) -> StoreResult<End> {
     let attempt = EndedAttempt {
         attempt: Attempt(get(row, 2)?),

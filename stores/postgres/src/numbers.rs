@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 
 use shiftboss_protocol::model::Attempt;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     drawn: VecDeque<i64>,

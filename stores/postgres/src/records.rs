@@ -51,7 +51,6 @@ pub const ALONE: &str = "BEGIN; SELECT pg_advisory_xact_lock('keys'::regclass::o
 /// Attempts that ended are kept, if nobody says how many.
 const HISTORY: i64 = 100_000;
 
-/// See the module.
 pub struct PostgresRecords {
     wire: Wire,
     daemon: i64,

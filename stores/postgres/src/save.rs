@@ -107,7 +107,6 @@ const FORGET: [&str; 5] = [
     "DELETE FROM keys WHERE id = ANY ($1::int8[])",
 ];
 
-/// What a batch writes.
 #[derive(Default)]
 pub(crate) struct Saver {
     forgotten: Vec<i64>,

@@ -83,7 +83,6 @@ impl Arrival {
     }
 }
 
-/// A table that is filled.
 pub struct Filling {
     writer: Pin<Box<BinaryCopyInWriter>>,
     types: Vec<Type>,
@@ -138,7 +137,6 @@ fn param<'a>(value: Value<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     }
 }
 
-/// A table that is read.
 pub struct Reading {
     rows: Pin<Box<BinaryCopyOutStream>>,
     types: Vec<Type>,

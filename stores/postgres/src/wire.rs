@@ -126,7 +126,6 @@ fn fault(error: &Error) -> Fault {
     }
 }
 
-/// See the module.
 pub(crate) struct Wire {
     pub(crate) client: Client,
     /// Prepared when they are asked for the first time.

@@ -15,12 +15,10 @@ pub(crate) trait Ask {
         self.prepared(sql)?.query_map(params, read)?.collect()
     }
 
-    /// The first column of all rows.
     fn values<T: FromSql>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
         self.rows(sql, params, |row| row.get(0))
     }
 
-    /// The first row, if there is one.
     fn first<T>(
         &self,
         sql: &str,
@@ -79,7 +77,6 @@ pub(crate) mod asked {
         ASKED.with_borrow_mut(|asked| asked.insert(sql.to_owned()));
     }
 
-    /// By this thread.
     pub(crate) fn all() -> BTreeSet<String> {
         ASKED.with_borrow(Clone::clone)
     }

@@ -34,7 +34,6 @@ const ROWS_OF: &str = row_edits!("key = (SELECT id FROM keys WHERE keys.key = ?1
 const SET_ASIDE: &str = "INSERT INTO set_aside (why, attr_path, started, finished, exit_code)
     VALUES ('an edit of a key that is no UTF-8', CAST(?1 AS TEXT), ?2, ?3, ?4)";
 
-/// Whether there are any.
 pub(crate) fn are_any(connection: &Connection) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM log_edits) OR EXISTS (SELECT 1 FROM row_edits)";
     connection.prepare_cached(sql)?.query_row([], |row| row.get(0))

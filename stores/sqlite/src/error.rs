@@ -4,7 +4,6 @@ use rusqlite::{Error, ErrorCode, ffi};
 use rustix::process::{Resource, getrlimit};
 use shiftboss_queue::records::StoreError;
 
-/// Classifies an error.
 pub fn classify(error: Error) -> StoreError {
     let text = error.to_string();
     if grows_shared_memory(&error) {

@@ -6,10 +6,8 @@ use foldhash::fast::RandomState;
 use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::records::{Name, Stored};
 
-/// So many at most.
 const FLIGHTS_MAX: usize = 4_096;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     records: HashMap<Key, Box<Stored>, RandomState>,

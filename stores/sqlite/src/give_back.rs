@@ -13,7 +13,6 @@ use crate::schema::{Whose, whose};
 
 const GIVE_BACK: &str = include_str!("give_back.sql");
 
-/// What the supervisor gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenBack {
     pub rows: u64,

@@ -15,7 +15,6 @@ pub(crate) struct Kept {
     pub(crate) header: Header,
     /// Keys that were ever given an id.
     pub(crate) ids: i64,
-    /// The last number of an end.
     pub(crate) ends: i64,
 }
 
@@ -100,7 +99,6 @@ pub(crate) fn save_all(connection: &Connection, kept: &Kept) -> Result<()> {
     save_counts(connection, header, counts)
 }
 
-/// Writes what changed; `before` is what the database has.
 pub(crate) fn save(
     connection: &Connection,
     before: Numbers,

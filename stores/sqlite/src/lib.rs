@@ -36,6 +36,6 @@ pub use records::{SqliteRecords, at_once};
 pub use salvage::{Salvage, Salvaged, open_damaged, salvage};
 pub use schema::{VERSION, Whose, make, refused, whose};
 pub use set_aside::{SetAside, set_aside};
-pub use snapshot::{open_to_read, require_files};
+pub use snapshot::{beside, open_to_read, require_files};
 pub use soundness::{Findings, look_through, missing};
 pub use take_over::{Progress, TakenOver, require_space, take_over};

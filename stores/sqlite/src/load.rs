@@ -212,7 +212,6 @@ impl<'c> Loader<'c> {
         Ok(next)
     }
 
-    /// See the port.
     pub(crate) fn leaving(
         &mut self,
         behind: Option<&Stored>,
@@ -241,7 +240,6 @@ impl<'c> Loader<'c> {
         Ok((last, left == 0))
     }
 
-    /// Keys of a run, behind a key.
     pub(crate) fn of_run(
         &mut self,
         (fetcher, run): (FetcherId, i64),
@@ -254,7 +252,6 @@ impl<'c> Loader<'c> {
         self.of_ids(sql, (fetcher.0, run, behind, i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
-    /// What a task's worker is given.
     pub(crate) fn payload(&self, id: KeyId, task: Task) -> Result<Payload> {
         let payload = |row: &Row<'_>| match row.get_ref(0)? {
             ValueRef::Text(text) => Ok(match String::from_utf8(text.to_vec()) {
@@ -298,7 +295,6 @@ fn limit(count: usize) -> (i64, usize) {
     (i64::try_from(count).unwrap_or(i64::MAX), count.min(ROOM_MAX))
 }
 
-/// The record that a query finds.
 fn one(
     query: &mut Prepared<'_>,
     parts: &mut Parts<'_>,
@@ -382,7 +378,6 @@ impl Parts<'_> {
     }
 }
 
-/// An attempt that ended.
 pub(crate) fn end(row: &Row<'_>) -> Result<End> {
     let worker = row.get_ref(6)?.as_bytes_or_null()?.map(String::from_utf8_lossy);
     let attempt = EndedAttempt {

@@ -25,12 +25,10 @@ use crate::load::{self, Loader};
 use crate::save::Saver;
 use crate::{code, documents, edits, schema, sums};
 
-/// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Attempts that ended are kept, if nothing else is said.
 const ATTEMPTS_KEPT: i64 = 100_000;
 
-/// See the module.
 #[derive(Debug)]
 pub struct SqliteRecords {
     connection: Connection,

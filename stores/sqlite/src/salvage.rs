@@ -41,14 +41,10 @@ const TABLES: [(&str, Option<&str>); 14] = [
 const DOCUMENTS: &str = "SELECT count(*) FROM documents WHERE name NOT IN ('moved', 'arriving')";
 /// Filled again from the lists' files.
 const FROM_FILES: [&str; 3] = ["rows", "names", "runs"];
-/// Keys that are named, at most, of those that begin anew.
-const NAMED_MAX: usize = 20;
 
-/// What became of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvaged {
     pub table: &'static str,
-    /// Rows that are in the new database.
     pub rows: u64,
     /// Rows that are not there; `None`: nobody can tell how many there were.
     pub lost: Option<u64>,
@@ -61,13 +57,11 @@ impl Salvaged {
     }
 }
 
-/// What became of all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvage {
     pub tables: Vec<Salvaged>,
-    /// Keys of which little more than their names is known: their attempts, rows and single tasks. The first ones, and how many.
-    pub anew: Vec<String>,
-    pub anew_count: u64,
+    /// Keys of which little more than their names is known: their attempts, rows and single tasks.
+    pub anew: u64,
 }
 
 /// Opens a damaged database, to be [saved](salvage()).
@@ -109,8 +103,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
     for (table, by) in TABLES {
         ranges.push(Copy::new(source, target, table, by)?.map_or(Ok(1), Copy::run)?);
     }
-    let mut salvage = Salvage::default();
-    begin_anew(source, target, now, &mut salvage)?;
+    let mut salvage = Salvage { anew: begin_anew(source, target, now)?, ..Salvage::default() };
     whole::make_whole(target, now)?;
     for ((table, _), ranges) in TABLES.into_iter().zip(ranges) {
         let sql = match table {
@@ -120,7 +113,7 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
         let count = |of: &Connection| of.value(&sql, []).map(i64::unsigned_abs);
         let rows = count(target)?;
         // The names of keys that begin anew are there; what else is known of them is not.
-        let anew = if table == "keys" { salvage.anew_count } else { 0 };
+        let anew = if table == "keys" { salvage.anew } else { 0 };
         let lost = match count(source) {
             Ok(all) => Some(all.saturating_sub(rows).saturating_add(anew)),
             Err(_) if ranges == 0 => Some(0),
@@ -132,12 +125,8 @@ fn copy_all(source: &Connection, target: &Connection, now: Millis) -> Result<Sal
 }
 
 /// Names of keys and fetchers that their indexes have yet, or have in place of what is no UTF-8. When these keys ran is not known, so they wait since now.
-fn begin_anew(
-    source: &Connection,
-    target: &Connection,
-    now: Millis,
-    salvage: &mut Salvage,
-) -> Result<()> {
+fn begin_anew(source: &Connection, target: &Connection, now: Millis) -> Result<u64> {
+    let mut anew = 0;
     let is_read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1).is_ok()));
     for (fetcher, is_read) in target.rows("SELECT fetcher, name FROM names", [], is_read)? {
         if !is_read {
@@ -154,14 +143,10 @@ fn begin_anew(
         let sql = "INSERT OR IGNORE INTO keys (id, key, since, claimed, served, waiting, failed, dead, last_attempt, held, extra)
             VALUES (?1, ?2, ?3, 0, '', 0, 0, 0, 0, 0, 0)";
         let since = now.saturating_mul(1_000);
-        if target.prepare_cached(sql)?.execute((id, &key, since))? > 0 {
-            salvage.anew_count += 1;
-            if salvage.anew.len() < NAMED_MAX {
-                salvage.anew.push(key);
-            }
-        }
+        anew += target.prepare_cached(sql)?.execute((id, &key, since))? as u64;
         Ok(())
-    })
+    })?;
+    Ok(anew)
 }
 
 /// What an index says, read from both ends.

@@ -50,7 +50,6 @@ pub(crate) struct Saver<'c> {
     row: Prepared<'c>,
     /// Keys that were ever given an id.
     ids: &'c mut i64,
-    /// The last number of an end.
     ends: &'c mut i64,
     /// In which all is done.
     pub(crate) minute: i64,

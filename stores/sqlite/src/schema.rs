@@ -16,13 +16,10 @@ const REFERENCE: &str = include_str!("reference.sql");
 const APPLICATION_ID: i64 = 0x5348_4654;
 /// `user_version`. Those up to 2 are the Python supervisor's.
 pub const VERSION: i64 = 15;
-/// The tables of the Python supervisor.
 pub(crate) const REFERENCE_TABLES: [&str; 4] = ["queue", "fetcher_runs", "fetchers", "log"];
 
-/// Whose tables a database has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whose {
-    /// There are none.
     Nobodys,
     Ours,
     /// The Python supervisor's, to be [taken over](crate::take_over()).
@@ -83,7 +80,6 @@ pub(crate) fn find_out(connection: &Connection) -> Result<Whose> {
     Ok(Whose::Refused(foreign(application, version)))
 }
 
-/// Makes an empty database ours.
 pub fn make(connection: &Connection) -> Result<()> {
     let transaction = connection.unchecked_transaction()?;
     make_tables(&transaction)?;

@@ -32,7 +32,6 @@ impl fmt::Display for SetAside {
     }
 }
 
-/// The first `limit` rows that were set aside.
 pub fn set_aside(connection: &Connection, limit: u32) -> StoreResult<Vec<SetAside>> {
     let sql = "SELECT attr_path, fetcher_id, run, why FROM set_aside ORDER BY number LIMIT ?1";
     let read = || {

@@ -17,19 +17,17 @@ use crate::schema::{Whose, find_out};
 
 /// How long a reader waits for a lock; in WAL mode it never has to.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Statements that are kept prepared.
 const STATEMENTS_MAX: usize = 64;
 /// Steps of SQLite's machine between two looks at the time: some 15 µs.
 const STEPS_A_LOOK: i32 = 300;
 
 /// A file of SQLite's beside a database, by its ending.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Moment {
     path: PathBuf,

@@ -71,7 +71,6 @@ pub(crate) const NUMBERS: [(&str, &str); 4] = [
 const AHEAD: &str = "SELECT count(*) || ' keys were started in the future, by a clock that was ahead: they count as started just now'
     FROM keys WHERE started > unixepoch() HAVING count(*) > 0";
 
-/// What was found by looking a database through.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// It is damaged, and may not be used.

@@ -12,7 +12,6 @@ use crate::ask::Ask;
 use crate::error::classify;
 use crate::schema;
 
-/// The columns of a table, in order.
 pub fn columns(connection: &Connection, table: &str) -> StoreResult<Vec<Column>> {
     columns_of(connection, table).map_err(classify)
 }
@@ -93,7 +92,6 @@ pub fn make_filled<T, E>(
     Result::map_err(make(), classify)
 }
 
-/// A table that is filled.
 #[derive(Debug)]
 pub struct Filling<'c>(Statement<'c>);
 

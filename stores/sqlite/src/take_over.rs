@@ -45,7 +45,6 @@ const SET_ASIDE: &str =
     "INSERT INTO set_aside (why, attr_path, fetcher_id, run, payload, started, finished, exit_code)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub doing: &'static str,
@@ -54,7 +53,6 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// What was taken over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakenOver {
     pub keys: u64,

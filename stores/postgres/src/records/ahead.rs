@@ -57,7 +57,6 @@ fn looks(outset: &Outset) -> &'static [From] {
     if outset.next > 0 { &[From::Order, From::Lane] } else { &[] }
 }
 
-/// Records by what they are called.
 #[derive(Default)]
 struct Known {
     all: Vec<Stored>,

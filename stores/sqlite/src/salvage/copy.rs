@@ -10,7 +10,6 @@ use crate::tables::{columns_of, insert};
 /// places is found if it is no smaller than this part of what lies between them that cannot be read.
 const HALVED_MAX: u32 = 10;
 
-/// See the module.
 pub(super) struct Copy<'a> {
     upward: Statement<'a>,
     downward: Statement<'a>,

@@ -23,7 +23,6 @@ const STEP: i64 = 1_000;
 /// If the header is lost, numbers go on so far behind the highest ones that were found: others may have been lost, too.
 const NUMBERS_LEFT_OUT: i64 = 1_000_000;
 
-/// See the module.
 pub(super) fn make_whole(connection: &Connection, now: Millis) -> Result<()> {
     connection.execute_batch(WHOLE)?;
     let daemon = documents::find(connection, DAEMON.name())?;
