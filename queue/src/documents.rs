@@ -14,6 +14,7 @@ use shiftboss_protocol::model::UnixSeconds;
 use crate::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
+use crate::file_identity::DirectoryIdentity;
 use crate::operation::Outcome;
 use crate::policy::{Backoff, RetryRules};
 
@@ -173,8 +174,7 @@ pub struct Running {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Input {
-    /// Which directory it is, as the actors write that.
-    pub identity: Option<String>,
+    pub identity: Option<DirectoryIdentity>,
     pub lost: Option<Lost>,
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Made by the readers of the input directory, kept by the store.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// Which directory a directory is, over restarts and mounts. Device and inode are numbers that can be used
@@ -21,19 +19,6 @@ impl DirectoryIdentity {
     pub fn is_same(&self, other: &Self) -> bool {
         let born = self.born.zip(other.born).is_none_or(|(one, another)| one == another);
         (self.device, self.inode) == (other.device, other.inode) && born
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let (device, inode) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Self { device, inode, born: words.next().and_then(|word| word.parse().ok()) })
-    }
-}
-
-impl fmt::Display for DirectoryIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.device, self.inode)?;
-        self.born.map_or(Ok(()), |born| write!(f, " {born}"))
     }
 }
 
@@ -80,24 +65,19 @@ pub struct FileTimes {
 mod tests {
     use super::*;
 
-    /// Kept as text; a time that one side does not know tells nothing.
+    /// A time that one side does not know tells nothing.
     #[test]
     fn a_directory_is_known_by_what_is_known_of_it() {
         let full = DirectoryIdentity { device: u64::MAX, inode: 2, born: Some(-7) };
         let bare = DirectoryIdentity { born: None, ..full };
-        for identity in [full, bare] {
-            assert_eq!(DirectoryIdentity::parse(&identity.to_string()), Some(identity));
-        }
         assert!(full.is_same(&full) && full.is_same(&bare) && bare.is_same(&full));
         for other in [
             DirectoryIdentity { device: 1, ..full },
             DirectoryIdentity { inode: 3, ..full },
             DirectoryIdentity { born: Some(8), ..full },
         ] {
-            assert!(!full.is_same(&other), "{other}");
+            assert!(!full.is_same(&other), "{other:?}");
         }
-        assert_eq!(DirectoryIdentity::parse("1"), None);
-        assert_eq!(DirectoryIdentity::parse("one 2"), None);
     }
 
     #[test]

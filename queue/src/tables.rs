@@ -119,7 +119,7 @@ mod tests {
             ("daemon", r#"{"lease_seconds":7,"running":{"pid":1,"started":2}}"#),
             ("fetcher/f", "2"),
             ("identity", "\"3\""),
-            ("input", r#"{"identity":"here","lost":null}"#),
+            ("input", r#"{"identity":{"device":1,"inode":2,"born":null},"lost":null}"#),
             ("installation", "\"4\""),
             ("moved", r#"{"number":"1","place":"there"}"#),
             ("rejected/x", "5"),

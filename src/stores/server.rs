@@ -85,7 +85,10 @@ fn owner(joining: &Joining) -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let directory = Directory::open(&joining.input).map(|directory| directory.identity());
-    let directory = directory.map_or_else(|_| String::new(), |known| known.to_string());
-    let (process, directory) = (random(), directory.replace(' ', "-"));
+    let directory = directory.map_or_else(
+        |_| String::new(),
+        |it| format!("{}-{}-{}", it.device, it.inode, it.born.unwrap_or_default()),
+    );
+    let process = random();
     format!("{process:016x}@{}/{directory} {host} {}", id.trim(), joining.input.display())
 }

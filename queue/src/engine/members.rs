@@ -190,7 +190,7 @@ impl<S: Records> Batch<'_, S> {
         let now = self.context.seconds();
         let known = self.known_members().get(&own);
         let was_clean = known.is_none_or(|it| it.gone == Some(Gone::Stopped));
-        let input = known.and_then(|it| DirectoryIdentity::parse(it.input.identity.as_deref()?));
+        let input = known.and_then(|it| it.input.identity);
         self.known_members().join(&own, process, 0, now);
         for attempt in unheard {
             self.undo_unheard(*attempt).await?;

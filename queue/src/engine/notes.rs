@@ -96,7 +96,7 @@ impl<S: Records> Batch<'_, S> {
         let now = self.context.seconds();
         let change = |known: &mut Input| match it.0 {
             InputDirectory::There(identity) => {
-                *known = Input { identity: Some(identity.to_string()), lost: None };
+                *known = Input { identity: Some(identity), lost: None };
             }
             InputDirectory::Lost(reason) => {
                 let since = known.lost.as_ref().map_or(now, |lost| lost.since);

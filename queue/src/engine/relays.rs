@@ -10,7 +10,6 @@ use shiftboss_protocol::model::{Row, Run};
 use super::{Batch, Carried};
 use crate::documents::{self, Gone, INSTALLATION, RELAY, RELAY_ANSWER, RELAY_LANE};
 use crate::error::Rejected;
-use crate::file_identity::DirectoryIdentity;
 use crate::members;
 use crate::operation::{
     AddRelayedRows, JoinRelay, JoinedRelay, Lane, LoseRelay, Operation, RANGES, Relay, RelayAnswer,
@@ -67,7 +66,7 @@ impl<S: Records> Batch<'_, S> {
             epoch: relay.epoch,
             installation,
             is_paused: self.header.paused,
-            input_directory: relay.input.identity.and_then(|it| DirectoryIdentity::parse(&it)),
+            input_directory: relay.input.identity,
         }))
     }
 

@@ -39,7 +39,7 @@ fn files_and_the_directory_are_noted() {
     let identity = DirectoryIdentity { device: 1, inode: 2, born: Some(3) };
     queue.ask(NoteInput(InputDirectory::There(identity))).unwrap();
     let (_, noted) = input(queue);
-    assert_eq!((noted.identity.as_deref(), noted.lost), (Some("1 2 3"), None));
+    assert_eq!((noted.identity, noted.lost), (Some(identity), None));
 }
 
 /// A queue is the same one for ever; it is where its file is.

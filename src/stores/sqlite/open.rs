@@ -13,7 +13,6 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_queue::documents::{ARRIVING, DAEMON, INPUT, MOVED};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{
     Progress, SqliteRecords, TakenOver, Whose, at_once, beside, document, missing, set_aside,
@@ -160,7 +159,7 @@ fn start(connection: Connection, options: &Options) -> StoreResult<(Engine<Sqlit
     let found = Found {
         was_clean: last.is_none_or(|last| last.running.is_none()),
         is_paused: engine.is_paused(),
-        input_directory: input.as_deref().and_then(DirectoryIdentity::parse),
+        input_directory: input,
     };
     Ok((engine, found))
 }
