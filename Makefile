@@ -111,8 +111,8 @@ target/man/man1:
 pictures: ## Take the pictures of README, of the example at work, into docs/pictures
 	sh tests/pictures.sh
 
-docs: ## Write docs/commands.md, from the definitions of the command line
-	cargo run --quiet --locked -p shiftboss-manual -- --reference docs/commands.md
+docs: ## Write docs/commands.md and the tables of docs/configuration.md, from the definitions of the command line
+	cargo run --quiet --locked -p shiftboss-manual -- --documents docs
 
 # BENCH="--rows 1,2 --seconds 3" measures a part; docs/benchmarks.md is written by a whole run only.
 bench: ## Measure it beside beanstalkd, and write docs/benchmarks.md (an hour)

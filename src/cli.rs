@@ -24,11 +24,15 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use shiftboss_console::arguments::{RunArguments, RunnerArguments, absolute, one_of, template};
+use shiftboss_console::arguments::{
+    LogArguments, RunArguments, RunnerArguments, absolute, one_of, template,
+};
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
 use shiftboss_relay::{Broker, QueueKind};
 
+pub use crate::config::keys::is_number;
+pub use crate::config::tables;
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{Database, Destination};
 use crate::target::Asked;
@@ -261,13 +265,8 @@ const BROKER_QUEUES: &[(&str, &str, QueueKind)] = &[
     ("quorum", "On most nodes of a cluster", QueueKind::Quorum),
 ];
 
-fn broker(
-    url: Option<Url>,
-    prefix: Option<String>,
-    queues: Option<QueueKind>,
-) -> Result<Option<Broker>, Failure> {
-    let prefix = prefix.as_deref().unwrap_or(shiftboss_relay::PREFIX);
-    let broker = url.map(|url| Broker::new(url, prefix, queues.unwrap_or_default()));
+fn broker(url: Option<Url>, prefix: &str, queues: QueueKind) -> Result<Option<Broker>, Failure> {
+    let broker = url.map(|url| Broker::new(url, prefix, queues));
     broker.transpose().map_err(Failure::of(ExitCode::Configuration))
 }
 

@@ -20,7 +20,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::live::{Daemon, Report};
 use shiftboss_queue::reader::{ReadResult, Reader};
 
-use crate::config::{self, Checked};
+use crate::config;
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockState};
 use crate::socket::check_length;
@@ -69,13 +69,11 @@ struct Places {
     socket: Option<PathBuf>,
 }
 
-impl Checked for Places {}
-
 impl Places {
     /// What a configuration file says; what else stands in it may be wrong.
     fn of_file(file: &Path) -> Result<Self, Failure> {
-        let (said, file): (Self, _) = config::read(file)?;
-        let directory = file.parent().unwrap_or(Path::new("/"));
+        let file = config::File::read(file)?;
+        let (said, directory): (Self, _) = (file.some()?, file.directory());
         Ok(Self {
             database: said.database.map(|database| database.below(directory)),
             socket: said.socket.map(|path| directory.join(path)),

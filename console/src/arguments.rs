@@ -12,24 +12,37 @@ use shiftboss_runner::child::{CommandSpec, GRACE, Template};
 
 use crate::exit::{ExitCode, Failure};
 
-/// How a command is run, wherever one is.
-#[derive(Debug, Args)]
-pub struct RunArguments {
+/// How long a command may take, wherever one is run.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct TimeLimits {
     /// End COMMAND after so long (TERM, then KILL); that is a failure
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     pub timeout: Option<Duration>,
     /// How long COMMAND may take to end after SIGTERM
     #[arg(long, value_name = "TIME", default_value_t = GRACE.into())]
     pub grace: humantime::Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct LogArguments {
     /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
     #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", default_value = "info")]
     pub log_level: String,
 }
 
+/// How a command is run, wherever one is.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub limits: TimeLimits,
+    #[command(flatten)]
+    pub log: LogArguments,
+}
+
 impl RunArguments {
     /// A command that is run so.
     pub fn spec(self, Template { program, arguments }: Template) -> CommandSpec {
-        let (time_limit, grace) = (self.timeout, self.grace.into());
+        let (time_limit, grace) = (self.limits.timeout, self.limits.grace.into());
         CommandSpec { arguments, time_limit, grace, ..CommandSpec::new(program) }
     }
 }
@@ -63,8 +76,8 @@ impl RunnerArguments {
         let logs = self.log_dir.map(absolute).transpose()?;
         Ok(RunnerSettings {
             template: template(self.command, self.allow_shell_templates, places)?,
-            time_limit: self.run.timeout,
-            grace: self.run.grace.into(),
+            time_limit: self.run.limits.timeout,
+            grace: self.run.limits.grace.into(),
             logs: logs.map(|directory| (directory, self.keep.into())),
         })
     }

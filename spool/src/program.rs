@@ -34,7 +34,7 @@ pub fn run(typed: Cli) -> Result<(), Failure> {
         // It stands by with what it was given.
         Verb::Guardian => return child::guard(io::stdin()).map_err(Failure::of(ExitCode::Usage)),
         Verb::Completions { shell } => return print(completions(Cli::command(), *shell)),
-        Verb::Run(run) => &run.runner.run.log_level,
+        Verb::Run(run) => &run.runner.run.log.log_level,
         _ => LOG_LEVEL,
     };
     NEEDS.require()?;

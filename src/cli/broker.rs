@@ -59,12 +59,17 @@ pub struct BrokerPlace {
     /// The URL of the broker; in SHIFTBOSS_BROKER nobody sees its password
     #[arg(env = "SHIFTBOSS_BROKER", hide_env_values = true, value_parser = url())]
     broker: Url,
-    /// What the names of the daemon's queues on the broker begin with [default: shiftboss.]
-    #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
-    broker_prefix: Option<String>,
-    /// How the daemon has the broker keep them [default: classic]
-    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES")]
-    broker_queues: Option<QueueKind>,
+    /// What the names of the daemon's queues on the broker begin with
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "SHIFTBOSS_BROKER_PREFIX",
+        default_value = "shiftboss."
+    )]
+    broker_prefix: String,
+    /// How the daemon has the broker keep them
+    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES", default_value = "classic")]
+    broker_queues: QueueKind,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -72,7 +77,7 @@ pub struct BrokerPlace {
 
 impl BrokerPlace {
     pub fn broker(self) -> Result<Broker, Failure> {
-        let broker = broker(Some(self.broker), self.broker_prefix, self.broker_queues)?;
+        let broker = broker(Some(self.broker), &self.broker_prefix, self.broker_queues)?;
         broker.ok_or_else(|| Failure::usage("BROKER is missing"))
     }
 }

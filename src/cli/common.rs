@@ -13,13 +13,8 @@ use crate::exit::Failure;
 use crate::logging::{self, LogFormat};
 use crate::socket::{SocketSettings, group_id};
 
-/// Where nothing is said.
-const ACCEPT_INPUT_AFTER: Duration = Duration::from_secs(60);
-const MODE: u32 = 0o600;
-const CONNECTIONS: u32 = 16_384;
-
-/// What the command line, the environment and the file can say; `None`: nothing was said.
-#[derive(Debug, Clone, Default, Args)]
+/// What the command line, the environment and the file can say.
+#[derive(Debug, Clone, Args)]
 pub struct CommonOptions {
     /// The directory that fetchers write to; made if there is none
     #[arg(env = "SHIFTBOSS_INPUT_DIR")]
@@ -28,21 +23,14 @@ pub struct CommonOptions {
     #[arg(env = "SHIFTBOSS_SOCKET")]
     pub socket: Option<PathBuf>,
     /// Accept the directory at INPUT_DIR at this start, even if it is another one than before
-    #[arg(
-        long,
-        env = "SHIFTBOSS_ACCEPT_INPUT",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL"
-    )]
-    pub accept_input: Option<bool>,
-    /// Accept another directory at INPUT_DIR once it has held lists for so long without a change [default: 60s]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_ACCEPT_INPUT_AFTER", value_parser = parse_interval)]
-    pub accept_input_after: Option<Duration>,
-    /// Permission bits of the socket, in octal [default: 0600]
-    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode)]
-    pub socket_mode: Option<u32>,
+    #[arg(long, env = "SHIFTBOSS_ACCEPT_INPUT")]
+    pub accept_input: bool,
+    /// Accept another directory at INPUT_DIR once it has held lists for so long without a change
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_ACCEPT_INPUT_AFTER", value_parser = parse_interval, default_value = "60s")]
+    pub accept_input_after: Duration,
+    /// Permission bits of the socket, in octal
+    #[arg(long, env = "SHIFTBOSS_SOCKET_MODE", value_parser = parse_mode, default_value = "0600")]
+    pub socket_mode: u32,
     /// Group of the socket, by name or number; with --socket-mode 0660 its members may work, but not give orders
     #[arg(long, env = "SHIFTBOSS_SOCKET_GROUP")]
     pub socket_group: Option<String>,
@@ -52,15 +40,15 @@ pub struct CommonOptions {
     /// daemon must allow it, too: --relay-operators.
     #[arg(long, value_name = "GROUP", env = "SHIFTBOSS_OPERATOR_GROUP")]
     pub operator_group: Option<String>,
-    /// How many connections may be open; further ones are closed [default: 16384]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS")]
-    pub max_connections: Option<NonZeroU32>,
-    /// How log lines look; `auto` is `journal` under systemd, else `text` [default: auto]
-    #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT")]
-    pub log_format: Option<LogFormat>,
-    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level [default: info]
-    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", value_parser = parse_log_level)]
-    pub log_level: Option<String>,
+    /// How many connections may be open; further ones are closed
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_CONNECTIONS", default_value = "16384")]
+    pub max_connections: NonZeroU32,
+    /// How log lines look; `auto` is `journal` under systemd, else `text`
+    #[arg(long, value_enum, env = "SHIFTBOSS_LOG_FORMAT", default_value = "auto")]
+    pub log_format: LogFormat,
+    /// What is logged: a level (error, warn, info, debug, trace), or a list of target=level
+    #[arg(long, value_name = "FILTER", env = "SHIFTBOSS_LOG", value_parser = parse_log_level, default_value = "info")]
+    pub log_level: String,
 }
 
 impl CommonOptions {
@@ -79,53 +67,29 @@ impl CommonOptions {
 pub struct CommonSettings {
     pub input: PathBuf,
     pub socket: SocketSettings,
-    /// Whichever directory is there at the start is the input directory.
-    pub accept_input: bool,
-    /// Another one is, once it has held lists for so long without a change.
-    pub accept_input_after: Duration,
     pub operator_group: Option<u32>,
-    pub connections_max: usize,
-    pub log_format: LogFormat,
-    pub log_level: String,
+    pub said: CommonOptions,
 }
 
 impl CommonSettings {
     /// `place`: what the command takes before the input directory.
     pub(super) fn new(said: CommonOptions, place: &str) -> Result<Self, Failure> {
+        let path = |said: &Option<PathBuf>, what| {
+            absolute(said.clone().ok_or_else(|| missing(what, place))?)
+        };
         let operators = said.operator_group.as_deref();
         Ok(Self {
-            input: absolute(said.input_dir.ok_or_else(|| missing("INPUT_DIR", place))?)?,
+            input: path(&said.input_dir, "INPUT_DIR")?,
             socket: SocketSettings {
-                path: absolute(said.socket.ok_or_else(|| missing("SOCKET", place))?)?,
-                mode: said.socket_mode.unwrap_or(MODE),
-                group: said.socket_group,
+                path: path(&said.socket, "SOCKET")?,
+                mode: said.socket_mode,
+                group: said.socket_group.clone(),
             },
-            accept_input: said.accept_input.unwrap_or(false),
-            accept_input_after: said.accept_input_after.unwrap_or(ACCEPT_INPUT_AFTER),
             operator_group: operators
                 .map(|group| group_id(group, "--operator-group"))
                 .transpose()?,
-            connections_max: said.max_connections.map_or(CONNECTIONS, NonZeroU32::get) as usize,
-            log_format: said.log_format.unwrap_or(LogFormat::Auto),
-            log_level: said.log_level.unwrap_or_else(|| "info".to_owned()),
+            said,
         })
-    }
-
-    /// Which settings differ from those of `other`.
-    pub(super) fn differences(&self, other: &Self) -> [(&'static str, bool); 10] {
-        let (a, b) = (self, other);
-        [
-            ("input_dir", a.input != b.input),
-            ("socket", a.socket.path != b.socket.path),
-            ("accept_input", a.accept_input != b.accept_input),
-            ("accept_input_after", a.accept_input_after != b.accept_input_after),
-            ("socket_mode", a.socket.mode != b.socket.mode),
-            ("socket_group", a.socket.group != b.socket.group),
-            ("operator_group", a.operator_group != b.operator_group),
-            ("max_connections", a.connections_max != b.connections_max),
-            ("log_format", a.log_format != b.log_format),
-            ("log_level", a.log_level != b.log_level),
-        ]
     }
 }
 

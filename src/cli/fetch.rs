@@ -1,12 +1,12 @@
 //! The arguments of `fetch`, as typed, and the list that they describe, checked. What a `[[fetcher]]` of the
-//! configuration file has, too, is [`FetcherTable`]'s.
+//! configuration file has, too, is [`List`]'s.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{RunArguments, absolute};
-use crate::config::FetcherTable;
+use super::{LogArguments, absolute};
+use crate::config::List;
 use crate::exit::Failure;
 use crate::stores::Database;
 
@@ -25,21 +25,20 @@ pub struct FetchArguments {
     /// The directory that the daemon watches
     pub input_dir: PathBuf,
     #[command(flatten)]
-    pub list: FetcherTable,
+    pub list: List,
     #[command(flatten)]
-    pub run: RunArguments,
+    pub log: LogArguments,
 }
 
 impl FetchArguments {
     /// The input directory, and the list; without `every` there is one run.
-    pub fn list(self) -> Result<(PathBuf, FetcherTable), Failure> {
-        let (timeout, grace) = (self.run.timeout, self.run.grace.into());
+    pub fn list(self) -> Result<(PathBuf, List), Failure> {
         if let database @ Database::Server(_) = Database::from(self.input_dir.clone()) {
             let text = format!(
                 "{database} is a database: give the input directory that this machine's daemon watches"
             );
             return Err(Failure::usage(text));
         }
-        Ok((absolute(self.input_dir)?, FetcherTable { timeout, grace, ..self.list }))
+        Ok((absolute(self.input_dir)?, self.list))
     }
 }

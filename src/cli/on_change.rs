@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{RunArguments, absolute, template};
 use crate::child::CommandSpec;
-use crate::config::OnChangeTable;
+use crate::config::Watch;
 use crate::exit::{ExitCode, Failure};
 use crate::schedule::machine::Timing;
 use crate::schedule::watch::Trees;
@@ -24,7 +24,7 @@ Examples:
   shiftboss on-change --status")]
 pub struct OnChangeArguments {
     #[command(flatten)]
-    pub watched: OnChangeTable,
+    pub watch: Watch,
     /// Run COMMAND once, watch nothing, and exit with its code; 124: its --timeout was over
     #[arg(long, conflicts_with = "retry")]
     pub once: bool,
@@ -80,23 +80,22 @@ impl TryFrom<OnChangeArguments> for OnChangeSettings {
     type Error = Failure;
 
     fn try_from(typed: OnChangeArguments) -> Result<Self, Failure> {
-        let watched = OnChangeTable { paths: typed.paths, ..typed.watched };
-        let trees = trees(&watched)?;
+        let trees = trees(&typed.watch, &typed.paths)?;
         let command = template(typed.command, typed.allow_shell_templates, &["{paths}"])?;
         let name = match typed.name {
             Some(name) => name,
-            None => name_of(&command.program, &watched.paths)?,
+            None => name_of(&command.program, &typed.paths)?,
         };
-        let (timing, command) = (watched.timing(typed.retry), typed.run.spec(command));
+        let (timing, command) = (typed.watch.timing(typed.retry), typed.run.spec(command));
         Ok(Self { name, trees, timing, is_once: typed.once, command })
     }
 }
 
 /// What is watched: trees, or files of one directory.
-fn trees(watched: &OnChangeTable) -> Result<Trees, Failure> {
-    let trees = watched.trees().map_err(Failure::of(ExitCode::Usage))?;
-    match Trees::of_files(&watched.paths) {
-        Some(_) if !watched.globs.is_empty() => {
+fn trees(watch: &Watch, paths: &[PathBuf]) -> Result<Trees, Failure> {
+    let trees = watch.trees(paths).map_err(Failure::of(ExitCode::Usage))?;
+    match Trees::of_files(paths) {
+        Some(_) if !watch.globs.is_empty() => {
             Err(Failure::usage("--glob: PATH is a file, of which nothing is to be chosen"))
         }
         Some(trees) => trees.map_err(Failure::of(ExitCode::Usage)),

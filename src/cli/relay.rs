@@ -7,25 +7,21 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use shiftboss_protocol::url::Url;
-use shiftboss_relay::{MessageSize, Settings};
+use shiftboss_relay::{MessageSize, QueueKind, Settings};
 
 use super::common::{CommonOptions, CommonSettings, missing};
 use super::serve::{host_name, parse_daemon_name};
 use super::{broker, url};
-use crate::config::options::{Configured, Options};
-use crate::config::read_options;
+use crate::config::keys::{Configured, Keys};
 use crate::config::values::parse_interval;
 use crate::exit::Failure;
 use crate::stores::Polls;
 
-/// Where nothing is said.
-const POLL: Duration = Duration::from_secs(2);
-
 /// As they are typed; the file may say more.
 pub type RelayArguments = Configured<RelayOptions>;
 
-/// What the command line, the environment and the file can say; `None`: nothing was said.
-#[derive(Debug, Clone, Default, Args)]
+/// What the command line, the environment and the file can say.
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   shiftboss relay amqp://shiftboss@broker.example/ input worker.sock
@@ -39,26 +35,31 @@ pub struct RelayOptions {
     /// This relay's name among those of the queue [default: the machine's host name]
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_NAME", value_parser = parse_daemon_name)]
     name: Option<String>,
-    /// What the names of the daemon's queues on the broker begin with [default: shiftboss.]
-    #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
-    broker_prefix: Option<String>,
-    /// Rows of a list that one message has at the most [default: 100]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_ROWS", value_parser = within(MessageSize::ROWS))]
-    message_rows: Option<u32>,
-    /// Bytes of keys and payloads that one message has at the most, unless one row has more [default: 262144]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_BYTES", value_parser = within(MessageSize::BYTES))]
-    message_bytes: Option<u32>,
-    /// How often daemons are asked for work while workers wait and no hints arrive [default: 2s]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = parse_interval)]
-    poll: Option<Duration>,
-    /// The same while hints arrive [default: 30s]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = parse_interval)]
-    poll_notified: Option<Duration>,
+    /// What the names of the daemon's queues on the broker begin with
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "SHIFTBOSS_BROKER_PREFIX",
+        default_value = "shiftboss."
+    )]
+    broker_prefix: String,
+    /// Rows of a list that one message has at the most
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_ROWS", value_parser = within(MessageSize::ROWS), default_value = "100")]
+    message_rows: u32,
+    /// Bytes of keys and payloads that one message has at the most, unless one row has more
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_BYTES", value_parser = within(MessageSize::BYTES), default_value = "262144")]
+    message_bytes: u32,
+    /// How often daemons are asked for work while workers wait and no hints arrive
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = parse_interval, default_value = "2s")]
+    poll: Duration,
+    /// The same while hints arrive
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = parse_interval, default_value = "30s")]
+    poll_notified: Duration,
     #[command(flatten)]
     common: CommonOptions,
 }
 
-impl Options for RelayOptions {}
+impl Keys for RelayOptions {}
 
 /// A whole number of some.
 fn within(some: RangeInclusive<u32>) -> RangedI64ValueParser<u32> {
@@ -77,22 +78,17 @@ impl TryFrom<RelayArguments> for RelaySettings {
 
     /// Reads the file, if one is named.
     fn try_from(typed: RelayArguments) -> Result<Self, Failure> {
-        let file = typed.file.as_deref().map(read_options).transpose()?;
-        let said = typed.over(file.map_or_else(RelayOptions::default, |(said, _)| said))?;
-        let broker = broker(said.broker, said.broker_prefix, None)?;
-        let (message, polls) = (MessageSize::default(), Polls::default());
+        let (said, _) = typed.behind(typed.read_file()?.as_ref())?;
+        let broker = broker(said.broker, &said.broker_prefix, QueueKind::default())?;
         Ok(Self {
             link: Settings {
                 broker: broker.ok_or_else(|| missing("BROKER", "BROKER"))?,
                 name: said.name.unwrap_or_else(host_name),
                 message: MessageSize {
-                    rows: said.message_rows.map_or(message.rows, |rows| rows as usize),
-                    bytes: said.message_bytes.map_or(message.bytes, |bytes| bytes as usize),
+                    rows: said.message_rows as usize,
+                    bytes: said.message_bytes as usize,
                 },
-                polls: Polls {
-                    alone: said.poll.unwrap_or(POLL),
-                    notified: said.poll_notified.unwrap_or(polls.notified),
-                },
+                polls: Polls { alone: said.poll, notified: said.poll_notified },
             },
             common: CommonSettings::new(said.common, "BROKER")?,
         })
@@ -134,12 +130,15 @@ mod tests {
     fn flags_win_over_the_file() {
         let found = settings(&[], Some(FILE)).unwrap();
         assert_eq!((&*found.link.name, found.link.message.rows), ("one", 7));
-        assert_eq!((found.link.message.bytes, found.common.connections_max), (262_144, 16_384));
+        assert_eq!(
+            (found.link.message.bytes, found.common.said.max_connections.get()),
+            (262_144, 16_384)
+        );
         assert_eq!(
             (found.common.socket.mode, &*found.common.socket.path),
             (0o660, Path::new("/s"))
         );
-        assert_eq!(found.common.accept_input_after, Duration::from_secs(300));
+        assert_eq!(found.common.said.accept_input_after, Duration::from_secs(300));
         let input = &found.common.input;
         assert!(input.is_absolute() && input.ends_with("in"), "{found:?}");
         assert!(!format!("{found:?}").contains("secret"));

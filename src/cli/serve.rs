@@ -1,7 +1,7 @@
 //! What can be said to `serve`, by flags, by the environment or in a configuration file. The checked settings are made of it by
 //! [`settings`].
 //!
-//! A key of the file is an option by its name ([`crate::config::options`]), but for the tables, which no flag can say.
+//! A key of the file is an option by its name ([`crate::config::keys`]), but for the tables, which no flag can say.
 
 mod settings;
 #[cfg(test)]
@@ -13,26 +13,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use serde::Deserialize;
 use shiftboss_protocol::url::Url;
+use shiftboss_queue::policy::{Backoff, Retries};
 use shiftboss_relay::QueueKind;
-use toml::Spanned;
 
 use super::common::CommonOptions;
 use super::{BROKER_QUEUES, database, one_of};
-use crate::config::options::{Configured, Options};
+use crate::config::keys::{Configured, Keys, Said, Value};
 use crate::config::values::parse_interval;
-use crate::config::{
-    BackoffRule, Checked, DaemonFiles, Fault, FetcherTable, RetryRule, check_fetchers, parse,
-};
+use crate::config::{DaemonFiles, Fault, FetcherTable, backoff, fetchers, retries};
 use crate::exit::{ExitCode, Failure};
 use crate::stores::{self, Database, Durability};
 pub use settings::ServeSettings;
 pub use values::host_name;
 pub(super) use values::parse_daemon_name;
 use values::{
-    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, HISTORY, PROCESS_SERVER,
-    SERVER_ONLY, parse_lease, parse_share,
+    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, FOR_A_SERVER, HISTORY,
+    PROCESS_SERVER, SERVER_ONLY, parse_lease, parse_share,
 };
 
 /// What an answer outlives.
@@ -44,8 +41,8 @@ const DURABILITIES: &[(&str, &str, Durability)] = &[
 /// As they are typed; the file may say more.
 pub type ServeArguments = Configured<ServeOptions>;
 
-/// What the command line, the environment and the file can say; `None`: nothing was said.
-#[derive(Debug, Clone, Default, Args)]
+/// What the command line, the environment and the file can say.
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   shiftboss serve state.db input worker.sock
@@ -57,93 +54,69 @@ pub struct ServeOptions {
     #[arg(env = "SHIFTBOSS_DATABASE", hide_env_values = true, value_hint = ValueHint::FilePath, value_parser = database())]
     pub database: Option<Database>,
     /// Follow the Python supervisor's rules exactly: nothing is undone, leased or counted
-    #[arg(
-        long,
-        env = "SHIFTBOSS_CLASSIC",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL"
-    )]
-    pub classic: Option<bool>,
-    /// How long a classic worker may have a job before it is handed out again [default: 12h]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE", value_parser = parse_lease)]
-    pub lease: Option<i64>,
-    /// How many leases of a job may expire before it becomes a dead letter (protocol 2) [default: 5]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "SHIFTBOSS_MAX_EXPIRED_LEASES",
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
-    pub max_expired_leases: Option<u32>,
-    /// How many single tasks are kept at once; beyond that `shiftboss add` is refused [default: 1000000]
-    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS")]
-    pub max_single_tasks: Option<NonZeroU32>,
-    /// How many attempts that ended are kept, the last ones: 1000 to 50000000 [default: 100000]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "SHIFTBOSS_HISTORY",
-        value_parser = clap::value_parser!(u32).range(HISTORY)
-    )]
-    pub history: Option<u32>,
-    /// What share of the hand-outs keys may have that `shiftboss bump` has go first: 0 to 0.5 [default: 0.1]
-    #[arg(
-        long,
-        value_name = "SHARE",
-        env = "SHIFTBOSS_BUMP_SHARE",
-        value_parser = parse_share
-    )]
-    pub bump_share: Option<u32>,
-    /// What an answer outlives: a power cut, or only the end of the process [default: power]
-    #[arg(long, value_parser = one_of(DURABILITIES), env = "SHIFTBOSS_DURABILITY")]
-    pub durability: Option<Durability>,
+    #[arg(long, env = "SHIFTBOSS_CLASSIC")]
+    pub classic: bool,
+    /// How long a classic worker may have a job before it is handed out again
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_LEASE", value_parser = parse_lease, default_value = "12h")]
+    pub lease: i64,
+    /// How many leases of a job may expire before it becomes a dead letter (protocol 2)
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_EXPIRED_LEASES", value_parser = clap::value_parser!(u32).range(1..=1000), default_value = "5")]
+    pub max_expired_leases: u32,
+    /// How many single tasks are kept at once; beyond that `shiftboss add` is refused
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_MAX_SINGLE_TASKS", default_value = "1000000")]
+    pub max_single_tasks: NonZeroU32,
+    /// How many attempts that ended are kept, the last ones: 1000 to 50000000
+    #[arg(long, value_name = "N", env = "SHIFTBOSS_HISTORY", value_parser = clap::value_parser!(u32).range(HISTORY), default_value = "100000")]
+    pub history: u32,
+    /// What share of the hand-outs keys may have that `shiftboss bump` has go first: 0 to 0.5
+    #[arg(long, value_name = "SHARE", env = "SHIFTBOSS_BUMP_SHARE", value_parser = parse_share, default_value = "0.1")]
+    pub bump_share: u32,
+    /// What an answer outlives: a power cut, or only the end of the process
+    #[arg(long, value_parser = one_of(DURABILITIES), env = "SHIFTBOSS_DURABILITY", default_value = "power")]
+    pub durability: Durability,
     /// On a server: this daemon's name among those that share the queue [default: the machine's host name]
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_DAEMON_NAME", value_parser = parse_daemon_name)]
     pub daemon_name: Option<String>,
-    /// On a server: take over a fetcher of another daemon that has been gone, or without it, for so long [default: 10m]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_TAKEOVER", value_parser = parse_interval)]
-    pub takeover: Option<Duration>,
-    /// On a server: how often it is looked for work while workers wait and no notices of work arrive [default: 1s]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = parse_interval)]
-    pub poll: Option<Duration>,
-    /// On a server: the same while notices arrive; up to half of it less [default: 30s]
-    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = parse_interval)]
-    pub poll_notified: Option<Duration>,
+    /// On a server: take over a fetcher of another daemon that has been gone, or without it, for so long
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_TAKEOVER", value_parser = parse_interval, default_value = "10m")]
+    pub takeover: Duration,
+    /// On a server: how often it is looked for work while workers wait and no notices of work arrive
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL", value_parser = parse_interval, default_value = "1s")]
+    pub poll: Duration,
+    /// On a server: the same while notices arrive; up to half of it less
+    #[arg(long, value_name = "TIME", env = "SHIFTBOSS_POLL_NOTIFIED", value_parser = parse_interval, default_value = "30s")]
+    pub poll_notified: Duration,
     /// On a server: do not make the schema or bring it up to date; refuse one that is not
-    #[arg(
-        long,
-        env = "SHIFTBOSS_NO_MIGRATE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL"
-    )]
-    pub no_migrate: Option<bool>,
+    #[arg(long, env = "SHIFTBOSS_NO_MIGRATE")]
+    pub no_migrate: bool,
     /// Serve relays, too, over this broker: amqp://user@host/vhost
     #[arg(long, value_name = "URL", env = "SHIFTBOSS_BROKER", hide_env_values = true, value_parser = super::url())]
     pub broker: Option<Url>,
-    /// What the names of its queues on the broker begin with [default: shiftboss.]
-    #[arg(long, value_name = "TEXT", env = "SHIFTBOSS_BROKER_PREFIX")]
-    pub broker_prefix: Option<String>,
-    /// How the broker keeps its queues: `quorum` where it is a cluster [default: classic]
-    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES")]
-    pub broker_queues: Option<QueueKind>,
+    /// What the names of its queues on the broker begin with
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "SHIFTBOSS_BROKER_PREFIX",
+        default_value = "shiftboss."
+    )]
+    pub broker_prefix: String,
+    /// How the broker keeps its queues: `quorum` where it is a cluster
+    #[arg(long, value_parser = one_of(BROKER_QUEUES), env = "SHIFTBOSS_BROKER_QUEUES", default_value = "classic")]
+    pub broker_queues: QueueKind,
     /// Relays at which operators may do what they may here; may be given several times
     #[arg(long, value_name = "NAME", env = "SHIFTBOSS_RELAY_OPERATORS", value_delimiter = ',')]
-    pub relay_operators: Option<Vec<String>>,
+    pub relay_operators: Vec<String>,
     #[command(flatten)]
     pub common: CommonOptions,
     /// How often tasks that fail are tried again; in the file only, as the next two.
     #[arg(skip)]
-    pub job_retry: Option<RetryRule>,
+    pub job_retry: Option<Retries>,
     /// When keys are held whose jobs fail again and again.
     #[arg(skip)]
-    pub backoff: Option<BackoffRule>,
+    pub backoff: Option<Backoff>,
     /// What the daemon runs itself.
     #[arg(skip)]
-    pub fetcher: Vec<Spanned<FetcherTable>>,
+    pub fetcher: Vec<FetcherTable>,
 }
 
 impl ServeOptions {
@@ -156,14 +129,9 @@ impl ServeOptions {
         }
     }
 
-    /// What one option says against another one.
-    fn contradiction(&self) -> Option<&'static str> {
-        (self.classic == Some(true) && self.lease.is_some()).then_some(CLASSIC_LEASE)
-    }
-
     /// What is wrong with it, though the parser took it.
-    pub fn faults(&self) -> Vec<Failure> {
-        let unfit = self.unfit().map(|text| Failure::new(ExitCode::Configuration, text));
+    pub fn faults(&self, said: &Said) -> Vec<Failure> {
+        let unfit = self.unfit(said).map(|text| Failure::new(ExitCode::Configuration, text));
         let url = match &self.database {
             Some(Database::Server(url)) => stores::check(url).err(),
             _ => None,
@@ -172,56 +140,39 @@ impl ServeOptions {
     }
 
     /// What does not go together, or with the kind of database.
-    fn unfit(&self) -> Option<&'static str> {
-        let is_classic = self.classic == Some(true);
+    fn unfit(&self, said: &Said) -> Option<&'static str> {
         match &self.database {
-            _ if is_classic && self.broker.is_some() => Some(CLASSIC_BROKER),
-            _ if is_classic && self.has_rules_for_failures() => Some(CLASSIC_FAILURES),
-            Some(Database::Server(_)) if is_classic => Some(CLASSIC_SERVER),
-            Some(Database::Server(_)) if self.durability == Some(Durability::Process) => {
+            _ if self.classic && said.has("lease") => Some(CLASSIC_LEASE),
+            _ if self.classic && self.broker.is_some() => Some(CLASSIC_BROKER),
+            _ if self.classic && self.has_rules_for_failures() => Some(CLASSIC_FAILURES),
+            Some(Database::Server(_)) if self.classic => Some(CLASSIC_SERVER),
+            Some(Database::Server(_)) if self.durability == Durability::Process => {
                 Some(PROCESS_SERVER)
             }
-            Some(Database::File(_)) if self.is_for_a_server() => Some(SERVER_ONLY),
+            Some(Database::File(_)) if FOR_A_SERVER.iter().any(|option| said.has(option)) => {
+                Some(SERVER_ONLY)
+            }
             _ => None,
         }
     }
 
     fn has_rules_for_failures(&self) -> bool {
-        let mut of_fetchers = self.fetcher.iter().map(|table| &table.get_ref().job_retry);
+        let mut of_fetchers = self.fetcher.iter().map(|table| &table.job_retry);
         self.backoff.is_some() || self.job_retry.is_some() || of_fetchers.any(Option::is_some)
     }
-
-    fn is_for_a_server(&self) -> bool {
-        let times = [self.takeover, self.poll, self.poll_notified];
-        self.daemon_name.is_some() || self.no_migrate.is_some() || times != [None; 3]
-    }
 }
 
-/// What a file has beside options.
-#[derive(Deserialize)]
-struct Tables {
-    job_retry: Option<RetryRule>,
-    backoff: Option<BackoffRule>,
-    #[serde(default)]
-    fetcher: Vec<Spanned<FetcherTable>>,
-}
-
-impl Checked for Tables {
-    fn check(&self) -> Result<(), Fault> {
-        check_fetchers(&self.fetcher)
-    }
-}
-
-impl Options for ServeOptions {
+impl Keys for ServeOptions {
     const TABLES: &'static [&'static str] = &["job_retry", "backoff", "fetcher"];
+    /// A lease means that the rules are not classic.
+    const TOGETHER: &'static [&'static str] = &["classic", "lease"];
 
-    fn take_tables(&mut self, text: &str, directory: &Path) -> Result<(), (usize, String)> {
-        self.contradiction().map_or(Ok(()), |what| Err((1, what.to_owned())))?;
-        let Tables { job_retry, backoff, mut fetcher } = parse(text)?;
-        for table in &mut fetcher {
-            *table.get_mut() = table.get_ref().clone().below(directory);
+    fn take(&mut self, name: &str, value: &Value<'_>, directory: &Path) -> Result<(), Fault> {
+        match name {
+            "job_retry" => self.job_retry = Some(retries(value)?),
+            "backoff" => self.backoff = Some(backoff(value)?),
+            _ => self.fetcher = fetchers(value, directory)?,
         }
-        (self.job_retry, self.backoff, self.fetcher) = (job_retry, backoff, fetcher);
         Ok(())
     }
 }

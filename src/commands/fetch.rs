@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::child::{Guardian, line_prefix, look_for};
-use crate::config::FetcherTable;
+use crate::config::List;
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
 use crate::fetch::{self, Delivered, FetchError, Fetcher, Observer, Tally};
@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Fetches until all is done, or a signal says that it is enough. A run that a signal ended ends the process here,
 /// with 128 and the signal's number.
-pub fn run(input: PathBuf, list: FetcherTable) -> Result<(), Failure> {
+pub fn run(input: PathBuf, list: List) -> Result<(), Failure> {
     look_for(&list.spec().program).map_err(Failure::of(ExitCode::Configuration))?;
     let (name, every) = (list.name.as_str().to_owned(), list.every);
     let ended = with_signals(async |mut signals| {

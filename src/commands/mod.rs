@@ -74,16 +74,16 @@ pub fn run(command: Command) -> Result<(), Failure> {
             stores::backup(database.require_file("backup", "pg_dump copies it")?, &file)
         }
         Command::Fetch(typed) => {
-            logging::start(LogFormat::Auto, &typed.run.log_level)?;
+            logging::start(LogFormat::Auto, &typed.log.log_level)?;
             let (input, list) = typed.list()?;
             fetch::run(input, list)
         }
         Command::Work(typed) => {
-            logging::start(LogFormat::Auto, &typed.runner.run.log_level)?;
+            logging::start(LogFormat::Auto, &typed.runner.run.log.log_level)?;
             work::run(typed.try_into()?)
         }
         Command::OnChange(typed) => {
-            logging::start(LogFormat::Auto, &typed.run.log_level)?;
+            logging::start(LogFormat::Auto, &typed.run.log.log_level)?;
             on_change::run(*typed)
         }
         Command::Completions { shell } => printing::print(completions(Cli::command(), shell)),

@@ -35,7 +35,7 @@ const START_PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn run(settings: RelaySettings) -> Result<(), Failure> {
     signals::ignore_hang_up();
-    logging::start(settings.common.log_format, &settings.common.log_level)?;
+    logging::start(settings.common.said.log_format, &settings.common.said.log_level)?;
     remember(&settings.common.socket.path);
     let (input, socket) = (Some(&*settings.common.input), Some(&*settings.common.socket.path));
     let files = DaemonFiles { database: None, input, socket };
@@ -72,12 +72,12 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
             path: settings.common.input.clone(),
             known: found.input_directory,
             locked: Some(locks.directory.identity()),
-            accept: settings.common.accept_input,
-            accept_after: settings.common.accept_input_after,
+            accept: settings.common.said.accept_input,
+            accept_after: settings.common.said.accept_input_after,
             retry_elsewhere: RETRY_ELSEWHERE,
         },
         binder: Box::new(binder),
-        connections_max: needs::connections_max(settings.common.connections_max, 0),
+        connections_max: needs::connections_max(settings.common.said.max_connections, 0),
         operators: Some(Operators {
             reader: None,
             daemon: Arc::new(locks.daemon.clone()),

@@ -46,7 +46,7 @@ const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     signals::ignore_hang_up();
     let settings = configuration::settle(&typed)?;
-    logging::start(settings.common.log_format, &settings.common.log_level)?;
+    logging::start(settings.common.said.log_format, &settings.common.said.log_level)?;
     remember(&settings.common.socket.path);
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
@@ -64,8 +64,8 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         path: common.input.clone(),
         known: opened.input_directory,
         locked: Some(locks.directory.identity()),
-        accept: common.accept_input,
-        accept_after: common.accept_input_after,
+        accept: common.said.accept_input,
+        accept_after: common.said.accept_input_after,
         // A short time is kept to.
         retry_elsewhere: (settings.joining.takeover / 2).max(TAKEOVER_LOOK_MIN),
     };
@@ -75,7 +75,10 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
         clock: Box::new(SystemClock),
         input,
         binder: Box::new(binder),
-        connections_max: needs::connections_max(common.connections_max, settings.fetchers.len()),
+        connections_max: needs::connections_max(
+            common.said.max_connections,
+            settings.fetchers.len(),
+        ),
         operators: operators(settings, &locks.daemon)?,
         services,
     };

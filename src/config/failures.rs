@@ -1,190 +1,187 @@
 //! `[job_retry]` and `[backoff]` in the configuration file: what becomes of tasks that fail, and of keys whose jobs fail again and
-//! again.
-//!
-//! A table that is read is a rule already, so what is wrong with it is told with its line. The stores go by the rules
-//! ([`Retries`], [`Backoff`]).
+//! again. The stores go by the rules that are made of them ([`Retries`], [`Backoff`]).
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Duration;
 
-use serde::Deserialize;
+use clap::{Args, value_parser};
 use shiftboss_queue::policy::{
     Backoff, CountedEnds, DELAY_FACTOR_MAX, Delays, FAILURES_MAX, Retries,
 };
+use toml::de::DeTable;
 
-use super::values::interval;
+use super::Fault;
+use super::keys::{Keys, Value, fault, of_value};
+use super::values::parse_interval;
 
-const DAY: Duration = Duration::from_secs(86_400);
 /// Exit codes that can be named.
 const CODES_MAX: usize = 256;
 
-/// When keys are held, as a table says it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "BackoffTable")]
-pub struct BackoffRule(pub Backoff);
-
-/// How often tasks are tried again, as a table says it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "RetryTable")]
-pub struct RetryRule(pub Retries);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table: [backoff]")]
-struct BackoffTable {
-    on: Option<Ends>,
-    after: Option<u32>,
-    #[serde(default, deserialize_with = "interval")]
-    first: Option<Duration>,
-    factor: Option<f64>,
-    #[serde(default, deserialize_with = "interval")]
+/// The keys of `[job_retry]`.
+#[derive(Debug, Args)]
+pub struct RetryKeys {
+    /// How often a task is tried again, 0 to 1000
+    #[arg(value_name = "N", default_value = "3", value_parser = value_parser!(u32).range(0..=i64::from(FAILURES_MAX)))]
+    retries: u32,
+    #[command(flatten)]
+    ends: Ends,
+    /// How long the first delay is, from `1s` on; a tenth more or less, so that what failed together does not come back
+    /// together
+    #[arg(default_value = "1min", value_parser = parse_interval)]
+    first: Duration,
+    /// But for no longer than this, up to `366days` [default: 1h]
+    #[arg(value_parser = parse_interval)]
     max_delay: Option<Duration>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table, as in job_retry = { retries = 3 }")]
-struct RetryTable {
-    retries: Option<u32>,
-    on: Option<Ends>,
-    #[serde(default, deserialize_with = "interval")]
-    first: Option<Duration>,
-    factor: Option<f64>,
-    #[serde(default, deserialize_with = "interval")]
+/// The keys of `[backoff]`.
+#[derive(Debug, Args)]
+pub struct BackoffKeys {
+    #[command(flatten)]
+    ends: Ends,
+    /// A key is held from so many in a row on, 1 to 1000
+    #[arg(value_name = "N", default_value = "3", value_parser = parse_after)]
+    after: NonZeroU32,
+    /// For how long then, from `1s` on; a tenth more or less, so that keys that failed together do not come back together
+    #[arg(default_value = "1day", value_parser = parse_interval)]
+    first: Duration,
+    /// But for no longer than this, up to `366days` [default: 60days]
+    #[arg(value_parser = parse_interval)]
     max_delay: Option<Duration>,
 }
 
-/// Which ends of jobs are meant.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "on is \"failed\" (any exit code but 0), \"failure\" (any but 0 and 124), \"timeout\" (124), or a list of \
-        exit codes: [1, 75]"
-)]
-enum Ends {
-    Word(Word),
-    Codes(Vec<i64>),
+/// Which ends of jobs are meant, and what is the same of all rules.
+#[derive(Debug, Args)]
+struct Ends {
+    /// Which ends count: `"failed"`, any exit code but 0; `"failure"`, any but 0 and 124; `"timeout"`, 124; or a list of exit
+    /// codes: `[1, 75]`
+    #[arg(value_name = "WORD|N", default_value = "failed", value_delimiter = ',', value_parser = parse_end)]
+    on: Vec<CountedEnds>,
+    /// By how much longer with each more, 1 to 100
+    #[arg(value_name = "N", default_value = "2", value_parser = parse_factor)]
+    factor: f64,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Word {
-    Failed,
-    Failure,
-    Timeout,
+impl Keys for RetryKeys {}
+impl Keys for BackoffKeys {}
+
+/// The rule that a table `job_retry` says.
+pub fn retries(table: &Value<'_>) -> Result<Retries, Fault> {
+    let RetryKeys { retries: most, ends, first, max_delay } = of_value(table, Path::new(""))?;
+    let longest = max_delay.unwrap_or(first.max(Duration::from_secs(3_600)));
+    let rule = ends.rule(first, longest).map(|(on, delays)| Retries { on, most, delays });
+    rule.map_err(|what| fault(table, what))
 }
 
-impl TryFrom<BackoffTable> for BackoffRule {
-    type Error = String;
-
-    fn try_from(table: BackoffTable) -> Result<Self, String> {
-        let BackoffTable { on, after, first, factor, max_delay } = table;
-        let after = NonZeroU32::new(after.unwrap_or(3)).filter(|after| after.get() <= FAILURES_MAX);
-        let after =
-            after.ok_or_else(|| format!("after is a whole number from 1 to {FAILURES_MAX}"))?;
-        let first = first.unwrap_or(DAY);
-        let delays = delays(first, factor, max_delay.unwrap_or(first.max(60 * DAY)))?;
-        Ok(Self(Backoff { on: counted(on)?, after, delays }))
-    }
+/// That of single tasks, where nothing is said: no list brings them back.
+pub fn retries_of_single_tasks() -> Result<Retries, Fault> {
+    retries(&Value::new(0..0, toml::de::DeValue::Table(DeTable::new())))
 }
 
-impl TryFrom<RetryTable> for RetryRule {
-    type Error = String;
+/// The rule that a table `backoff` says.
+pub fn backoff(table: &Value<'_>) -> Result<Backoff, Fault> {
+    let BackoffKeys { ends, after, first, max_delay } = of_value(table, Path::new(""))?;
+    let longest = max_delay.unwrap_or(first.max(Duration::from_secs(60 * 86_400)));
+    let rule = ends.rule(first, longest).map(|(on, delays)| Backoff { on, after, delays });
+    rule.map_err(|what| fault(table, what))
+}
 
-    fn try_from(table: RetryTable) -> Result<Self, String> {
-        let usual = Self::of_single_tasks().0;
-        let most = table.retries.unwrap_or(usual.most);
-        if most > FAILURES_MAX {
-            return Err(format!("retries is a whole number from 0 to {FAILURES_MAX}"));
+impl Ends {
+    fn rule(self, first: Duration, longest: Duration) -> Result<(CountedEnds, Delays), String> {
+        if first > longest {
+            return Err("first is longer than max_delay".to_owned());
         }
-        let first = table.first.unwrap_or(RetryRule::FIRST);
-        let longest = table.max_delay.unwrap_or(first.max(RetryRule::MAX_DELAY));
-        let delays = delays(first, table.factor, longest)?;
-        Ok(Self(Retries { on: counted(table.on)?, most, delays }))
+        let on = match <[CountedEnds; 1]>::try_from(self.on) {
+            Ok([one]) => one,
+            Err(all) if all.len() <= CODES_MAX && all.iter().all(|ends| ends.is_listed) => {
+                CountedEnds::listed(all.into_iter().flat_map(|ends| ends.codes).collect())
+            }
+            Err(_) => {
+                return Err(format!("on is one word, or a list of up to {CODES_MAX} exit codes"));
+            }
+        };
+        Ok((on, Delays::new(first, self.factor, longest)))
     }
 }
 
-impl RetryRule {
-    const FIRST: Duration = Duration::from_secs(60);
-    const MAX_DELAY: Duration = Duration::from_secs(3_600);
-
-    /// That of single tasks, where nothing is said: no list brings them back.
-    pub fn of_single_tasks() -> Self {
-        let delays = Delays::new(Self::FIRST, 2.0, Self::MAX_DELAY);
-        Self(Retries { on: CountedEnds::failed(), most: 3, delays })
+fn parse_end(text: &str) -> Result<CountedEnds, &'static str> {
+    match text {
+        "failed" => Ok(CountedEnds::failed()),
+        "failure" => Ok(CountedEnds::failure()),
+        "timeout" => Ok(CountedEnds::timeout()),
+        code => match code.parse() {
+            Ok(0) | Err(_) => Err(
+                "on is \"failed\" (any exit code but 0), \"failure\" (any but 0 and 124), \"timeout\" (124), or a list of exit codes but 0: [1, 75]",
+            ),
+            Ok(code) => Ok(CountedEnds::listed(vec![code])),
+        },
     }
 }
 
-fn delays(first: Duration, factor: Option<f64>, longest: Duration) -> Result<Delays, String> {
-    let factor = factor.unwrap_or(2.0);
-    if !(1.0..=DELAY_FACTOR_MAX).contains(&factor) {
-        return Err(format!("factor is a number from 1 to {DELAY_FACTOR_MAX}"));
-    }
-    if first > longest {
-        return Err("first is longer than max_delay".to_owned());
-    }
-    Ok(Delays::new(first, factor, longest))
+fn parse_after(text: &str) -> Result<NonZeroU32, String> {
+    let after = text.parse().ok().filter(|after: &NonZeroU32| after.get() <= FAILURES_MAX);
+    after.ok_or_else(|| format!("{text} is not in 1..={FAILURES_MAX}"))
 }
 
-fn counted(ends: Option<Ends>) -> Result<CountedEnds, String> {
-    Ok(match ends {
-        None | Some(Ends::Word(Word::Failed)) => CountedEnds::failed(),
-        Some(Ends::Word(Word::Failure)) => CountedEnds::failure(),
-        Some(Ends::Word(Word::Timeout)) => CountedEnds::timeout(),
-        Some(Ends::Codes(codes)) => {
-            let is_right = (1..=CODES_MAX).contains(&codes.len()) && !codes.contains(&0);
-            let wrong = format!("on names 1 to {CODES_MAX} exit codes, and not 0: that is success");
-            return is_right.then(|| CountedEnds::listed(codes)).ok_or(wrong);
-        }
-    })
+fn parse_factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().unwrap_or(f64::NAN);
+    let wrong = || format!("factor is a number from 1 to {DELAY_FACTOR_MAX}");
+    (1.0..=DELAY_FACTOR_MAX).contains(&factor).then_some(factor).ok_or_else(wrong)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::table;
 
-    fn table<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
+    /// The rule of a text, by the reader of its table.
+    fn rule<T>(text: &str, read: fn(&Value<'_>) -> Result<T, Fault>) -> Result<T, String> {
+        table(text, read).map_err(|fault| fault.what)
     }
 
     #[test]
     fn tables_say_when_and_for_how_long() {
         let days = |days: &[i64]| days.iter().map(|days| days * 86_400).collect::<Vec<_>>();
-        let BackoffRule(usual) = table("").unwrap();
+        let usual = rule("", backoff).unwrap();
         assert_eq!((usual.on, usual.after.get()), (CountedEnds::failed(), 3));
         assert_eq!(usual.delays.seconds, days(&[1, 2, 4, 8, 16, 32, 60]));
         let text = "on = [1, 75]\nafter = 1\nfirst = '2days'\nfactor = 3\nmax_delay = '9days'";
-        let BackoffRule(said) = table(text).unwrap();
+        let said = rule(text, backoff).unwrap();
         assert_eq!((said.on, said.after.get()), (CountedEnds::listed(vec![1, 75]), 1));
         assert_eq!(said.delays.seconds, days(&[2, 6, 9]));
-        assert_eq!(table::<RetryRule>("").unwrap(), RetryRule::of_single_tasks());
-        let RetryRule(said) = table("retries = 2\nfirst = '1s'\nmax_delay = '3s'").unwrap();
+        let usual = retries_of_single_tasks().unwrap();
+        assert_eq!((usual.most, usual.delays.seconds[..3].to_vec()), (3, vec![60, 120, 240]));
+        let said = rule("retries = 2\nfirst = '1s'\nmax_delay = '3s'", retries).unwrap();
         assert_eq!((said.most, said.delays.seconds), (2, vec![1, 2, 3]));
         for (word, ends) in [
             ("failed", CountedEnds::failed()),
             ("failure", CountedEnds::failure()),
             ("timeout", CountedEnds::timeout()),
         ] {
-            assert_eq!(table::<RetryRule>(&format!("on = '{word}'")).unwrap().0.on, ends);
+            assert_eq!(rule(&format!("on = '{word}'"), retries).unwrap().on, ends);
         }
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         for (wrong, word) in [
-            ("after = 0", "after"),
-            ("after = 1001", "after"),
+            ("after = 0", "1..=1000"),
+            ("after = 1001", "1..=1000"),
             ("factor = 0.5", "factor"),
-            ("factor = 'twice'", "f64"),
+            ("factor = 'twice'", "factor"),
             ("first = '0s'", "from \"1s\""),
             ("first = 86400", "in quotes"),
             ("first = '9days'\nmax_delay = '8days'", "first is longer"),
             ("on = 'success'", "on is"),
-            ("on = []", "exit codes"),
+            ("on = []", "one at least"),
             ("on = [0, 1]", "exit codes"),
-            ("often = 3", "unknown field"),
+            ("on = ['failed', 1]", "one word"),
+            ("often = 3", "no key \"often\""),
         ] {
-            let said = table::<BackoffRule>(wrong).unwrap_err();
+            let said = rule(wrong, backoff).unwrap_err();
             assert!(said.contains(word), "{wrong}: {said}");
         }
-        assert!(table::<RetryRule>("retries = 1001").unwrap_err().contains("0 to 1000"));
+        assert!(rule("retries = 1001", retries).unwrap_err().contains("0..=1000"));
     }
 }

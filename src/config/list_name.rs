@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use shiftboss_protocol::fetcher_file::{FileName, Named};
 use shiftboss_protocol::model::{Run, TASKS_FETCHER};
 
@@ -13,17 +12,8 @@ use crate::lock;
 const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// The name of a list, of which files can be named.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListName(Arc<str>);
-
-impl TryFrom<String> for ListName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::new(&text)
-    }
-}
 
 /// What the longest file name has beyond the list's.
 fn suffix_bytes() -> usize {

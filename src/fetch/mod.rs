@@ -1,7 +1,7 @@
 //! Fetches a list: runs a command whose standard output is the list, and puts it in place of the
 //! former one once it is whole and looks right. Until then the former one stays.
 //!
-//! `shiftboss fetch` and the daemon's own fetchers call it. A [`FetcherTable`] in, an outcome out: when to run and what
+//! `shiftboss fetch` and the daemon's own fetchers call it. A [`List`] in, an outcome out: when to run and what
 //! to show is the caller's. What waits for a lock or for a sync is done beside the runtime's thread; the growing
 //! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::child::{Guardian, Output, Stream};
-use crate::config::FetcherTable;
+use crate::config::List;
 use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, StartRun};
@@ -35,7 +35,7 @@ pub struct Delivered {
 /// Fetches one list, any number of times.
 pub struct Fetcher {
     input: PathBuf,
-    list: Arc<FetcherTable>,
+    list: Arc<List>,
     guardian: Guardian,
     changed_file: Option<ChangedFile>,
     /// The directory, and the right to deliver there. None until it was claimed.
@@ -47,7 +47,7 @@ impl Fetcher {
     /// anything is watched. Nothing is touched yet.
     pub fn new(
         input: PathBuf,
-        list: FetcherTable,
+        list: List,
         guardian: Guardian,
         changed_file: Option<PathBuf>,
     ) -> Self {
@@ -112,7 +112,7 @@ impl Fetcher {
         if end.is_success() || lock(intake).is_broken() {
             return Ok(());
         }
-        Err(Outcome::new(end.shell_code(), end.failure(self.list.timeout)).into())
+        Err(Outcome::new(end.shell_code(), end.failure(self.list.limits.timeout)).into())
     }
 }
 
@@ -170,7 +170,7 @@ fn lock(intake: &Mutex<Intake>) -> MutexGuard<'_, Intake> {
 }
 
 /// Puts a whole list in its place, if it is long enough.
-fn deliver(part: Part, tally: Tally, list: &FetcherTable) -> Result<Delivered, FetchError> {
+fn deliver(part: Part, tally: Tally, list: &List) -> Result<Delivered, FetchError> {
     let Tally { accepted, faulty } = tally;
     let (min_lines, min_share) = (list.min_lines, list.min_share);
     let wrote = format!("the command wrote {accepted} good lines");

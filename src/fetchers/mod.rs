@@ -52,11 +52,12 @@ impl Fetchers {
         let (input, beside) = (self.input.clone(), self.beside.clone());
         let guardian = Guardian::default();
         Box::new(move |table| {
-            let name = table.name.shared();
+            let name = table.list.name.shared();
             let observer = move || Box::new(ToLog(name.clone())) as _;
-            let changed_file = table.on_change.is_some().then(|| table.name.changed_file(&beside));
-            let (table, guardian) = (table.clone(), guardian.clone());
-            let fetcher = Fetcher::new(input.clone(), table, guardian, changed_file);
+            let changed_file =
+                table.on_change.is_some().then(|| table.list.name.changed_file(&beside));
+            let list = table.list.clone();
+            let fetcher = Fetcher::new(input.clone(), list, guardian.clone(), changed_file);
             fetch::runs(fetcher, observer, true)
         })
     }

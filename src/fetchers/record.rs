@@ -42,10 +42,12 @@ pub(super) fn first_due(
     is_changed: bool,
     now: UnixSeconds,
 ) -> Option<Duration> {
-    let every = table.every?;
-    let soonest =
-        table.on_change.as_ref().map_or(Duration::ZERO, |watched| watched.debounce + WATCH_GRACE);
-    let is_tried_again = table.retry || is_changed;
+    let every = table.list.every?;
+    let soonest = table
+        .on_change
+        .as_ref()
+        .map_or(Duration::ZERO, |watched| watched.watch.debounce + WATCH_GRACE);
+    let is_tried_again = table.rerun_on_failure || is_changed;
     let last = record.last_run.as_ref().filter(|_| record.run_started.is_none());
     let Some(last) = last.filter(|last| last.exit_code == 0 || !is_tried_again) else {
         return Some(soonest);
@@ -64,7 +66,7 @@ mod tests {
     fn table(retry: bool) -> FetcherTable {
         let text =
             format!("name = 'a'\ncommand = ['x']\nevery = '100s'\nrerun_on_failure = {retry}");
-        toml::from_str(&text).unwrap()
+        crate::config::tests::keys(&text)
     }
 
     fn ran(started: UnixSeconds, exit_code: u8, broken_off: bool) -> FetcherRecord {
@@ -87,7 +89,7 @@ mod tests {
         let failed = ran(930, 1, false);
         assert_eq!(first_due(&table(false), &failed, true, 1000), seconds(0));
         let mut watching = table(false);
-        watching.on_change = Some(toml::from_str("paths = ['t']\ndebounce = '7s'").unwrap());
+        watching.on_change = Some(crate::config::tests::keys("paths = ['t']\ndebounce = '7s'"));
         assert_eq!(first_due(&watching, &new("a".into()), false, 1000), seconds(17));
         // The clock was set back.
         assert_eq!(due(false, ran(5000, 0, false)), seconds(100));

@@ -118,8 +118,8 @@ impl Supervisor {
         let (mut keepers, mut kept) = (JoinSet::new(), HashSet::new());
         while !*self.stopping.borrow() {
             for table in wanted.borrow_and_update().iter() {
-                if kept.insert(table.name.shared()) {
-                    keepers.spawn_local(Rc::clone(&self).keep(table.name.shared()));
+                if kept.insert(table.list.name.shared()) {
+                    keepers.spawn_local(Rc::clone(&self).keep(table.list.name.shared()));
                 }
             }
             self.forget_all_but(&kept);
@@ -197,9 +197,10 @@ impl Supervisor {
     fn start(self: &Rc<Self>, table: &FetcherTable, is_changed: bool) -> Life {
         let trees = table.on_change.as_ref().and_then(|on_change| {
             // The configuration was refused if it has a faulty glob.
-            on_change.trees().inspect_err(|error| error!(%error, "Nothing is watched.")).ok()
+            let trees = on_change.watch.trees(&on_change.paths);
+            trees.inspect_err(|error| error!(%error, "Nothing is watched.")).ok()
         });
-        let (name, clock) = (table.name.shared(), Rc::clone(&self.clock));
+        let (name, clock) = (table.list.name.shared(), Rc::clone(&self.clock));
         let unknown = || record::new(Arc::clone(&name));
         let mut records = self.records.borrow_mut();
         let record = records.entry(Arc::clone(&name)).or_insert_with(unknown);
@@ -213,7 +214,7 @@ impl Supervisor {
         let schedule = Schedule {
             name: name.to_string(),
             timing: table.timing(),
-            every: table.every.zip(first).map(|(period, first)| Every { period, first }),
+            every: table.list.every.zip(first).map(|(period, first)| Every { period, first }),
             start: Rc::new(start),
             // A tree may come later than the daemon.
             watch: trees.map(|trees| Follower::of_trees(trees, true)),
@@ -336,7 +337,7 @@ impl Supervisor {
     pub fn run_now(&self, name: &str) -> Result<RunFetcherAnswer, Refused> {
         let wanted = self.wanted.borrow();
         if of_name(&wanted, name).is_none() {
-            let near = did_you_mean(name, wanted.iter().map(|table| table.name.as_str()));
+            let near = did_you_mean(name, wanted.iter().map(|table| table.list.name.as_str()));
             return Err(Refused::unknown(format!("the daemon runs no fetcher {name}{near}")));
         }
         let all = self.running.borrow();
@@ -354,12 +355,12 @@ impl Supervisor {
 }
 
 fn of_name<'a>(tables: &'a [FetcherTable], name: &str) -> Option<&'a FetcherTable> {
-    tables.iter().find(|table| table.name.as_str() == name)
+    tables.iter().find(|table| table.list.name.as_str() == name)
 }
 
 /// Resolves when something else than this table is wanted: with false if nobody is left to want anything.
 async fn other_than(wanted: &mut watch::Receiver<Vec<FetcherTable>>, table: &FetcherTable) -> bool {
-    let is_other = |tables: &Vec<_>| of_name(tables, table.name.as_str()) != Some(table);
+    let is_other = |tables: &Vec<_>| of_name(tables, table.list.name.as_str()) != Some(table);
     wanted.wait_for(is_other).await.is_ok()
 }
 

@@ -1,4 +1,5 @@
-//! Writes man pages and shell completions, and the command reference docs/commands.md: `make man`, `make docs`.
+//! Writes man pages and shell completions, and what docs/ says of them, commands.md and the
+//! tables of configuration.md: `make man`, `make docs`.
 //!
 //! All are made of the definitions that the command line is parsed by, so they say what it does.
 //! Apart from the program itself, which does not carry them.
@@ -13,6 +14,7 @@ use shiftboss::cli::Cli;
 use shiftboss_console::program::completions;
 use shiftspool::program::cli::Cli as SpoolCli;
 
+mod keys;
 mod page;
 mod reference;
 mod tables;
@@ -24,12 +26,11 @@ fn main() -> ExitCode {
     let words: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
     let (place, written) = match words.as_slice() {
         [directory] => (directory, write(directory)),
-        [option, file] if option.as_os_str() == "--reference" => {
-            let [shiftboss, shiftspool] = programs().map(built);
-            (file, fs::write(file, reference::reference([&shiftboss, &shiftspool])))
+        [option, documents] if option.as_os_str() == "--documents" => {
+            (documents, write_documents(documents))
         }
         _ => {
-            eprintln!("usage: shiftboss-manual DIRECTORY | --reference FILE");
+            eprintln!("usage: shiftboss-manual DIRECTORY | --documents DIRECTORY");
             return ExitCode::from(64);
         }
     };
@@ -40,6 +41,16 @@ fn main() -> ExitCode {
             ExitCode::from(73)
         }
     }
+}
+
+/// Writes commands.md anew, and in configuration.md the tables.
+fn write_documents(directory: &Path) -> io::Result<()> {
+    let [shiftboss, shiftspool] = programs().map(built);
+    let reference = reference::reference([&shiftboss, &shiftspool]);
+    fs::write(directory.join("commands.md"), reference)?;
+    let configuration = directory.join("configuration.md");
+    let document = fs::read_to_string(&configuration)?;
+    fs::write(configuration, keys::keys(&document, &shiftboss))
 }
 
 /// The definitions of the command lines.

@@ -145,7 +145,7 @@ fn values(argument: &Arg) -> Vec<String> {
 }
 
 /// A help text, and the default that it names at the end of its first paragraph.
-fn without_default(help: &str) -> (String, Option<String>) {
+pub fn without_default(help: &str) -> (String, Option<String>) {
     let Some((before, rest)) = help.split_once(" [default: ") else {
         return (help.to_owned(), None);
     };
@@ -154,7 +154,7 @@ fn without_default(help: &str) -> (String, Option<String>) {
 }
 
 /// The paragraphs of a help text, each a sentence at least.
-fn paragraphs(help: &str) -> Vec<String> {
+pub fn paragraphs(help: &str) -> Vec<String> {
     let ended = |text: String| if text.ends_with(['.', '!']) { text } else { text + "." };
     prose(help).split("\n\n").map(|text| ended(text.to_owned())).collect()
 }

@@ -141,19 +141,24 @@ fn completions() {
     }
 }
 
-/// docs/commands.md is what the definitions and the notes make today.
+/// docs/commands.md, and the tables of docs/configuration.md, are what the definitions and the notes make today.
 #[test]
 fn the_reference_is_up_to_date() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("commands.md");
+    let read = |directory: &Path, file| fs::read_to_string(directory.join(file)).unwrap();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::copy(kept.join("configuration.md"), directory.path().join("configuration.md")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss-manual"));
-    assert!(command.arg("--reference").arg(&file).status().unwrap().success());
-    let made = fs::read_to_string(&file).unwrap();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../commands.md");
-    assert!(
-        made == fs::read_to_string(kept).unwrap(),
-        "docs/commands.md is out of date: run `make docs`"
-    );
+    assert!(command.arg("--documents").arg(directory.path()).status().unwrap().success());
+    for file in ["commands.md", "configuration.md"] {
+        let is_kept = read(directory.path(), file) == read(&kept, file);
+        assert!(is_kept, "docs/{file} is out of date: run `make docs`");
+    }
+    let keys = read(&kept, "configuration.md");
+    for line in ["| `lease` | `--lease` | `SHIFTBOSS_LEASE` | `\"12h\"` |", "| `factor` | "] {
+        assert!(keys.contains(line), "{line}");
+    }
+    let made = read(&kept, "commands.md");
     for name in commands() {
         assert!(made.contains(&format!("\n## `shiftboss {name}`\n")), "{name}");
     }

@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::config::options::of_text;
+use crate::config::File;
 use crate::stores::Policy;
 
 fn typed(more: &[&str]) -> Result<ServeArguments, String> {
@@ -16,8 +16,11 @@ fn typed(more: &[&str]) -> Result<ServeArguments, String> {
 }
 
 fn settings(words: &[&str], file: Option<&str>) -> Result<ServeSettings, String> {
-    let file = file.map(|text| of_text(text, Path::new("/etc/boss")).unwrap());
-    ServeSettings::new(&typed(words)?, file).map_err(|error| error.to_string())
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shiftboss.toml");
+    std::fs::write(&path, file.unwrap_or_default()).unwrap();
+    let file = File::read(&path).unwrap();
+    ServeSettings::new(&typed(words)?, Some(&file)).map_err(|error| error.to_string())
 }
 
 const PATHS: [&str; 3] = ["/d", "/i", "/s"];
@@ -28,7 +31,10 @@ fn typed_settings_are_checked() {
     let with = |more: &[&str]| settings(&[&PATHS, more].concat(), None);
     let plain = with(&[]).unwrap();
     assert_eq!(plain.store.policy, Policy::Fair { lease_seconds: 43_200 });
-    assert_eq!((plain.common.socket.mode, plain.common.connections_max), (0o600, 16_384));
+    assert_eq!(
+        (plain.common.socket.mode, plain.common.said.max_connections.get()),
+        (0o600, 16_384)
+    );
     assert_eq!(with(&["--classic"]).unwrap().store.policy, Policy::Classic);
     for wrong in [
         ["--lease", "0s"],
@@ -51,7 +57,8 @@ fn typed_settings_are_checked() {
 fn flags_win_over_the_file() {
     let file = "database = 'state.db'\ninput_dir = '/in'\nsocket = 's'\nlease = '2h'\nmax_expired_leases = 7\nsocket_mode = '0660'\n";
     let found = settings(&[], Some(file)).unwrap();
-    assert_eq!(found.database.file(), Some(Path::new("/etc/boss/state.db")));
+    let database = found.database.file().unwrap();
+    assert!(database.is_absolute() && database.ends_with("state.db"), "{database:?}");
     assert_eq!((found.common.input.as_path(), found.common.socket.mode), (Path::new("/in"), 0o660));
     assert_eq!(found.store.policy, Policy::Fair { lease_seconds: 7200 });
     assert_eq!(found.store.max_expired_leases, 7);

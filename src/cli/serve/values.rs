@@ -1,12 +1,9 @@
 //! Values of `serve`'s settings, as they are typed, and why some do not go together.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
-use crate::cli::common::missing;
 use crate::config::values::parse_time;
-use crate::exit::Failure;
-use crate::stores::{BUMP_SHARE_MAX, Database, Polls};
+use crate::stores::BUMP_SHARE_MAX;
 
 /// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
 const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
@@ -18,6 +15,9 @@ pub(super) const CLASSIC_SERVER: &str = "the classic rules are those of a superv
     give a database in a file";
 pub(super) const PROCESS_SERVER: &str =
     "with a database on a server, an answer always outlives a power cut: leave out durability";
+/// Options of a queue that daemons share.
+pub(super) const FOR_A_SERVER: [&str; 5] =
+    ["daemon_name", "takeover", "poll", "poll_notified", "no_migrate"];
 pub(super) const SERVER_ONLY: &str = "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL";
 pub(super) const CLASSIC_BROKER: &str =
     "the classic rules know no relays: leave out broker or classic";
@@ -63,18 +63,6 @@ pub(in crate::cli) fn parse_daemon_name(text: &str) -> Result<String, String> {
         return Err("a name does not begin with the word relay".to_owned());
     }
     Ok(text.to_owned())
-}
-
-pub(super) fn polls(alone: Option<Duration>, notified: Option<Duration>) -> Polls {
-    let usual = Polls::default();
-    Polls { alone: alone.unwrap_or(usual.alone), notified: notified.unwrap_or(usual.notified) }
-}
-
-pub(super) fn absolute_database(said: Option<Database>) -> Result<Database, Failure> {
-    let database = said.ok_or_else(|| missing("DATABASE", "DATABASE"))?;
-    database
-        .absolute()
-        .map_err(|error| Failure::usage(format!("the database cannot be used: {error}")))
 }
 
 /// The machine's.

@@ -11,22 +11,21 @@ use crate::commands::printing::print;
 use crate::commands::serve::configuration;
 use crate::commands::serve::needs::{self, NETWORK_ADVICE};
 use crate::commands::text::shown;
-use crate::config::FetcherTable;
+use crate::config::{FetcherTable, File};
 use crate::exit::{ExitCode, Failure};
 use crate::stores;
 
 pub fn run(file: &Path) -> Result<(), Failure> {
-    let (options, path) = configuration::read(file)?;
-    let tables: Vec<_> = options.fetcher.iter().map(|table| table.get_ref().clone()).collect();
-    let files = options.files();
-    let own = configuration::refuse_own_files(&path, &tables, &files).err();
-    let faults = own.into_iter().chain(options.faults()).chain(needs::faults(&files));
+    let (options, said) = File::read(file)?.all::<ServeOptions>()?;
+    let (files, tables) = (options.files(), &options.fetcher);
+    let own = configuration::refuse_own_files(file, tables, &files).err();
+    let faults = own.into_iter().chain(options.faults(&said)).chain(needs::faults(&files));
     let mut faults: Vec<_> = faults.map(|fault| fault.to_string()).collect();
     let database = files.database.filter(|path| stores::look(path).is_ok());
     faults.extend(database.and_then(stores::unusable));
     let does_start = faults.is_empty();
     faults.extend(tables.iter().filter_map(program));
-    print(report(file, &options, &tables, &faults))?;
+    print(report(file, &options, &faults))?;
     if faults.is_empty() {
         return Ok(());
     }
@@ -39,20 +38,16 @@ pub fn run(file: &Path) -> Result<(), Failure> {
 }
 
 fn program(table: &FetcherTable) -> Option<String> {
-    let program = table.command.first()?;
-    let found = match table.environment.get("PATH") {
+    let program = table.list.command.first()?;
+    let found = match table.list.environment.get("PATH") {
         Some(path) => look_for_in(program, path.as_ref()),
         None => look_for(program),
     };
-    found.err().map(|error| format!("fetcher {}: {error}", table.name.as_str()))
+    found.err().map(|error| format!("fetcher {}: {error}", table.list.name.as_str()))
 }
 
-fn report(
-    file: &Path,
-    options: &ServeOptions,
-    tables: &[FetcherTable],
-    faults: &[String],
-) -> String {
+fn report(file: &Path, options: &ServeOptions, faults: &[String]) -> String {
+    let tables = &options.fetcher;
     let mut out = String::new();
     let needed = [
         ("database", options.database.is_none()),
@@ -70,7 +65,7 @@ fn report(
         out += &format!("note: this user may not write to {path}; the daemon's must\n");
     }
     for table in tables {
-        out += &format!("fetcher {}: {}\n", shown(table.name.as_str()), when(table));
+        out += &format!("fetcher {}: {}\n", shown(table.list.name.as_str()), when(table));
         out.extend(notes(table).iter().map(|note| format!("  note: {note}\n")));
     }
     if !tables.is_empty() {
@@ -84,7 +79,8 @@ fn report(
 }
 
 fn when(table: &FetcherTable) -> String {
-    let every = table.every.map(|every| format!("every {}", humantime::format_duration(every)));
+    let every =
+        table.list.every.map(|every| format!("every {}", humantime::format_duration(every)));
     let on_change = table.on_change.as_ref().map(|on_change| {
         let paths = on_change.paths.iter().map(|path| shown(&path.display().to_string()));
         format!("on change in {}", paths.collect::<Vec<_>>().join(", "))

@@ -3,19 +3,23 @@
 //!
 //! `serve` settles it, its signals reload it, and those who run fetchers follow it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
-use crate::cli::{ServeArguments, ServeOptions, ServeSettings};
-use crate::config::{self, DaemonFiles, FetcherTable};
+use crate::cli::{ServeArguments, ServeSettings};
+use crate::config::{DaemonFiles, FetcherTable, check_own_files};
 use crate::exit::{ExitCode, Failure};
 
-/// What a file says, relative to its directory, and the whole path of it.
-pub(in crate::commands) fn read(path: &Path) -> Result<(ServeOptions, PathBuf), Failure> {
-    config::read_options(path)
+/// The settings that the arguments, and the file they name, amount to.
+pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
+    let file = typed.read_file()?;
+    let settings = ServeSettings::new(typed, file.as_ref())?;
+    let path = typed.file.as_deref().unwrap_or(Path::new(""));
+    refuse_own_files(path, &settings.fetchers, &settings.files())?;
+    Ok(settings)
 }
 
 pub(in crate::commands) fn refuse_own_files(
@@ -23,20 +27,9 @@ pub(in crate::commands) fn refuse_own_files(
     tables: &[FetcherTable],
     own: &DaemonFiles<'_>,
 ) -> Result<(), Failure> {
-    config::check_own_files(tables, own).map_err(|fault| {
+    check_own_files(tables, own).map_err(|fault| {
         Failure::new(ExitCode::Configuration, format!("{}: {fault}", path.display()))
     })
-}
-
-/// The settings that the arguments, and the file they name, amount to.
-pub(super) fn settle(typed: &ServeArguments) -> Result<ServeSettings, Failure> {
-    let Some(path) = &typed.file else {
-        return ServeSettings::new(typed, None);
-    };
-    let (said, path) = read(path)?;
-    let settings = ServeSettings::new(typed, Some(said))?;
-    refuse_own_files(&path, &settings.fetchers, &settings.files())?;
-    Ok(settings)
 }
 
 pub(in crate::commands) struct Configuration {

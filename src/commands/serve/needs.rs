@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -129,7 +130,8 @@ fn nearest(path: &Path) -> &Path {
 
 /// As many connections as are wanted, or as leave descriptors for the queue and its files: a full
 /// house must not keep the daemon from working.
-pub(in crate::commands) fn connections_max(wanted: usize, fetchers: usize) -> usize {
+pub(in crate::commands) fn connections_max(wanted: NonZeroU32, fetchers: usize) -> usize {
+    let wanted = wanted.get() as usize;
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return wanted;
     };

@@ -181,7 +181,7 @@ pub fn every(name: &str) -> FetcherTable {
 
 pub fn with(name: &str, more: &str) -> FetcherTable {
     let text = format!("name = '{name}'\ncommand = ['x']\nevery = '100s'\n{more}");
-    toml::from_str(&text).unwrap()
+    crate::config::tests::keys(&text)
 }
 
 impl Scene {
@@ -197,7 +197,7 @@ impl Scene {
         let (want, wanted) = watch::channel(tables);
         let (origin, shared) = (Instant::now(), Rc::clone(&seen.0));
         let runs = move |table: &FetcherTable| {
-            fakes(table.name.as_str().to_owned(), origin, Rc::clone(&shared))
+            fakes(table.list.name.as_str().to_owned(), origin, Rc::clone(&shared))
         };
         let step = Arc::clone(&seen.0.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });

@@ -1,0 +1,311 @@
+//! Options that a configuration file may say, too. A key of the file is an option's name, and its value is read as the flag's, so
+//! the definition of the command line is the only one: of a key's name, its parser, its default and its help. A flag wins over the
+//! environment, and that over the file.
+//!
+//! `serve` and `relay` have their arguments as [`Configured`] options. The keys of the file's tables are options of no command.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::UnwindSafe;
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
+use shiftboss_protocol::url::Url;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::values::check_path;
+use super::{Fault, File, not_toml};
+use crate::exit::Failure;
+use crate::near::did_you_mean;
+
+/// The option that names the file.
+const FILE: &str = "config";
+/// Values of options that are numbers, in a file without quotes.
+const NUMBERS: [&str; 2] = ["N", "SHARE"];
+
+/// A value in a file, and where it stands.
+pub type Value<'a> = Spanned<DeValue<'a>>;
+/// What was written for options, by their names.
+pub type Written = BTreeMap<String, Vec<OsString>>;
+
+/// Options that a file, or a table in it, says.
+pub trait Keys: Args {
+    /// What a file has beside them, which no flag can say.
+    const TABLES: &'static [&'static str] = &[];
+    /// Of these, what is written nearer says all.
+    const TOGETHER: &'static [&'static str] = &[];
+
+    /// Takes one of the tables.
+    fn take(&mut self, _name: &str, _value: &Value<'_>, _directory: &Path) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// All is there: makes it whole, and looks whether it goes together.
+    fn finish(&mut self, _directory: &Path) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Options as they were typed or are in the environment, and the file that may say more.
+#[derive(Debug, Clone)]
+pub struct Configured<T> {
+    pub file: Option<PathBuf>,
+    written: Written,
+    options: PhantomData<T>,
+}
+
+/// Nothing in it ever changes, so a panic leaves nothing half done.
+impl<T> UnwindSafe for Configured<T> {}
+
+impl<T: Keys> Configured<T> {
+    /// Without what the file says.
+    pub fn typed(&self) -> Result<(T, Said), Failure> {
+        of_table(&DeTable::new(), 0..0, Path::new(""), &self.written)
+            .map_err(|fault| Failure::usage(fault.what))
+    }
+
+    /// And behind it what the file says, if one is named.
+    pub fn behind(&self, file: Option<&File>) -> Result<(T, Said), Failure> {
+        file.map_or_else(|| self.typed(), |file| file.behind(&self.written))
+    }
+
+    pub fn read_file(&self) -> Result<Option<File>, Failure> {
+        self.file.as_deref().map(File::read).transpose()
+    }
+}
+
+impl<T: Args> FromArgMatches for Configured<T> {
+    fn from_arg_matches(typed: &ArgMatches) -> Result<Self, clap::Error> {
+        let file = typed.get_one::<PathBuf>(FILE).cloned();
+        let mut written = said(&T::augment_args(Command::new(FILE)), typed).0;
+        written.retain(|_, (_, is_said)| *is_said);
+        let written = written.into_iter().map(|(name, (values, _))| (name, values)).collect();
+        Ok(Self { file, written, options: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, typed: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(typed)?;
+        Ok(())
+    }
+}
+
+impl<T: Args> Args for Configured<T> {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(FILE).long(FILE).value_name("FILE").env("SHIFTBOSS_CONFIG");
+        let file = file.value_parser(value_parser!(PathBuf));
+        let help = "The configuration file; paths in it are relative to its directory";
+        T::augment_args(command.arg(file.help(help))).mut_args(switch)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// A switch that can be turned off, too: where the file turns it on.
+fn switch(arg: Arg) -> Arg {
+    if !matches!(arg.get_action(), ArgAction::SetTrue) {
+        return arg;
+    }
+    let arg = arg.action(ArgAction::Set).num_args(0..=1).require_equals(true).value_name("BOOL");
+    arg.default_value("false").default_missing_value("true").hide_default_value(true)
+}
+
+/// What options have: as it was written, or their defaults.
+#[derive(Debug, Clone)]
+pub struct Said(BTreeMap<String, (Vec<OsString>, bool)>);
+
+impl Said {
+    /// Whether this was written somewhere.
+    pub fn has(&self, option: &str) -> bool {
+        self.0.get(option).is_some_and(|(_, is_said)| *is_said)
+    }
+
+    /// Options that have something else than in `other`.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let differ = |(name, (values, _)): (&String, &(Vec<_>, _))| {
+            let others = other.0.get(name).map(|(values, _)| values);
+            (others != Some(values)).then(|| name.clone())
+        };
+        self.0.iter().filter_map(differ).collect()
+    }
+}
+
+fn said(definition: &Command, matches: &ArgMatches) -> Said {
+    let one = |name: &str| {
+        let values = matches.get_raw(name).into_iter().flatten().map(OsString::from).collect();
+        let source = matches.value_source(name);
+        let is_said = source.is_some_and(|source| source != ValueSource::DefaultValue);
+        (name.to_owned(), (values, is_said))
+    };
+    Said(definition.get_arguments().map(|option| one(option.get_id().as_str())).collect())
+}
+
+/// What a text says, behind what is written already.
+pub fn of_text<T: Keys>(
+    text: &str,
+    directory: &Path,
+    written: &Written,
+) -> Result<(T, Said), Fault> {
+    let table = DeTable::parse(text).map_err(|error| not_toml(&error))?;
+    // What is wrong with all of it, is so from the first line on.
+    of_table(table.get_ref(), 0..0, directory, written)
+}
+
+/// The keys of a table, as options that are written nowhere else.
+pub fn of_value<T: Keys>(value: &Value<'_>, directory: &Path) -> Result<T, Fault> {
+    let table = value.get_ref().as_table().ok_or_else(|| fault(value, "a table is needed here"))?;
+    Ok(of_table(table, value.span(), directory, &Written::new())?.0)
+}
+
+/// The options of a file or of one of its tables: each is a flag by its name, and the environment says nothing.
+pub fn definition<T: Args>() -> Command {
+    let command = T::augment_args(Command::new(FILE)).no_binary_name(true).disable_help_flag(true);
+    command.mut_args(|arg| {
+        let name = arg.get_id().clone();
+        let takes_one = !matches!(arg.get_action(), ArgAction::SetTrue);
+        let arg = switch(arg.long(name).env(None::<&str>).last(false));
+        if takes_one { arg.num_args(1).require_equals(true) } else { arg }
+    })
+}
+
+fn of_table<T: Keys>(
+    table: &DeTable<'_>,
+    place: Range<usize>,
+    directory: &Path,
+    nearer: &Written,
+) -> Result<(T, Said), Fault> {
+    let full = definition::<T>();
+    let alone = full.clone().mut_args(|arg| arg.required(false));
+    let (mut written, mut tables) = (Written::new(), Vec::new());
+    let mut keys: Vec<_> = table.iter().collect();
+    keys.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in keys {
+        let name = &**key.get_ref();
+        if T::TABLES.contains(&name) {
+            tables.push((name, value));
+            continue;
+        }
+        let values = values::<T>(&full, name, value.get_ref(), directory);
+        // Each by itself: its place is known.
+        let values = values.and_then(|values| matches(&alone, name, &values).map(|_| values));
+        written.insert(name.to_owned(), values.map_err(|what| Fault { place: key.span(), what })?);
+    }
+    if T::TOGETHER.iter().any(|name| nearer.contains_key(*name)) {
+        written.retain(|name, _| !T::TOGETHER.contains(&&**name));
+    }
+    written.extend(nearer.clone());
+    let wrong = |what: String| Fault { place: place.clone(), what };
+    let needed = full.get_arguments().filter(|option| option.is_required_set());
+    let mut needed = needed.map(|option| option.get_id().as_str());
+    if let Some(name) = needed.find(|name| written.get(*name).is_none_or(Vec::is_empty)) {
+        return Err(wrong(format!("the key {name:?} is missing, or has nothing in it")));
+    }
+    let flags = written.iter().flat_map(|(name, values)| flags(name, values));
+    let matches = full.clone().try_get_matches_from(flags).map_err(|error| wrong(why(&error)))?;
+    let mut options = T::from_arg_matches(&matches).map_err(|error| wrong(why(&error)))?;
+    for (name, value) in tables {
+        options.take(name, value, directory)?;
+    }
+    options.finish(directory).map_err(wrong)?;
+    Ok((options, said(&full, &matches)))
+}
+
+fn matches(definition: &Command, name: &str, values: &[OsString]) -> Result<ArgMatches, String> {
+    let matches = definition.clone().try_get_matches_from(flags(name, values));
+    matches.map_err(|error| why(&error))
+}
+
+fn flags(name: &str, values: &[OsString]) -> impl Iterator<Item = OsString> {
+    values.iter().map(move |value| {
+        let mut flag = OsString::from(format!("--{name}="));
+        flag.push(value);
+        flag
+    })
+}
+
+/// The values of a key, as a flag has them.
+fn values<T: Keys>(
+    definition: &Command,
+    key: &str,
+    value: &DeValue<'_>,
+    directory: &Path,
+) -> Result<Vec<OsString>, String> {
+    let Some(option) = definition.get_arguments().find(|option| *option.get_id() == *key) else {
+        let options = definition.get_arguments().map(|option| option.get_id().as_str());
+        let known: Vec<&str> = options.chain(T::TABLES.iter().copied()).collect();
+        return Err(unknown("key", key, &known));
+    };
+    let is_list = matches!(option.get_action(), ArgAction::Append);
+    match value {
+        DeValue::Array(values) if values.is_empty() && !option.get_default_values().is_empty() => {
+            Err("name one at least, or leave the key out".to_owned())
+        }
+        DeValue::Array(values) if is_list => {
+            values.iter().map(|value| one(option, value.get_ref(), directory)).collect()
+        }
+        _ if is_list && option.get_value_delimiter().is_none() => {
+            Err("a list in brackets is needed here, as in [\"text\"]".to_owned())
+        }
+        value => Ok(vec![one(option, value, directory)?]),
+    }
+}
+
+fn one(option: &Arg, value: &DeValue<'_>, directory: &Path) -> Result<OsString, String> {
+    let text = match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Boolean(is_so) => is_so.to_string(),
+        DeValue::Integer(number) if is_number(option) => number.to_string(),
+        DeValue::Float(number) if is_number(option) => number.to_string(),
+        DeValue::Array(_) => return Err("one value is needed here, not a list".to_owned()),
+        DeValue::Table(_) => return Err("one value is needed here, not a table".to_owned()),
+        // A mode in octal is no number as TOML has them, and a time has a unit.
+        _ => return Err("write this in quotes".to_owned()),
+    };
+    match option.get_value_hint() {
+        // One of a file may be a URL as well.
+        ValueHint::FilePath if Url::new(text.as_str()).has_scheme() => Ok(text.into()),
+        ValueHint::AnyPath | ValueHint::FilePath => {
+            check_path(&text)?;
+            // Without `.` in it.
+            Ok(directory.join(text).components().collect::<PathBuf>().into())
+        }
+        _ => Ok(text.into()),
+    }
+}
+
+/// Whether a file has the option's value without quotes.
+pub fn is_number(option: &Arg) -> bool {
+    let names = option.get_value_names().unwrap_or_default().iter();
+    names.flat_map(|name| name.split('|')).any(|name| NUMBERS.contains(&name))
+}
+
+pub fn fault(value: &Value<'_>, what: impl Into<String>) -> Fault {
+    Fault { place: value.span(), what: what.into() }
+}
+
+/// What was meant, or what may be.
+fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let hint = match did_you_mean(name, known.iter().copied()) {
+        hint if hint.is_empty() => format!("; there are: {}", known.join(", ")),
+        hint => hint,
+    };
+    format!("there is no {what} {name:?} here{hint}")
+}
+
+/// What is wrong with a value, by the option's own parser.
+fn why(error: &clap::Error) -> String {
+    let value = |kind| error.get(kind);
+    match (value(ContextKind::InvalidValue), value(ContextKind::ValidValue)) {
+        (Some(ContextValue::String(wrong)), Some(ContextValue::Strings(known))) => {
+            unknown("value", wrong, &known.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        _ => error.source().map_or_else(|| error.kind().to_string(), ToString::to_string),
+    }
+}
