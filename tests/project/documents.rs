@@ -243,56 +243,6 @@ fn the_demonstration_works() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
 }
 
-/// The keys that the program knows where one is written that it does not know.
-fn known_keys(command: &[&str], table: &str) -> Vec<String> {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("unknown.toml");
-    fs::write(&file, format!("{table}zz = 1\n")).unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
-    let refused = program.args(command).arg(&file).output().unwrap();
-    let why = String::from_utf8(refused.stderr).unwrap();
-    let (_, known) = why.trim_end().split_once("there are: ").unwrap_or_else(|| panic!("{why}"));
-    known.split(", ").map(str::to_owned).collect()
-}
-
-/// docs/configuration.md names each key of each table of both files, and no other.
-#[test]
-fn every_key_of_the_configuration_is_documented() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    let text = fs::read_to_string(file).unwrap();
-    let section = |heading: &str| {
-        let (_, part) = text.split_once(&format!("\n{heading}")).unwrap();
-        part.split("\n## ").next().unwrap()
-    };
-    let of_table = |part: &str| {
-        let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        rows.map(|(key, _)| key.to_owned()).collect::<Vec<_>>()
-    };
-    let check = |what: &str, mut known: Vec<String>, mut documented: Vec<String>| {
-        known.sort();
-        documented.sort();
-        assert_eq!(known, documented, "{what}");
-    };
-    let daemon = ["check", "--config"];
-    let keys = of_table(section("## The daemon's keys"));
-    let tables = ["job_retry", "backoff", "fetcher"].map(str::to_owned);
-    check("the daemon", known_keys(&daemon, ""), [&keys[..], &tables[..]].concat());
-    for (table, heading) in
-        [("[job_retry]", "## Tasks that fail"), ("[backoff]", "## Keys that fail again")]
-    {
-        check(table, known_keys(&daemon, &format!("{table}\n")), of_table(section(heading)));
-    }
-    let fetchers = section("## Fetchers");
-    let (of_fetcher, of_change) = fetchers.split_once("\n`on_change` works as").unwrap();
-    check("a fetcher", known_keys(&daemon, "[[fetcher]]\n"), of_table(of_fetcher));
-    let on_change = known_keys(&daemon, "[[fetcher]]\non_change.");
-    check("on_change", on_change, of_table(of_change));
-    let relay = section("## A relay's keys");
-    let (_, named) = relay.split_once("Its keys are\n").unwrap();
-    let named = named.split(". [`relay`]").next().unwrap().split('`').skip(1).step_by(2);
-    check("a relay", known_keys(&["relay", "--config"], ""), named.map(str::to_owned).collect());
-}
-
 /// Commands that look end with the same codes, and docs/exit-codes.md says so of each.
 #[test]
 fn exit_codes_of_what_looks_are_documented() {
