@@ -38,7 +38,7 @@ use crate::stores::{Database, Destination};
 use crate::target::Asked;
 pub use broker::{BrokerArguments, BrokerVerb};
 pub use fetch::FetchArguments;
-pub use on_change::{OnChangeArguments, OnChangeSettings, Picture};
+pub use on_change::{OnChangeArguments, OnChangeSettings};
 pub use operators::{Add, By, DaemonArguments, FailedOnes, Hold, KeyArguments, Operate};
 pub use output::OutputArguments;
 pub use relay::{RelayArguments, RelaySettings};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{RunArguments, absolute, template};
 use crate::child::CommandSpec;
@@ -38,31 +38,19 @@ pub struct OnChangeArguments {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Show the state of those that run, and exit
-    #[arg(long, conflicts_with_all = ["graph", "once", "paths", "command"])]
+    #[arg(long, conflicts_with_all = ["once", "paths", "command"])]
     pub status: bool,
     /// With --status: print one JSON object
     #[arg(long, requires = "status")]
     pub json: bool,
-    /// Print a picture of how it decides when to run, as source text, and exit
-    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["once", "paths", "command"])]
-    pub graph: Option<Picture>,
     #[command(flatten)]
     pub run: RunArguments,
     /// The directories to watch, or the files of one directory
-    #[arg(value_name = "PATH", required_unless_present_any = ["status", "graph"])]
+    #[arg(value_name = "PATH", required_unless_present = "status")]
     pub paths: Vec<PathBuf>,
     /// The program to run, and its arguments
-    #[arg(last = true, num_args = 1.., required_unless_present_any = ["status", "graph"])]
+    #[arg(last = true, num_args = 1.., required_unless_present = "status")]
     pub command: Vec<OsString>,
-}
-
-/// A picture's source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Picture {
-    /// For Graphviz
-    Dot,
-    /// For Mermaid
-    Mermaid,
 }
 
 /// The settings of runs, checked.
@@ -167,7 +155,7 @@ mod tests {
         let accepted = |words: &[&str]| {
             Cli::try_parse_from(["shiftboss", "on-change"].iter().chain(words)).is_ok()
         };
-        assert!(accepted(&["--graph", "dot"]) && accepted(&["--status"]));
+        assert!(accepted(&["--status"]));
         for (words, named) in [
             (&["--timeout", "0s", "a", "--", "x"][..], "--timeout"),
             (&["--cooldown", "400days", "a", "--", "x"], "--cooldown"),

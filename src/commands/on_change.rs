@@ -8,15 +8,15 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::printing::{print, show};
+use super::printing::show;
 use super::text::{self, ago, shown, span};
 use crate::child::look_for;
-use crate::cli::{OnChangeArguments, OnChangeSettings, Picture};
+use crate::cli::{OnChangeArguments, OnChangeSettings};
 use crate::exit::{ExitCode, Failure};
 use crate::program::with_signals;
 use crate::schedule::command_runs::{ChangedFile, command_runs};
 use crate::schedule::follower::Follower;
-use crate::schedule::machine::{self, Timing};
+use crate::schedule::machine::Timing;
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Observer, Schedule, StartRun, Status};
 use crate::schedule::status_file::{NameFiles, Report, StatusFiles};
@@ -24,12 +24,10 @@ use crate::signals::{SIGNAL_BASE, Signals};
 use crate::standard_error;
 
 pub fn run(typed: OnChangeArguments) -> Result<(), Failure> {
-    match typed.graph {
-        Some(Picture::Dot) => print(machine::dot()),
-        Some(Picture::Mermaid) => print(machine::mermaid()),
-        None if typed.status => print_status(typed.name.as_deref(), typed.json),
-        None => run_commands(typed.try_into()?),
+    if typed.status {
+        return print_status(typed.name.as_deref(), typed.json);
     }
+    run_commands(typed.try_into()?)
 }
 
 fn run_commands(settings: OnChangeSettings) -> Result<(), Failure> {

@@ -27,16 +27,6 @@ async fn fetchers_run_by_the_clock() {
     assert_eq!((&*record.state, last.exit_code, &*last.message), ("idle", 0, "message"));
 }
 
-/// A run that takes longer than the time between two costs turns; it has no company.
-#[actix::test]
-async fn a_long_run_costs_turns() {
-    let seen = Seen::default();
-    seen.0.takes.set(250 * SECOND);
-    let scene = Scene::new(seen, vec![every("a")]);
-    sleep(550 * SECOND).await;
-    assert_eq!(scene.began(), runs(&[("a", 0), ("a", 300)]));
-}
-
 /// What was noted before a restart counts: what ran a while ago waits for the rest, what was broken off
 /// begins at once, and what is wanted no more is forgotten.
 #[actix::test]

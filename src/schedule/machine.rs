@@ -1,7 +1,7 @@
 //! When a run is due: a pure value, (state, event, now) → (state, whether a run starts).
 //!
 //! [`super::scheduler`] holds one and does what it says. All that may follow what stands in one table
-//! ([`TABLE`]), from which the transitions, the tests and the pictures ([`mermaid`]) come. No clock
+//! ([`TABLE`]), from which the transitions, the tests and the picture in docs/spec/on-change.md come. No clock
 //! here: `now` is a time since any fixed moment that never runs backwards. Spec 1 and 2.
 
 #[cfg(test)]
@@ -53,16 +53,6 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [Self; 7] = [
-        Self::Idle,
-        Self::Waiting,
-        Self::Running,
-        Self::RunningPending,
-        Self::Cooldown,
-        Self::CooldownPending,
-        Self::Backoff,
-    ];
-
     /// Its name, as the picture and the status show it.
     pub fn name(self) -> &'static str {
         match self {
@@ -237,27 +227,4 @@ impl Machine {
         let first = self.touched.map_or(now, |(first, _)| first);
         self.touched = Some((first, now));
     }
-}
-
-/// A picture of the table for Graphviz, as `shiftboss on-change --graph` prints it.
-pub fn dot() -> String {
-    let state = |state: State| format!("    {state:?} [label=\"{}\"];\n", state.name());
-    let row = |row: &Row| format!("    {:?} -> {:?} [label=\"{}\"];\n", row.0, row.2, label(row));
-    let head = "digraph on_change {\n    node [shape=box, style=rounded];\n";
-    let (states, rows) = (State::ALL.map(state).concat(), TABLE.each_ref().map(row).concat());
-    format!("{head}{states}{rows}}}\n")
-}
-
-/// The same for Mermaid; docs/spec/on-change.md shows it.
-pub fn mermaid() -> String {
-    let state = |state: State| format!("    {state:?}: {}\n", state.name());
-    let row = |row: &Row| format!("    {:?} --> {:?}: {}\n", row.0, row.2, label(row));
-    let (states, rows) = (State::ALL.map(state).concat(), TABLE.each_ref().map(row).concat());
-    format!("stateDiagram-v2\n    [*] --> Idle\n{states}{rows}")
-}
-
-/// The event, and a sign where a run starts.
-fn label(row: &Row) -> String {
-    let sign = if starts(row) { " / run" } else { "" };
-    format!("{}{sign}", format!("{:?}", row.1).to_lowercase())
 }

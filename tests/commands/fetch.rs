@@ -5,7 +5,6 @@ use std::fs;
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -232,18 +231,6 @@ fn a_list_that_fails_is_never_handed_out() {
     assert!(!log.contains("WARN") && !log.contains("is gone"), "{log}");
 }
 
-/// The list is written to no file that somebody else has put in its way.
-#[test]
-fn a_planted_link_is_not_followed() {
-    let site = Site::new();
-    fs::write(site.path("precious"), "precious").unwrap();
-    std::os::unix::fs::symlink(site.path("precious"), site.file(DRAFT)).unwrap();
-    let (code, log) = run(&site, &[], "echo a 1");
-    assert_eq!(code, Some(0), "{log}");
-    assert_eq!(only_list(&site).1, "a 1\n");
-    assert_eq!(fs::read_to_string(site.path("precious")).unwrap(), "precious");
-}
-
 /// What the command writes on standard error steers no terminal, and forges no line.
 #[test]
 fn complaints_are_escaped() {
@@ -357,27 +344,6 @@ fn a_second_signal_kills() {
     assert_eq!(child.wait().unwrap().code(), Some(143));
     assert_eq!((lists(&site), growing(&site)), (vec![], None));
     wait_equal("all processes are gone", &Vec::new(), || marked(&mark));
-}
-
-/// After `kill -9` of a fetch nothing of its command is left, and the next one cleans up.
-#[test]
-fn a_killed_fetch_leaves_no_process() {
-    let site = Site::new();
-    site.write("f.1.txt", "a 1\n");
-    let script = "trap '' TERM; sleep 1000 & echo $! > grandchild; echo $$ > child; echo a 1; wait";
-    let mut child = fetch(&site, &[], script).spawn().unwrap();
-    wait_part(&site, "a 1\n");
-    let processes = ["grandchild", "child"].map(|file| process_in(&site, file));
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(9));
-    processes.into_iter().for_each(wait_ended);
-    assert_eq!(only_list(&site).0, "f.1.txt");
-    assert_eq!(growing(&site).unwrap(), "a 1\n");
-    let (code, log) = run(&site, &[], "echo a 2");
-    assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("Removed what a fetch that was killed had left."), "{log}");
-    assert_eq!(only_list(&site).1, "a 2\n");
-    assert_eq!(growing(&site), None);
 }
 
 /// Processes that were started with `MARK=mark`, or by such.
@@ -601,17 +567,4 @@ fn a_daemon_hands_the_lines_out() {
     assert_eq!(keys, ["c", "d"]);
     let log = daemon.stop();
     assert!(!log.contains("WARN"), "{log}");
-}
-
-/// A long run leaves what it holds between two: nothing adds up, and it starts no second run beside.
-#[test]
-fn runs_do_not_overlap() {
-    let site = Site::new();
-    let script = "[ ! -e busy ] || echo . >> overlaps; : > busy; sleep 1.2; rm busy; echo . >> runs; echo a 1";
-    let mut child = fetch(&site, &["--every", "1s"], script).spawn().unwrap();
-    let runs = || fs::read_to_string(site.path("runs")).unwrap_or_default().lines().count();
-    crate::common::wait_within(Duration::from_secs(20), "three runs", || runs() >= 3);
-    assert!(!site.path("overlaps").exists());
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

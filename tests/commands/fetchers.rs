@@ -115,18 +115,6 @@ fn a_fetcher_runs_by_the_clock() {
     assert!(said.contains("links"), "{said}");
 }
 
-/// What a run writes on standard error is in the log up to a limit, and what is left out is counted there.
-#[test]
-fn a_chatty_fetcher() {
-    let scene = Scene::new(
-        "[[fetcher]]\nname = 'f'\ncommand = ['sh', '-c', 'yes | head -c 20000000 >&2; echo a 1']\nevery = '1h'\n",
-    );
-    let daemon = scene.start();
-    wait_until("it is counted", || daemon.log().contains("stderr: (shiftboss left out 99"));
-    let log = daemon.stop();
-    assert!(log.len() < 3_000_000, "{}", log.len());
-}
-
 /// The daemon raises its own limit on open files; its fetchers have the one that it was started with.
 #[test]
 fn a_fetcher_has_the_inherited_limit() {
@@ -391,56 +379,6 @@ fn what_the_daemon_needs_is_checked() {
     let _daemon = scene.start();
     let checked = site.run(&["check", "--config", "shiftboss.toml"]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
-}
-
-/// A command that prints two keys and fails has nobody do them, however often it is tried again.
-#[test]
-fn a_list_that_fails_is_never_handed_out() {
-    let script = "echo run >> runs; echo alpha 1; echo bravo 2; echo no luck >&2; exit 1";
-    let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nrerun_on_failure = true\n"
-    ));
-    let daemon = scene.start();
-    wait_until("it was tried three times", || {
-        assert_eq!(scene.site.ask("READY"), "NOJOBS\n");
-        scene.lines("runs") >= 3
-    });
-    assert_eq!(scene.site.ask("READY"), "NOJOBS\n");
-    assert_eq!(scene.site.sql("SELECT count(*) FROM queue"), ["0"]);
-    let log = daemon.stop();
-    assert!(!log.contains("is gone"), "{log}");
-    assert!(log.contains("stderr: no luck"), "{log}");
-}
-
-/// A live one's lines are handed out as they come, and withdrawn when it fails.
-#[test]
-fn a_live_list_is_handed_out_as_it_comes() {
-    let script = "echo alpha 1; until test -e go; do sleep .01; done; exit 1";
-    let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', '{script}']\nevery = '1h'\nlive = true\n"
-    ));
-    let daemon = scene.start();
-    scene.wait_tasks(&["alpha 1"]);
-    fs::write(scene.site.path("go"), "").unwrap();
-    scene.wait_tasks(&[]);
-    daemon.stop();
-}
-
-/// Somebody else fetches the same list: the run fails, and says so; the daemon goes on.
-#[test]
-fn a_list_is_fetched_by_one() {
-    let scene =
-        Scene::new("[[fetcher]]\nname = 'links'\ncommand = ['echo', 'alpha', '1']\nevery = '1s'\n");
-    fs::create_dir(scene.site.input()).unwrap();
-    let mut other = scene.site.program();
-    other.args(["fetch", "input", "links", "--", "sh", "-c", "echo x > began; exec sleep 600"]);
-    let other = scene.site.spawn(other);
-    wait_until("the other one runs", || scene.site.path("began").exists());
-    let daemon = scene.start();
-    wait_until("it is told", || daemon.log().contains("another fetch"));
-    other.kill();
-    scene.site.wait_count(1);
-    daemon.stop();
 }
 
 /// What would hold up a reader, or is read before the daemon is up, harms nothing.

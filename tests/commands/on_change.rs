@@ -6,11 +6,9 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::common::left::wait_ended;
-use crate::common::wait::{SetOnDrop, pause, pause_before_second_signal};
+use crate::common::wait::pause_before_second_signal;
 use crate::common::{Daemon, Site, wait_equal, wait_until};
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
@@ -50,9 +48,15 @@ impl Scene {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    fn on_change(&self, options: &[&str], command: &[&str]) -> Command {
+    /// `shiftboss on-change`.
+    fn program(&self) -> Command {
         let mut program = self.site.program();
         program.env("XDG_RUNTIME_DIR", self.path("runtime")).arg("on-change");
+        program
+    }
+
+    fn on_change(&self, options: &[&str], command: &[&str]) -> Command {
+        let mut program = self.program();
         program.args(options).arg("tree").arg("--").args(command);
         program
     }
@@ -76,11 +80,10 @@ impl Scene {
 
     /// Notes runs, as [`Scene::start`] does, for what is named.
     fn watch(&self, options: &[&str], path: &str) -> Command {
-        let mut program = self.site.program();
-        program.env("XDG_RUNTIME_DIR", self.path("runtime")).arg("on-change").args(QUICK);
+        let mut program = self.program();
         let script =
             "tr '\\0' '\\n' < $SHIFTBOSS_CHANGED >> changed; echo begin >> runs; echo end >> runs";
-        program.args(options).args([path, "--", "sh", "-c", script]);
+        program.args(QUICK).args(options).args([path, "--", "sh", "-c", script]);
         program
     }
 
@@ -107,9 +110,7 @@ impl Scene {
     }
 
     fn status(&self) -> serde_json::Value {
-        let mut program = self.site.program();
-        program.env("XDG_RUNTIME_DIR", self.path("runtime"));
-        let output = program.args(["on-change", "--status", "--json"]).output().unwrap();
+        let output = self.program().args(["--status", "--json"]).output().unwrap();
         let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         all["on_change"][0].clone()
     }
@@ -149,13 +150,7 @@ fn exit_codes_are_seen() {
     let daemon = scene.spawn(scene.shell(&QUICK, "exit 7"));
     wait_equal("the code is kept", &7.into(), || scene.status()["last_run"]["exit_code"].clone());
     wait_until("it is idle", || scene.status()["state"] == "idle");
-    let status = scene
-        .site
-        .program()
-        .env("XDG_RUNTIME_DIR", scene.path("runtime"))
-        .args(["on-change", "--status"])
-        .output()
-        .unwrap();
+    let status = scene.program().arg("--status").output().unwrap();
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(
         text.contains("idle") && text.contains("7 (the command ended with exit code 7)"),
@@ -215,25 +210,6 @@ fn editors_are_understood() {
     assert_eq!(scene.read("paths"), "tree/new/deep/c.org\n");
 }
 
-/// Fault 4: who never rests does not put runs off for ever.
-#[test]
-fn unrest_does_not_starve() {
-    let scene = Scene::new();
-    let options = ["--debounce", "20s", "--max-wait", "300ms", "--cooldown", "0s"];
-    let _daemon = scene.start(&options, "");
-    let over = AtomicBool::new(false);
-    std::thread::scope(|threads| {
-        let _over = SetOnDrop(&over);
-        threads.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                scene.write("tree/busy");
-                pause(Duration::from_millis(20));
-            }
-        });
-        wait_until("several have run", || scene.count("end") >= 4);
-    });
-}
-
 /// Fault 8: a name is had once; the second one says whose it is.
 #[test]
 fn a_name_runs_once() {
@@ -262,18 +238,6 @@ fn a_time_limit_ends_the_group() {
     let grandchild = scene.read("grandchild");
     assert!(!grandchild.is_empty());
     wait_ended(grandchild.trim());
-}
-
-/// Fault 8: a failed run is tried again, when asked.
-#[test]
-fn failures_are_tried_again() {
-    let scene = Scene::new();
-    let options = ["--retry", "--debounce", "50ms", "--cooldown", "50ms"];
-    let daemon =
-        scene.spawn(scene.shell(&options, "echo begin >> runs; test $(wc -l < runs) -ge 3"));
-    wait_until("the third one is well", || scene.status()["last_run"]["exit_code"] == 0);
-    assert_eq!((scene.count("begin"), scene.status()["runs"].as_u64()), (3, Some(3)));
-    daemon.stop();
 }
 
 /// Fault 8: a command that writes into its own tree is found out by name, and does not run for ever.
@@ -376,9 +340,7 @@ fn a_kill_leaves_no_orphan() {
     wait_ended(scene.read("child").trim());
     let status = scene.status();
     assert_eq!((status["pid"].is_null(), status["state"].as_str()), (true, Some("running")));
-    let mut command = scene.site.program();
-    command.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", "--status"]);
-    let output = command.output().unwrap();
+    let output = scene.program().arg("--status").output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("not running; it was killed"));
     assert_eq!(output.status.code(), Some(69));
     let _daemon = scene.start(&QUICK, "");
@@ -447,46 +409,6 @@ fn a_root_comes_back() {
     assert!(log.contains("cannot watch tree"), "{log}");
 }
 
-/// The command is started within 20 ms after the quiet has lasted for the debounce (on a machine that
-/// has nothing else to do; here it is only kept from growing).
-#[test]
-fn quiet_is_answered_soon() {
-    let scene = Scene::new();
-    let _daemon = scene.start(&["--debounce", "200ms", "--cooldown", "0s"], "");
-    scene.wait_idle(1);
-    let begun = Instant::now();
-    scene.write("tree/f");
-    wait_until("it has run", || scene.count("begin") == 2);
-    let took = begun.elapsed();
-    assert!((200..2_000).contains(&took.as_millis()), "{took:?}");
-}
-
-/// The pictures are printed; a missing status is told.
-#[test]
-fn pictures_and_no_status() {
-    let scene = Scene::new();
-    let dot = scene.site.run(&["on-change", "--graph", "dot"]);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    assert_eq!(
-        String::from_utf8(dot.stdout).unwrap(),
-        fs::read_to_string(root.join("docs/on-change.dot")).unwrap()
-    );
-    let mermaid = scene.site.run(&["on-change", "--graph", "mermaid"]);
-    assert!(String::from_utf8(mermaid.stdout).unwrap().starts_with("stateDiagram-v2\n"));
-    let mut program = scene.site.program();
-    program.env("XDG_RUNTIME_DIR", scene.path("runtime"));
-    let output = program.args(["on-change", "--status", "--name", "nobody"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(69));
-}
-
-/// A mistyped command is told at once, not when something changes.
-#[test]
-fn a_typing_error_is_told_at_once() {
-    let scene = Scene::new();
-    let (code, said) = scene.site.refused(scene.on_change(&[], &["no-such-program"]));
-    assert!(code == 78 && said.contains("no-such-program"), "{said}");
-}
-
 /// One command on two trees is two on-changes with a name each; what runs is shown with what it watches, and
 /// that nothing runs is told.
 #[test]
@@ -494,18 +416,17 @@ fn names_differ_by_tree() {
     let scene = Scene::new();
     scene.make("other");
     let status = || {
-        let mut program = scene.site.program();
-        program.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", "--status"]);
-        let output = program.output().unwrap();
+        let output = scene.program().arg("--status").output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
     };
+    let nobody = scene.program().args(["--status", "--name", "nobody"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(69));
     let (code, text) = status();
     assert!(code == Some(69) && text.contains("no on-change of this user runs"), "{text}");
     let start = |tree: &str| {
-        let mut program = scene.site.program();
-        program.env("XDG_RUNTIME_DIR", scene.path("runtime")).args(["on-change", tree]);
-        program.args(["--", "sh", "-c", "echo >> runs"]);
+        let mut program = scene.program();
+        program.args([tree, "--", "sh", "-c", "echo >> runs"]);
         scene.spawn(program)
     };
     let (one, two) = (start("tree"), start("other"));

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, work_script, write_jobs};
-use crate::common::wait::pause;
 use crate::common::{Daemon, Site, wait_equal, wait_until};
 
 /// 100 MB without a line end go through in little memory.
@@ -38,24 +37,6 @@ fn a_flood_without_a_line_end() {
     super::touch(&site, "go");
     assert_eq!(worker.wait().unwrap().code(), Some(0));
     assert_eq!(letters, 100_000_000);
-}
-
-/// Nobody reads what a command prints: the command waits, and its job is kept all the same.
-#[test]
-fn a_reader_that_stopped_costs_no_job() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
-    let mut work = work_script(&site, &["--once", "--lease", "1s"], "head -c 3000000 /dev/zero");
-    let mut worker = work.stdout(Stdio::piped()).spawn().unwrap();
-    wait_equal("the job runs", &1, || site.number("SELECT count(*) FROM log"));
-    pause(Duration::from_secs(4));
-    assert_eq!(site.sql(ATTEMPTS), [""; 0], "it is kept");
-    let mut printed = Vec::new();
-    worker.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
-    assert_eq!(worker.wait().unwrap().code(), Some(0));
-    assert_eq!(printed.iter().filter(|byte| **byte == 0).count(), 3_000_000);
-    assert_eq!(site.sql(ATTEMPTS), ["k0|0"]);
 }
 
 /// A reader that is gone is no reason to do no jobs.

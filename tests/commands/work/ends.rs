@@ -41,16 +41,6 @@ fn ends_are_reported() {
     }
 }
 
-/// A command has nothing to read.
-#[test]
-fn standard_input_is_empty() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
-    assert_eq!(run(&site, &["--once"], "cat; exit 7").0, Some(0));
-    assert_eq!(site.sql(ATTEMPTS), ["k0|7"]);
-}
-
 /// A typing error in the command costs no job.
 #[test]
 fn a_typing_error_costs_no_job() {
@@ -273,22 +263,4 @@ fn no_room_for_a_process() {
     assert_eq!(site.number(ended), 1);
     assert_eq!(run(&site, &["--once"], "echo >> ran").0, Some(0));
     assert_eq!(lines(&site, "ran").len(), 3);
-}
-
-/// A worker that waits for jobs is stopped at once, and takes none.
-#[test]
-fn a_worker_without_jobs_ends_at_once() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let worker = start(&site, &["-n", "8"], "true");
-    crate::common::wait_until("it listens for signals", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", worker.pid().as_raw_pid()));
-        status.unwrap_or_default().lines().any(|line| {
-            line.strip_prefix("SigCgt:").is_some_and(|mask| {
-                u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & (1 << 14) != 0)
-            })
-        })
-    });
-    worker.stop();
-    assert_eq!(site.sql(ATTEMPTS), [""; 0]);
 }

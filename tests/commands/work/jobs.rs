@@ -44,29 +44,6 @@ fn once_does_all() {
     assert_eq!(log.matches("WARN").count(), log.matches("A job failed.").count(), "{log}");
 }
 
-/// A paused queue is told by `--once`, for it looks empty; an empty one is not. The last line says what
-/// became of the jobs.
-#[test]
-fn once_says_that_the_queue_is_paused() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 3);
-    site.wait_count(3);
-    let socket = site.socket();
-    assert!(site.run(&["pause", "-t", socket.to_str().unwrap()]).status.success());
-    let (code, _, log) = run(&site, &["--once"], "exit 1");
-    assert_eq!(code, Some(0), "{log}");
-    assert_eq!(log.matches("The queue is paused").count(), 1, "{log}");
-    assert!(log.contains("left=3"), "{log}");
-    assert!(log.contains("succeeded=0 failed=0 given_back=0\n"), "{log}");
-    assert!(site.run(&["resume", "-t", socket.to_str().unwrap()]).status.success());
-    let (code, _, log) = run(&site, &["--once"], "[ $SHIFTBOSS_KEY != k1 ]");
-    assert_eq!(code, Some(0), "{log}");
-    assert!(!log.contains("paused"), "{log}");
-    let last = log.lines().last().unwrap();
-    assert!(last.contains("The worker has ended. succeeded=2 failed=1 given_back=0"), "{log}");
-}
-
 /// With `--once` a slot that found nothing takes what comes while another one is at work.
 #[test]
 fn once_takes_what_comes_meanwhile() {

@@ -39,20 +39,6 @@ fn a_file_for_each_key() {
     assert!(day.join("b%2Fc.log").exists());
 }
 
-/// Ends that are no exit codes are named.
-#[test]
-fn ends_are_named() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.write("f.1.txt", "k kill\nt sleep\n");
-    let script = "[ $SHIFTBOSS_PAYLOAD = sleep ] || kill -9 $$; exec sleep 1000";
-    let options = ["--once", "--log-dir", "logs", "--timeout", "300ms"];
-    assert_eq!(run(&site, &options, script).0, Some(0));
-    let text = |name: &str| fs::read_to_string(today(&site).join(name)).unwrap();
-    assert!(text("k.log").contains("signal 9, exit code 137, after"), "{}", text("k.log"));
-    assert!(text("t.log").contains("its time was over, exit code 124, after"), "{}", text("t.log"));
-}
-
 /// A key of 4 KiB with strange bytes has a log of its own.
 #[test]
 fn a_strange_key() {

@@ -1,7 +1,5 @@
 //! Daemons that go and come back, and jobs that were given to others meanwhile.
 
-use std::fs;
-use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -109,25 +107,6 @@ fn nobody_answers() {
     let took = begun.elapsed();
     assert!((Duration::from_secs(29)..Duration::from_secs(45)).contains(&took), "{took:?}");
     assert!(log.contains("no daemon answered on") && log.contains("socket"), "{log}");
-}
-
-/// A daemon that closes the first `HELLO` without a byte is not taken for a classic one.
-#[test]
-fn a_daemon_that_restarts_is_no_classic_one() {
-    let site = Site::new();
-    let listener = UnixListener::bind(site.socket()).unwrap();
-    let worker = start(&site, &[], "echo \"attempt$SHIFTBOSS_ATTEMPT\" >> ran");
-    let (connection, _) = listener.accept().unwrap();
-    // Closed when the HELLO is there, unread, as a daemon does that stops.
-    crate::common::Client::over(connection.try_clone().unwrap()).wait_unread();
-    drop(connection);
-    drop(listener);
-    fs::remove_file(site.socket()).unwrap();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
-    wait_lines(&site, "ran", 1);
-    assert_ne!(lines(&site, "ran"), ["attempt"], "a classic job has none");
-    assert!(!worker.stop().contains("classic"));
 }
 
 /// An idle worker survives restart after restart.
