@@ -181,53 +181,68 @@ fn of_table<T: Keys>(
     directory: &Path,
     nearer: &Written,
 ) -> Result<(T, Said), Fault> {
-    let full = definition::<T>();
-    let alone = full.clone().mut_args(|arg| arg.required(false));
+    let mut definition = definition::<T>();
     let (mut written, mut tables) = (Written::new(), Vec::new());
     let mut keys: Vec<_> = table.iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
-    for (key, value) in keys {
+    for (key, value) in &keys {
         let name = &**key.get_ref();
         if T::TABLES.contains(&name) {
-            tables.push((name, value));
+            tables.push((name, *value));
             continue;
         }
-        let values = values::<T>(&full, name, value.get_ref(), directory);
-        // Each by itself: its place is known.
-        let values = values.and_then(|values| matches(&alone, name, &values).map(|_| values));
+        let values = values::<T>(&definition, name, value.get_ref(), directory);
         written.insert(name.to_owned(), values.map_err(|what| Fault { place: key.span(), what })?);
     }
-    if T::TOGETHER.iter().any(|name| nearer.contains_key(*name)) {
-        written.retain(|name, _| !T::TOGETHER.contains(&&**name));
-    }
-    written.extend(nearer.clone());
-    let wrong = |what: String| Fault { place: place.clone(), what };
-    let needed = full.get_arguments().filter(|option| option.is_required_set());
-    let mut needed = needed.map(|option| option.get_id().as_str());
-    if let Some(name) = needed.find(|name| written.get(*name).is_none_or(Vec::is_empty)) {
+    // The place is known of a key that is wrong by itself.
+    let wrong = |what: String| {
+        let found = keys
+            .iter()
+            .find_map(|(key, _)| Some((key.span(), wrong_alone::<T>(&written, key.get_ref())?)));
+        let (place, what) = found.unwrap_or_else(|| (place.clone(), what));
+        Fault { place, what }
+    };
+    let is_missing = |option: &&Arg| {
+        let there = written.get(option.get_id().as_str());
+        option.is_required_set() && there.is_none_or(Vec::is_empty)
+    };
+    if let Some(option) = definition.get_arguments().find(is_missing) {
+        let name = option.get_id().as_str();
         return Err(wrong(format!("the key {name:?} is missing, or has nothing in it")));
     }
-    let flags = written.iter().flat_map(|(name, values)| flags(name, values));
-    let matches = full.clone().try_get_matches_from(flags).map_err(|error| wrong(why(&error)))?;
+    let read = definition.try_get_matches_from_mut(flags(&written));
+    let mut matches = read.map_err(|error| wrong(why(&error)))?;
+    let wrong = |what: String| Fault { place: place.clone(), what };
+    if !nearer.is_empty() {
+        if T::TOGETHER.iter().any(|name| nearer.contains_key(*name)) {
+            written.retain(|name, _| !T::TOGETHER.contains(&&**name));
+        }
+        written.extend(nearer.clone());
+        let all = definition.try_get_matches_from_mut(flags(&written));
+        matches = all.map_err(|error| wrong(why(&error)))?;
+    }
     let mut options = T::from_arg_matches(&matches).map_err(|error| wrong(why(&error)))?;
     for (name, value) in tables {
         options.take(name, value, directory)?;
     }
     options.finish(directory).map_err(wrong)?;
-    Ok((options, said(&full, &matches)))
+    Ok((options, said(&definition, &matches)))
 }
 
-fn matches(definition: &Command, name: &str, values: &[OsString]) -> Result<ArgMatches, String> {
-    let matches = definition.clone().try_get_matches_from(flags(name, values));
-    matches.map_err(|error| why(&error))
+/// What is wrong with a key, whatever the others are.
+fn wrong_alone<T: Args>(written: &Written, key: &str) -> Option<String> {
+    let one = Written::from([(key.to_owned(), written.get(key)?.clone())]);
+    let alone = definition::<T>().mut_args(|arg| arg.required(false));
+    alone.try_get_matches_from(flags(&one)).err().map(|error| why(&error))
 }
 
-fn flags(name: &str, values: &[OsString]) -> impl Iterator<Item = OsString> {
-    values.iter().map(move |value| {
+fn flags(written: &Written) -> impl Iterator<Item = OsString> {
+    let flag = |name: &str, value: &OsString| {
         let mut flag = OsString::from(format!("--{name}="));
         flag.push(value);
         flag
-    })
+    };
+    written.iter().flat_map(move |(name, values)| values.iter().map(move |value| flag(name, value)))
 }
 
 /// The values of a key, as a flag has them.
