@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use shiftboss_protocol::wire::session::Refused;
 use tokio::time::{Instant, sleep};
 
-use scene::{SECOND, Scene, Seen, every, ran, runs, with};
+use scene::{SECOND, Scene, Seen, every, runs, with};
 
 /// It runs at once and then by the clock, and what is noted says so.
 #[actix::test]
@@ -25,72 +25,6 @@ async fn fetchers_run_by_the_clock() {
     let record = scene.record("a");
     let last = record.last_run.unwrap();
     assert_eq!((&*record.state, last.exit_code, &*last.message), ("idle", 0, "message"));
-}
-
-/// What was noted before a restart counts: what ran a while ago waits for the rest, what was broken off
-/// begins at once, and what is wanted no more is forgotten.
-#[actix::test]
-async fn what_ran_before_counts() {
-    let seen = Seen::default();
-    let before = [
-        ran("recent", 60, false),
-        ran("broken", 60, true),
-        ran("old", 500, false),
-        ran("gone", 1, false),
-    ];
-    for record in before {
-        seen.0.records.borrow_mut().insert(record.name.to_string(), record);
-    }
-    let scene = Scene::new(seen, ["recent", "broken", "old"].map(every).to_vec());
-    sleep(SECOND).await;
-    assert_eq!(scene.record("recent").last_run.unwrap().message, "before");
-    assert!(!scene.seen.0.records.borrow().contains_key("gone"));
-    sleep(50 * SECOND).await;
-    let mut began = scene.began();
-    began.sort();
-    let waited = began.pop().unwrap();
-    assert_eq!(began, runs(&[("broken", 0), ("old", 0)]));
-    // The wall clock counts whole seconds.
-    assert!(waited.0 == "recent" && (39..=40).contains(&waited.1), "{waited:?}");
-}
-
-/// A new configuration leaves alone what stays the same, even within a run; what changed is ended and
-/// begins anew, what is gone is ended, what is new begins.
-#[actix::test]
-async fn a_reload_touches_only_what_changed() {
-    let seen = Seen::default();
-    seen.0.takes.set(90 * SECOND);
-    let scene = Scene::new(seen, ["same", "changed", "gone"].map(every).to_vec());
-    sleep(10 * SECOND).await;
-    assert_eq!(scene.seen.0.on.get(), 3);
-    scene.want.send_replace(vec![every("same"), with("changed", "min_lines = 7"), every("new")]);
-    sleep(10 * SECOND).await;
-    let mut began = scene.began();
-    began.sort();
-    assert_eq!(
-        began,
-        runs(&[("changed", 0), ("changed", 10), ("gone", 0), ("new", 10), ("same", 0)])
-    );
-    assert_eq!(scene.seen.0.on.get(), 3);
-    assert!(!scene.seen.0.records.borrow().contains_key("gone"));
-    sleep(85 * SECOND).await;
-    let last = |name: &str| scene.began().into_iter().rfind(|(of, _)| of == name).unwrap().1;
-    assert_eq!((last("same"), last("changed")), (100, 10));
-}
-
-/// At a stop runs are asked to end, and what was broken off is still to be done.
-#[actix::test]
-async fn a_stop_breaks_runs_off() {
-    let seen = Seen::default();
-    seen.0.takes.set(90 * SECOND);
-    let mut scene = Scene::new(seen, vec![every("a"), every("b")]);
-    sleep(10 * SECOND).await;
-    scene.stop().await;
-    assert_eq!(scene.seen.0.on.get(), 0);
-    sleep(SECOND).await;
-    for name in ["a", "b"] {
-        assert!(scene.record(name).run_started.is_some(), "{name}");
-    }
 }
 
 /// A run that does not end when it is asked is killed.

@@ -9,7 +9,6 @@ use std::process::{Child, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::left::wait_ended;
-use crate::common::wait::pause_before_second_signal;
 use crate::common::{Client, Site, wait_equal, wait_until};
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -325,25 +324,6 @@ fn a_signal_stops_it() {
             fs::remove_file(site.path("grandchild")).unwrap();
         }
     }
-}
-
-/// A second signal does not wait for a command that takes its time.
-#[test]
-fn a_second_signal_kills() {
-    let site = Site::new();
-    let script = "trap 'echo asked > asked' TERM; echo a 1; while :; do sleep 1000 & wait; done";
-    let mark = format!("{}-second", std::process::id());
-    let mut child = fetch(&site, &["--grace", "1h"], script).env("MARK", &mark).spawn().unwrap();
-    wait_part(&site, "a 1\n");
-    kill_process(pid(&child), Signal::TERM).unwrap();
-    wait_until("the command was asked", || site.path("asked").exists());
-    kill_process(pid(&child), Signal::TERM).unwrap();
-    pause_before_second_signal();
-    assert!(child.try_wait().unwrap().is_none());
-    kill_process(pid(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert_eq!((lists(&site), growing(&site)), (vec![], None));
-    wait_equal("all processes are gone", &Vec::new(), || marked(&mark));
 }
 
 /// Processes that were started with `MARK=mark`, or by such.

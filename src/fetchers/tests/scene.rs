@@ -13,7 +13,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_queue::answers::FetcherRecord;
 use shiftboss_queue::error::StoreError;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 use tokio::sync::watch;
@@ -223,16 +223,4 @@ impl Scene {
 
 pub fn runs(of: &[(&str, u64)]) -> Vec<(String, u64)> {
     of.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect()
-}
-
-pub fn ran(name: &str, seconds_ago: i64, broken_off: bool) -> FetcherRecord {
-    let started = SystemClock.now() - seconds_ago;
-    let message = "before".to_owned();
-    FetcherRecord {
-        name: name.into(),
-        state: "idle".to_owned(),
-        run_started: broken_off.then_some(started),
-        last_run: Some(EndedRun { started, ended: started, exit_code: 0, message }),
-        next_run: None,
-    }
 }
