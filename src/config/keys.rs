@@ -191,8 +191,12 @@ fn of_table<T: Keys>(
             tables.push((name, *value));
             continue;
         }
-        let values = values::<T>(&definition, name, value.get_ref(), directory);
-        written.insert(name.to_owned(), values.map_err(|what| Fault { place: key.span(), what })?);
+        let wrong = |what| Fault { place: key.span(), what };
+        let option = definition.get_arguments().find(|option| *option.get_id() == *name);
+        let option = option.ok_or_else(|| wrong(no_key::<T>(name, &definition)))?;
+        let values = values(option, value.get_ref(), directory);
+        let values = values.map_err(|what| wrong(format!("{name}: {what}")))?;
+        written.insert(name.to_owned(), values);
     }
     // The place is known of a key that is wrong by itself.
     let wrong = |what: String| {
@@ -233,7 +237,8 @@ fn of_table<T: Keys>(
 fn wrong_alone<T: Args>(written: &Written, key: &str) -> Option<String> {
     let one = Written::from([(key.to_owned(), written.get(key)?.clone())]);
     let alone = definition::<T>().mut_args(|arg| arg.required(false));
-    alone.try_get_matches_from(flags(&one)).err().map(|error| why(&error))
+    let read = alone.try_get_matches_from(flags(&one));
+    read.err().map(|error| format!("{key}: {}", why(&error)))
 }
 
 fn flags(written: &Written) -> impl Iterator<Item = OsString> {
@@ -246,17 +251,7 @@ fn flags(written: &Written) -> impl Iterator<Item = OsString> {
 }
 
 /// The values of a key, as a flag has them.
-fn values<T: Keys>(
-    definition: &Command,
-    key: &str,
-    value: &DeValue<'_>,
-    directory: &Path,
-) -> Result<Vec<OsString>, String> {
-    let Some(option) = definition.get_arguments().find(|option| *option.get_id() == *key) else {
-        let options = definition.get_arguments().map(|option| option.get_id().as_str());
-        let known: Vec<&str> = options.chain(T::TABLES.iter().copied()).collect();
-        return Err(unknown("key", key, &known));
-    };
+fn values(option: &Arg, value: &DeValue<'_>, directory: &Path) -> Result<Vec<OsString>, String> {
     let is_list = matches!(option.get_action(), ArgAction::Append);
     match value {
         DeValue::Array(values) if values.is_empty() && !option.get_default_values().is_empty() => {
@@ -303,6 +298,11 @@ pub fn is_number(option: &Arg) -> bool {
 
 pub fn fault(value: &Value<'_>, what: impl Into<String>) -> Fault {
     Fault { place: value.span(), what: what.into() }
+}
+
+fn no_key<T: Keys>(name: &str, definition: &Command) -> String {
+    let options = definition.get_arguments().map(|option| option.get_id().as_str());
+    unknown("key", name, &options.chain(T::TABLES.iter().copied()).collect::<Vec<_>>())
 }
 
 /// What was meant, or what may be.
