@@ -1,7 +1,6 @@
 //! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
 //! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
 
-mod ask;
 mod broker;
 mod common;
 mod fetch;
@@ -29,6 +28,7 @@ use shiftboss_console::arguments::{
 };
 use shiftboss_protocol::client::within;
 use shiftboss_protocol::url::Url;
+use shiftboss_protocol::verbs::{VERBS, Who};
 use shiftboss_relay::{Broker, QueueKind};
 
 pub use crate::config::keys::is_number;
@@ -228,7 +228,7 @@ Example:
 Examples:
   shiftboss ask READY
   shiftboss ask -t worker.sock 'DONE alpha 0'",
-        after_long_help = ask::help()
+        after_long_help = requests()
     )]
     Ask {
         /// How long to wait for the answers
@@ -273,6 +273,27 @@ fn broker(url: Option<Url>, prefix: &str, queues: QueueKind) -> Result<Option<Br
 /// A path, or the URL of a server's database; what is wrong with it is said without its password, when it is used.
 fn database() -> impl TypedValueParser<Value = Database> {
     PathBufValueParser::new().map(Database::from)
+}
+
+/// Columns of a request.
+const REQUEST_WIDTH: usize = 32;
+
+/// What `ask --help` lists beside its options: the requests, from the table of verbs.
+fn requests() -> String {
+    let mut help = "\
+Examples:
+  shiftboss ask READY
+  shiftboss ask -t worker.sock 'HELLO 2 me' 'WHY alpha' QUIT
+
+Requests of protocol 2, behind HELLO 2 NAME [LEASE] (* for operators only):
+"
+    .to_owned();
+    for verb in VERBS {
+        let star = if verb.who == Who::Operator { '*' } else { ' ' };
+        help += &format!("{star} {:REQUEST_WIDTH$} {}\n", verb.synopsis(), verb.help);
+    }
+    help.pop();
+    help
 }
 
 /// How long an answer is waited for.

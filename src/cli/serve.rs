@@ -6,9 +6,9 @@
 mod settings;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,18 +20,20 @@ use shiftboss_relay::QueueKind;
 use super::common::CommonOptions;
 use super::{BROKER_QUEUES, database, one_of};
 use crate::config::keys::{Configured, Keys, Said, Value};
-use crate::config::values::parse_interval;
+use crate::config::values::{parse_interval, parse_time};
 use crate::config::{DaemonFiles, Fault, FetcherTable, backoff, fetchers, retries};
 use crate::exit::{ExitCode, Failure};
-use crate::stores::{self, Database, Durability};
+use crate::stores::{self, BUMP_SHARE_MAX, Database, Durability};
 pub use settings::ServeSettings;
-pub use values::host_name;
-pub(super) use values::parse_daemon_name;
-use values::{
-    CLASSIC_BROKER, CLASSIC_FAILURES, CLASSIC_LEASE, CLASSIC_SERVER, FOR_A_SERVER, HISTORY,
-    PROCESS_SERVER, SERVER_ONLY, parse_lease, parse_share,
-};
 
+/// Longest lease: as good as for ever, and far from where a sum of seconds overflows.
+const LEASE_SECONDS_MAX: i64 = 10 * 31_557_600;
+/// Attempts that may be kept.
+const HISTORY: RangeInclusive<i64> = 1_000..=50_000_000;
+/// The longest name of a daemon.
+const NAME_BYTES_MAX: usize = 255;
+/// Options of a queue that daemons share.
+const FOR_A_SERVER: [&str; 5] = ["daemon_name", "takeover", "poll", "poll_notified", "no_migrate"];
 /// What an answer outlives.
 const DURABILITIES: &[(&str, &str, Durability)] = &[
     ("power", "A power cut", Durability::Power),
@@ -141,19 +143,27 @@ impl ServeOptions {
 
     /// What does not go together, or with the kind of database.
     fn unfit(&self, said: &Said) -> Option<&'static str> {
-        match &self.database {
-            _ if self.classic && said.has("lease") => Some(CLASSIC_LEASE),
-            _ if self.classic && self.broker.is_some() => Some(CLASSIC_BROKER),
-            _ if self.classic && self.has_rules_for_failures() => Some(CLASSIC_FAILURES),
-            Some(Database::Server(_)) if self.classic => Some(CLASSIC_SERVER),
+        Some(match &self.database {
+            _ if self.classic && said.has("lease") => {
+                "the classic rules know no other lease than 12h: leave out lease or classic"
+            }
+            _ if self.classic && self.broker.is_some() => {
+                "the classic rules know no relays: leave out broker or classic"
+            }
+            _ if self.classic && self.has_rules_for_failures() => {
+                "the classic rules know neither [job_retry] nor [backoff]: leave them out, or classic"
+            }
+            Some(Database::Server(_)) if self.classic => {
+                "the classic rules are those of a supervisor on SQLite, and of one alone: leave out classic, or give a database in a file"
+            }
             Some(Database::Server(_)) if self.durability == Durability::Process => {
-                Some(PROCESS_SERVER)
+                "with a database on a server, an answer always outlives a power cut: leave out durability"
             }
             Some(Database::File(_)) if FOR_A_SERVER.iter().any(|option| said.has(option)) => {
-                Some(SERVER_ONLY)
+                "daemon_name, takeover, poll, poll_notified and no_migrate are for a database on a server: leave them out, or give its URL"
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 
     fn has_rules_for_failures(&self) -> bool {
@@ -175,4 +185,39 @@ impl Keys for ServeOptions {
         }
         Ok(())
     }
+}
+
+/// A lease in whole seconds, the unit it is counted in (spec 2).
+fn parse_lease(text: &str) -> Result<i64, String> {
+    let lease = parse_time(text)?;
+    match i64::try_from(lease.as_secs()) {
+        Ok(seconds @ 1..=LEASE_SECONDS_MAX) if lease.subsec_nanos() == 0 => Ok(seconds),
+        _ => Err("give whole seconds, from 1s to 10years".to_owned()),
+    }
+}
+
+/// A share, in thousandths.
+fn parse_share(text: &str) -> Result<u32, &'static str> {
+    let share = text.parse().unwrap_or(f64::NAN);
+    let thousandths = (share * 1_000.0).round();
+    let is_too_small = thousandths == 0.0 && share != 0.0;
+    // Within these it is a small whole number.
+    let is_right = (0.0..=f64::from(BUMP_SHARE_MAX)).contains(&thousandths) && !is_too_small;
+    is_right.then_some(thousandths as u32).ok_or("give 0, or a number from 0.001 to 0.5")
+}
+
+pub(super) fn parse_daemon_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(char::is_control) {
+        return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters"));
+    }
+    // So the queue on a server names relays, among its daemons.
+    if text.starts_with("relay ") {
+        return Err("a name does not begin with the word relay".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// The machine's.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

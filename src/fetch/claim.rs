@@ -13,7 +13,7 @@ use shiftboss_actors::directory::{Directory, Entry};
 use shiftboss_protocol::fetcher_file::Line;
 use tracing::warn;
 
-use super::error::FetchError;
+use super::FetchError;
 use super::intake::read_lines;
 use crate::config::ListName;
 use crate::exit::ExitCode;

@@ -6,7 +6,6 @@
 //! file is written on it. [`claim`] is the directory's side, [`intake`] the command's output.
 
 mod claim;
-mod error;
 mod intake;
 
 use std::path::PathBuf;
@@ -17,11 +16,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::child::{Guardian, Output, Stream};
 use crate::config::List;
+use crate::exit::ExitCode;
 use crate::schedule::command_runs::{ChangedFile, run_command};
 use crate::schedule::paths::Changed;
 use crate::schedule::scheduler::{Outcome, StartRun};
 use claim::{Claim, Part};
-pub use error::FetchError;
 use intake::Intake;
 pub use intake::{Observer, Tally, read_lines};
 
@@ -30,6 +29,32 @@ pub use intake::{Observer, Tally, read_lines};
 pub struct Delivered {
     pub file: String,
     pub tally: Tally,
+}
+
+/// Why a list was not fetched. The former list is untouched, or stands beside the new one.
+#[derive(Debug)]
+pub struct FetchError {
+    /// What `fetch` exits with.
+    pub code: ExitCode,
+    /// How the run ended, as a shell would report it, and why.
+    pub outcome: Outcome,
+}
+
+impl FetchError {
+    fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, outcome: Outcome::new(ExitCode::Unavailable as u8, message) }
+    }
+
+    /// Nothing is wrong with us or our directory.
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Unavailable, message)
+    }
+}
+
+impl From<Outcome> for FetchError {
+    fn from(outcome: Outcome) -> Self {
+        Self { code: ExitCode::Unavailable, outcome }
+    }
 }
 
 /// Fetches one list, any number of times.

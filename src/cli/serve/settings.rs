@@ -1,13 +1,11 @@
-//! The checked settings of `serve`: Made once, of `ServeOptions`; the daemon sees nothing
-//! else.
+//! The checked settings of `serve`, made once of what was said; the daemon sees nothing else.
 
 use std::time::Duration;
 
 use shiftboss_queue::policy::Retries;
 use shiftboss_relay::Broker;
 
-use super::ServeArguments;
-use super::values::host_name;
+use super::{ServeArguments, host_name};
 use crate::cli::broker;
 use crate::cli::common::{CommonSettings, missing};
 use crate::config::keys::Said;
