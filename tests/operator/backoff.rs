@@ -115,7 +115,7 @@ fn a_hold_ends_by_its_time() {
 fn what_may_be_a_rule() {
     let site = Site::new();
     for (rule, said) in [
-        ("[backoff]\nafter = 0\n", "after is a whole number"),
+        ("[backoff]\nafter = 0\n", "after: 0 is not in 1..=1000"),
         ("[backoff]\non = 'always'\n", "on is \"failed\""),
         ("[backoff]\nfirst = '2days'\nmax_delay = '1day'\n", "first is longer than max_delay"),
     ] {
