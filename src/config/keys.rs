@@ -82,10 +82,12 @@ impl<T: Keys> Configured<T> {
 
 impl<T: Args> FromArgMatches for Configured<T> {
     fn from_arg_matches(typed: &ArgMatches) -> Result<Self, clap::Error> {
-        let file = typed.get_one::<PathBuf>(FILE).cloned();
-        let mut written = said(&T::augment_args(Command::new(FILE)), typed).0;
-        written.retain(|_, (_, is_said)| *is_said);
-        let written = written.into_iter().map(|(name, (values, _))| (name, values)).collect();
+        let file = typed.get_one(FILE).cloned();
+        let Said(all) = said(&T::augment_args(Command::new(FILE)), typed);
+        let written = all
+            .into_iter()
+            .filter_map(|(name, (values, is_said))| is_said.then_some((name, values)));
+        let written = written.collect();
         Ok(Self { file, written, options: PhantomData })
     }
 

@@ -444,7 +444,7 @@ fn what_may_be_a_rule() {
         site.refused(site.serve(&[&["--config", "rules.toml"], options].concat()))
     };
     let (code, text) = refused("[backoff]\nafter = 0\n", &[]);
-    assert!(code == 78 && text.contains("after is a whole number"), "{text}");
+    assert!(code == 78 && text.contains("after: 0 is not in 1..=1000"), "{text}");
     assert!(text.contains("rules.toml:"), "{text}");
     if site.server().is_none() {
         let (code, text) = refused("[backoff]\nafter = 2\n", &["--classic"]);
