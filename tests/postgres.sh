@@ -15,7 +15,7 @@ fail() {
 # What a server changes for a whole daemon: its start and its kills, what becomes of answers, waiting, files that come and go, and what
 # is shown. The rules of the queue are proved on a server by the store's own tests. Of these modules, what is about SQLite's file is in
 # a module `sqlite`, and what is about the classic rules has them in its name.
-daemon='test(/^(kills|serving|lifecycle|delivery|version2|single_tasks|files::(life|losses|positions)|bumps|holds|retries|work::kills)::/)
+daemon='test(/^(kills|serving|lifecycle|delivery|version2|single_tasks|files::(life|losses|positions)|levers|bumps|holds|retries|work::kills)::/)
     - test(/sqlite::|classic/)'
 
 # A minute of `make soak-postgres`, on a server of its own.

@@ -6,11 +6,23 @@ use serde_json::Value;
 
 use super::Site;
 
-/// Standard output of a command that goes well.
-pub fn said(site: &Site, arguments: &[&str]) -> String {
-    let (code, stdout, stderr) = told(&site.run(arguments));
-    assert_eq!(code, 0, "{arguments:?}: {stderr}");
+/// Standard output of a command that went well.
+pub fn text(output: &Output) -> String {
+    let (code, stdout, stderr) = told(output);
+    assert_eq!(code, 0, "{stderr}");
     stdout
+}
+
+/// The same of one that is run.
+pub fn said(site: &Site, arguments: &[&str]) -> String {
+    text(&site.run(arguments))
+}
+
+/// The object that it prints with `--json`, and nothing else.
+pub fn json(site: &Site, arguments: &[&str]) -> Value {
+    let output = site.run(&[&[arguments[0], "--json"], &arguments[1..]].concat());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    object(&text(&output))
 }
 
 pub fn object(text: &str) -> Value {

@@ -6,15 +6,12 @@ use std::process::Output;
 
 use crate::common::mounts::FileSystem;
 use crate::common::said::code_and_error;
-use crate::common::sql::{editor, reader, rows};
+use crate::common::sql::editor;
 use crate::common::{Site, root, wait_until};
 
 /// Page size of our databases.
 const PAGE: u64 = 2048;
 const NOTE: &str = ".state.db.shiftboss-corrupt";
-
-/// The log in the order in which keys were dispatched last.
-const LOG_ORDER: &str = "SELECT key FROM keys WHERE last_attempt > 0 ORDER BY last_attempt";
 
 /// A stopped daemon's database with a list of so many lines. Payloads are long, so that not all of it is
 /// in SQLite's cache.
@@ -161,57 +158,6 @@ fn put_in_place(site: &Site) {
         let _ = fs::remove_file(site.path(ending));
     }
     fs::rename(site.path("new.db"), site.database()).unwrap();
-}
-
-/// Many rows, some worked through, and several pages overwritten: all others are saved, with what was
-/// dispatched and logged, in order; the lists bring back what was lost.
-#[test]
-fn the_rest_is_saved() {
-    const ROWS: usize = 20_000;
-    const SMASHED: u64 = 6;
-    let site = filled(ROWS);
-    let daemon = site.start_with(&["--durability", "process"]);
-    let mut client = crate::common::Client::connect(&site);
-    let mut request = "READY".to_owned();
-    for _ in 0..500 {
-        let key = crate::common::worker::key_of(&client.ask(&request)).unwrap();
-        request = format!("DONE {key} 0");
-    }
-    client.ask(&request);
-    drop(client);
-    daemon.stop();
-    let log = site.sql(LOG_ORDER);
-    let waiting = "SELECT attr_path FROM queue WHERE is_dequeued = 0 \
-        ORDER BY last_started, order_jitter, attr_path LIMIT 50";
-    let next = site.sql(waiting);
-    let attempts = site.number("SELECT count(*) FROM ended");
-    let count = pages(&site);
-    smash(&site, (1..=SMASHED).map(|part| count * part / (SMASHED + 1)));
-    let (code, told) = salvage(&site);
-    // 1: a page of the log or of attempts may be among them.
-    assert!(matches!(code, Some(0 | 1)), "{told}");
-    let new = reader(&site.path("new.db")).unwrap();
-    let number = |sql: &str| rows(&new, sql).unwrap()[0].parse::<i64>().unwrap();
-    let saved = number("SELECT count(*) FROM queue");
-    // A page has at the most 2048 bytes of rows; one inside the tree leads to a hundred others.
-    assert!(saved > 19_000 && saved <= ROWS as i64, "{saved}: {told}");
-    assert!(number("SELECT count(*) FROM ended") > attempts - 300, "{told}");
-    assert_eq!(rows(&new, "PRAGMA integrity_check").unwrap(), ["ok"]);
-    let saved_log = rows(&new, LOG_ORDER).unwrap();
-    assert!(saved_log.len() > 400, "{}", saved_log.len());
-    let mut order = log.iter();
-    assert!(saved_log.iter().all(|key| order.any(|known| known == key)));
-    drop(new);
-    put_in_place(&site);
-    let daemon = site.start();
-    site.wait_sql("SELECT count(*) FROM queue", &[&ROWS.to_string()]);
-    let first = site.next_key("READY").unwrap();
-    assert!(next[..20].contains(&first), "{first}: {next:?}");
-    daemon.stop();
-    let (code, told) = check(&site);
-    assert_eq!(code, Some(0), "{told}");
-    assert_eq!(salvage(&site).0, Some(0));
-    assert_eq!(salvage(&site).0, Some(73));
 }
 
 /// On a read-only file system nothing can be locked: what to do is told, and nothing is said to be damaged.

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::common::said::{failure, object, said};
 use crate::common::{Daemon, Site, wait_until};
+use crate::said::{failure, object, said};
 
 const RULE: &str = "[backoff]\nafter = 2\nfirst = '20days'\nmax_delay = '30days'\n";
 

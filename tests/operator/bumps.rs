@@ -1,7 +1,7 @@
 //! `bump`: keys that go before others, within their share of the hand-outs, and where that is shown.
 
-use crate::common::said::{failure, object, said};
 use crate::common::{Client, Daemon, Site, wait_until};
+use crate::said::{failure, object, said};
 use serde_json::json;
 
 /// A daemon whose only list has so many keys: key000, key001, ...

@@ -1,7 +1,7 @@
 //! `hold`, `unhold` and `held`: keys that are not handed out, and where that is shown; and `forget`.
 
-use crate::common::said::{failure, object, said};
 use crate::common::{Client, Site, wait_until};
+use crate::said::{failure, object, said};
 use serde_json::json;
 
 /// A held key is passed over, over lists and a restart, is named wherever one looks, and comes back at its old place.
@@ -191,7 +191,6 @@ fn a_key_is_forgotten() {
 /// Only operators hold keys.
 #[test]
 fn who_may_hold() {
-    crate::common::root!();
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
     for verb in ["hold", "unhold", "bump", "forget"] {

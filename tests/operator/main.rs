@@ -15,6 +15,7 @@ mod orders;
 mod pages;
 mod prometheus;
 mod retries;
+mod said;
 mod status;
 mod targets;
 mod top;

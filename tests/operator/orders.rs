@@ -5,8 +5,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::common::said::{failure, object, said};
 use crate::common::{Client, Site, wait_until};
+use crate::said::{failure, object, said};
 use serde_json::json;
 
 /// A worker of protocol 2 that was handed a job; its attempt.
@@ -44,7 +44,6 @@ fn pause_and_resume() {
 /// and when nothing can be written.
 #[test]
 fn health() {
-    crate::common::root!();
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\n");
     let daemon = site.start_with(&["--socket-mode", "0666"]);
@@ -96,7 +95,6 @@ fn a_lock_is_named_by_health() {
 /// A job in flight goes back to its old place, a classic one and a leased one; whoever had it is late.
 #[test]
 fn requeue() {
-    crate::common::root!();
     let site = Site::new();
     site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
@@ -208,7 +206,6 @@ fn a_classic_daemon() {
 /// Only the daemon's own user and root are obeyed; the refusal names the option that decides.
 #[test]
 fn somebody_else_is_refused() {
-    crate::common::root!();
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "0666"]);
     let output = site.as_somebody_else(&["pause", "-t", "socket"]).output().unwrap();

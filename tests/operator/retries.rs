@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::common::said::{object, said};
 use crate::common::{Daemon, Site, wait_until};
+use crate::said::{object, said};
 
 /// Lists have a rule of their own; single tasks have theirs without one.
 fn started(rule: &str) -> (Site, Daemon) {

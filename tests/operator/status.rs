@@ -303,7 +303,6 @@ fn a_file_left_in_wal_mode() {
 /// Another user cannot open the locks, which he could take then, and yet is told who runs.
 #[test]
 fn another_user_is_told_who_runs() {
-    crate::common::root!();
     let site = Site::new();
     let daemon = site.start();
     let pid = daemon.pid().as_raw_nonzero().to_string();
@@ -481,7 +480,6 @@ fn fetchers_that_the_daemon_runs() {
 /// Who may not connect cannot know whether the daemon answers, and is told so; other trouble comes first.
 #[test]
 fn a_check_by_who_may_not_connect() {
-    crate::common::root!();
     let site = Site::new();
     let _daemon = site.start();
     let check = || {

@@ -4,7 +4,6 @@ use std::fs;
 use std::process::Output;
 
 use crate::common::Site;
-use crate::common::said::code_and_error;
 
 /// Runs `shiftboss` with variables of the environment alone.
 fn run(site: &Site, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -17,6 +16,10 @@ fn run(site: &Site, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
 fn said(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn failure(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// A site with one task, and a configuration file that names its database and socket.
@@ -102,7 +105,7 @@ fn several_keys() {
     let output = site.run(&["hold", "alpha", "bravo"]);
     assert_eq!(said(&output).lines().count(), 2);
     let output = site.run(&["bump", "alpha", "nobody", "bravo"]);
-    let (code, why) = code_and_error(&output);
+    let (code, why) = failure(&output);
     assert!(code == 65 && why.lines().count() == 3, "{code} {why}");
     assert_eq!(said(&site.run(&["unhold", "alpha", "bravo"])).lines().count(), 2);
     let output = site.run(&["bump", "nobody", "bravo"]);
@@ -115,7 +118,7 @@ fn several_keys() {
 fn what_a_command_needs_is_told() {
     let site = site();
     let daemon = site.start();
-    let (code, why) = code_and_error(&site.run(&["requeue", "socket", "alpha"]));
+    let (code, why) = failure(&site.run(&["requeue", "socket", "alpha"]));
     assert!(code == 64 && why.ends_with("  shiftboss requeue -t socket alpha\n"), "{why}");
     daemon.stop();
     fs::write(site.path("empty.toml"), "").unwrap();
@@ -134,7 +137,7 @@ fn what_a_command_needs_is_told() {
         (&[("SHIFTBOSS_CONFIG", "gone.toml")], &["tasks"], 78, "gone.toml"),
     ];
     for (variables, arguments, code, text) in cases {
-        let found = code_and_error(&run(&site, variables, arguments));
+        let found = failure(&run(&site, variables, arguments));
         assert!(found.0 == code && found.1.contains(text), "{arguments:?}: {found:?}");
     }
 }
@@ -142,7 +145,6 @@ fn what_a_command_needs_is_told() {
 /// A socket that this user may not connect to is refused with 77, as the daemon refuses who may connect and no more.
 #[test]
 fn a_socket_of_somebody_elses() {
-    crate::common::root!();
     let site = site();
     let daemon = site.start();
     let key = ["retry", "-t", "socket", "alpha"];
@@ -153,7 +155,7 @@ fn a_socket_of_somebody_elses() {
         &key,
     ] {
         let output = site.as_somebody_else(arguments).output().unwrap();
-        let (code, why) = code_and_error(&output);
+        let (code, why) = failure(&output);
         assert!(code == 77 && why.contains("Permission denied"), "{arguments:?}: {code} {why}");
         assert!(
             why.contains("--socket-group of the daemon decide") && why.contains("mode 0600"),

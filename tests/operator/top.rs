@@ -301,7 +301,6 @@ fn command_with(command: &mut Command, no_color: &str) -> Command {
 /// Who reads only, or is nobody's operator, changes nothing.
 #[test]
 fn who_may_change_something() {
-    crate::common::root!();
     let site = Site::new();
     let _daemon = site.start_with(&["--socket-mode", "666"]);
     let mut screen = start(&site, &["--read-only", "-t", "socket"]);

@@ -1,4 +1,4 @@
-//! Requests of others than workers over a mock store: single tasks, and how it is.
+//! Requests of others than workers over a mock store: single tasks, managed fetchers.
 
 use actix::prelude::*;
 use futures_util::future::join;
@@ -8,8 +8,11 @@ use super::messages::{HowAreYou, Perform, TakeJob, Wait, Work};
 use crate::testing::{MockStore, Trouble};
 use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Key, Row};
+use shiftboss_queue::answers::{EndedRun, FetcherRecord};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::{AddTask, Added, Each, HasWork};
+use shiftboss_queue::operation::{
+    AddTask, Added, Each, FetcherRecords, ForgetFetcher, HasWork, NoteFetcher,
+};
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
     Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))
@@ -80,4 +83,63 @@ async fn what_is_added_is_told_after_the_commit() {
         Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
         other => panic!("no job: {other:?}"),
     }
+}
+
+fn record() -> FetcherRecord {
+    let message = "7 lines".to_owned();
+    FetcherRecord {
+        name: "links".into(),
+        state: "idle".to_owned(),
+        run_started: None,
+        last_run: Some(EndedRun { started: 90, ended: 95, exit_code: 0, message }),
+        next_run: Some(190),
+    }
+}
+
+/// What is noted or forgotten is answered after the commit, and shown when it is asked for.
+#[actix::test]
+async fn notes_are_answered_after_the_commit() {
+    let mock = MockStore::default();
+    let (storage, _end) = mock.start();
+    storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
+    assert_eq!(mock.calls(), ["begin", "note_fetcher links", "commit"]);
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
+    storage.send(Perform(ForgetFetcher("links".into()))).await.unwrap().unwrap();
+    let calls = mock.calls();
+    let expected = ["fetcher_records", "begin", "forget_fetcher links", "commit"];
+    assert_eq!(calls[calls.len() - 4..], expected);
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![]));
+}
+
+/// A store that fails is reported to whoever asked, at whichever step, and the next try is a new one.
+#[actix::test]
+async fn a_failing_store_is_told() {
+    let mock = MockStore::default();
+    let (storage, _end) = mock.start();
+    let full = StoreError::Full("disk".to_owned());
+    for step in ["begin", "note_fetcher", "commit"] {
+        mock.trouble(step, Trouble::Error(full.clone()));
+        let noted = storage.send(Perform(NoteFetcher(record()))).await.unwrap();
+        assert_eq!(noted, Err(full.clone()), "{step}");
+    }
+    for step in ["begin", "forget_fetcher", "commit"] {
+        mock.trouble(step, Trouble::Error(full.clone()));
+        let forgotten = storage.send(Perform(ForgetFetcher("links".into()))).await.unwrap();
+        assert_eq!(forgotten, Err(full.clone()), "{step}");
+    }
+    mock.trouble("fetcher_records", Trouble::Error(full.clone()));
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(full));
+    storage.send(Perform(NoteFetcher(record()))).await.unwrap().unwrap();
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Ok(vec![record()]));
+}
+
+/// A store that cannot go on ends the actor, as it does for every other request.
+#[actix::test]
+async fn a_lost_store_ends_the_actor() {
+    let mock = MockStore::default();
+    let (storage, end) = mock.start();
+    let gone = StoreError::Fatal("gone".to_owned());
+    mock.trouble("fetcher_records", Trouble::Error(gone.clone()));
+    assert_eq!(storage.send(Perform(FetcherRecords)).await.unwrap(), Err(gone.clone()));
+    assert_eq!(end.await, Ok(Err(gone)));
 }

@@ -183,7 +183,7 @@ fn old_files_are_reported() {
     assert_eq!(problems(&spool, &strict), [old(Place::Queue(queue("in")))]);
 }
 
-/// 18. A wait is ended by the signal; ten that come meanwhile, and two hundred, come in order.
+/// 18. A wait is ended by the signal; ten that come meanwhile, and a thousand, come in order.
 #[test]
 fn waiting_stopping_and_order() {
     let site = Site::new();
@@ -199,7 +199,7 @@ fn waiting_stopping_and_order() {
         assert!(waiting.join().unwrap());
     });
     ten_are_moved_on(&spool);
-    let items: Vec<_> = (0..200).map(|number| Item::new(number.to_string(), "")).collect();
+    let items: Vec<_> = (0..1000).map(|number| Item::new(number.to_string(), "")).collect();
     let order = |count: &Cell<u32>| {
         let number = count.replace(count.get() + 1);
         name(&format!("{number:05}"))
@@ -207,7 +207,7 @@ fn waiting_stopping_and_order() {
     let count = Cell::new(0);
     spool.enqueue_batch(&queue("many"), |_| order(&count), &items).unwrap();
     let mut reader = spool.reader(&queue("many"), Order::Strict).unwrap();
-    for number in 0..200 {
+    for number in 0..1000 {
         let guard = reader.dequeue_available().unwrap().unwrap();
         assert_eq!(guard.metadata(), number.to_string().as_bytes());
         guard.complete().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, work_script, write_jobs};
 use crate::common::left::wait_ended;
-use crate::common::{Client, Daemon, Site, wait_equal, wait_until};
+use crate::common::{Daemon, Site, wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// 100 MB without a line end go through in little memory.
@@ -39,25 +39,6 @@ fn a_flood_without_a_line_end() {
     super::touch(&site, "go");
     assert_eq!(worker.wait().unwrap().code(), Some(0));
     assert_eq!(letters, 100_000_000);
-}
-
-/// Nobody reads what a command prints: the command waits, and its job is kept all the same.
-#[test]
-fn a_reader_that_stopped_costs_no_job() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
-    let mut work = work_script(&site, &["--once", "--lease", "1s"], "head -c 3000000 /dev/zero");
-    let mut worker = work.stdout(Stdio::piped()).spawn().unwrap();
-    wait_equal("the job runs", &1, || site.number("SELECT count(*) FROM log"));
-    // For longer than its lease.
-    assert_eq!(Client::leased(&site, 60).ask("READY 3"), "NOJOBS busy 1\n", "it is kept");
-    assert_eq!(site.sql(ATTEMPTS), [""; 0]);
-    let mut printed = Vec::new();
-    worker.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
-    assert_eq!(worker.wait().unwrap().code(), Some(0));
-    assert_eq!(printed.iter().filter(|byte| **byte == 0).count(), 3_000_000);
-    assert_eq!(site.sql(ATTEMPTS), ["k0|0"]);
 }
 
 /// A reader that is gone is no reason to do no jobs.
