@@ -83,14 +83,21 @@ fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &St
 /// A process dies at any call.
 #[test]
 fn death_at_every_call() {
+    run(Fault::Die, Durability::None);
+}
+
+/// The same with the calls of full durability.
+#[test]
+fn death_at_every_call_of_full_durability() {
     run(Fault::Die, Durability::Full);
 }
 
-/// Each call fails once, for want of space, of rights, or of a disk that works: for one of these in each run of the tests.
+/// Each call fails once, for want of space, of rights, of a disk that works.
 #[test]
 fn failure_of_every_call() {
-    let errnos = [Errno::NOSPC, Errno::IO, Errno::ACCESS];
-    run(Fault::Fail(errnos[std::process::id() as usize % 3]), Durability::Full);
+    for errno in [Errno::NOSPC, Errno::IO, Errno::ACCESS] {
+        run(Fault::Fail(errno), Durability::Full);
+    }
 }
 
 /// A creation that died at any call is refused by nobody, and finished by the next.
