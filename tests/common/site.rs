@@ -146,7 +146,7 @@ impl Site {
     /// him.
     pub fn as_somebody_else(&self, arguments: &[&str]) -> Command {
         let is_root = rustix::process::geteuid().is_root();
-        assert!(is_root, "this test plays another user: run the tests as root");
+        assert!(is_root, "this test plays another user: begin it with root!()");
         fs::set_permissions(self.path("."), fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = self.program();
         command.args(arguments);

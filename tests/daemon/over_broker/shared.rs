@@ -4,8 +4,6 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use shiftboss_testbed::proxy::Proxy;
-
 use super::refusals::{AT_ONCE, names_both};
 use super::{attempt, broker, prefix, worker};
 use crate::common::{Daemon, Peer, Site, wait_until, wait_within};
@@ -128,35 +126,6 @@ fn a_copy_of_the_queue_waits() {
     wait_within(Duration::from_secs(20), "the copy is the queue", || {
         third.log().contains("Relays are served.")
     });
-}
-
-/// A claim whose answer is lost, and that is repeated to whatever daemon, is one attempt, and nobody waits for its lease.
-#[test]
-fn a_claim_whose_answer_is_lost_is_one_attempt() {
-    let queue = Queue::new();
-    let _daemons = [queue.daemon("one"), queue.daemon("other")];
-    let proxy = Proxy::to_broker(&broker()).unwrap();
-    let relay = queue.relay(&proxy.url, "r");
-    relay.site.write("f.1.txt", "alpha 1\n");
-    queue.wait_rows(1);
-    let attempts = "SELECT (SELECT count(*) FROM attempts) + (SELECT count(*) FROM keys WHERE attempt IS NOT NULL)";
-    while queue.count(attempts) == 0 {
-        proxy.release();
-        let mut client = worker(&relay.site, 600);
-        proxy.hold_answers();
-        assert!(!client.ask("READY").starts_with("JOB"));
-    }
-    proxy.release();
-    let mut client = worker(&relay.site, 600);
-    let mut answer = String::new();
-    wait_within(PATIENCE, "it is handed out again", || {
-        answer = client.ask("READY 5");
-        answer.starts_with("JOB")
-    });
-    let (again, _) = attempt(&answer);
-    assert_eq!(client.ask(&format!("DONE {again} 0")), "OK\n");
-    let undone = "SELECT count(*) FROM attempts WHERE outcome = 'undone'";
-    assert_eq!((queue.count(attempts), queue.count(undone)), (2, 1));
 }
 
 /// A second relay of a name is refused at whichever daemon it asks, and all of them say so in one line.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::with_jobs;
-use crate::common::{Client, attempt_of, job_of, wait_until};
+use crate::common::{Client, attempt_of, job_of, wait_equal, wait_until};
 
 /// A job from its hand-out to its end, and every answer that there is for it afterwards.
 #[test]
@@ -48,7 +48,7 @@ fn a_lost_job_is_handed_out_again_within_its_lease() {
     let [expired, done] = &site.sql(ended)[..] else { panic!("two attempts") };
     assert!(expired.starts_with("alpha|") && expired.ends_with("|-"), "{expired}");
     assert!(done.ends_with("|0"), "{done}");
-    assert_eq!(daemon.warnings(&["A lease expired", "silent", "alpha"]).len(), 1);
+    wait_equal("it is told", &1, || daemon.warnings(&["A lease expired", "silent", "alpha"]).len());
 }
 
 /// After so many lost leases a job is parked, and an operator brings it back.
