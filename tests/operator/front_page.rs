@@ -1,7 +1,7 @@
 //! What the first page tells at once, and where it leads: what is in the queue and not handed out, and fetchers that fail.
 
-use crate::common::{Client, Site, wait_until};
 use crate::common::said::said;
+use crate::common::{Client, Site, wait_until};
 use crate::web::{Page, start};
 
 fn assert_listed(page: &Page, list: &str, key: &str, reason: &str) {
