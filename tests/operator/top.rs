@@ -156,8 +156,11 @@ fn over_a_killed_daemon() {
     let mut screen = start(&site, &["-t", "socket"]);
     screen.shows("waiting 2 ");
     daemon.kill();
-    let seen = screen.shows("STOPPED: no daemon runs, and nothing is handed out; last seen at ");
-    assert!(seen.contains("waiting 2 ") && !seen.contains("P pause"), "{seen}");
+    let seen = screen.shows_that("that it stopped", |it| {
+        it.contains("STOPPED: no daemon runs, and nothing is handed out; last seen at ")
+            && !it.contains("P pause")
+    });
+    assert!(seen.contains("waiting 2 "), "{seen}");
     screen.press("3");
     screen.shows("bravo");
     let _daemon = site.start();

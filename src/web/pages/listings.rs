@@ -9,6 +9,7 @@ use shiftboss_queue::reader::ReadResult;
 use super::Sight;
 use super::asked::{AMONG, Asked, COUNT_MAX, FOUND_MAX, STATUSES};
 use super::parts::{Frame, Grid, address, text};
+use crate::text::counted;
 use crate::view::listings::HeldSet;
 use crate::view::question::{Listed, Question, Turns};
 use crate::view::table::{Table, capitalized};
@@ -143,12 +144,12 @@ fn words(found: &Listed, asked: &Asked, path: &str, status: &QueueStatus) -> Wor
             let mut notes = all(has_more, "The next 1000");
             notes.extend(queue.truncated.then(|| (too_long.to_owned(), None)));
             let apart = [
-                (status.held.saturating_add(status.backed_off), "held", "keys are held"),
-                (status.delayed, "tasks?status=delayed", "tasks are delayed"),
+                (status.held.saturating_add(status.backed_off), "held", "held key"),
+                (status.delayed, "tasks?status=delayed", "delayed task"),
             ];
             let apart = apart.into_iter().filter(|(count, ..)| *count > 0);
-            notes.extend(apart.map(|(count, list, are)| {
-                ("Not among them:".to_owned(), Some((list.to_owned(), format!("{count} {are}"))))
+            notes.extend(apart.map(|(count, list, what)| {
+                ("Not among them:".to_owned(), Some((list.to_owned(), counted(count, what))))
             }));
             Words { title: "Next jobs", here: "queue", notes, ..Words::default() }
         }
