@@ -17,7 +17,8 @@ pub struct Table {
 #[derive(Debug)]
 pub struct Column {
     pub name: &'static str,
-    /// Where there is no room, those of the highest rank are left out first, and that of rank 0 never.
+    /// Where there is no room, those of the highest rank are left out first, and that of rank 0 never. The page has
+    /// room for those up to 7.
     pub rank: u8,
     /// So narrow it may become in `top`; `None`: as wide as its cells.
     pub shrinks_to: Option<u16>,
