@@ -52,6 +52,9 @@ const FOREIGN: [&str; 3] = [
     "CREATE TABLE fetchers (a); CREATE TABLE fetcher_runs (a); CREATE TABLE queue (a); CREATE TABLE log (a)",
 ];
 
+/// Makes what is in a database's place.
+type Make = Box<dyn FnOnce(&Path)>;
+
 /// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a directory. A newer version
 /// than this program knows. A file that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another
 /// program's database.
@@ -59,7 +62,7 @@ const FOREIGN: [&str; 3] = [
 fn what_is_no_database_of_ours() {
     use ExitCode::{BadData, Configuration};
     let no_database = "is not an SQLite database";
-    let mut cases: Vec<(Box<dyn FnOnce(&Path)>, ExitCode, &str)> = vec![
+    let mut cases: Vec<(Make, ExitCode, &str)> = vec![
         (Box::new(|path| fs::write(path, "").unwrap()), BadData, "is empty"),
         (Box::new(|path| fs::write(path, "hello").unwrap()), Configuration, no_database),
         (Box::new(|path| fs::write(path, [b'x'; 5000]).unwrap()), Configuration, no_database),
