@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use shiftboss_actors::live::Live;
+use shiftboss_protocol::answers::live::Live;
 use shiftboss_protocol::client::{Connection, within};
 use shiftboss_protocol::verbs::Status;
-use shiftboss_queue::answers::QueueStatus;
+use shiftboss_protocol::answers::QueueStatus;
 
 use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use shiftboss_actors::directory::Directory;
-use shiftboss_actors::live::Daemon;
+use shiftboss_protocol::answers::live::Daemon;
 use thiserror::Error;
 use tracing::warn;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use shiftboss_actors::live::ProcessUsage;
+use shiftboss_protocol::answers::live::ProcessUsage;
 
 /// `None`: the system does not tell.
 pub fn own() -> Option<ProcessUsage> {

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::{Daemon, Report};
+use shiftboss_protocol::answers::live::{Daemon, Report};
 use shiftboss_queue::reader::{ReadResult, Reader};
 
 use crate::config;

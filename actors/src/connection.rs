@@ -52,7 +52,7 @@ const HURRIED_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const WRITTEN_AT_ONCE: usize = 64 * 1024;
 /// How long a peer may take from the first byte of a line to its end.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Input of a closing connection that is read and dropped at the most: a socket closed with
+/// Input of a closing connection that is read and dropped at most: a socket closed with
 /// unread input resets its peer, which may yet have an answer to read.
 const DROPPED_INPUT_MAX: usize = 1024 * 1024;
 const ERRORS_MAX: usize = 10;

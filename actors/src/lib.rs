@@ -39,4 +39,3 @@ pub mod testing;
 pub mod throttle;
 pub mod tree;
 
-pub use shiftboss_protocol::answers::live;

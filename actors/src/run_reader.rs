@@ -23,10 +23,10 @@ use shiftboss_protocol::model::Run;
 use shiftboss_queue::file_identity::Position;
 use shiftboss_queue::operation::{Reading, RowBatch, StoredRun};
 
-/// Rows of one batch, at the most (and, of what was read alone, those of the last chunk). A worker's request waits for
+/// Rows of one batch, at most (and, of what was read alone, those of the last chunk). A worker's request waits for
 /// one batch; four times as many rows load no faster.
 const BATCH_ROWS_MAX: usize = 250;
-/// Bytes read for one batch at the most, so that a file of faulty lines also lets others in.
+/// Bytes read for one batch at most, so that a file of faulty lines also lets others in.
 const BATCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Faulty lines of one batch that are logged one by one; the others are counted.
 const WARNINGS_PER_BATCH: u64 = 20;

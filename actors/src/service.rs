@@ -12,7 +12,7 @@ use actix::prelude::*;
 
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
-use crate::live::BrokerLive;
+use shiftboss_protocol::answers::live::BrokerLive;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
 use shiftboss_protocol::verbs::RunFetcherAnswer;

@@ -13,7 +13,7 @@ use shiftboss_queue::error::{Rejected, StoreResult};
 use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 
-/// Rows that one operation is to delete at the most, so that a worker's request waits for one such step only;
+/// Rows that one operation is to delete at most, so that a worker's request waits for one such step only;
 /// a run counts as a row of its own.
 pub const STEP_ROWS: usize = 150;
 

@@ -10,7 +10,7 @@ use rustix::fs::fstat;
 
 use crate::standard_error;
 
-/// How often a second a progress line is drawn at the most.
+/// How often a second a progress line is drawn at most.
 const DRAWN_HZ: u8 = 20;
 
 /// Whether colours are shown: as `NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR` and `TERM` say, else on a terminal.

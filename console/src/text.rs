@@ -9,12 +9,12 @@ pub use shiftboss_runner::escape::shown;
 
 /// Columns of a text from outside that are shown where there is room.
 pub const TEXT_WIDTH: usize = 200;
-/// Columns of a cell at the most; a key may have 4 KiB.
+/// Columns of a cell at most; a key may have 4 KiB.
 pub const CELL_WIDTH_MAX: usize = 80;
-/// Characters for each column of a cell at the most.
+/// Characters for each column of a cell at most.
 const MARKS_MAX: usize = 8;
 
-/// As [`shown`], `width` columns wide at the most; `...` stands for the rest.
+/// As [`shown`], `width` columns wide at most; `...` stands for the rest.
 pub fn cut(text: &str, width: usize) -> String {
     // One letter more than fits, which may be two columns wide.
     clip(&shown(begin(text, width + 2)), width)
@@ -38,7 +38,7 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     format!("{}...{}", begin(&whole, half), &whole[end..])
 }
 
-/// A text that is `width` columns wide at the most, as terminals count them: letters of East Asia take two, marks
+/// A text that is `width` columns wide at most, as terminals count them: letters of East Asia take two, marks
 /// that combine none.
 fn clip(text: &str, width: usize) -> String {
     if begin(text, width).len() == text.len() {

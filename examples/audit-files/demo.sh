@@ -4,7 +4,7 @@
 # Ends with Ctrl-C, within some seconds, and leaves nothing behind. `make demo` calls it.
 #
 # Environment: AUDIT_DIRECTORY what to audit (/usr/bin), DEMO_LISTEN where the page listens (127.0.0.1:7390), DEMO_PACE seconds a
-# job takes at the most (3), SHIFTBOSS the program (else it is built).
+# job takes at most (3), SHIFTBOSS the program (else it is built).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 directory=${AUDIT_DIRECTORY:-/usr/bin}

@@ -19,7 +19,7 @@ pub use daemons::{
 pub use ended::{Ended, Ends, Grouping, Log, MinuteJobs, Stats, StatsGroup};
 pub use keys::{Bump, Found, HeldKey, HeldKeys, Hold, HoldKind, KnownKey, LastStarts, Retry};
 
-/// Jobs in flight that are shown at the most.
+/// Jobs in flight that are shown at most.
 pub const HOLDERS_MAX: usize = 1_000;
 
 /// How a queue stands, and the one daemon that keeps it, or kept it last.

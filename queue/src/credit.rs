@@ -12,7 +12,7 @@ const PRICE: i64 = 1_000;
 pub const CREDIT_FIRST: i64 = PRICE;
 
 /// What the lane may spend. It grows by the lane's share at each hand-out, up to a bound, and pays for each one from the lane.
-/// So a key with p others before it in the order waits for (p + 2) / (1 - share) hand-outs at the most, whoever bumps how much.
+/// So a key with p others before it in the order waits for (p + 2) / (1 - share) hand-outs at most, whoever bumps how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credit {
     thousandths: i64,

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
 use crate::file_identity::DirectoryIdentity;

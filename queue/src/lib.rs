@@ -31,4 +31,3 @@ pub mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use shiftboss_protocol::answers;

@@ -7,7 +7,7 @@
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
-use crate::answers::KnownKey;
+use shiftboss_protocol::answers::KnownKey;
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::documents::{Daemon, Gone, Kind};
 use crate::header::Header;

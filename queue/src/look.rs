@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 
-use crate::answers::{
+use shiftboss_protocol::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
 };
 use crate::context::{Context, Settings};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 
-use crate::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 use crate::error::{Rejected, StoreError, StoreResult};
 pub use outcomes::*;
 
@@ -184,7 +184,7 @@ operations! {
     /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
     Prune {
         pub run: Run,
-        /// So many rows are looked at, at the most.
+        /// So many rows are looked at, at most.
         pub limit: usize,
     } => bool,
 
@@ -196,7 +196,7 @@ operations! {
     /// first runs are gone; one that was not known counts.
     DeleteRuns {
         pub runs: Vec<Run>,
-        /// So many rows and runs, at the most.
+        /// So many rows and runs, at most.
         pub limit: usize,
     } => usize,
 
@@ -337,7 +337,7 @@ impl Operation {
         }
     }
 
-    /// Rows that it changes at the most, if it may be many: such a one costs least as the first of a transaction.
+    /// Rows that it changes at most, if it may be many: such a one costs least as the first of a transaction.
     pub fn bulk_rows(&self) -> usize {
         match self {
             Self::AddRows(AddRows(batch)) => batch.rows.len(),

@@ -1,6 +1,6 @@
 //! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the page, whatever the store. Pure.
 
-use crate::answers::{MinuteJobs, Place};
+use shiftboss_protocol::answers::{MinuteJobs, Place};
 use crate::sums::total;
 use shiftboss_protocol::model::UnixSeconds;
 

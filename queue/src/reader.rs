@@ -1,14 +1,14 @@
 //! The port of those who look: what can be asked of a queue without changing it.
 //!
 //! A [`Reader`] is asked by connections for operators, and by commands, which open one without a daemon. A new
-//! question is a method here; what it is answered is in [`answers`](crate::answers).
+//! question is a method here; what it is answered is in [`answers`](shiftboss_protocol::answers).
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-pub use crate::answers::Grouping;
-use crate::answers::{
+pub use shiftboss_protocol::answers::Grouping;
+use shiftboss_protocol::answers::{
     Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, TaskStatus,
     Tasks, Turn, Why,
 };

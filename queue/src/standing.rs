@@ -2,7 +2,7 @@
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use crate::answers::{Hold, HoldKind, RowState};
+use shiftboss_protocol::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
 use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task, seconds};

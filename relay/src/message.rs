@@ -30,7 +30,7 @@ const WHY_BYTES_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 255;
 /// The longest name of a file, or reason why it is left out.
 const NOTE_BYTES_MAX: usize = 8 * 1024;
-/// Rows that one step of a deletion may take at the most.
+/// Rows that one step of a deletion may take at most.
 const LIMIT_MAX: usize = 100_000;
 
 /// What a relay asks. Each is answered.
@@ -45,7 +45,7 @@ pub(crate) enum Request {
     Leave { epoch: i64 },
 }
 
-/// What one message with rows has at the most.
+/// What one message with rows has at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageSize {
     pub rows: usize,

@@ -10,10 +10,10 @@ use shiftboss_queue::operation::RANGES;
 /// What the names on the broker begin with, unless another installation shares it.
 pub const PREFIX: &str = "shiftboss.";
 
-/// Messages that wait in a queue at the most; a relay is told at once when there are more.
+/// Messages that wait in a queue at most; a relay is told at once when there are more.
 const REQUESTS_MAX: i32 = 100_000;
 const ROWS_MAX: i32 = 20_000;
-/// The argument that says how often a message is delivered at the most.
+/// The argument that says how often a message is delivered at most.
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 
 /// How the broker keeps the queues that outlive it.

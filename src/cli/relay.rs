@@ -43,10 +43,10 @@ pub struct RelayOptions {
         default_value = "shiftboss."
     )]
     broker_prefix: String,
-    /// Rows of a list that one message has at the most
+    /// Rows of a list that one message has at most
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_ROWS", value_parser = within(MessageSize::ROWS), default_value = "100")]
     message_rows: u32,
-    /// Bytes of keys and payloads that one message has at the most, unless one row has more
+    /// Bytes of keys and payloads that one message has at most, unless one row has more
     #[arg(long, value_name = "N", env = "SHIFTBOSS_MESSAGE_BYTES", value_parser = within(MessageSize::BYTES), default_value = "262144")]
     message_bytes: u32,
     /// How often daemons are asked for work while workers wait and no hints arrive

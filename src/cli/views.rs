@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
+use shiftboss_protocol::answers::{Grouping, TaskStatus};
 
 use super::one_of;
-use crate::stores::{Grouping, TaskStatus};
 use crate::target::Asked;
 
 #[derive(Debug, Subcommand)]

@@ -207,7 +207,7 @@ fn text(report: &Report, now: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shiftboss_queue::answers::EndedRun;
+    use shiftboss_protocol::answers::EndedRun;
 
     const TIMING: Timing = Timing {
         debounce: Duration::from_secs(5),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use shiftboss_actors::clock::SystemClock;
 use shiftboss_actors::connection::Operators;
 use shiftboss_actors::file_watcher::Input;
-use shiftboss_actors::live::Daemon;
+use shiftboss_protocol::answers::live::Daemon;
 use shiftboss_actors::service::Service;
 use shiftboss_actors::tree::{self, Parts, TreeError};
 use shiftboss_queue::error::StoreError;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_queue::answers::QueueStatus;
+use shiftboss_protocol::answers::QueueStatus;
 use shiftboss_queue::reader::{
     EndedAttempts, Grouping, KEYS_BEFORE_MAX, ReadResult, Reader, StatsOf, TasksWith,
 };

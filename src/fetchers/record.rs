@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::Status;
@@ -59,7 +59,7 @@ pub(super) fn first_due(
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::EndedRun;
+    use shiftboss_protocol::answers::EndedRun;
 
     use super::*;
 

@@ -19,7 +19,7 @@ use shiftboss_actors::storage::messages::Perform;
 use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
-use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_queue::operation::{
     FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
-use shiftboss_actors::live::Daemon;
+use shiftboss_protocol::answers::live::Daemon;
 
 use crate::safe_file;
 

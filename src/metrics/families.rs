@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use shiftboss_protocol::answers::metrics::{
     ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS,
 };
-use shiftboss_queue::answers::FetcherStatus;
+use shiftboss_protocol::answers::FetcherStatus;
 
 use super::{Scrape, daemon_state, relay_state};
 use crate::view::health::{Severity, Snapshot};
@@ -366,7 +366,7 @@ impl Scrape {
             .filter(|record| named.len() < FETCHERS_MAX || named.contains(&*record.name))
             .filter_map(|record| Some((vec![fetcher(&record.name)], record.last_run.as_ref()?)))
             .collect();
-        let each = |value: fn(&shiftboss_queue::answers::EndedRun) -> f64| {
+        let each = |value: fn(&shiftboss_protocol::answers::EndedRun) -> f64| {
             runs.iter().map(move |(labels, run)| (labels.clone(), value(run)))
         };
         let success = each(|run| f64::from(run.exit_code == 0));
@@ -398,8 +398,8 @@ fn fetcher(name: &str) -> (&'static str, Cow<'_, str>) {
 mod tests {
     use std::time::Duration;
 
-    use shiftboss_actors::live::{BrokerLive, DaemonMetrics, RangeLive};
-    use shiftboss_queue::answers::{QueueStatus, RelayStatus};
+    use shiftboss_protocol::answers::live::{BrokerLive, DaemonMetrics, RangeLive};
+    use shiftboss_protocol::answers::{QueueStatus, RelayStatus};
 
     use super::*;
     use crate::lock::LockState;

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::DaemonMetrics;
+use shiftboss_protocol::answers::live::DaemonMetrics;
 use shiftboss_protocol::verbs::Metrics;
-use shiftboss_queue::answers::{DaemonState, DaemonStatus, RelayStatus};
+use shiftboss_protocol::answers::{DaemonState, DaemonStatus, RelayStatus};
 
 use crate::client;
 use crate::exit::Failure;

@@ -50,7 +50,7 @@ pub struct End {
     pub is_cut: bool,
 }
 
-/// A file, at the place from which on it has so many bytes at the most.
+/// A file, at the place from which on it has so many bytes at most.
 pub fn start_of_end(mut file: File, bytes_max: u64) -> io::Result<File> {
     seek_end(&mut file, bytes_max).map(|_| file)
 }

@@ -24,7 +24,7 @@ const CHANGED: &str = "SHIFTBOSS_CHANGED";
 const CHANGED_WHOLE: &str = "SHIFTBOSS_CHANGED_WHOLE";
 /// What Linux grants to arguments and environment together, whatever the stack's limit.
 const ARGUMENTS_BYTES_MIN: u64 = 128 * 1024;
-/// And what it grants at the most.
+/// And what it grants at most.
 const ARGUMENTS_BYTES_MAX: u64 = 6 * 1024 * 1024;
 /// Left free, as POSIX advises, for what the command adds to its own children's environment.
 const ARGUMENTS_BYTES_SPARE: usize = 4096;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use shiftboss_actors::clock::Clock;
-use shiftboss_queue::answers::EndedRun;
+use shiftboss_protocol::answers::EndedRun;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};

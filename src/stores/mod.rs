@@ -17,10 +17,8 @@ use std::time::Duration;
 
 pub use shiftboss_actors::store::Polls;
 use shiftboss_actors::store::Store;
-pub use shiftboss_queue::answers::TaskStatus;
 use shiftboss_queue::error::StoreError;
 use shiftboss_queue::file_identity::DirectoryIdentity;
-pub use shiftboss_queue::reader::Grouping;
 use shiftboss_queue::reader::{ReadError, Reader};
 
 use crate::exit::{ExitCode, Failure};

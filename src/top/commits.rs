@@ -1,6 +1,6 @@
 //! How long the daemon's commits took between two looks, from what it counts of them. Pure.
 
-use shiftboss_actors::live::DaemonMetrics;
+use shiftboss_protocol::answers::live::DaemonMetrics;
 use shiftboss_protocol::answers::metrics::Histogram;
 
 /// Half of the commits took less than the first, all but a hundredth less than the second, in seconds.

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Sparkline, Widget};
-use shiftboss_queue::answers::MinuteJobs;
+use shiftboss_protocol::answers::MinuteJobs;
 use unicode_width::UnicodeWidthStr;
 
 use super::commits::Commits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{HeldKeys, QueueStatus};
+use shiftboss_protocol::answers::{HeldKeys, QueueStatus};
 use shiftboss_queue::reader::{ReadResult, Reader};
 
 use super::commits::Last;

@@ -1,8 +1,8 @@
 //! What was found at one time, and what is to be looked at: the plain data between who asks the queue ([`look`](super::look)) and
 //! what shows it. Pure.
 
-use shiftboss_actors::live::DaemonMetrics;
-use shiftboss_queue::answers::{HeldKeys, MinuteJobs};
+use shiftboss_protocol::answers::live::DaemonMetrics;
+use shiftboss_protocol::answers::{HeldKeys, MinuteJobs};
 
 use super::commits::Commits;
 use super::tabs::Tab;

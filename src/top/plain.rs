@@ -19,7 +19,7 @@ use crate::view::table::Table;
 
 /// Rows of each list; the rest is counted.
 const ROWS_MAX: usize = 20;
-/// Columns where nothing tells how many there are, and at the least and the most.
+/// Columns where nothing tells how many there are, and the fewest and the most.
 const WIDTH: u16 = 80;
 const WIDTHS: std::ops::RangeInclusive<u16> = 20..=1_000;
 

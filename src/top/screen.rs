@@ -22,7 +22,7 @@ use crate::terminal;
 /// A frame is one write, as long as it is shorter.
 const FRAME_BYTES: usize = 256 * 1024;
 
-/// Columns and rows where the terminal does not tell, and at the most: each cell takes memory.
+/// Columns and rows where the terminal does not tell, and the most: each cell takes memory.
 const SIZE: (u16, u16) = (80, 24);
 const SIZE_MAX: (u16, u16) = (1_000, 500);
 

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use shiftboss_actors::live::Live;
-use shiftboss_queue::answers::{DaemonState, DaemonStatus, QueueStatus};
+use shiftboss_protocol::answers::live::Live;
+use shiftboss_protocol::answers::{DaemonState, DaemonStatus, QueueStatus};
 
 use super::troubles;
 use crate::live::Unknown;

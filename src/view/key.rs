@@ -1,7 +1,7 @@
 //! Where a key stands, in words: what `shiftboss why`, `top` and a key's page say. Pure: from what was found to sentences.
 
 use shiftboss_protocol::model::TASKS_FETCHER;
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
 

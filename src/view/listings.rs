@@ -8,7 +8,7 @@ use super::question::Turns;
 use super::table::{Attempt, Cell, Column, Kind, Row, Table, Tone, column, number, table, text};
 use crate::stores::outcome_words::{in_words, of_code};
 use crate::text::{TEXT_WIDTH, ago, cut, span, time, took};
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::{
     Ended, Found, HeldKey, HeldKeys, Holding, KeyRow, KnownKey, Next, Queue, QueueStatus, Stats,
     StatsGroup, Task, TaskStatus, Tasks,
 };
@@ -267,7 +267,7 @@ fn of(group: &StatsGroup) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::{Done, Hold, HoldKind};
+    use shiftboss_protocol::answers::{Done, Hold, HoldKind};
     use shiftboss_queue::reader::Grouping;
 
     use super::*;

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shiftboss_actors::live::{BrokerLive, Live};
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::live::{BrokerLive, Live};
+use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, EndedRun, FetcherRecord, FetcherStatus, QueueStatus, RejectedFile,
     RelayStatus, StatsGroup,
 };

@@ -2,7 +2,7 @@
 //! for commands, pages, the page's objects and `top`; each of them only says what was asked for in its own way. Pure.
 
 use serde::Serialize;
-use shiftboss_queue::answers::{Found, HeldKeys, Log, Queue, QueueStatus, Stats, Tasks};
+use shiftboss_protocol::answers::{Found, HeldKeys, Log, Queue, QueueStatus, Stats, Tasks};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use shiftboss_queue::sums::total;
 
@@ -105,7 +105,7 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::Done;
+    use shiftboss_protocol::answers::Done;
 
     use super::*;
 

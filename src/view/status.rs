@@ -1,8 +1,8 @@
 //! How a queue and its daemon are, as text for people: what `shiftboss status` prints, and the sentences of it that `top` has in its
 //! head. Pure: from what was found to lines.
 
-use shiftboss_actors::live::{BrokerLive, Live};
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::live::{BrokerLive, Live};
+use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, HOLDERS_MAX, QueueStatus, RelayStatus, Waiting,
 };
 use shiftboss_queue::sums::total;

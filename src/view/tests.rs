@@ -1,9 +1,9 @@
 //! What `status` prints of a queue in all sorts of trouble, and what is wrong with it.
 
-use shiftboss_actors::live::{
+use shiftboss_protocol::answers::live::{
     BrokerLive, ConnectedWorker, Health, HeardRelay, Live, Outage, RangeLive,
 };
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::{
     DaemonState, DaemonStatus, Done, EndedRun, FetcherRecord, FetcherStatus, Holding, NotStopped,
     QueueStatus, RejectedFile, RelayStatus, Rows, Waiting,
 };

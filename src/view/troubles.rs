@@ -1,9 +1,9 @@
 //! All that may be wrong with a queue, its daemons, relays, fetchers and lists: one list, with how bad each is. Pure; called by
 //! [`health`](super::health) alone.
 
-use shiftboss_actors::live::{BrokerLive, Live};
+use shiftboss_protocol::answers::live::{BrokerLive, Live};
 use shiftboss_protocol::model::TASKS_FETCHER;
-use shiftboss_queue::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
+use shiftboss_protocol::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
 
 use super::health::{Severity, Snapshot, Trouble, Up};
 use super::machines::failed_run;

@@ -47,6 +47,9 @@ pub use token::{Token, TokenFor};
 /// What is logged unless something else is asked for: without what the server says of its threads.
 pub const LOG_LEVEL: &str = "info,actix_server=warn";
 const WORKERS: usize = 2;
+/// Connections of each of them: all together, and the database's files, are below the usual limit of 1,024 open files. Who comes
+/// then waits until one ends.
+const CONNECTIONS_MAX: usize = 400;
 /// From the connection to the end of a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// From there until an answer is made, which no question takes as long for: a body has to come by then.
@@ -130,6 +133,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         })
         .on_connect(hosts::note_socket)
         .workers(WORKERS)
+        .max_connections(CONNECTIONS_MAX)
         .keep_alive(KeepAlive::Disabled)
         .client_request_timeout(HEAD_TIMEOUT)
         .disable_signals()

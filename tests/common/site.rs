@@ -119,7 +119,12 @@ impl Site {
 
     /// `shiftboss` with this database as its target, and no other setting taken over from the environment.
     pub fn program(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shiftboss"));
+        self.program_of(env!("CARGO_BIN_EXE_shiftboss"))
+    }
+
+    /// The same of another program.
+    pub fn program_of(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         for name in [
             "RUST_LOG",
             "NOTIFY_SOCKET",

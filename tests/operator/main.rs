@@ -15,6 +15,7 @@ mod prometheus;
 mod status;
 mod targets;
 mod top;
+mod transcripts;
 mod views;
 mod web;
 mod web_limits;

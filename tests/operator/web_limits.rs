@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use crate::actions::{ANN, WRONG, with_token};
 use crate::common::{Site, wait_until};
-use crate::web::{Page, answer, connect};
+use crate::web::{Page, answer, connect, start};
 
 /// What is asked for of a form that does not come.
 fn unfinished(head: &str) -> String {
@@ -60,4 +60,14 @@ fn nothing_is_held_for_ever() {
     }
     wait_until("what nobody reads is given up", || sockets(&page) <= before);
     drop(unread);
+}
+
+/// Whoever holds all connections keeps others waiting for the time of a head, and takes no file that the database needs.
+#[test]
+fn silent_connections_hold_others_up_for_a_head_only() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let page = start(&site, &[]);
+    let _silent: Vec<_> = (0..900).map(|_| connect(&page.address)).collect();
+    assert_eq!(page.get("/healthz").status, 200);
 }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::workers::Workers;
 use crate::file_watcher::{AcceptInput, CatchUpBarrier};
-use crate::live::{Daemon, ProcessUsage};
+use shiftboss_protocol::answers::live::{Daemon, ProcessUsage};
 use crate::metrics::Metrics;
 use crate::service::{LookAtBroker, RunFetcher};
 use crate::storage::StorageActor;

@@ -21,7 +21,7 @@ use super::reply::{Reply, json_line, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use crate::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
+use shiftboss_protocol::answers::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
@@ -31,7 +31,7 @@ use shiftboss_protocol::verbs::{
 };
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
-use shiftboss_queue::answers::Turn;
+use shiftboss_protocol::answers::Turn;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
     Ack, AddTask, Added, CompleteAttempt, Each, Heartbeat, Release, WhyIdle,

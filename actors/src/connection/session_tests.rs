@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
-use crate::live::Daemon;
+use shiftboss_protocol::answers::live::Daemon;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::error::StoreError;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::live::ConnectedWorker;
+use shiftboss_protocol::answers::live::ConnectedWorker;
 
 const NAMES_MAX: usize = 1_000;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::gathered::BATCH_OPERATIONS_MAX;
 
-/// How long a batch waits at the most.
+/// How long a batch waits at most.
 pub(super) const WAIT_MAX: Duration = Duration::from_millis(2);
 /// More do not fit: most are an end and a dispatch.
 const REQUESTS_MAX: usize = BATCH_OPERATIONS_MAX / 2;

@@ -45,7 +45,7 @@ struct Asked {
 #[derive(Debug, Default, Clone, Copy)]
 struct Load {
     operations: usize,
-    /// How many rows are changed at the most, if that may be many.
+    /// How many rows are changed at most, if that may be many.
     bulk_rows: usize,
     hand_outs: usize,
     bytes: usize,
@@ -104,7 +104,7 @@ impl Gathered {
         queue.push_back(Asked { number: self.last, operations, load, reply });
     }
 
-    /// Takes the next batch out, with so many hand-outs at the most. One message's operations stay together, and bulk ones that
+    /// Takes the next batch out, with so many hand-outs at most. One message's operations stay together, and bulk ones that
     /// came before all others begin a batch: there they cost least.
     pub(super) fn take(&mut self, hand_outs_max: usize) -> (Vec<Operation>, Replies) {
         let (mut batch, mut asked, mut taken) = (Vec::new(), Vec::new(), Load::default());

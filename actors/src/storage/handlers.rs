@@ -12,7 +12,7 @@ use super::messages::{
     UndoHandOut, Work,
 };
 use super::reply::{Deferred, deferred};
-use crate::live::Health;
+use shiftboss_protocol::answers::live::Health;
 use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{

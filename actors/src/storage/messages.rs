@@ -11,7 +11,7 @@ use actix::prelude::*;
 use tokio::sync::Notify;
 
 use super::StorageActor;
-use crate::live::Health;
+use shiftboss_protocol::answers::live::Health;
 use shiftboss_protocol::model::LeaseHolder;
 use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_queue::error::{StoreError, StoreResult};

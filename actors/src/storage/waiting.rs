@@ -18,7 +18,7 @@ use shiftboss_queue::operation::{Dispatch, Dispatched, HasWork};
 /// Pause before those who wait are served again after an error: a lock or a full disk. The others would wait
 /// as long for the same.
 const ERROR_PAUSE: Duration = Duration::from_secs(2);
-/// Workers that are served with one batch at the most; the first batch serves one.
+/// Workers that are served with one batch at most; the first batch serves one.
 const SERVED_AT_ONCE_MAX: usize = 64;
 
 struct Waiter {

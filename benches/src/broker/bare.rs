@@ -20,7 +20,7 @@ use shiftboss_queue::operation::RelayedRows;
 use super::client::{Client, failed};
 use crate::bare::key;
 
-/// Rows of a message, and messages that are not confirmed or not acknowledged at the most: as a relay has them.
+/// Rows of a message, and messages that are not confirmed or not acknowledged at most: as a relay has them.
 const ROWS: usize = 100;
 const OUTSTANDING: u16 = 200;
 const QUEUE: &str = "bench.bare";

@@ -49,7 +49,7 @@ pub fn rows(stage: &Stage) -> io::Result<Vec<Figure>> {
     ])
 }
 
-/// Rows a second, and the relay's memory at the most.
+/// Rows a second, and the relay's memory at most.
 fn by_relay(stage: &Stage) -> io::Result<(f64, f64)> {
     let mut installation = Installation::start(stage)?;
     let relay = installation.relay(stage)?;

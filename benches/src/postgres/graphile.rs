@@ -15,7 +15,7 @@ use super::database::{Client, Database};
 const ADDED_AT_ONCE: usize = 10_000;
 const JOBS: &str = "SELECT count(*) FROM graphile_worker._private_jobs";
 const WARM_UP: i64 = 300;
-/// A process of Node takes so long to start at the most.
+/// A process of Node takes so long to start at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(20);
 

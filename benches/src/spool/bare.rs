@@ -1,4 +1,4 @@
-//! The bare loops: what an entry costs at the least, by the same system calls and nothing else.
+//! The bare loops: what an entry costs at least, by the same system calls and nothing else.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

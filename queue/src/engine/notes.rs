@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Batch;
-use crate::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 use crate::documents::{self, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
 use crate::operation::{
     ForgetFetcher, ForgetRejected, InputDirectory, NoteFetcher, NoteInput, RejectFile,

@@ -10,7 +10,7 @@ use shiftboss_protocol::model::Attempt;
 use super::log::{Ended, end_in};
 use super::tasks::{Listing, failure};
 use super::{Look, STEP, Steps, run_of};
-use crate::answers::RowState;
+use shiftboss_protocol::answers::RowState;
 use crate::listings::{Along, Listings};
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::Stored;

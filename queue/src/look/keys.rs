@@ -3,7 +3,7 @@
 use std::ops::Bound::{Excluded, Included};
 
 use super::{Look, Steps, count_of};
-use crate::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
+use shiftboss_protocol::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
 use crate::listings::{Along, Listings, behind};
 use crate::reader::SAMPLE_MAX;

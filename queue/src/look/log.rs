@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
 use super::{Look, run_of, seconds};
-use crate::answers::{self, Ends, Log};
+use shiftboss_protocol::answers::{self, Ends, Log};
 use crate::listings::{End, EndsOf, Listings};
 use crate::reader::EndedAttempts;
 use crate::record::{Record, Task};

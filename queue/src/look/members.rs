@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, count_of};
-use crate::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
+use shiftboss_protocol::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
 use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY};
 use crate::listings::{Document, Joined, Listings, read};
 

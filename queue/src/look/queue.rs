@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::Key;
 
 use super::{Look, PAYLOADS_MAX_BYTES, QUEUE_MAX, STEP, run_of, text_of};
-use crate::answers::{Next, Queue, Turn};
+use shiftboss_protocol::answers::{Next, Queue, Turn};
 use crate::listings::Listings;
 use crate::record::{FetcherId, Task};
 use crate::records::{KeyId, Stored};

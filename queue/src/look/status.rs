@@ -6,7 +6,7 @@
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, Steps, WALK_MAX, count_of};
-use crate::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
+use shiftboss_protocol::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
 use crate::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
 use crate::documents::MEMBER;
 use crate::listings::{Along, Listings};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Look;
-use crate::answers::{Done, MinuteJobs, Stats, StatsGroup};
+use shiftboss_protocol::answers::{Done, MinuteJobs, Stats, StatsGroup};
 use crate::attempt::Outcome;
 use crate::listings::{Listings, Summed, SumsOf};
 use crate::pace::busy_seconds;

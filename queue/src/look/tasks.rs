@@ -9,7 +9,7 @@ use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, QUEUE_MAX, STEP, Steps, run_of, seconds};
-use crate::answers::{Retry, Task as Shown, TaskStatus, Tasks};
+use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 use crate::listings::{Along, Listings};
 use crate::outcome_words::{in_words, of_code};
 use crate::reader::TasksWith;

@@ -9,7 +9,7 @@ use shiftboss_protocol::model::Key;
 
 use super::log::Ended;
 use super::{Look, PAYLOADS_MAX_BYTES, run_of, seconds, text_of};
-use crate::answers::{Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why};
+use shiftboss_protocol::answers::{Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why};
 use crate::listings::Listings;
 use crate::pace::Pace;
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 use super::Outcome;
-use crate::answers::Hold;
+use shiftboss_protocol::answers::Hold;
 use crate::attempt;
 use crate::error::Rejected;
 use crate::file_identity::{DirectoryIdentity, Position};
@@ -223,7 +223,7 @@ pub struct Cancelled {
     pub in_flight: bool,
 }
 
-/// Operations that one batch of a relay has at the most.
+/// Operations that one batch of a relay has at most.
 pub const RELAYED_OPERATIONS_MAX: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use shiftboss_protocol::model::{Attempt, Key};
 
 use super::{Memory, Single};
-use crate::answers::KnownKey;
+use shiftboss_protocol::answers::KnownKey;
 use crate::code;
 use crate::documents::DAEMON;
 use crate::listings::{Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read};

@@ -1,6 +1,6 @@
 //! What a daemon notes beside the queue: rejected files, its input directory, managed fetchers.
 
-use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_protocol::answers::{EndedRun, FetcherRecord};
 use shiftboss_queue::documents::{FETCHER, INPUT, REJECTED};
 use shiftboss_queue::file_identity::DirectoryIdentity;
 use shiftboss_queue::operation::{

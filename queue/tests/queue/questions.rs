@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shiftboss_protocol::model::{Key, Row};
-use shiftboss_queue::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
+use shiftboss_protocol::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
 use shiftboss_queue::attempt::Outcome as End;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Daemon, INPUT, Policy, REJECTED, RELAY};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use shiftboss_actors::live::{BrokerLive, HeardRelay, RangeLive};
+use shiftboss_protocol::answers::live::{BrokerLive, HeardRelay, RangeLive};
 use shiftboss_queue::operation::RANGES;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 

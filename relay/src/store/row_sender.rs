@@ -20,7 +20,7 @@ use super::rpc_client::RpcClient;
 use crate::link::PublishError;
 use crate::message::{MessageSize, range_of};
 
-/// Messages that are not answered at the most; whoever has more rows waits.
+/// Messages that are not answered at most; whoever has more rows waits.
 const UNANSWERED_MAX: usize = 200;
 /// What is not answered for so long is sent again, over a connection that seems to work; and then after twice as long.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3600));

@@ -55,7 +55,7 @@ pub enum Stream {
     Err,
 }
 
-/// Takes what a command writes, in pieces as they are read (32 KiB at the most, at no particular
+/// Takes what a command writes, in pieces as they are read (32 KiB at most, at no particular
 /// boundary). It is called on the runtime's thread: the command waits meanwhile, and all else too.
 pub type Sink = Box<dyn FnMut(Stream, &[u8]) + Send>;
 

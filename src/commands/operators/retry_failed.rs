@@ -9,7 +9,7 @@ use std::path::Path;
 
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{Argument, FetcherName, RetryOf};
-use shiftboss_queue::answers::TaskStatus;
+use shiftboss_protocol::answers::TaskStatus;
 use shiftboss_queue::operation::HOLDS_MAX;
 use shiftboss_queue::reader::TasksWith;
 
@@ -21,7 +21,7 @@ use crate::stores::Database;
 use crate::target;
 use crate::text::counted;
 
-/// Tasks that one command puts back at the most.
+/// Tasks that one command puts back at most.
 const TASKS_MAX: usize = 100_000;
 /// Requests that are sent before their answers are read.
 const BATCH: usize = 200;

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use shiftboss_actors::directory::Directory;
-use shiftboss_actors::live::Daemon;
+use shiftboss_protocol::answers::live::Daemon;
 
 use crate::exit::{ExitCode, Failure};
 use crate::lock::{self, LockFile};

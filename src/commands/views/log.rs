@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::park_timeout;
 use std::time::Duration;
 
-use shiftboss_queue::answers::{Ended, Ends, Log};
+use shiftboss_protocol::answers::{Ended, Ends, Log};
 use shiftboss_queue::reader::EndedAttempts;
 
 use crate::cli::ViewArguments;

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_actors::live::Live;
+use shiftboss_protocol::answers::live::Live;
 
 use crate::cli::ViewArguments;
 use crate::commands::printing::print;

@@ -13,7 +13,7 @@ use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
-use shiftboss_queue::answers::FetcherRecord;
+use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_queue::error::StoreError;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
 use tokio::sync::watch;

@@ -49,7 +49,7 @@ async fn the_wall_clock_moves_no_run() {
     assert_eq!(scene.status().run_started, None);
 }
 
-/// Spec 2.4: who never rests waits a minute at the most.
+/// Spec 2.4: who never rests waits a minute at most.
 #[actix::test]
 async fn unrest_does_not_put_it_off() {
     tokio::time::pause();

@@ -25,7 +25,7 @@ use shiftboss_postgres::error::classify;
 /// The channel of notices; each carries its sender's number.
 pub(super) const CHANNEL: &str = "shiftboss";
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Others are told of work so often at the most: a notice in each transaction would cost a third of all jobs.
+/// Others are told of work so often at most: a notice in each transaction would cost a third of all jobs.
 const NOTICE_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module's documentation. Never ends by itself.

@@ -33,7 +33,7 @@ use crate::stores::transfer::{gone, unfinished};
 
 /// The first SQLite without a bug that could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Page cache at the most, in KiB. The kernel has the file too; and SQLite searches its whole cache
+/// Page cache at most, in KiB. The kernel has the file too; and SQLite searches its whole cache
 /// after many a commit.
 const CACHE_KIB_MAX: i64 = 4 * 1024;
 /// The log is cut to this size when it is begun anew.

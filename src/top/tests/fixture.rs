@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use shiftboss_actors::live::{Daemon, DaemonMetrics, Health, Live};
+use shiftboss_protocol::answers::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_protocol::answers::metrics::Counted;
-use shiftboss_queue::answers::FetcherRecord;
-use shiftboss_queue::answers::{
+use shiftboss_protocol::answers::FetcherRecord;
+use shiftboss_protocol::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
     QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks, Waiting,
 };
@@ -137,7 +137,7 @@ fn queue() -> QueueStatus {
             key: "pkg-20970".to_owned(),
             last_started: Some(NOW - 800_000),
         }),
-        done_last_hour: vec![shiftboss_queue::answers::Done { exit_code: 0, jobs: 660 }],
+        done_last_hour: vec![shiftboss_protocol::answers::Done { exit_code: 0, jobs: 660 }],
         done_since: Some(NOW - 3_600),
         busy_seconds: Some(3_600),
         ..QueueStatus::default()

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use ratatui::crossterm::event::KeyCode;
-use shiftboss_queue::answers::Waiting;
-use shiftboss_queue::answers::{EndedRun, FetcherRecord};
+use shiftboss_protocol::answers::Waiting;
+use shiftboss_protocol::answers::{EndedRun, FetcherRecord};
 
 use super::fixture::{NOW, frame, picture, state};
 use crate::top::state::Event;

@@ -10,7 +10,7 @@ use actix_web::dev::Payload;
 use actix_web::error::InternalError;
 use actix_web::{Error, FromRequest, HttpRequest, web};
 use serde::de::DeserializeOwned;
-use shiftboss_queue::answers::TaskStatus;
+use shiftboss_protocol::answers::TaskStatus;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::bad_request;
@@ -23,7 +23,7 @@ use crate::web::{Page, api};
 const KEY_BYTES_MAX: usize = 4_096;
 /// A fetcher's name is part of a file's.
 const NAME_BYTES_MAX: usize = 255;
-/// Rows where no number is given, and at the most.
+/// Rows where no number is given, and the most.
 const COUNT: usize = 100;
 pub(super) const COUNT_MAX: usize = 1_000;
 /// Keys before a key that are counted.
@@ -32,7 +32,7 @@ pub(in crate::web) const KEYS_BEFORE_MAX: usize = 10_000;
 pub(super) const FOUND_MAX: usize = 100;
 /// Attempts among which those are searched for that are asked for: what is rare is far back.
 pub(super) const AMONG: usize = 10_000;
-/// Hours that are summed up where no number is given, and at the most: those that are kept.
+/// Hours that are summed up where no number is given, and the most: those that are kept.
 const HOURS: u64 = 24;
 const HOURS_MAX: u64 = 90 * 24;
 /// The newest day that has any output.

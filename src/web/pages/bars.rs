@@ -1,7 +1,7 @@
 //! Pictures of bars: jobs that ended by hour or day, stacked by outcome; and how long keys wait. Numbers for the one template that
 //! draws them; the same numbers are its table. Pure.
 
-use shiftboss_queue::answers::{LastStarts, Stats};
+use shiftboss_protocol::answers::{LastStarts, Stats};
 use shiftboss_queue::sums::total;
 
 use super::parts::Grid;
@@ -198,7 +198,7 @@ fn share(count: i64, keys: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_queue::answers::StatsGroup;
+    use shiftboss_protocol::answers::StatsGroup;
     use shiftboss_queue::reader::Grouping;
 
     use super::*;

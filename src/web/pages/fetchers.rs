@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use askama::Template;
-use shiftboss_queue::answers::QueueStatus;
+use shiftboss_protocol::answers::QueueStatus;
 use shiftboss_queue::reader::{Grouping, ReadResult, StatsOf};
 
 use super::Sight;

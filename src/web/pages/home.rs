@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use askama::Template;
-use shiftboss_queue::answers::{QueueStatus, StatsGroup};
+use shiftboss_protocol::answers::{QueueStatus, StatsGroup};
 use shiftboss_queue::reader::{EndedAttempts, Grouping, ReadResult, StatsOf};
 
 use super::Sight;

@@ -2,7 +2,7 @@
 
 use actix_web::http::StatusCode;
 use askama::Template;
-use shiftboss_queue::answers::{Ended, KeyRow, RowState, Why};
+use shiftboss_protocol::answers::{Ended, KeyRow, RowState, Why};
 use shiftboss_queue::reader::{EndedAttempts, ReadResult};
 
 use super::Sight;

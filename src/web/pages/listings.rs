@@ -3,7 +3,7 @@
 
 use actix_web::http::StatusCode;
 use askama::Template;
-use shiftboss_queue::answers::{QueueStatus, TaskStatus};
+use shiftboss_protocol::answers::{QueueStatus, TaskStatus};
 use shiftboss_queue::reader::ReadResult;
 
 use super::Sight;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::apart::{beside, beside_with, number, worker};
 use crate::common::{Client, Peer, Site, attempt_of, wait_until, wait_within};
 
-/// A worker that waits at one daemon has what another one made ready after this, at the most; alone it would wait for longer.
+/// A worker that waits at one daemon has what another one made ready after this, at most; alone it would wait for longer.
 const SOON: Duration = Duration::from_secs(10);
 const WAITING: &str = "READY 20";
 

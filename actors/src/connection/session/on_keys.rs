@@ -12,7 +12,7 @@ use shiftboss_protocol::verbs::{
     RetryAnswer, UnholdAllAnswer, UnholdAnswer,
 };
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
-use shiftboss_queue::answers::{HeldKey, HoldKind};
+use shiftboss_protocol::answers::{HeldKey, HoldKind};
 use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
     Requeued, Retried, Retry, Unhold,

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use rusqlite::{Error, Result, Row};
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
-use shiftboss_queue::answers::KnownKey;
+use shiftboss_protocol::answers::KnownKey;
 use shiftboss_queue::documents::DAEMON;
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,

@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, Result};
 use shiftboss_protocol::model::UnixSeconds;
-use shiftboss_queue::answers::{FetcherStatus, QueueStatus, Rows};
+use shiftboss_protocol::answers::{FetcherStatus, QueueStatus, Rows};
 use shiftboss_queue::look::age;
 
 use crate::ask::Ask;

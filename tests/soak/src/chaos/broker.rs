@@ -25,7 +25,7 @@ use crate::random::Random;
 const RELAYS: usize = 3;
 /// Of a queue on a server.
 const DAEMONS: usize = 3;
-/// A connection that failed is made again after a minute at the most.
+/// A connection that failed is made again after a minute at most.
 const RECOVERY_MAX: Duration = Duration::from_secs(75);
 /// What is fine with the broker, and what raises its alarm.
 const WATERMARKS: [&str; 2] = ["0.6", "0"];

@@ -1,0 +1,95 @@
+//! Transcripts: what an operator types and is shown, command by command, in `transcripts/`: tables, messages, objects, exit codes.
+//! What a line does to the queue is held elsewhere. `SNAPSHOTS=overwrite` writes the answers anew, to be read in `git diff`.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use snapbox::{Assert, Data, Redactions};
+
+use crate::common::said::said;
+use crate::common::{Client, Site, wait_until};
+
+/// What differs from run to run.
+const VARIES: [(&str, &str); 6] = [
+    ("[TIME]", r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?( ?UTC|Z)?"),
+    ("[AGO]", r"(?<redacted>\d+(\.\d+)? (ms|s|min|h|days?)) (ago|old)"),
+    ("[PID]", r#"pid"?:? (?<redacted>\d+)"#),
+    ("[NUMBER]", r#""(started|finished|since|until|last_write|run_started|age_seconds|took_ms|mean_ms|busy_seconds|duration_seconds|cycle_seconds|jobs_since|done_since|last_started|schema_version)": (?<redacted>\d+)"#),
+    ("[AGO]", r"(?<redacted>\d+(\.\d+)? (ms|s|min|h)) on average"),
+    ("[VERSION]", r"shiftboss (?<redacted>\d+\.\d+\.\d+)"),
+];
+
+/// Runs the lines of a transcript that begin with `$`, each in a shell in the site's directory, and compares what is shown.
+fn play(site: &Site, name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operator/transcripts");
+    let path = path.join(name).with_extension("txt");
+    let written = fs::read_to_string(&path).unwrap();
+    let lines = written.lines().filter(|line| line.starts_with(['$', '#']));
+    let seen: String = lines.map(|line| answered(site, line)).collect();
+    let mut redactions = Redactions::new();
+    for (place, found) in VARIES {
+        redactions.insert(place, regex::Regex::new(found).unwrap()).unwrap();
+    }
+    redactions.insert("[SITE]", site.path("").display().to_string()).unwrap();
+    Assert::new()
+        .action_env("SNAPSHOTS")
+        .redact_with(redactions)
+        .eq(seen, Data::read_from(&path, None));
+}
+
+/// A line with its answer: an object over many lines, an exit code that is not 0 behind `?`.
+fn answered(site: &Site, line: &str) -> String {
+    let Some(command) = line.strip_prefix("$ ") else { return format!("\n{line}\n") };
+    let program = Path::new(env!("CARGO_BIN_EXE_shiftboss"));
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let mut shell = site.program_of("sh");
+    shell.args(["-c", &format!("exec 2>&1; {command}")]).env("PATH", path);
+    let output = shell.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let text = match serde_json::from_str::<Value>(&text) {
+        Ok(object @ Value::Object(_)) => format!("{object:#}\n"),
+        _ => text,
+    };
+    let code = match output.status.code() {
+        Some(0) => String::new(),
+        code => format!("? {}\n", code.unwrap()),
+    };
+    format!("{line}\n{text}{code}")
+}
+
+/// Lines that are none, and lines of earlier times; nothing is there.
+#[test]
+fn usage() {
+    play(&Site::new(), "usage");
+}
+
+/// A queue whose keys ran in a known order, one of them in two lists, without a daemon and with one.
+#[test]
+fn views() {
+    let site = Site::new();
+    let daemon = site.start();
+    site.deliver("f", 1, "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
+    site.deliver("g", 1, "alpha other\n");
+    site.wait_count(4);
+    site.wait_sql("SELECT sum(is_complete) FROM fetcher_runs", &["2"]);
+    site.edit(
+        "INSERT INTO log VALUES ('alpha', 1, 1, 0), ('bravo', 2, 2, 0), ('charlie', 3, 5, 9)",
+    );
+    wait_until("the edits are carried out", || {
+        said(&site, &["why", "charlie"]).contains("exit code 9")
+    });
+    play(&site, "views");
+    daemon.stop();
+    play(&site, "views_of_a_file");
+}
+
+/// Each lever, and what it says of a key that it cannot be used with.
+#[test]
+fn levers() {
+    let site = Site::new();
+    let _daemon = site.start();
+    let mut worker = Client::connect(&site);
+    assert!(worker.ask("HELLO 2 builder 600").starts_with("HELLO 2 "));
+    play(&site, "levers");
+}
