@@ -1,8 +1,8 @@
 //! The supervision tree: the one place where actors are started, wired, watched and stopped.
 //!
 //! `serve` calls [`run`] with everything that touches the outside (store, socket, signals). Order
-//! of the start: storage, watch, scan and registration, the socket, services. Order of the stop: accept
-//! no more, stop tails, let connections finish, stop services, commit and close, join. A central actor that ends
+//! of the start: storage, watch, scan and registration, the socket, services. Order of the stop: stop
+//! tails, accept no more and let connections finish, stop services, commit and close, join. A central actor that ends
 //! by itself ends the process: its state is on disk, and the init system starts it again.
 
 use std::future::Future;
