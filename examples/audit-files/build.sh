@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the program and says where it is. The examples call it, unless SHIFTBOSS names one. It brings up to date what `make setup`
+# Builds the program and says where it is. The examples call it, unless SHIFTBOSS names one. It updates what `make setup`
 # built; without that, it builds a program in a third of the time.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
