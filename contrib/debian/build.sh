@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the Debian package of the programs that were built, in target/debian: `make deb` calls it, after `make man`. cargo-deb is installed below target/
-# where it is missing. What the package has in it stands at the end of Cargo.toml. Arguments go to cargo-deb.
+# Makes the Debian package of the programs that were built, in target/debian: `make deb` calls it, after `make man`. cargo-deb is
+# installed below target/ where it is missing. Cargo.toml says what is in the package. Arguments go to cargo-deb.
 set -eu
 cd "$(dirname "$0")/../.."
 

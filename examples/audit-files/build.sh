@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the program and says where it is. The examples call it, unless SHIFTBOSS names one. What `make setup` built is brought up to
-# date; without it a program that is built in a third of the time does.
+# Builds the program and says where it is. The examples call it, unless SHIFTBOSS names one. It updates what `make setup`
+# built; without that, it builds a program in a third of the time.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-target}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shows the page: the example's work at a slow pace, for as long as somebody looks at it. The daemon runs two fetchers itself,
-# which list files of AUDIT_DIRECTORY every few minutes; two workers take one after the other; and `shiftboss web` tells its address.
-# Ends with Ctrl-C, within some seconds, and leaves nothing behind. `make demo` calls it.
+# which list files of AUDIT_DIRECTORY every few minutes; two workers take one after the other; and `shiftboss web` prints its
+# address. Ends with Ctrl-C, within some seconds, and leaves nothing behind. `make demo` calls it.
 #
 # Environment: AUDIT_DIRECTORY what to audit (/usr/bin), DEMO_LISTEN where the page listens (127.0.0.1:7390), DEMO_PACE seconds a
 # job takes at most (3), SHIFTBOSS the program (else it is built).

@@ -1,4 +1,5 @@
-//! What the lane of bumped keys may spend (surface.md, "Levers"): pure arithmetic. The engine hands out by it, previews foretell by it.
+//! What the lane of bumped keys may spend (docs/decisions/holds-retries-bumps.md): pure arithmetic. The engine hands out by it,
+//! previews foretell by it.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;

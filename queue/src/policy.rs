@@ -1,5 +1,5 @@
 //! What becomes of tasks that fail: they are tried again by themselves ([`Retries`]), and keys whose jobs fail again and again are
-//! held ([`Backoff`]; surface.md, "Levers").
+//! held ([`Backoff`]; docs/decisions/holds-retries-bumps.md).
 //!
 //! Pure arithmetic in whole seconds. `serve` makes the rules of what its file says; the stores and the model go by them.
 

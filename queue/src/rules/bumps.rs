@@ -1,4 +1,4 @@
-//! Keys that operators have run soon (surface.md, "Levers"), and what puts ended tasks back.
+//! Keys that operators have run soon (docs/decisions/holds-retries-bumps.md), and what puts ended tasks back.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Tasks that failed and are tried again: by themselves after a delay, or because an operator says so (surface.md, "Levers").
+//! Tasks that failed and are tried again: by themselves after a delay, or because an operator says so
+//! (docs/decisions/holds-retries-bumps.md).
 
 use super::singles::Numbered;
 use super::{bumps, singles};

@@ -1,4 +1,4 @@
-//! Single tasks: several of one key run first in, first out, one at a time with the key's rows (spec/tasks.md).
+//! Single tasks: several of one key run first in, first out, one at a time with the key's rows (docs/protocol.md).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The numbered statements of spec 8 about storage, and what spec/tasks.md and surface.md say of leases, single tasks and levers: scripts of
+//! The numbered statements of spec 8 about storage, and what docs/protocol.md says of leases, single tasks and levers: scripts of
 //! requests and answers. Where nothing else decides, jitter has the keys in the order d e a c b.
 
 use std::time::Duration;
