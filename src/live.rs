@@ -67,7 +67,7 @@ pub fn begin(target: &Target, patience: Duration) -> Result<Option<Session>, Unk
 pub fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
     let Some(mut session) = asked else { return Ok(None) };
     let answer = session.answer::<Status>().map_err(|failure| match failure.code() {
-        ExitCode::Denied => Unknown::Withheld("only the daemon's user and root may ask".to_owned()),
+        ExitCode::Denied => Unknown::Withheld("only the daemon's user, root and its operator group may ask".to_owned()),
         _ => Unknown::Silent(failure.to_string()),
     })?;
     Ok(answer.object.live)

@@ -246,7 +246,7 @@ pub enum RowState {
     Leaving,
 }
 
-/// The JSON object of `queue` (docs/json.md).
+/// The JSON object of `tasks --next` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     pub paused: bool,

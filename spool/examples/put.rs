@@ -11,7 +11,7 @@ use shiftspool::{Item, Options, QueueName, Spool, time_ordered};
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(path), Some(queue)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: producer SPOOL QUEUE".into());
+        return Err("usage: put SPOOL QUEUE".into());
     };
     let spool = Spool::create(Path::new(&path), Options::default())?;
     let queue = QueueName::new(queue)?;

@@ -18,7 +18,7 @@ fn work(guard: &Guard) -> Result<(), Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(path), Some(queue)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: worker SPOOL QUEUE".into());
+        return Err("usage: take SPOOL QUEUE".into());
     };
     // After three attempts an entry goes to the queue `dead-letter`.
     let options = Options { attempts_max: Some(3), ..Options::default() };

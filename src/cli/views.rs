@@ -132,7 +132,7 @@ Examples:
         #[arg(long = "for", value_name = "TIME", default_value = "24h", requires = "sum", value_parser = counted_time)]
         time: Duration,
         /// With --sum, a line for each, instead of one for all
-        #[arg(long, value_name = "fetcher|hour|day", requires = "sum", value_parser = one_of(GROUPINGS))]
+        #[arg(long, value_name = "fetcher|hour|day|fetcher-day", requires = "sum", value_parser = one_of(GROUPINGS))]
         by: Option<Grouping>,
     },
     /// Print metrics for Prometheus, as OpenMetrics text

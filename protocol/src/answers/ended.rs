@@ -1,4 +1,4 @@
-//! Attempts that ended, one by one and summed up: what `log`, `stats` and `top` are answered.
+//! Attempts that ended, one by one and summed up: what `log`, `log --sum` and `top` are answered.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub struct MinuteJobs {
     pub jobs: i64,
 }
 
-/// The JSON object of `stats` (docs/json.md).
+/// The JSON object of `log --sum` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// The beginning of the first hour that is summed up.

@@ -1,4 +1,4 @@
-//! Keys that are looked for, and how long keys wait: what a page shows beside `why` and `queue`.
+//! Keys that are looked for, and how long keys wait: what a page shows beside `why` and `tasks --next`.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct KnownKey {
     pub exit_code: Option<i64>,
 }
 
-/// The JSON object of `held` (docs/json.md).
+/// The JSON object of `tasks --held` (docs/json.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldKeys {
     /// Those that operators hold come first; of each kind the one that was held last.
