@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::left::{is_running, wait_ended};
 use rustix::process::{Pid, Signal, kill_process};
@@ -85,29 +85,6 @@ fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// Ends are told as a shell tells them.
-#[test]
-fn ends_are_told() {
-    assert_eq!(run("exit 3").0, End::Code(3));
-    assert_eq!(run("kill -KILL $$").0, End::Signal(9));
-    assert_eq!(run("kill -TERM $$").0.shell_code(), 143);
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("file");
-    fs::write(&file, "#!/bin/sh\n").unwrap();
-    let refused = |program: &std::path::Path| {
-        in_runtime(async {
-            start(&guardian(), (CommandSpec::new(program), Said::default().output())).err()
-        })
-    };
-    assert_eq!(refused(&file).unwrap().shell_code(), 126);
-    assert_eq!(refused(directory.path()).unwrap().shell_code(), 126);
-    fs::set_permissions(&file, PermissionsExt::from_mode(0o700)).unwrap();
-    assert!(refused(&file).is_none());
-    let missing = refused(&directory.path().join("missing")).unwrap();
-    assert!(matches!(missing, StartError::NotFound(_)));
-    assert_eq!(missing.shell_code(), 127);
-}
-
 /// A program is looked for in the command's own PATH, from the command's own directory, and a script without `#!` is
 /// a shell's: as `execvp` has it.
 #[test]
@@ -150,40 +127,6 @@ fn no_command_without_a_guardian() {
     assert!(!file.exists());
 }
 
-/// Many at once, each with an end of its own.
-#[test]
-fn many_run_at_once() {
-    in_runtime(async {
-        let guardian = guardian();
-        let begin = |code: u8| {
-            start(&guardian, shell(&format!("exit {code}"), Said::default().output())).unwrap()
-        };
-        let mut all: Vec<(u8, Running)> = (0..100).map(|code| (code, begin(code))).collect();
-        for (code, running) in &mut all {
-            assert_eq!(running.wait().await, End::Code(*code));
-        }
-    });
-}
-
-/// Both streams arrive whole and apart, and what is asked for is in the environment.
-#[test]
-fn output_arrives() {
-    in_runtime(async {
-        let said = Said::default();
-        let mut spec = shell("printf \"$WORD\"; echo bad >&2; exit 1", said.output());
-        spec.0.environment.push(("WORD".into(), "no line end".into()));
-        assert_eq!(start(&guardian(), spec).unwrap().wait().await, End::Code(1));
-        assert_eq!(*said.0.lock().unwrap(), ("no line end".to_owned(), "bad\n".to_owned()));
-        let mut file = tempfile::tempfile().unwrap();
-        let spec = shell("echo out; echo err >&2", Output::File(file.try_clone().unwrap()));
-        assert!(start(&guardian(), spec).unwrap().wait().await.is_success());
-        let mut text = String::new();
-        std::io::Seek::rewind(&mut file).unwrap();
-        std::io::Read::read_to_string(&mut file, &mut text).unwrap();
-        assert_eq!(text, "out\nerr\n");
-    });
-}
-
 /// A command that reads finds nothing to read, rather than waiting.
 #[test]
 fn standard_input_is_empty() {
@@ -201,16 +144,6 @@ fn no_descriptor_is_passed_on() {
     assert_eq!(out, String::from_utf8(given.stdout).unwrap());
 }
 
-/// What a command leaves in its group goes with it, at once; its output was passed on.
-#[test]
-fn nothing_is_left_of_a_command() {
-    let start = Instant::now();
-    let (end, out, _) = run(&format!("{GRANDCHILD}; exit 7"));
-    assert_eq!(end, End::Code(7));
-    wait_ended(out.trim());
-    assert!(start.elapsed() < Duration::from_secs(20));
-}
-
 /// A process that left the group keeps the pipes, and does not keep the command from having ended.
 #[test]
 fn who_left_the_group_is_not_waited_for() {
@@ -220,30 +153,6 @@ fn who_left_the_group_is_not_waited_for() {
     // It runs on, unless it had no time to leave the group.
     if is_running(pid) {
         kill(pid);
-    }
-}
-
-/// The time limit ends the whole group: by TERM, or by KILL where TERM is ignored.
-#[test]
-fn the_time_limit_ends_a_group() {
-    for ignore in ["", "trap '' TERM; "] {
-        in_runtime(async {
-            let said = Said::default();
-            let script = format!("{ignore}{GRANDCHILD}; while :; do wait; done");
-            let mut spec = shell(&script, said.output());
-            spec.0.time_limit = Some(Duration::from_millis(300));
-            spec.0.grace = if ignore.is_empty() {
-                Duration::from_secs(1000)
-            } else {
-                Duration::from_millis(200)
-            };
-            let mut running = start(&guardian(), spec).unwrap();
-            let grandchild = said.pid().await;
-            assert!(is_running(grandchild));
-            assert_eq!(running.wait().await, End::TimedOut);
-            assert_eq!(running.wait().await.shell_code(), 124);
-            wait_ended(grandchild);
-        });
     }
 }
 

@@ -179,33 +179,11 @@ fn faulty_lines_are_told() {
     assert!(log.contains("lines=1 faulty=1000"), "{log}");
 }
 
-/// The growing list has each line as soon as it is whole, and never a part of one; under a name that
-/// the daemon reads with `--live` only.
-#[test]
-fn lines_appear_as_they_come() {
-    let script = "echo a 1; printf 'b '; until [ -e go1 ]; do sleep .01; done; echo 2; \
-        until [ -e go2 ]; do sleep .01; done; echo c 3";
-    for live in [true, false] {
-        let site = Site::new();
-        let options: &[&str] = if live { &["--live"] } else { &[] };
-        let mut child = fetch(&site, options, script).spawn().unwrap();
-        wait_part(&site, "a 1\n");
-        assert_eq!((lists(&site).len(), site.file(DRAFT).exists()), (usize::from(live), !live));
-        fs::write(site.path("go1"), "").unwrap();
-        wait_part(&site, "a 1\nb 2\n");
-        fs::write(site.path("go2"), "").unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
-        assert_eq!(only_list(&site).1, "a 1\nb 2\nc 3\n");
-        assert!(!site.file(DRAFT).exists());
-    }
-}
-
 /// A list that fails has nobody do anything, not while it is written and not after: its lines are
 /// nowhere but in a file that the daemon does not read, and that goes.
 #[test]
 fn a_list_that_fails_is_never_handed_out() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let mut worker = Client::connect(&site);
     let script = "echo a 1; echo b 2; until [ -e go ]; do sleep .01; done; exit 1";
     let mut child = fetch(&site, &[], script).spawn().unwrap();
@@ -526,8 +504,7 @@ fn progress_on_a_terminal() {
 /// new one is in place.
 #[test]
 fn a_daemon_hands_the_lines_out() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let mut worker = Client::connect(&site);
     let script = "echo a 1; until [ -e go ]; do sleep .01; done; echo b 2";
     let mut child = fetch(&site, &["--live"], script).spawn().unwrap();

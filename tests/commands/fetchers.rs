@@ -67,9 +67,7 @@ impl Scene {
 
     /// What `status --json` says of the fetchers.
     fn status(&self) -> serde_json::Value {
-        let output = self.site.run(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        status["managed_fetchers"].clone()
+        self.site.status()["managed_fetchers"].clone()
     }
 }
 
@@ -166,27 +164,6 @@ fn a_tree_may_come_late() {
     daemon.stop();
 }
 
-/// A run that fails leaves the old list, and status tells how it went.
-#[test]
-fn a_failed_run_keeps_the_old_list() {
-    let scene = Scene::new(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', 'test ! -e broken || exit 7; echo alpha 1']\nevery = '1s'\n",
-    );
-    let daemon = scene.start();
-    scene.site.wait_count(1);
-    wait_until("the good run is noted", || scene.status()[0]["last_run"]["exit_code"] == 0);
-    fs::write(scene.site.path("broken"), "").unwrap();
-    wait_until("the bad run is noted", || scene.status()[0]["last_run"]["exit_code"] == 7);
-    let status = scene.status();
-    assert!(status[0]["last_run"]["message"].as_str().unwrap().contains("exit code 7"), "{status}");
-    assert!(status[0]["next_run"].is_i64() && status[0]["name"] == "links", "{status}");
-    assert_eq!(scene.site.sql("SELECT attr_path FROM queue"), ["alpha"]);
-    let table = scene.site.run(&["status"]);
-    let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("exit code 7"), "{table}");
-    daemon.stop();
-}
-
 /// SIGHUP: what is the same goes on within its run, what is gone is ended, what is new begins.
 #[test]
 fn a_reload_touches_only_what_changed() {
@@ -237,52 +214,37 @@ fn a_faulty_file_is_refused_as_a_whole() {
     daemon.stop();
 }
 
-/// The daemon dies within a run: nothing of the command is left, and after a restart one run follows.
+/// The daemon is killed or stopped within a run whose command ignores TERM: nothing of it is left, its list is thrown away, and
+/// one run follows the restart. What ran well is not run again by another one.
 #[test]
-fn a_kill_within_a_run_leaves_no_orphan() {
-    let script = "echo run >> runs; if test -e ready; then echo alpha 1; exit; fi; trap '' TERM; sleep 600 & echo $! > child.pid; echo $$ > own.pid; echo half 1; wait";
-    let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', \"{script}\"]\nevery = '1h'\n"
-    ));
-    let daemon = scene.start();
-    let pids = ["own.pid", "child.pid"].map(|name| scene.pid(name));
-    wait_equal("the list has begun", &"half 1\n".to_owned(), || scene.read(DRAFT));
-    daemon.kill();
-    assert_eq!(scene.site.sql("SELECT count(*) FROM queue"), ["0"]);
-    pids.into_iter().for_each(wait_gone);
-    fs::write(scene.site.path("ready"), "").unwrap();
-    let daemon = scene.start();
-    scene.wait_tasks(&["alpha 1"]);
-    wait_until("the run is noted", || scene.status()[0]["last_run"]["exit_code"] == 0);
-    daemon.stop();
-    assert_eq!(scene.lines("runs"), 2);
-    // What ran well is not run again by a restart.
-    let daemon = scene.start();
-    let waits = ["due=\"in 1h", "due=\"in 59m"];
-    wait_until("it waits for its time", || waits.iter().any(|due| daemon.log().contains(due)));
-    daemon.stop();
-    assert_eq!(scene.lines("runs"), 2);
-}
-
-/// A clean stop within a run ends the command, TERM ignored or not, throws its list away, and leaves the run to
-/// the next start.
-#[test]
-fn a_stop_within_a_run_leaves_it_to_the_next_start() {
-    let script = "echo run >> runs; if test -e ready; then echo alpha 1; exit; fi; trap '' TERM; echo $$ > own.pid; echo half 1; while :; do sleep 1; done";
-    let scene = Scene::new(&format!(
-        "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', \"{script}\"]\nevery = '1h'\n"
-    ));
-    let daemon = scene.start();
-    let pid = scene.pid("own.pid");
-    wait_equal("the list has begun", &"half 1\n".to_owned(), || scene.read(DRAFT));
-    daemon.stop();
-    wait_gone(pid);
-    assert!(!scene.site.path(DRAFT).exists());
-    fs::write(scene.site.path("ready"), "").unwrap();
-    let daemon = scene.start();
-    scene.wait_tasks(&["alpha 1"]);
-    daemon.stop();
-    assert_eq!(scene.lines("runs"), 2);
+fn an_end_within_a_run_leaves_it_to_the_next_start() {
+    let script = "echo run >> runs; if test -e ready; then echo alpha 1; exit; fi; trap '' TERM; sleep 600 & echo $! > child.pid; echo $$ > own.pid; echo half 1; while :; do wait; sleep 1; done";
+    for is_clean in [true, false] {
+        let scene = Scene::new(&format!(
+            "[[fetcher]]\nname = 'links'\ncommand = ['sh', '-c', \"{script}\"]\nevery = '1h'\n"
+        ));
+        let daemon = scene.start();
+        let pids = ["own.pid", "child.pid"].map(|name| scene.pid(name));
+        wait_equal("the list has begun", &"half 1\n".to_owned(), || scene.read(DRAFT));
+        if is_clean {
+            daemon.stop();
+            assert!(!scene.site.path(DRAFT).exists());
+        } else {
+            daemon.kill();
+        }
+        assert_eq!(scene.site.sql("SELECT count(*) FROM queue"), ["0"]);
+        pids.into_iter().for_each(wait_gone);
+        fs::write(scene.site.path("ready"), "").unwrap();
+        let daemon = scene.start();
+        scene.wait_tasks(&["alpha 1"]);
+        wait_until("the run is noted", || scene.status()[0]["last_run"]["exit_code"] == 0);
+        daemon.stop();
+        let daemon = scene.start();
+        let waits = ["due=\"in 1h", "due=\"in 59m"];
+        wait_until("it waits for its time", || waits.iter().any(|due| daemon.log().contains(due)));
+        daemon.stop();
+        assert_eq!(scene.lines("runs"), 2);
+    }
 }
 
 /// What the command line says wins over the environment, and that over the file.
@@ -291,10 +253,9 @@ fn flags_win_over_environment_over_file() {
     let scene = Scene::new("lease = '2h'\nmax_connections = 7\n");
     let lease = |command: Command| {
         let daemon = scene.site.spawn(command).ready();
-        let status = scene.site.run(&["status", "--json"]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let lease = scene.site.status()["lease_seconds"].as_i64().unwrap();
         daemon.stop();
-        status["lease_seconds"].as_i64().unwrap()
+        lease
     };
     assert_eq!(lease(scene.command(&[])), 7200);
     let mut command = scene.command(&[]);

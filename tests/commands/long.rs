@@ -53,8 +53,7 @@ fn all_end_on_term() {
 /// A worker with a job that takes longer than its lease, one that prints much, and one that fails, goes on with the first
 /// one, however it is started.
 fn keeps_its_job<R>(start: impl FnOnce(Command) -> Unread<R>) {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\ncharlie 0 1\n");
     let mut work = site.program();
     work.args(["work", "-n", "3", "--lease", "2s", "-t", "socket", "--", "sh", "-c"]).arg(format!(
@@ -95,8 +94,7 @@ fn dropped_lines_are_counted() {
     wait_until("it listens", || UnixStream::connect(site.socket()).is_ok());
     site.wait_count(4);
     assert!(site.ask("READY").starts_with("JOB "));
-    let status = site.run(&["status", "--json", "-t", "socket"]).stdout;
-    let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+    let status = site.status_of("socket");
     let dropped = status["live"]["dropped_log_lines"].as_u64().unwrap();
     assert!(dropped > 0, "{status}");
     let text = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
@@ -144,8 +142,7 @@ fn ignored_signals_stay_ignored() {
         running.exit();
     };
     runners("echo >> ran; sleep 1", check);
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let mut web = site.program();
     web.args(["web", "--listen", "unix:page", "-t", "state.db"]);
     check(&site, "web", web);

@@ -55,10 +55,7 @@ fn rest(mut child: Child) -> (String, Option<i32>) {
 /// A job that runs is followed to its end; the exit code is the job's.
 #[test]
 fn a_running_job_is_followed_to_its_end() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "a/b 1\n");
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("a/b 1\n", &[]);
     let script = "echo one; while [ ! -e go ]; do sleep 0.02; done; printf two; exit 3";
     let mut worker = site.program();
     worker.args(["work", "--once", "--log-dir", "logs", "-t", "socket", "--", "sh", "-c", script]);
@@ -133,8 +130,7 @@ fn wait_shown(site: &Site, end: &str) {
 /// What a job prints is not taken for what its worker says.
 #[test]
 fn a_job_that_prints_marks() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let marks = "=== 2026-11-21T00:00:00Z exit code 0, after 1.0s\n\
         === 2026-11-21T00:00:00Z attempt 99 of a: x\n";
     fs::write(site.path("marks"), marks).unwrap();
@@ -156,8 +152,7 @@ fn a_job_that_prints_marks() {
 /// with a line of its own.
 #[test]
 fn midnight() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let wait = "while [ ! -e go ]; do sleep 0.02; done";
     let mut worker = start(&site, 1, &format!("echo before; {wait}; echo after"));
     wait_shown(&site, "before\n");
@@ -191,8 +186,7 @@ fn midnight() {
 /// Of several attempts the newest one is shown, or the one that is asked for; all are listed, and the last lines are counted.
 #[test]
 fn several_attempts() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     start(&site, 1, "echo 1").exit();
     date_back(&site, YESTERDAY);
     start(&site, 2, "echo 2; echo 2; exit 1").exit();
@@ -238,8 +232,7 @@ fn several_attempts() {
 /// A key of 4 KiB has its output, and a file that no worker wrote is shown as a whole.
 #[test]
 fn keys_and_files_of_all_kinds() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let key = "k/".repeat(2_048);
     site.deliver("f", 1, format!("{key} 1\n"));
     site.wait_count(1);

@@ -188,6 +188,13 @@ impl Site {
         (site, daemon)
     }
 
+    /// A place whose daemon has nothing to do yet.
+    pub fn running(options: &[&str]) -> (Self, Daemon) {
+        let site = Self::new();
+        let daemon = site.start_with(options);
+        (site, daemon)
+    }
+
     /// Starts the daemon and waits until it accepts.
     pub fn start(&self) -> Daemon {
         self.start_with(&[])

@@ -164,26 +164,3 @@ fn a_deleted_socket_is_bound_again() {
     wait_until("the socket is back", || UnixStream::connect(site.socket()).is_ok());
     assert!(site.ask("READY").starts_with("JOB "));
 }
-
-/// Wrong command lines end with 64 and make nothing.
-#[test]
-fn wrong_command_lines() {
-    let site = Site::bare();
-    let wrong: [&[&str]; 6] = [
-        &["--log-level", "loud"],
-        &["--lease", "soon"],
-        &["--durability", "none"],
-        &["--socket-mode", "rw"],
-        &["--max-connections", "0"],
-        &["--no-such-option"],
-    ];
-    for options in wrong {
-        let (code, log) = site.refused(site.serve(options));
-        assert_eq!(code, 64, "{options:?}: {log}");
-        assert!(!site.path("state.db").exists() && !site.input().exists());
-    }
-    assert_eq!(site.run(&["serve", "only-one"]).status.code(), Some(64));
-    let same = site.run(&["serve", "same", "input", "./same"]);
-    assert_eq!(same.status.code(), Some(64));
-    assert!(String::from_utf8(same.stderr).unwrap().contains("both database and socket"));
-}

@@ -144,8 +144,7 @@ fn a_log_that_nobody_reads() {
 /// A worker that goes wrong as fast as it can connect does not fill the log.
 #[test]
 fn complaints_are_limited() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     for _ in 0..250 {
         assert_eq!(site.ask("ready"), "");
     }

@@ -4,40 +4,10 @@ use std::fs;
 
 use crate::common::{Site, wait_until};
 
-/// The same is told by way of the database and of the socket, while the daemon runs and, by the
-/// database, when it does not.
-#[test]
-fn status_of_a_running_and_of_a_stopped_daemon() {
-    let site = Site::new();
-    site.write("f.1.txt.part", "alpha 0 1\noneword\nbravo 0 2\n");
-    site.write("g.7.txt.part", "charlie 0 3\n");
-    let daemon = site.start_with(&["--lease", "1h", "--durability", "process"]);
-    site.wait_count(3);
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 3"), "JOB charlie 0 3\n");
-    let status = site.status();
-    assert_eq!(status["daemon"]["pid"], daemon.pid().as_raw_nonzero().get());
-    assert_eq!((&status["policy"], &status["durability"]), (&"fair".into(), &"process".into()));
-    assert_eq!(status["lease_seconds"], 3_600);
-    assert_eq!(status["rows"]["pending"], 1);
-    assert_eq!(status["rows"]["dispatched"], 2);
-    assert_eq!(status["rows"]["in_flight"], 1);
-    assert_eq!(status["fetchers"][0]["skipped"], 1);
-    assert_eq!(status["fetchers"][1]["run"], 7);
-    assert_eq!(status["done_last_hour"][0]["exit_code"], 3);
-    assert_eq!(site.status_of("socket"), status);
-    daemon.stop();
-    let stopped = site.status();
-    assert!(stopped["daemon"].is_null());
-    assert_eq!(stopped["rows"], status["rows"]);
-    assert_eq!(site.run(&["status", "-t", "socket"]).status.code(), Some(69));
-}
-
 /// A lost input directory and files that are left out are shown, until they are back or gone.
 #[test]
 fn what_is_lost_and_left_out_is_shown() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("bad.name.txt", "alpha 0 1\n");
     fs::create_dir(site.file("d.1.txt")).unwrap();
     let names = || {

@@ -8,10 +8,19 @@ use std::thread::JoinHandle;
 use crate::common::Site;
 use crate::common::said::code_and_error;
 
-/// What is wrong with a URL is said, without its password, by each command that takes one.
+/// Each command that takes a URL refuses this one, says why, without its password, and makes nothing.
+fn is_refused(site: &Site, url: &str, why: &str) {
+    for command in [&["status", "-t", url][..], &["migrate", "-t", url], &["serve", url, "input", "socket"]] {
+        let (code, error) = code_and_error(&site.run(command));
+        assert!(code == 64 && error.contains(why), "{command:?}: {code} {error}");
+        assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
+    }
+    assert!(!site.path("socket").exists() && !site.path("input").exists());
+}
+
+/// What is wrong with a URL is said.
 #[test]
 fn a_wrong_url_is_refused() {
-    let site = Site::bare();
     for (url, why) in [
         ("postgres://u:secret@h:port/d", "port"),
         ("postgres://u:secret@h", "it names no database"),
@@ -21,17 +30,8 @@ fn a_wrong_url_is_refused() {
         ("postgres://u:secret@/tmp/server:5432/d", "%2F"),
         ("postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem", "/nowhere.pem"),
     ] {
-        for command in [
-            &["status", "-t", url][..],
-            &["migrate", "-t", url],
-            &["serve", url, "input", "socket"],
-        ] {
-            let (code, error) = code_and_error(&site.run(command));
-            assert!(code == 64 && error.contains(why), "{command:?}: {code} {error}");
-            assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");
-        }
+        is_refused(&Site::bare(), url, why);
     }
-    assert!(!site.path("socket").exists() && !site.path("input").exists());
 }
 
 /// What SQLite alone has is refused for a server, and what to use instead is said; and the other way round.
@@ -191,20 +191,8 @@ fn a_missing_password_is_named() {
 fn other_schemes_are_refused() {
     let site = Site::bare();
     for url in ["mysql://u:secret@h/d", "postgres:/u:secret@h/d", "sqlite:/tmp/d"] {
-        for command in [
-            &["status", "-t", url][..],
-            &["migrate", "-t", url],
-            &["serve", url, "input", "socket"],
-        ] {
-            let (code, error) = code_and_error(&site.run(command));
-            assert!(
-                code == 64 && error.contains("written postgres://USER@HOST/DATABASE"),
-                "{error}"
-            );
-            assert!(!error.contains("secret"), "{error}");
-        }
+        is_refused(&site, url, "written postgres://USER@HOST/DATABASE");
     }
-    assert!(!site.path("input").exists());
     std::fs::create_dir(site.path("file:")).unwrap();
     std::fs::write(site.path("file:/d"), "").unwrap();
     let (code, error) = code_and_error(&site.run(&["status", "-t", "file:/d"]));

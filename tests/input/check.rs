@@ -138,18 +138,10 @@ fn json() {
     let one_word = "no space after the key; a tab does not count";
     let expected = json!({
         "files": [
-            {
-                "name": "f.1.txt", "complete": true, "error": null,
-                "accepted_lines": 1, "skipped_lines": 2,
-                "skipped": [
-                    {"line": 2, "reason": one_word},
-                    {"line": 3, "reason": "the line is empty"},
-                ],
-            },
-            {
-                "name": "g.2.txt.part", "complete": false, "error": null,
-                "accepted_lines": 1, "skipped_lines": 0, "skipped": [],
-            },
+            {"name": "f.1.txt", "complete": true, "error": null, "accepted_lines": 1, "skipped_lines": 2,
+                "skipped": [{"line": 2, "reason": one_word}, {"line": 3, "reason": "the line is empty"}]},
+            {"name": "g.2.txt.part", "complete": false, "error": null, "accepted_lines": 1, "skipped_lines": 0,
+                "skipped": []},
             {"name": "x.txt", "error": "the name is not FETCHER.NUMBER.txt or FETCHER.NUMBER.txt.part"},
         ],
         "read_files": 2, "skipped_files": 1, "accepted_lines": 2, "skipped_lines": 2,

@@ -33,10 +33,7 @@ fn location(answer: &Answer) -> &str {
 /// A pause is noticed by a worker, a resume, too; a key that failed is handed out again.
 #[test]
 fn orders_are_carried_out() {
-    let site = Site::new();
-    let daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo 2\n");
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
     let page = with_token(&site, &[]);
     assert!(page.get("/").body.contains("href=\"pause\""));
     let asked = page.get("/pause").body;
@@ -68,10 +65,7 @@ fn orders_are_carried_out() {
 /// A key is held for as long as was asked for, in the name of who asked, and shown with the others; then it is not.
 #[test]
 fn keys_are_held() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\n");
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("alpha 1\n", &[]);
     let page = with_token(&site, &[]);
     assert!(page.get("/key?k=alpha").body.contains("href=\"hold?k=alpha\""));
     let asked = page.get("/hold?k=alpha").body;
@@ -103,10 +97,7 @@ fn keys_are_held() {
 /// A key is bumped, and the page says so.
 #[test]
 fn keys_are_bumped() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo 2\n");
-    site.wait_count(2);
+    let (site, _daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
     let page = with_token(&site, &[]);
     assert!(page.get("/key?k=alpha").body.contains("action=\"actions/bump\""));
     for key in ["bravo", "alpha"] {
@@ -124,8 +115,7 @@ fn keys_are_bumped() {
 /// Without the token nothing is done, and a wrong one is answered late; nor is it from another page.
 #[test]
 fn who_may_order() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let page = with_token(&site, &[]);
     for action in ACTIONS {
         let refused = post(&page, action, "", "k=a");
@@ -151,8 +141,7 @@ fn who_may_order() {
 /// With `--token-for all` only health is told to everybody.
 #[test]
 fn the_token_may_be_needed_for_all() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let page = with_token(&site, &["--token-for", "all"]);
     for address in ["/", "/queue", "/metrics", "/api/v1/status", "/nothing"] {
         assert_eq!(page.get(address).status, 401, "{address}");

@@ -16,7 +16,7 @@ fn help_and_version() {
     assert_eq!((&*stderr, code), ("", Some(0)));
     for command in [
         "serve", "status", "why", "tasks", "log", "pause", "resume", "drain", "retry", "check",
-        "ask", "backup", "fetch", "work", "ask", "backup", "fetch",
+        "ask", "backup", "fetch", "work",
     ] {
         let (stdout, stderr, code) = shiftboss(&[command, "--help"]);
         assert!(stdout.contains(&format!("Usage: shiftboss {command}")), "{stdout}");
@@ -62,35 +62,20 @@ fn completions() {
     assert_eq!(shiftboss(&["completions", "csh"]).2, Some(64));
 }
 
-/// What was written otherwise once is answered with the line that it is now.
-#[test]
-fn an_old_line_is_answered_with_the_new_one() {
-    for (old, new) in [
-        (&["queue", "-n", "5"][..], "shiftboss tasks --next -n 5\n"),
-        (&["held"], "shiftboss tasks --held\n"),
-        (&["stats"], "shiftboss log --sum\n"),
-        (&["why", "postgres://u:secret@h/db", "a"], "shiftboss why -t postgres://u@h/db a\n"),
-    ] {
-        let (stdout, stderr, code) = shiftboss(old);
-        assert_eq!((&*stdout, code), ("", Some(64)), "{old:?}");
-        assert!(stderr.ends_with(new) && !stderr.contains("secret"), "{stderr}");
-    }
-}
-
 /// A wrong command line ends with 64, and says what is wrong on standard error.
 #[test]
 fn usage_errors() {
-    let wrong: [&[&str]; 6] = [
-        &[],
-        &["dance"],
-        &["check"],
-        &["check", "--fast", "input"],
-        &["serve", "state.db", "input"],
-        &["serve", "--lease", "soon", "state.db", "input", "s.sock"],
-    ];
-    for words in wrong {
-        let (stdout, stderr, code) = shiftboss(words);
-        assert_eq!((&*stdout, code), ("", Some(64)), "{words:?}");
-        assert!(!stderr.is_empty(), "{words:?}");
+    let work = |options: &str| format!("work -t s {options} -- true");
+    let serve = |options: &str| format!("serve {options} state.db input s.sock");
+    let lines = ["", "dance", "check", "check --fast input", "serve state.db input"];
+    let lines = lines.into_iter().chain(["tasks -t d -n 0", "log -t d -n 10001"]).map(str::to_owned);
+    let of_serve = ["--lease soon", "--log-level loud"].map(serve);
+    let of_work = ["-n 0", "-n 257", "--max-jobs 0", "--timeout 0s", "--lease 1500ms", "--lease 8days", "--keep 2days"];
+    for line in lines.chain(of_serve).chain(of_work.map(work)) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (stdout, stderr, code) = shiftboss(&words);
+        assert_eq!((&*stdout, code), ("", Some(64)), "{line}");
+        assert!(!stderr.is_empty(), "{line}");
     }
+    assert_eq!(shiftboss(&["work", "-t", "s", "--name", "two words", "--", "true"]).2, Some(64));
 }

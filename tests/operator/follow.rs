@@ -39,11 +39,8 @@ impl Shipper {
 /// Over kills of the daemon and of the shipper, which goes on behind the last number that it read.
 #[test]
 fn each_end_is_read_once() {
-    let site = Site::new();
     let list: String = (0..30).map(|number| format!("key{number} 0 1\n")).collect();
-    site.write("f.1.txt", list);
-    let mut daemon = site.start();
-    site.wait_count(30);
+    let (site, mut daemon) = Site::serving(&list, &[]);
     let (mut done, mut read, mut after) = (Vec::new(), Vec::new(), 0);
     let mut next = site.next_key("READY");
     for round in 0..3 {
@@ -72,10 +69,7 @@ fn each_end_is_read_once() {
 /// Without a number it begins now; as text it says what a person wants to know; and what is no number, or forgotten, is told.
 #[test]
 fn it_begins_where_it_is_told() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let daemon = site.start_with(&["--history", "1000"]);
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 0 1\nbravo 0 2\n", &["--history", "1000"]);
     let first = site.next_key("READY").unwrap();
     let mut next = site.next_key(&format!("DONE {first} 0")).unwrap();
     assert!(site.run(&["retry", "-t", "socket", &first]).status.success());

@@ -29,8 +29,7 @@ fn what_is_set_apart_is_listed() {
     assert_listed(&page, "held", "bravo", "it is broken");
     site.write("g.1.txt", "charlie 0 1\n");
     site.wait_count(2);
-    let mut lost = Client::connect(&site);
-    assert!(lost.ask("HELLO 2 lost 1").starts_with("HELLO 2 "));
+    let mut lost = Client::opted_in(&site, "HELLO 2 lost 1");
     assert!(lost.ask("READY").contains(" charlie "));
     assert_listed(&page, "tasks?status=dead_letter", "charlie", "1 leases expired");
 }

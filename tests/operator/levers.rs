@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::common::said::{failure, json, said};
-use crate::common::{Client, Daemon, Site, wait_until};
+use crate::common::{Client, Daemon, Site, attempt_of, wait_until};
 
 /// A daemon with these rules.
 fn ruled(rules: &str) -> (Site, Daemon) {
@@ -16,18 +16,8 @@ fn ruled(rules: &str) -> (Site, Daemon) {
 
 /// A daemon whose only list has so many keys: key000, key001, ...
 fn listed(count: usize) -> (Site, Daemon) {
-    let site = Site::new();
     let list: String = (0..count).map(|number| format!("key{number:03} 0 {number}\n")).collect();
-    site.write("f.1.txt", list);
-    let daemon = site.start();
-    site.wait_count(count);
-    (site, daemon)
-}
-
-fn greeted(site: &Site) -> Client {
-    let mut client = Client::connect(site);
-    assert!(client.ask("HELLO 2 eve").starts_with("HELLO 2 "));
-    client
+    Site::serving(&list, &[])
 }
 
 fn why(site: &Site, key: &str) -> Value {
@@ -73,10 +63,7 @@ fn assert_refused(site: &Site, arguments: &[&str], code: i32, why: &str) {
 /// A held key is passed over, over lists and a kill, is named wherever one looks, and comes back at its old place.
 #[test]
 fn a_held_key_is_passed_over() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let daemon = site.start();
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 0 1\nbravo 0 2\n", &[]);
     let hold = ["hold", "--reason", "upstream is down", "--by", "eve", "alpha"];
     assert_eq!(said(&site, &hold), "Held until `shiftboss unhold alpha`: alpha.\n");
     assert_eq!(handed_out(&site), ["bravo"]);
@@ -104,8 +91,8 @@ fn a_held_key_is_passed_over() {
 #[test]
 fn a_hold_ends_by_itself() {
     let (site, _daemon) = listed(1);
-    let mut worker = greeted(&site);
-    let attempt = worker.ask("READY").split(' ').nth(1).unwrap().to_owned();
+    let mut worker = Client::opted_in(&site, "HELLO 2 eve");
+    let attempt = attempt_of(&worker.ask("READY"));
     let answer = json(&site, &["hold", "--for", "1500ms", "key000"]);
     assert!(answer["until"].is_i64() && answer["known"] == true, "{answer}");
     let why = why(&site, "key000");
@@ -119,8 +106,7 @@ fn a_hold_ends_by_itself() {
 /// The last word about a key holds; one that nobody knows is held as well, and said to be unknown. What is no hold is refused.
 #[test]
 fn what_may_be_held() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let doubt = "is it spelled right?\n";
     assert!(said(&site, &["hold", "alhpa"]).ends_with(doubt));
     let again = said(&site, &["hold", "--for", "2h", "--reason", "a", "alhpa"]);
@@ -137,7 +123,7 @@ fn what_may_be_held() {
     ] {
         assert_eq!(site.run(wrong).status.code(), Some(64), "{wrong:?}");
     }
-    let mut operator = greeted(&site);
+    let mut operator = Client::opted_in(&site, "HELLO 2 eve");
     for wrong in ["HOLD a", "HOLD a soon", "HOLD a 315360001", "HOLD a -1", "UNHOLD", "BUMP"] {
         assert!(operator.ask(wrong).starts_with("ERROR usage "), "{wrong}");
     }
@@ -172,8 +158,7 @@ fn keys_that_begin_alike() {
 /// What would be handed out is told to be held, though its row is behind those that are shown.
 #[test]
 fn a_held_row_behind_long_payloads() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let long = "x".repeat(1_000_000);
     for number in 0..18 {
         site.deliver(&format!("f{number:02}"), 1, format!("alpha {long}\n"));
@@ -221,7 +206,7 @@ fn a_bumped_key_goes_first() {
     assert_told(&site, "Bumped          1 key: ", "bumped_keys 1.0");
     assert_eq!(handed_out(&site), order);
     assert_eq!(site.status_of("socket")["bumped"], 0);
-    let mut worker = greeted(&site);
+    let mut worker = Client::opted_in(&site, "HELLO 2 eve");
     worker.write(b"READY 60\n");
     said(&site, &["bump", "key000"]);
     assert!(worker.line().ends_with(" key000 0 0\n"), "who waits is told at once");
@@ -253,7 +238,7 @@ fn what_may_be_bumped() {
     said(&site, &["hold", "key000"]);
     assert_refused(&site, &["bump", "key000"], 65, "held");
     said(&site, &["unhold", "key000"]);
-    let mut operator = greeted(&site);
+    let mut operator = Client::opted_in(&site, "HELLO 2 eve");
     for number in 0..1_000 {
         let behind = format!("{{\"key\":\"key{number:03}\",\"bumped_before\":{number}}}\n");
         assert_eq!(operator.ask(&format!("BUMP key{number:03}")), behind);
@@ -283,29 +268,6 @@ fn a_key_is_forgotten() {
     assert_eq!(site.run(&["why", "key000"]).status.code(), Some(65));
     assert!(said(&site, &["log", "--key", "key000"]).starts_with("No such attempt"));
     assert_eq!(held(&site), json!([]));
-}
-
-/// A failed task is delayed, outlives a kill, goes before others when its time comes, and has failed in the end.
-#[test]
-fn a_failed_task_is_tried_again() {
-    let (site, daemon) = ruled("[job_retry]\nretries = 1\nfirst = '1s'\n");
-    site.write("f.1.txt", "alpha 0 1\n");
-    site.wait_count(1);
-    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
-    site.next_key("DONE alpha 7");
-    daemon.kill();
-    let _daemon = site.start_with(&["--config", "rules.toml"]);
-    site.write("g.1.txt", "bravo 0 1\ncharlie 0 1\n");
-    site.wait_count(3);
-    wait_until("the task waits again", || why(&site, "alpha")["state"] == "waiting");
-    let told = said(&site, &["why", "alpha"]);
-    assert!(told.contains(" by job_retry: it goes before others"), "{told}");
-    assert_eq!(foretold(&site)[0], "alpha");
-    assert_eq!(site.next_key("READY").as_deref(), Some("alpha"), "before keys that never ran");
-    site.next_key("DONE alpha 7");
-    assert_eq!(why(&site, "alpha")["state"], "dispatched");
-    let failed = said(&site, &["tasks", "--status", "failed"]);
-    assert!(failed.contains("alpha") && failed.contains("failure 7"), "{failed}");
 }
 
 /// While it waits for its time it is no failed task, is named wherever one looks, and `retry` puts it back at once.
@@ -341,8 +303,7 @@ fn a_delayed_task_is_shown() {
 /// A single task is tried again though no rule says so, and not where the rule says so; a fetcher's own rule wins.
 #[test]
 fn whose_rule_it_is() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     said(&site, &["add", "alpha", "1"]);
     let fails = |key: &str| {
         assert_eq!(site.next_key("READY").as_deref(), Some(key));

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::random::Random;
-use crate::common::{Client, Site, wait_until};
+use crate::common::said::json;
+use crate::common::{Client, Site, attempt_of, wait_until};
 
 const DOCUMENTED: &str = include_str!("../../docs/metrics.md");
 /// Those of fetchers that the daemon runs itself.
@@ -74,14 +75,11 @@ fn series(text: &str, name: &str) -> f64 {
 /// Names, types and units are those of the document, with a daemon and without.
 #[test]
 fn the_families_are_as_documented() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.deliver("f", 1_700_000_000, "alpha 1\nbravo 2\n");
     site.wait_count(2);
-    let mut worker = Client::connect(&site);
-    assert!(worker.ask("HELLO 2 w").starts_with("HELLO"));
-    let job = worker.ask("READY");
-    let attempt = job.split(' ').nth(1).unwrap();
+    let mut worker = Client::opted_in(&site, "HELLO 2 w");
+    let attempt = attempt_of(&worker.ask("READY"));
     assert_eq!(worker.ask(&format!("DONE {attempt} 0")), "OK\n");
     wait_until("the end is counted", || {
         series(&metrics(&site), "shiftboss_jobs_total{fetcher=\"f\",outcome=\"success\"}") == 1.0
@@ -103,8 +101,7 @@ fn the_families_are_as_documented() {
 /// A daemon under `--classic` counts nothing for others; it is up all the same.
 #[test]
 fn a_classic_daemon_is_up() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--classic"]);
+    let (site, _daemon) = Site::running(&["--classic"]);
     site.deliver("f", 1_700_000_000, "alpha 1\n");
     site.wait_count(1);
     let text = metrics(&site);
@@ -116,30 +113,24 @@ fn a_classic_daemon_is_up() {
 fn counters_are_what_happened() {
     const JOBS: usize = 10_000;
     const WORKERS: usize = 16;
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let lines: String = (0..JOBS).map(|number| format!("key{number} x\n")).collect();
     site.deliver("f", 1, lines);
     site.wait_count(JOBS);
     let mut random = Random::seeded();
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-    let greeted = |lease: &str| {
-        let mut client = Client::connect(&site);
-        assert!(client.ask(&format!("HELLO 2 w {lease}")).starts_with("HELLO"));
-        client
-    };
+    let greeted = |lease| Client::leased(&site, lease);
     // What many ask at once shares commits.
-    let mut workers: Vec<Client> = (0..WORKERS).map(|_| greeted("600")).collect();
+    let mut workers: Vec<Client> = (0..WORKERS).map(|_| greeted(600)).collect();
     for _ in 0..JOBS / WORKERS {
         // A connection that is dropped with its job leaves it to its lease.
         let vanishes = random.below(30) == 0;
         if vanishes {
-            workers[0] = greeted("1");
+            workers[0] = greeted(1);
         }
         workers.iter_mut().for_each(|worker| worker.write(b"READY\n"));
         for (at, worker) in workers.iter_mut().enumerate() {
-            let job = worker.line();
-            let attempt = job.split(' ').nth(1).unwrap();
+            let attempt = attempt_of(&worker.line());
             let (outcome, answer) = match random.below(10) {
                 _ if vanishes && at == 0 => ("expired", String::new()),
                 0 => ("released", format!("RELEASE {attempt}\n")),
@@ -153,7 +144,7 @@ fn counters_are_what_happened() {
         let answering = usize::from(vanishes);
         workers[answering..].iter_mut().for_each(|worker| assert_eq!(worker.line(), "OK\n"));
         if vanishes {
-            workers[0] = greeted("600");
+            workers[0] = greeted(600);
         }
     }
     let expired = counts["expired"];
@@ -166,17 +157,13 @@ fn counters_are_what_happened() {
         let name = format!("shiftboss_jobs_total{{fetcher=\"f\",outcome=\"{outcome}\"}}");
         assert_eq!(series(&text, &name), f64::from(count), "{outcome}");
     }
-    let stats = site.run(&["log", "--sum", "--json"]);
-    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
-    let summed = stats["groups"][0]["expired"].as_u64().unwrap();
-    assert_eq!(summed, u64::from(expired));
+    assert_eq!(json(&site, &["log", "--sum"])["groups"][0]["expired"], expired);
 }
 
 /// Names that would break a line are escaped.
 #[test]
 fn names_of_all_kinds() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.deliver("a\"b\\c {x=1} \u{202e}", 1, "alpha 1\nbravo 2\n");
     site.wait_count(2);
     let text = metrics(&site);

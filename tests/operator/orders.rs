@@ -6,29 +6,21 @@ use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
 use crate::common::said::{failure, object, said};
-use crate::common::{Client, Site};
+use crate::common::{Client, Site, attempt_of};
 use serde_json::json;
 
 /// A worker of protocol 2 that was handed a job; its attempt.
-fn leased(site: &Site, lease: &str) -> (Client, String) {
-    let mut worker = Client::connect(site);
-    assert!(worker.ask(&format!("HELLO 2 builder {lease}")).starts_with("HELLO 2 "));
-    let answer = worker.ask("READY");
-    let attempt = answer.strip_prefix("JOB ").unwrap().split(' ').next().unwrap().to_owned();
+fn leased(site: &Site) -> (Client, i64) {
+    let mut worker = Client::leased(site, 600);
+    let attempt = attempt_of(&worker.ask("READY"));
     (worker, attempt)
 }
 
-/// While it is paused nobody is handed anything, over restarts too.
+/// While it is paused nobody is handed anything.
 #[test]
 fn pause_and_resume() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\n");
-    let daemon = site.start();
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("alpha 0 1\n", &[]);
     assert!(said(&site, &["pause", "-t", "socket"]).starts_with("Paused"));
-    assert_eq!(site.ask("READY"), "NOJOBS\n");
-    daemon.stop();
-    let _daemon = site.start();
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     assert!(said(&site, &["status", "-t", "socket"]).contains("\nPaused "));
     assert_eq!(object(&said(&site, &["pause", "--json", "-t", "socket"])), json!({"paused": true}));
@@ -45,10 +37,7 @@ fn pause_and_resume() {
 #[test]
 fn health() {
     crate::common::root!();
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\n");
-    let daemon = site.start_with(&["--socket-mode", "0666"]);
-    site.wait_count(1);
+    let (site, daemon) = Site::serving("alpha 0 1\n", &["--socket-mode", "0666"]);
     assert!(said(&site, &["health", "-t", "socket"]).starts_with("Healthy"));
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     let answer = object(&said(&site, &["health", "--json", "-t", "socket"]));
@@ -74,19 +63,15 @@ fn health() {
 #[test]
 fn requeue() {
     crate::common::root!();
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let _daemon = site.start();
-    site.wait_count(2);
+    let (site, _daemon) = Site::serving("alpha 0 1\nbravo 0 2\n", &[]);
     let first = site.next_key("READY").unwrap();
     let back = format!("Back in the queue, at its old place: {first}.\n");
     assert_eq!(said(&site, &["requeue", "-t", "socket", &first]), back);
     let (code, why) = failure(&site.run(&["requeue", "-t", "socket", &first]));
     assert!(code == 65 && why.contains("is not in flight"), "{why}");
-    let (mut worker, attempt) = leased(&site, "600");
+    let (mut worker, attempt) = leased(&site);
     let answer = object(&said(&site, &["requeue", "--json", "-t", "socket", &first]));
-    let number: i64 = attempt.parse().unwrap();
-    assert_eq!(answer, json!({"key": first, "requeued": true, "attempt": number}));
+    assert_eq!(answer, json!({"key": first, "requeued": true, "attempt": attempt}));
     assert!(worker.ask(&format!("DONE {attempt} 0")).starts_with("ERROR stale "));
     assert_eq!(worker.ask(&format!("RELEASE {attempt}")), "OK\n");
     assert_eq!(worker.ask(&format!("BEAT {attempt}")), "LOST\n");
@@ -97,10 +82,7 @@ fn requeue() {
 /// Dispatched rows come back; a key that nobody lists is 65, one that is no key 64.
 #[test]
 fn retry() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\n");
-    let _daemon = site.start();
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("alpha 0 1\n", &[]);
     assert!(said(&site, &["retry", "-t", "socket", "alpha"]).starts_with("Nothing of alpha"));
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
@@ -127,11 +109,8 @@ fn drain(site: &Site, arguments: &[&str]) -> Child {
 /// A drain waits for the jobs that are out, and then for the daemon's end.
 #[test]
 fn drain_waits_for_the_end() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    let mut daemon = site.start();
-    site.wait_count(2);
-    let (mut worker, attempt) = leased(&site, "600");
+    let (site, mut daemon) = Site::serving("alpha 0 1\nbravo 0 2\n", &[]);
+    let (mut worker, attempt) = leased(&site);
     let (code, why) = {
         let output = drain(&site, &["--timeout", "300ms"]).wait_with_output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -160,8 +139,7 @@ fn drain_waits_for_the_end() {
 /// With nothing in flight the daemon goes at once; `--json` prints its answer alone.
 #[test]
 fn drain_of_an_idle_daemon() {
-    let site = Site::new();
-    let mut daemon = site.start();
+    let (site, mut daemon) = Site::running(&[]);
     let answer = object(&said(&site, &["drain", "--json", "-t", "socket"]));
     assert_eq!(answer, json!({"paused": true, "in_flight": 0}));
     assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
@@ -172,8 +150,7 @@ fn drain_of_an_idle_daemon() {
 /// Under `--classic` there are no operators, and it is said why.
 #[test]
 fn a_classic_daemon() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--classic"]);
+    let (site, _daemon) = Site::running(&["--classic"]);
     for command in ["pause", "resume", "drain"] {
         let (code, why) = failure(&site.run(&[command, "-t", "socket"]));
         assert!(code == 69 && why.contains("--classic") && why.contains(command), "{why}");
@@ -184,8 +161,7 @@ fn a_classic_daemon() {
 #[test]
 fn somebody_else_is_refused() {
     crate::common::root!();
-    let site = Site::new();
-    let _daemon = site.start_with(&["--socket-mode", "0666"]);
+    let (site, _daemon) = Site::running(&["--socket-mode", "0666"]);
     let alone = "root alone, as long as it runs without --operator-group";
     for verb in ["pause", "hold", "unhold", "bump", "forget", "requeue"] {
         let key = if verb == "pause" { &[][..] } else { &["alpha"] };
@@ -210,8 +186,7 @@ fn somebody_else_is_refused() {
 /// What is no name is refused before it is sent: it might be a request.
 #[test]
 fn a_name_is_no_request() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let (code, _) = failure(&site.run(&["run-fetcher", "-t", "socket", "x\nPAUSE"]));
     assert_eq!(code, 64);
     assert_eq!(object(&said(&site, &["status", "--json"]))["paused"], false);

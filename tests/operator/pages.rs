@@ -52,10 +52,7 @@ fn body<'a>(pages: &'a [(String, String)], link: &str) -> &'a str {
 /// Each page is reached by links from the first one, and tells what there is; with the daemon, and without.
 #[test]
 fn every_link_leads_to_a_page() {
-    let site = Site::new();
-    let daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo https://example.org/2\n");
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 1\nbravo https://example.org/2\n", &[]);
     assert_eq!(site.next_key("READY").as_deref(), Some("alpha"));
     assert_eq!(site.next_key("DONE alpha 3").as_deref(), Some("bravo"));
     let page = start(&site, &[]);
@@ -108,8 +105,7 @@ fn what_others_wrote_is_text() {
         "{{7*7}}",
         "é\u{301}日本",
     ];
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let long = "k".repeat(4_096);
     let lines: String =
         hostile.iter().chain(&[&*long]).map(|key| format!("{key} {key}\n")).collect();
@@ -132,8 +128,7 @@ fn what_others_wrote_is_text() {
 /// Parameters out of bounds are refused, and what is not known is not found.
 #[test]
 fn parameters_have_bounds() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let page = start(&site, &["--output", "logs/{day}/{key}.log"]);
     let (long, name) = ("k".repeat(4_097), "f".repeat(256));
     for wrong in [
@@ -179,8 +174,7 @@ fn parameters_have_bounds() {
 /// What a program is given is what the commands print with `--json`.
 #[test]
 fn programs_get_the_objects_of_the_commands() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.deliver("f", 1, "alpha 1\nbravo 2\nbravado 3\n");
     site.wait_count(3);
     let page = start(&site, &[]);
@@ -221,8 +215,7 @@ fn programs_get_the_objects_of_the_commands() {
 /// A listing is sorted by a column, and rows are left out by a text and a fetcher, by the address alone.
 #[test]
 fn listings_are_arranged() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.deliver("f", 1, "alpha 9\nbravo <8>\ncharlie 7\n");
     site.deliver("g", 1, "delta 8\n");
     site.wait_count(4);
@@ -252,10 +245,7 @@ fn listings_are_arranged() {
 /// What jobs wrote is shown, of one attempt or of a day, and sent as it is; nothing else of the machine is.
 #[test]
 fn what_jobs_wrote_is_shown() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "a/b 1\n");
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("a/b 1\n", &[]);
     let logs = site.path("logs");
     let work = ["work", "-t", "socket", "--once", "--log-dir", logs.to_str().unwrap(), "--"];
     let script = "printf '\\033[31m<b>red</b>\\033[0m'; exit 3";
@@ -280,10 +270,7 @@ fn what_jobs_wrote_is_shown() {
 /// one, it is asked whether a worker runs.
 #[test]
 fn what_a_job_in_flight_has_written() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\n");
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("alpha 1\n", &[]);
     let (logs, end) = (site.path("logs"), site.path("end"));
     let page = start(&site, &["--output", &format!("{}/{{day}}/{{key}}.log", logs.display())]);
     assert!(page.get("/").body.contains("does a worker run?"));
@@ -350,8 +337,7 @@ fn the_demonstration_is_shown() {
 /// A page that the browser has is not sent again.
 #[test]
 fn a_page_is_sent_once() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let page = start(&site, &[]);
     let ask = |tag: &str| {
         page.raw(&format!(

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Client, Site, wait_within};
+use crate::common::{Client, Site, attempt_of, wait_within};
 use crate::web;
 
 /// It looks once a second, and begins within five.
@@ -22,15 +22,10 @@ fn query(address: &str, query: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs Prometheus: make test-prometheus"]
 fn it_reads_the_metrics() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo 2\n");
-    site.wait_count(2);
-    let mut worker = Client::connect(&site);
-    assert!(worker.ask("HELLO 2 w").starts_with("HELLO"));
+    let (site, _daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
+    let mut worker = Client::opted_in(&site, "HELLO 2 w");
     for _ in 0..2 {
-        let job = worker.ask("READY");
-        let attempt = job.split(' ').nth(1).unwrap().to_owned();
+        let attempt = attempt_of(&worker.ask("READY"));
         assert_eq!(worker.ask(&format!("DONE {attempt} 0")), "OK\n");
     }
     let page = web::start(&site, &[]);

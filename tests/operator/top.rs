@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use rustix::termios::{Action, tcflow};
-use serde_json::Value;
 
+use crate::common::said::json;
 use crate::common::screen::Screen;
 use crate::common::terminal::terminal;
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, job_of, wait_until};
 
 const SIZE: (u16, u16) = (100, 30);
 /// A key that would clear the screen, colour it, and turn the line around.
@@ -46,24 +46,19 @@ fn busy(site: &Site) -> (Client, Vec<String>) {
         ["work", "--max-jobs", "1", "--log-dir", "logs", "-t", "socket", "--", "echo", "hello"];
     let worked = site.run(&run);
     assert_eq!(worked.status.code(), Some(0), "{}", String::from_utf8_lossy(&worked.stderr));
-    let mut worker = Client::connect(site);
-    worker.ask("HELLO 2 builder");
-    let job = worker.ask("READY");
-    let word = |line: &str, at| line.split_whitespace().nth(at).unwrap().to_owned();
-    let log = site.run(&["log", "--json"]).stdout;
-    let log: Value = serde_json::from_slice(&log).unwrap();
+    let mut worker = Client::opted_in(site, "HELLO 2 builder");
+    let (_, in_flight) = job_of(&worker.ask("READY"));
+    let log = json(site, &["log"]);
     let ended = log["attempts"][0]["key"].as_str().unwrap().to_owned();
-    let queue: Value =
-        serde_json::from_slice(&site.run(&["tasks", "--next", "--json"]).stdout).unwrap();
+    let queue = json(site, &["tasks", "--next"]);
     let next = |at: usize| queue["keys"][at]["key"].as_str().unwrap().to_owned();
-    (worker, vec![ended, word(&job, 2), next(0), next(1)])
+    (worker, vec![ended, in_flight, next(0), next(1)])
 }
 
-/// Each key does what help says of it.
+/// Each list, each key that a terminal sends as several bytes, and each order; what keys do within a list its own tests show.
 #[test]
 fn through_every_key() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let (_worker, keys) = busy(&site);
     let [ended, _, first, second] = &keys[..] else { panic!("{keys:?}") };
     let mut screen = start(&site, &["--log-dir", "logs", "-t", "socket"]);
@@ -85,24 +80,10 @@ fn through_every_key() {
     see("3", "1 of 2");
     see("\u{1b}[B", "2 of 2");
     see("\u{1b}[A", "1 of 2");
-    see("j", "2 of 2");
-    see("k", "1 of 2");
     see("\u{1b}[6~", "2 of 2");
     see("\u{1b}[5~", "1 of 2");
     see("\u{1b}[F", "2 of 2");
     see("\u{1b}[H", "1 of 2");
-    see("s", "by key");
-    see("r", "Key▼");
-    see("rsssssss", "  1 of 2");
-    see(&format!("/{}", &second[..4]), "  1 of 1");
-    see("\r", "P pause");
-    see("/\u{1b}", "  1 of 2");
-    see("\u{1b}[H", "  1 of 2");
-    see(" ", "FROZEN");
-    see(" ", "every 100ms");
-    see("+", "every 500ms");
-    see("+", "every 1s");
-    see("-", "every 500ms");
     see("\r", &format!("Key             {first}"));
     see("q", "P pause");
     see("2", "builder");
@@ -149,10 +130,7 @@ fn through_every_key() {
 /// The last values stay, and it finds the next daemon by itself.
 #[test]
 fn over_a_killed_daemon() {
-    let site = Site::new();
-    let daemon = site.start();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\n");
-    site.wait_count(2);
+    let (site, daemon) = Site::serving("alpha 0 1\nbravo 0 2\n", &[]);
     let mut screen = start(&site, &["-t", "socket"]);
     screen.shows("waiting 2 ");
     daemon.kill();
@@ -178,8 +156,7 @@ fn over_a_killed_daemon() {
 /// Whatever ends it, the terminal is as it was.
 #[test]
 fn the_terminal_is_given_back() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let screen = start(&site, &["-t", "socket"]);
         screen.shows("There is no fetcher.");
@@ -197,8 +174,7 @@ fn the_terminal_is_given_back() {
 /// A terminal that is gone is the end, as a signal is, and nothing that the user need be told.
 #[test]
 fn the_terminal_goes_away() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let (given, mut shown) = terminal();
     let end = || Stdio::from(given.try_clone().unwrap());
     let mut command = command(&site, &[&QUICK, &["-t", "socket"][..]].concat());
@@ -215,8 +191,7 @@ fn the_terminal_goes_away() {
 /// It ends though the terminal takes nothing any more (Ctrl-S, a connection that hangs).
 #[test]
 fn the_terminal_is_stopped() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let (given, shown) = terminal();
     let end = || Stdio::from(given.try_clone().unwrap());
     let mut command = command(&site, &[&QUICK, &["-t", "socket"][..]].concat());
@@ -237,8 +212,7 @@ fn the_terminal_is_stopped() {
 /// Keys, payloads and names steer nothing.
 #[test]
 fn what_comes_from_outside_is_escaped() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", format!("{EVIL} 0 {EVIL} payload\n"));
     site.wait_count(1);
     let mut screen = start(&site, &["-t", "socket"]);
@@ -268,8 +242,7 @@ fn is_coloured(text: &str) -> bool {
 /// `NO_COLOR` leaves out colours, and `--ascii` all but ASCII.
 #[test]
 fn colours_and_characters() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let is = |no_color: &str, arguments: &[&str]| {
         let mut command = command(&site, arguments);
         let mut screen = Screen::start(command_with(&mut command, no_color), SIZE);
@@ -295,8 +268,7 @@ fn command_with(command: &mut Command, no_color: &str) -> Command {
 #[test]
 fn who_may_change_something() {
     crate::common::root!();
-    let site = Site::new();
-    let _daemon = site.start_with(&["--socket-mode", "666"]);
+    let (site, _daemon) = Site::running(&["--socket-mode", "666"]);
     let mut screen = start(&site, &["--read-only", "-t", "socket"]);
     screen.shows("connections 1");
     screen.press("P?");
@@ -317,8 +289,7 @@ fn who_may_change_something() {
 /// Without a terminal, or when asked for, it is one frame of the width that was said, if that is one; what cannot be found is an error.
 #[test]
 fn one_plain_frame() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let (_worker, keys) = busy(&site);
     for (columns, width) in [("50", 50), ("120", 120), ("wide", 80)] {
         let shown = once(&site, columns, &["-t", "socket"]);

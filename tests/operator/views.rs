@@ -6,15 +6,14 @@ use std::path::Path;
 
 use crate::common::said::{failure, json as object, said};
 use crate::common::sql::editor;
-use crate::common::{Client, Site, wait_until};
+use crate::common::{Client, Site, job_of, wait_until};
 use crate::pages::crawl;
 use crate::web::start;
 use serde_json::{Value, json};
 
 /// A site whose keys ran in a known order: alpha, bravo, charlie.
 fn site() -> Site {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.deliver("f", 1, "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
     site.deliver("g", 1, "alpha other\n");
     site.wait_count(4);
@@ -29,22 +28,14 @@ fn site() -> Site {
     site
 }
 
-/// A greeted connection of an operator, and one of a worker.
-fn greeted(site: &Site) -> Client {
-    let mut client = Client::connect(site);
-    assert!(client.ask("HELLO 2 builder 600").starts_with("HELLO 2 "));
-    client
-}
-
 /// The objects are as docs/json.md has them, to the last member; the daemon answers the same.
 #[test]
 fn the_json_objects() {
     let site = site();
     let daemon = site.start();
-    let mut worker = greeted(&site);
-    let answer = worker.ask("READY");
-    let attempt: i64 = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    assert_eq!(answer, format!("JOB {attempt} alpha 0 1\n"));
+    let mut worker = Client::opted_in(&site, "HELLO 2 builder 600");
+    let (attempt, key) = job_of(&worker.ask("READY"));
+    assert_eq!(key, "alpha");
     let where_it_is = object(&site, &["tasks", "--next"])["daemon"].clone();
     assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
     let key = |key: &str, last: i64, payload: &str| {
@@ -101,12 +92,8 @@ fn the_json_objects() {
         let mut told: Value = serde_json::from_str(&worker.ask(request)).unwrap();
         let mut shown = object(&site, arguments);
         for both in [&mut told, &mut shown] {
-            // These grow with time.
-            both["fetchers"] = Value::Null;
-            both["not_stopped"] = Value::Null;
-            both["live"] = Value::Null;
-            // The command's own.
-            both["health"] = Value::Null;
+            // What grows with time, and the command's own.
+            ["fetchers", "not_stopped", "live", "health"].iter().for_each(|it| both[*it] = Value::Null);
         }
         assert_eq!(told, shown, "{request}");
     }
@@ -121,13 +108,12 @@ fn failed_tasks() {
     site.write("g.1.txt", "delta 1\n");
     let _daemon = site.start_with(&["--max-expired-leases", "1"]);
     site.wait_count(4);
-    let mut worker = greeted(&site);
+    let mut worker = Client::opted_in(&site, "HELLO 2 builder 600");
     let mut codes = std::collections::BTreeMap::from([("alpha", 1), ("bravo", 0), ("delta", 139)]);
     let mut ends = Vec::new();
     for _ in 0..4 {
-        let answer = worker.ask("READY");
-        let (attempt, key) = (answer.split(' ').nth(1).unwrap(), answer.split(' ').nth(2).unwrap());
-        match codes.remove(key) {
+        let (attempt, key) = job_of(&worker.ask("READY"));
+        match codes.remove(&*key) {
             Some(code) => ends.push(format!("DONE {attempt} {code}")),
             None => assert_eq!(key, "charlie"),
         }
@@ -174,9 +160,8 @@ fn failed_tasks() {
     assert_eq!(text, "Back in the queue: 1 row.\n");
     assert_eq!(listed("failed", &[]), []);
     assert_eq!(worker.ask("HELLO 2 again").split(' ').next(), Some("ERROR"));
-    let mut lost = Client::connect(&site);
-    assert!(lost.ask("HELLO 2 lost 1").starts_with("HELLO 2 "));
-    let key = lost.ask("READY").split(' ').nth(2).unwrap().to_owned();
+    let mut lost = Client::opted_in(&site, "HELLO 2 lost 1");
+    let (_, key) = job_of(&lost.ask("READY"));
     wait_until("its lease expired", || {
         listed("dead_letter", &[]) == [task(&key, "1 leases expired")]
     });
@@ -185,10 +170,7 @@ fn failed_tasks() {
 /// The file of an attempt's output is named where it is.
 #[test]
 fn the_output_of_an_attempt() {
-    let site = Site::new();
-    site.write("f.1.txt", "alpha 1\n");
-    let _daemon = site.start();
-    site.wait_count(1);
+    let (site, _daemon) = Site::serving("alpha 1\n", &[]);
     let worked =
         site.run(&["work", "--once", "--log-dir", "logs", "-t", "socket", "--", "echo", "{key}"]);
     assert!(worked.status.success(), "{}", String::from_utf8_lossy(&worked.stderr));
@@ -241,18 +223,6 @@ fn why_in_words() {
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
 }
 
-/// Numbers beyond the bounds are usage errors; a database that is none is refused as by `status`.
-#[test]
-fn what_is_refused() {
-    let site = Site::new();
-    for wrong in [["tasks", "-n", "0"], ["log", "-n", "10001"]] {
-        assert_eq!(site.run(&wrong).status.code(), Some(64));
-    }
-    for arguments in [&["tasks", "--next"][..], &["log"], &["why", "a"]] {
-        assert_eq!(site.run(arguments).status.code(), Some(69), "{arguments:?}");
-    }
-}
-
 /// A command that fails: its exit code, and what it says.
 fn refused(site: &Site, arguments: &[&str]) -> (i32, String) {
     let mut command = site.program();
@@ -264,8 +234,7 @@ fn refused(site: &Site, arguments: &[&str]) -> (i32, String) {
 /// of one that was killed leads to its database, whether the socket is still there or not.
 #[test]
 fn the_socket_of_a_daemon_that_has_stopped() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let (socket, other) = (site.socket(), site.path("other"));
     let (socket, other) = (socket.to_str().unwrap(), other.to_str().unwrap());
     daemon.stop();

@@ -102,10 +102,7 @@ impl Page {
 /// They are those of the command; the daemon may stop and come back.
 #[test]
 fn metrics_and_health() {
-    let site = Site::new();
-    let daemon = site.start();
-    site.deliver("f", 1, "alpha 1\n");
-    site.wait_count(1);
+    let (site, daemon) = Site::serving("alpha 1\n", &[]);
     let page = start(&site, &[]);
     let metrics = page.get("/metrics");
     assert_eq!(metrics.status, 200);
@@ -138,8 +135,7 @@ fn metrics_and_health() {
 /// A daemon under `--classic` has no health to ask for: it takes connections.
 #[test]
 fn the_health_of_a_classic_daemon() {
-    let site = Site::new();
-    let daemon = site.start_with(&["--classic"]);
+    let (site, daemon) = Site::running(&["--classic"]);
     let page = start(&site, &[]);
     assert_eq!(page.get("/healthz").status, 200);
     daemon.stop();
@@ -149,8 +145,7 @@ fn the_health_of_a_classic_daemon() {
 /// The page is nobody's who comes under another name; what browsers are told goes with each answer.
 #[test]
 fn foreign_names_are_refused() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let socket = site.path("http");
     let listen = format!("unix:{}", socket.display());
     let page = start(&site, &["--listen", &listen, "--allow-host", "Queue.example.org"]);
@@ -197,8 +192,7 @@ fn foreign_names_are_refused() {
 /// Large heads, garbage, and clients that do not go on: a clear status or a close, and others are served.
 #[test]
 fn bad_clients_are_borne() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let page = start(&site, &[]);
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect(&page.address)).collect();
     slow.iter_mut().for_each(|stream| stream.write_all(b"GET /heal").unwrap());
@@ -236,10 +230,7 @@ fn ten_thousand_connections() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
         .unwrap();
-    let site = Site::new();
-    let _daemon = site.start();
-    site.deliver("f", 1, "alpha 1\nbravo 2\n");
-    site.wait_count(2);
+    let (site, _daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
     let page = start(&site, &[]);
     let before = page.process.memory_kib("VmRSS:");
     let mut silent: Vec<TcpStream> = (0..10_000).map(|_| connect(&page.address)).collect();
@@ -254,8 +245,7 @@ fn ten_thousand_connections() {
 /// What the init system listens on takes the place of `--listen`: an address or a socket.
 #[test]
 fn sockets_of_the_init_system() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let (tcp, path) = (TcpListener::bind("127.0.0.1:0").unwrap(), site.path("http"));
     let unix = UnixListener::bind(&path).unwrap();
     let start_on = |listener: OwnedFd| {
@@ -292,8 +282,7 @@ mod on_server {
     #[test]
     #[ignore = "needs a server: make test-postgres"]
     fn a_url_as_target() {
-        let site = Site::new();
-        let daemon = site.start();
+        let (site, daemon) = Site::running(&[]);
         let url = site.target().display().to_string();
         let page = |target: &str| {
             let mut command = site.program();

@@ -40,8 +40,7 @@ fn sockets(page: &Page) -> usize {
 /// A body is not waited for before the token is known; a body, a second head and a client that reads nothing are not for ever.
 #[test]
 fn nothing_is_held_for_ever() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     fs::create_dir_all(site.path("logs/2026-01-02")).unwrap();
     let log = fs::File::create(site.path("logs/2026-01-02/alpha.log")).unwrap();
     log.set_len(16 * 1024 * 1024).unwrap();

@@ -37,8 +37,7 @@ impl Site {
 /// What was acknowledged is there after a kill, and until a job of it succeeds.
 #[test]
 fn a_task_outlives_the_daemon_and_its_failures() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     assert_eq!(site.add("alpha", "1.0 1.1"), "Added alpha; it is the next key.\n");
     daemon.kill();
     let daemon = site.start();
@@ -92,8 +91,7 @@ fn the_expected_turn_is_told() {
 /// A payload may be as long as a line of a list, and comes from a file or from standard input.
 #[test]
 fn a_long_payload_comes_from_a_file() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let payload = "x".repeat(1024 * 1024 - "alpha ".len());
     let (code, stdout, stderr) =
         site.fed(&["add", "--file", "-", "alpha"], format!("{payload}\n").as_bytes());
@@ -120,8 +118,7 @@ fn a_long_payload_comes_from_a_file() {
 /// Of many lines the faulty ones are named, and the others added.
 #[test]
 fn many_lines_are_added() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let lines: String = (0..2_000).map(|number| format!("key{number} {number}\n")).collect();
     let (code, stdout, stderr) = site.fed(&["add", "--lines"], lines.as_bytes());
     assert_eq!((code, &*stdout), (0, "Added 2000 tasks.\n"), "{stderr}");
@@ -169,8 +166,7 @@ fn a_task_with_an_id_is_added_once() {
 /// There is room for so many; what does not fit is told, and can be added later.
 #[test]
 fn a_full_queue_is_told() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--max-single-tasks", "2"]);
+    let (site, _daemon) = Site::running(&["--max-single-tasks", "2"]);
     site.add("alpha", "1");
     let (code, stdout, stderr) = site.fed(&["add", "--lines"], b"b 1\nc 1\nd 1\n");
     assert_eq!((code, &*stdout), (75, ""));
@@ -187,8 +183,7 @@ fn a_full_queue_is_told() {
 /// What waits or failed is deleted; what a worker has is spared, and told.
 #[test]
 fn cancelling_deletes() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let cancel = || site.shiftboss(&["cancel", "alpha"]);
     let (code, _, stderr) = cancel();
     assert!(code == 65 && stderr.contains("no single task"), "{code} {stderr}");
@@ -256,8 +251,7 @@ fn only_operators_add() {
 /// The classic rules know none of it.
 #[test]
 fn classic_knows_no_single_tasks() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--classic"]);
+    let (site, _daemon) = Site::running(&["--classic"]);
     assert_eq!(site.send(b"HELLO 2 w\nADD alpha 1\n"), "");
     let (code, _, stderr) = site.shiftboss(&["add", "alpha", "1"]);
     assert!(code == 69 && stderr.contains("--classic"), "{code} {stderr}");

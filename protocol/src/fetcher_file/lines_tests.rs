@@ -31,7 +31,7 @@ fn skipped(number: u64, reason: SkipReason) -> Line {
 /// A file with every kind of line.
 const MIXED: &[u8] =
     b"\xef\xbb\xbfalpha  0 1\nbravo 1 2\r\ncharlie x\rd\xc3\xa9lta \xe2\x82\xac 2\n\
-    \n# x\n\xff bad\none\n\xc2\xa0echo\ty z\x1c\r\r\n last 1";
+    \n# x\n\xff bad\none\n\xc2\xa0echo\ty z\x1c\r\r\n  \t \ntrailing \n last 1";
 
 /// Lines are split, stripped and numbered as spec 4 says.
 #[test]
@@ -47,6 +47,8 @@ fn lines_are_those_of_the_spec() {
         skipped(8, SkipReason::ONE_WORD),
         row("echo\ty", "z"),
         skipped(10, SkipReason::EMPTY),
+        skipped(11, SkipReason::EMPTY),
+        skipped(12, SkipReason::ONE_WORD),
         row("last", "1"),
     ];
     assert_eq!(lines_of(MIXED), expected);

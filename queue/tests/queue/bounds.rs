@@ -29,10 +29,16 @@ fn count_rows(engine: &Engine<Store>) -> i64 {
     subject::counts(engine.store()).values().map(|it| it[0]).sum()
 }
 
+/// A list of so many keys.
+fn listed(keys: usize) -> Engine<Store> {
+    let mut engine = Engine::new(subject::new(), Settings::default());
+    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..keys, Reading::Onward)]);
+    engine
+}
+
 /// A list of many keys, and a later one of a few; the first one is to go.
 fn many_in_front() -> Engine<Store> {
-    let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..2_500, Reading::Onward)]);
+    let mut engine = listed(2_500);
     let behind = vec![RegisterRun(run("g")).into(), rows("g", 0..3, Reading::Onward)];
     ready(engine.apply((NOW + 1) * 1_000, behind)).unwrap();
     engine
@@ -125,8 +131,7 @@ fn what_was_passed_may_come_back() {
 /// Keys that come back in the batch that looks what goes are found by the next one.
 #[test]
 fn what_comes_back_while_others_go_is_found() {
-    let mut engine = Engine::new(subject::new(), Settings::default());
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..2, Reading::Onward)]);
+    let mut engine = listed(2);
     let mut given = || match ask(&mut engine, vec![dispatch(None)]).remove(0) {
         Outcome::Dispatch(Dispatched::Job(_, row)) => row.key,
         other => panic!("{other:?}"),
@@ -146,9 +151,8 @@ fn what_comes_back_while_others_go_is_found() {
 /// A prune goes on where it was, looks at as many rows as it may, and begins anew with a newer listing.
 #[test]
 fn a_prune_looks_at_each_row_once() {
-    let mut engine = Engine::new(subject::new(), Settings::default());
     let prune = Operation::from(Prune { run: run("f"), limit: 100 });
-    ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..1_000, Reading::Onward)]);
+    let mut engine = listed(1_000);
     ask(&mut engine, vec![rows("f", 0..900, Reading::Listing)]);
     for _ in 0..5 {
         assert_eq!(ask(&mut engine, vec![prune.clone()]), [Outcome::Prune(true)]);
@@ -234,22 +238,16 @@ fn ids_of_single_tasks_are_forgotten_in_time() {
         "add a=1 x -> added 1
         add c=1 z -> added 2
         add a=2 y -> added 3
-        at 600
-        add c=2 z -> known
+        at 600; add c=2 z -> known
         ready -> job 1 a 1
-        finish a 0
-        at 660
-        cancel c -> cancelled 1 false
+        finish a 0; at 660; cancel c -> cancelled 1 false
         add a=1 x -> known
-        at 720
-        add b=3 -> added 4
+        at 720; add b=3 -> added 4
         add a=1 x -> known
-        at 780
-        add b=4 -> added 5
+        at 780; add b=4 -> added 5
         add a=1 x -> added 6
         add c=1 z -> known
-        at 840
-        add b=5 -> added 7
+        at 840; add b=5 -> added 7
         add c=1 z -> added 8",
     );
     assert_eq!(subject::counts(script.store())[&(OF_SINGLES.0.0, OF_SINGLES.1)][0], 6);

@@ -158,16 +158,14 @@ proptest! {
 #[test]
 fn what_is_no_time_or_number_is_refused() {
     Script::new(Settings::default()).run(
-        "
-        log a -9223372036854775808 -> rejected
+        "log a -9223372036854775808 -> rejected
         log a 253402300800 -> rejected
         log a 1 9223372036854775807 0 -> rejected
         log a 1 2 9223372036854775807 -> done
         register f.-1 -> rejected
         register f.0 -> run
         register @tasks.0 -> rejected
-        list f.9223372036854775807 a=max
-        ready -> job 1 a max
+        list f.9223372036854775807 a=max; ready -> job 1 a max
         done 1 -9223372036854775808 -> recorded",
     );
 }

@@ -18,8 +18,7 @@ pub const TAKEOVER: i64 = 600;
 
 /// A queue of which the daemon `one` has a list of these keys.
 fn of_one(keys: &[&str]) -> Asked {
-    let mut queue = Asked::with(&[]).acts_for("one", TAKEOVER);
-    join(&mut queue, &[]);
+    let mut queue = daemon(Asked::with(&[]), "one");
     queue.ask(RegisterRun(run("g", 1))).unwrap();
     queue.ask(rows("g", keys)).unwrap();
     queue
@@ -29,11 +28,16 @@ fn join(queue: &mut Asked, unheard: &[Attempt]) {
     ready(queue.engine.join(NOW * 1_000, "process", unheard)).unwrap();
 }
 
-/// The other daemon asks from now on.
-fn other(queue: Asked) -> Asked {
-    let mut queue = queue.acts_for("other", TAKEOVER);
+/// This daemon asks from now on.
+fn daemon(queue: Asked, name: &str) -> Asked {
+    let mut queue = queue.acts_for(name, TAKEOVER);
     join(&mut queue, &[]);
     queue
+}
+
+/// The other one does.
+fn other(queue: Asked) -> Asked {
+    daemon(queue, "other")
 }
 
 fn adopt(queue: &mut Asked, since: i64) -> u64 {
@@ -70,8 +74,7 @@ fn a_fetcher_is_taken_over() {
     let news = queue.engine.take_news();
     assert_eq!(news.taken, [("g".into(), "the daemon one".to_owned())]);
     queue.ask(rows("g", &["bravo"])).unwrap();
-    let mut queue = queue.acts_for("one", TAKEOVER);
-    join(&mut queue, &[]);
+    let mut queue = daemon(queue, "one");
     assert!(matches!(whose(&mut queue), Registered::Elsewhere(_)));
     assert_eq!(queue.ask(Runs).unwrap(), []);
 }
@@ -103,8 +106,7 @@ fn jobs_of_a_daemon_that_is_gone_are_seen_to() {
     assert_eq!(leases(&mut queue), [attempt, classic]);
     assert_eq!(queue.ask(CountInFlight), Ok(1));
     assert!(queue.ask(Expire(attempt)).unwrap().is_some());
-    let mut queue = queue.acts_for("one", TAKEOVER);
-    join(&mut queue, &[]);
+    let mut queue = daemon(queue, "one");
     assert_eq!(leases(&mut queue), [classic]);
     let mut queue = queue.acts_for("other", TAKEOVER);
     assert_eq!(leases(&mut queue), []);
@@ -177,8 +179,7 @@ fn rules_are_shared() {
     let of_fetcher = [("g".to_owned(), rule)].into();
     let retries = RetryRules { of_fetcher, ..RetryRules::default() };
     let settings = Settings { retries, ..Settings::default() };
-    let mut queue = Asked::new(settings).acts_for("one", TAKEOVER);
-    join(&mut queue, &[]);
+    let mut queue = daemon(Asked::new(settings), "one");
     queue.ask(RegisterRun(run("g", 1))).unwrap();
     queue.ask(rows("g", &["alpha"])).unwrap();
     let mut queue = other(queue.with_settings(Settings::default()));

@@ -102,15 +102,7 @@ fn run(script: &str) -> Script {
 
 #[test]
 fn how_a_queue_stands() {
-    let script = run("
-        list f.1 a b c
-        list f.1699999900 a d
-        list g.7 a
-        at 1
-        add s=1
-        add s=2
-        lease
-        ready");
+    let script = run("list f.1 a b c; list f.1699999900 a d; list g.7 a; at 1; add s=1; add s=2; lease; ready");
     let status = At::new(&script, 60).status();
     let lists: Vec<_> = status
         .fetchers
@@ -134,21 +126,11 @@ fn how_a_queue_stands() {
 /// Each of several tasks of one key waits; those that failed, and those that are delayed, are told apart.
 #[test]
 fn every_single_task_counts() {
-    let mut script = run("
-        add a=1
-        add a=2
-        add a=3
-        add a=4
-        add a=5");
+    let mut script = run("add a=1; add a=2; add a=3; add a=4; add a=5");
     let at = At::new(&script, 0);
     assert_eq!((at.status().rows.pending, at.tasks(TaskStatus::Waiting).len()), (5, 5));
     assert_eq!(at.rows("a").1.len(), 5);
-    script.run(
-        "
-        ready
-        done 1 3
-        lease",
-    );
+    script.run("ready; done 1 3; lease");
     let at = At::new(&script, 0);
     let status = at.status();
     assert_eq!((status.rows.pending, status.rows.in_flight), (3, 1));
@@ -168,12 +150,7 @@ fn every_single_task_counts() {
 
 #[test]
 fn where_a_key_is() {
-    let mut script = run("
-        list f.1 a b
-        list f.2 a
-        list g.1 a
-        ready
-        done 1 0");
+    let mut script = run("list f.1 a b; list f.2 a; list g.1 a; ready; done 1 0");
     let at = At::new(&script, 1);
     let (state, rows) = at.rows("a");
     assert_eq!(
@@ -188,13 +165,7 @@ fn where_a_key_is() {
     assert_eq!(at.reader.why(NOW, "nobody", 10), Ok(None));
     let turns = at.reader.turns(NOW, &["b", "nobody"].map(Key::stored)).unwrap();
     assert_eq!(turns.iter().map(|it| it.keys_before).collect::<Vec<_>>(), [Some(0), None]);
-    script.run(
-        "
-        at 5
-        ready
-        ready
-        done 3 7",
-    );
+    script.run("at 5; ready; ready; done 3 7");
     let at = At::new(&script, 9);
     assert_eq!(at.rows("a").1[0], "f.2 Dispatched 0");
     assert_eq!(
@@ -204,11 +175,7 @@ fn where_a_key_is() {
     assert_eq!(at.tasks(TaskStatus::Failed), ["a g.1, failure 7"]);
     let out = at.why("b").in_flight.unwrap();
     assert_eq!((out.attempt, out.since, out.held_until), (Some(2), NOW + 5, Some(NOW + 43_206)));
-    script.run(
-        "
-        hold a 60
-        go g.1",
-    );
+    script.run("hold a 60; go g.1");
     let at = At::new(&script, 9);
     assert_eq!(at.rows("a").1[2], "g.1 Leaving");
     assert_eq!(at.why("a").hold.map(|it| (it.since, it.until)), Some((NOW + 5, Some(NOW + 65))));
@@ -219,14 +186,7 @@ fn where_a_key_is() {
 fn each_task_fails_for_itself() {
     let failed = |list: i64, single: i64| {
         let script = format!(
-            "
-            list f.1 a
-            ready
-            done 1 {list}
-            at 5
-            add a=1
-            ready
-            done 2 {single}"
+            "list f.1 a; ready; done 1 {list}; at 5; add a=1; ready; done 2 {single}"
         );
         At::new(&run(&script), 9).tasks(TaskStatus::Failed)
     };
@@ -234,13 +194,7 @@ fn each_task_fails_for_itself() {
     assert_eq!(failed(0, 7), ["a @tasks.1, failure 7"]);
     assert_eq!(failed(3, 0), ["a f.1, failure 3"]);
     assert_eq!(failed(3, 124), ["a @tasks.1, timeout", "a f.1, failure 3"]);
-    let mut script = run("
-        list f.1 a b
-        ready
-        ready
-        finish a 3
-        at 2
-        finish b 4");
+    let mut script = run("list f.1 a b; ready; ready; finish a 3; at 2; finish b 4");
     let both = ["b f.1, failure 4", "a f.1, failure 3"];
     assert_eq!(At::new(&script, 9).tasks(TaskStatus::Failed), both);
     // Of attempts that are kept no longer the records tell.
@@ -263,20 +217,8 @@ fn dead_letters_and_delays() {
     let settings = Settings { max_expired_leases: 2, retries, ..Settings::default() };
     let mut script = played(
         settings,
-        "
-        list f.1 b
-        add c=1
-        lease f
-        expire 1
-        lease f
-        expire 2
-        lease @tasks
-        expire 3
-        lease @tasks
-        expire 4
-        list g.1 a
-        lease g
-        done 5 9",
+        "list f.1 b; add c=1; lease f; expire 1; lease f; expire 2; lease @tasks; expire 3; lease @tasks; expire 4
+        list g.1 a; lease g; done 5 9",
     );
     let at = At::new(&script, 1);
     let dead = ["b f.1, 2 leases expired", "c @tasks.1, 2 leases expired"];
@@ -289,11 +231,7 @@ fn dead_letters_and_delays() {
     assert!(delayed[0].starts_with("a g.1, failure 9; retry 1 in "), "{delayed:?}");
     assert_eq!((at.status().delayed, at.rows("a").0), (1, KeyState::Delayed));
     assert_eq!(at.rows("a").1, ["g.1 Delayed 9"]);
-    script.run(
-        "
-        at 20
-        wake",
-    );
+    script.run("at 20; wake");
     let why = At::new(&script, 20).why("a");
     assert_eq!((why.state, why.retry), (KeyState::Waiting, None));
     assert_eq!(why.bump.map(|it| it.by).as_deref(), Some("job_retry"));
@@ -301,20 +239,10 @@ fn dead_letters_and_delays() {
 
 #[test]
 fn attempts_that_ended() {
-    let script = run("
-        list f.1 a b c
-        list g.1 a
-        lease
-        undo a 1
-        lease
-        done 2 0
-        lease
-        release 3
-        lease
-        done 4 5
-        lease
-        expire 5
-        done 5 124");
+    let script = run(
+        "list f.1 a b c; list g.1 a; lease; undo a 1; lease; done 2 0; lease; release 3; lease; done 4 5; lease
+        expire 5; done 5 124",
+    );
     let at = At::new(&script, 1);
     let all = EndedAttempts::default();
     let ended = at.ended(&all);
@@ -347,14 +275,7 @@ fn attempts_that_ended() {
 
 #[test]
 fn keys_are_found_and_held() {
-    let script = run("
-        list f.1 ab ac b
-        hold nobody
-        at 5
-        hold b 60
-        at 9
-        hold ab
-        log ran 1 2 3");
+    let script = run("list f.1 ab ac b; hold nobody; at 5; hold b 60; at 9; hold ab; log ran 1 2 3");
     let at = At::new(&script, 9);
     let held = at.reader.held(9).unwrap().keys;
     let held: Vec<_> = held.iter().map(|it| (&*it.key, it.hold.until)).collect();
@@ -377,9 +298,7 @@ fn keys_are_found_and_held() {
 /// What a clock that was ahead says counts as when it was seen first; that it was ahead can be told by what ended.
 #[test]
 fn a_start_in_the_future() {
-    let script = run("
-        list f.1 a
-        log a 1800000000 1800000001 0");
+    let script = run("list f.1 a; log a 1800000000 1800000001 0");
     let at = At::new(&script, 60);
     let next = at.reader.next_jobs(at.now, 1).unwrap().keys.remove(0);
     let last = at.why("a").last_result.unwrap();

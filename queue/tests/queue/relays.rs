@@ -87,6 +87,13 @@ impl Sender {
     }
 }
 
+/// A queue in which the daemon has a list of these keys, and a relay of it.
+fn with_relay(keys: &[&str]) -> (Asked, Sender) {
+    let mut queue = Asked::with(keys);
+    let relay = Sender::join(&mut queue, "r");
+    (queue, relay)
+}
+
 fn claim() -> [Operation; 1] {
     [Operation::Dispatch(lease())]
 }
@@ -99,8 +106,7 @@ fn leases(queue: &mut Asked) -> Vec<Attempt> {
 /// out any more, and another process begins its numbers anew.
 #[test]
 fn a_batch_is_carried_out_once() {
-    let mut queue = Asked::with(&["alpha", "bravo", "charlie"]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&["alpha", "bravo", "charlie"]);
     let first = relay.send(&mut queue, &claim());
     let RelayAnswer::Answered(outcomes) = &first else { panic!("{first:?}") };
     assert!(matches!(outcomes[..], [Ok(Outcome::Dispatch(Dispatched::Job(..)))]), "{first:?}");
@@ -123,8 +129,7 @@ fn a_batch_is_carried_out_once() {
 /// Lanes have numbers of their own: an older one of lists is not hidden by one of jobs.
 #[test]
 fn lanes_are_numbered_apart() {
-    let mut queue = Asked::with(&["alpha"]);
-    let relay = Sender::join(&mut queue, "r");
+    let (mut queue, relay) = with_relay(&["alpha"]);
     let mut ask = |lane, number| {
         let operations = vec![Operation::RegisterRun(RegisterRun(run("g", number)))];
         queue.ask(Relayed { epoch: relay.epoch, lane, number, operations }).unwrap()
@@ -139,8 +144,7 @@ fn lanes_are_numbered_apart() {
 /// An operation that is rejected leaves its neighbours alone, within a relay's batch and beside it; and one of relays within is nobody's.
 #[test]
 fn a_rejected_operation_spoils_no_other() {
-    let mut queue = Asked::with(&["alpha"]);
-    let relay = Sender::join(&mut queue, "r");
+    let (mut queue, relay) = with_relay(&["alpha"]);
     let unknown = Operation::AddRows(rows("x", &["bravo"]));
     let within = |number, operations| {
         Operation::Relayed(Relayed { epoch: relay.epoch, lane: Lane::Jobs, number, operations })
@@ -164,8 +168,7 @@ fn a_rejected_operation_spoils_no_other() {
 /// again.
 #[test]
 fn a_fetcher_is_one_side_s() {
-    let mut queue = Asked::with(&["alpha"]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&["alpha"]);
     let mut other = Sender::join(&mut queue, "s");
     assert!(matches!(relay.register(&mut queue, run("g", 1)), Registered::Run(_)));
     for (asked, run, whose) in [
@@ -223,8 +226,7 @@ fn a_name_is_one_process_s_in_one_queue() {
 /// nobody.
 #[test]
 fn a_lost_relay_s_leases_are_the_daemon_s() {
-    let mut queue = Asked::with(&["alpha", "bravo"]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&["alpha", "bravo"]);
     let (kept, ended) = (relay.lease(&mut queue), relay.lease(&mut queue));
     assert_eq!(leases(&mut queue), []);
     let done = |attempt| CompleteAttempt { attempt, exit_code: 0 };
@@ -240,8 +242,7 @@ fn a_lost_relay_s_leases_are_the_daemon_s() {
 /// A lease is seen to by whoever heard its worker last; the other one's end of it means nothing.
 #[test]
 fn a_lease_moves_with_its_worker() {
-    let mut queue = Asked::with(&["alpha"]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&["alpha"]);
     let attempt = relay.lease(&mut queue);
     assert_eq!(queue.ask(Expire(attempt)), Ok(None));
     assert_eq!(queue.ask(Heartbeat(attempt)), Ok(Ack::Recorded));
@@ -255,8 +256,7 @@ fn a_lease_moves_with_its_worker() {
 /// What a relay notes of itself is not noted of the daemon, and the other way round; the next process of it has rejected nothing yet.
 #[test]
 fn notes_are_apart() {
-    let mut queue = Asked::with(&[]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&[]);
     let note = RejectFile { name: "x.txt".to_owned(), reason: "why".to_owned() };
     relay.ask(&mut queue, note).unwrap();
     relay.ask(&mut queue, NoteInput(InputDirectory::Lost("gone".to_owned()))).unwrap();
@@ -280,8 +280,7 @@ fn notes_are_apart() {
 /// A relay is forgotten that is gone, with all that it has, however long its lists are; one that may live is not.
 #[test]
 fn a_relay_is_forgotten() {
-    let mut queue = Asked::with(&["alpha"]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&["alpha"]);
     relay.register(&mut queue, run("g", 1));
     let keys: Vec<String> = (0..600).map(|key| format!("key-{key}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -308,8 +307,7 @@ fn a_relay_is_forgotten() {
 
 /// One relay, which has registered a run.
 fn with_a_run() -> (Asked, Sender) {
-    let mut queue = Asked::with(&[]);
-    let mut relay = Sender::join(&mut queue, "r");
+    let (mut queue, mut relay) = with_relay(&[]);
     relay.register(&mut queue, run("g", 1));
     (queue, relay)
 }

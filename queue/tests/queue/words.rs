@@ -83,6 +83,10 @@ pub struct Script {
     now: i64,
 }
 
+/// What is counted.
+const COUNTED: &str =
+    "rows waiting in_flight leased redelivered delayed dead failed held backed_off bumped";
+
 /// When scripts begin.
 pub const NOW: i64 = 1_700_000_000;
 
@@ -96,19 +100,17 @@ impl Script {
         self.engine.as_ref().unwrap().store()
     }
 
-    /// Carries a script out: lines of `request -> answer`. What is after `#` is for people. `job + a p`: under whatever number.
+    /// Carries a script out: requests, each on a line or before a `;`, as `request -> answer`. What is after `#` is for people.
+    /// `job + a p`: under whatever number.
     pub fn run(&mut self, script: &str) {
-        for line in script.lines() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            let (request, right) = line.split_once(" -> ").unwrap_or((line, ""));
+        let lines = script.lines().map(|line| line.split('#').next().unwrap_or_default());
+        for step in lines.flat_map(|line| line.split(';')).map(str::trim) {
+            let (request, right) = step.split_once(" -> ").unwrap_or((step, ""));
             let mut given = self.say(request);
-            if right.starts_with("job + ") && given.starts_with("job ") {
-                given = given
-                    .split(' ')
-                    .enumerate()
-                    .map(|(at, it)| if at == 1 { "+" } else { it })
-                    .collect::<Vec<_>>()
-                    .join(" ");
+            if right.starts_with("job + ")
+                && let Some((_, job)) = given.strip_prefix("job ").and_then(|it| it.split_once(' '))
+            {
+                given = format!("job + {job}");
             }
             assert!(
                 right.is_empty() || given == right,
@@ -136,14 +138,6 @@ impl Script {
                 self.follow(by)
             }
             ["follow"] => self.follow(0),
-            ["ends"] => {
-                let ends = self.engine.as_mut().unwrap().take_ends();
-                let of = |it: &JobEnd| {
-                    let JobEnd { fetcher, outcome, took_ms, revisit_seconds, .. } = it;
-                    format!("{fetcher} {} {took_ms} {revisit_seconds:?}", outcome.word())
-                };
-                listed(ends.iter().map(of))
-            }
             ["log", it, started, rest @ ..] => {
                 let finished = rest.first().map(|text| text.parse().unwrap());
                 let exit_code = rest.get(1).map(|text| text.parse().unwrap());
@@ -154,32 +148,43 @@ impl Script {
                 let is_dequeued = *value == "1";
                 self.edit(Edit::Row { key: key(it), run: self::run(run), is_dequeued })
             }
-            ["ran", key] => {
-                let log = subject::log(self.store());
-                log.get(*key).map_or("never".into(), |it| format!("{} {:?}", it.0 - NOW, it.2))
-            }
             ["restart"] => {
                 let engine = self.engine.take().map(Engine::into_store);
                 self.engine = engine.map(|it| Engine::new(it.reopened(), self.settings.clone()));
                 String::new()
             }
+            ["jobs"] => {
+                let jobs =
+                    std::iter::from_fn(|| self.say("ready").strip_prefix("job ").map(key_of));
+                jobs.collect::<Vec<_>>().join(" ")
+            }
+            ["list", run, rows @ ..] => {
+                self.ask(RegisterRun(self::run(run)).into());
+                self.ask(rows_of(run, rows))
+            }
+            words => self.look(words).unwrap_or_else(|| self.ask(operation(words))),
+        }
+    }
+
+    /// What the store has, and what ended, if that is asked for.
+    fn look(&mut self, words: &[&str]) -> Option<String> {
+        Some(match words {
+            ["ends"] => {
+                let ends = self.engine.as_mut().unwrap().take_ends();
+                let of = |it: &JobEnd| {
+                    let JobEnd { fetcher, outcome, took_ms, revisit_seconds, .. } = it;
+                    format!("{fetcher} {} {took_ms} {revisit_seconds:?}", outcome.word())
+                };
+                listed(ends.iter().map(of))
+            }
+            ["ran", key] => {
+                let log = subject::log(self.store());
+                log.get(*key).map_or("never".into(), |it| format!("{} {:?}", it.0 - NOW, it.2))
+            }
             ["counts"] => {
-                let names = [
-                    "rows",
-                    "waiting",
-                    "in_flight",
-                    "leased",
-                    "redelivered",
-                    "delayed",
-                    "dead",
-                    "failed",
-                    "held",
-                    "backed_off",
-                    "bumped",
-                ];
                 let counts = subject::counts(self.store());
                 let sum = |at: usize| counts.values().map(|it| it[at]).sum::<i64>();
-                let sums = names.iter().enumerate().map(|(at, name)| (name, sum(at)));
+                let sums = COUNTED.split(' ').enumerate().map(|(at, name)| (name, sum(at)));
                 listed(sums.filter(|it| it.1 != 0).map(|(name, sum)| format!("{name} {sum}")))
             }
             ["hours"] => {
@@ -198,17 +203,8 @@ impl Script {
                 };
                 listed(minutes.iter().map(of))
             }
-            ["jobs"] => {
-                let jobs =
-                    std::iter::from_fn(|| self.say("ready").strip_prefix("job ").map(key_of));
-                jobs.collect::<Vec<_>>().join(" ")
-            }
-            ["list", run, rows @ ..] => {
-                self.ask(RegisterRun(self::run(run)).into());
-                self.ask(rows_of(run, rows))
-            }
-            _ => self.ask(operation(&words)),
-        }
+            _ => return None,
+        })
     }
 
     /// In a batch of its own.

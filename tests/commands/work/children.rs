@@ -5,17 +5,15 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, work_script, write_jobs};
+use super::{ATTEMPTS, lines, start, wait_gone, wait_lines, with_jobs, work_script};
 use crate::common::left::wait_ended;
-use crate::common::{Daemon, Site, wait_equal, wait_until};
+use crate::common::{Daemon, wait_equal, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// 100 MB without a line end go through in little memory.
 #[test]
 fn a_flood_without_a_line_end() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let script =
         "head -c 100000000 /dev/zero | tr '\\0' x; echo; until [ -e go ]; do sleep .01; done";
     let mut work = work_script(&site, &["--once"], script);
@@ -44,9 +42,7 @@ fn a_flood_without_a_line_end() {
 /// A reader that is gone is no reason to do no jobs.
 #[test]
 fn a_reader_that_is_gone_costs_no_job() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 5);
+    let (site, _daemon) = with_jobs(5, &[]);
     let mut work = work_script(&site, &["--once"], "head -c 300000 /dev/zero");
     let mut worker = work.stdout(Stdio::piped()).spawn().unwrap();
     drop(worker.stdout.take());
@@ -71,9 +67,7 @@ fn children(worker: &Daemon) -> Vec<String> {
 #[test]
 fn nothing_piles_up() {
     for options in [&["-n", "3"][..], &["-n", "3", "--log-dir", "logs"]] {
-        let site = Site::new();
-        let _daemon = site.start();
-        write_jobs(&site, 10);
+        let (site, _daemon) = with_jobs(10, &[]);
         let worker = start(&site, options, "sleep 0 & echo said; echo >> ran");
         let settled = |count: usize| {
             wait_equal("all are reported", &(count as i64), || {
@@ -96,9 +90,7 @@ fn nothing_piles_up() {
 /// `kill -9` of the worker takes its commands along, those too that they started.
 #[test]
 fn no_command_outlives_its_worker() {
-    let site = Site::new();
-    let daemon = site.start();
-    write_jobs(&site, 3);
+    let (site, daemon) = with_jobs(3, &[]);
     let script = "trap '' TERM HUP; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait; wait";
     let worker = start(&site, &["-n", "3", "--lease", "1s"], script);
     wait_lines(&site, "pids", 6);
@@ -116,9 +108,7 @@ fn no_command_outlives_its_worker() {
 /// Signals that a worker was started with ignored are not ignored by a command.
 #[test]
 fn signals_are_as_usual() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status > masks";
     let work = work_script(&site, &["--once"], script);
     let mut shell = Command::new("sh");
@@ -144,9 +134,7 @@ fn guardian(worker: &Daemon) -> Option<Pid> {
 /// worker, and so does the guardian.
 #[test]
 fn a_killed_guardian_is_replaced() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 2);
+    let (site, _daemon) = with_jobs(2, &[]);
     let script = "trap '' TERM HUP; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait; wait";
     let worker = start(&site, &["-n", "2"], script);
     wait_lines(&site, "pids", 4);

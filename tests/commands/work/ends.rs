@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit};
 
-use super::{ATTEMPTS, lines, run, start, wait_gone, wait_lines, work, write_jobs};
+use super::{ATTEMPTS, jobs, lines, run, start, wait_gone, wait_lines, with_jobs, work};
 use crate::common::terminal::terminal;
 use crate::common::{Site, wait_until};
 
@@ -28,9 +28,7 @@ fn ends_are_reported() {
         ),
     ];
     for (options, script, code) in cases {
-        let site = Site::new();
-        let _daemon = site.start();
-        write_jobs(&site, 1);
+        let (site, _daemon) = with_jobs(1, &[]);
         let options = [&["--once"], options].concat();
         let (exit, _, log) = run(&site, &options, script);
         assert_eq!(exit, Some(0), "{log}");
@@ -44,10 +42,7 @@ fn ends_are_reported() {
 /// A typing error in the command costs no job.
 #[test]
 fn a_typing_error_costs_no_job() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 5);
-    site.wait_count(5);
+    let (site, _daemon) = with_jobs(5, &[]);
     for program in ["/nowhere/program", "no-such-program", "/etc/passwd"] {
         let output = work(&site, &["-n", "3"], &[program]).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
@@ -87,8 +82,7 @@ fn a_program_that_vanishes_burns_no_jobs() {
         ("Text file busy", |path| Some(File::options().append(true).open(path).unwrap()), |_| {}),
     ];
     for (why, hinder, mend) in obstacles {
-        let site = Site::new();
-        let _daemon = site.start();
+        let (site, _daemon) = Site::running(&[]);
         let program = site.path("program");
         make_program(&program);
         site.append("f.1.txt.part", "first p\n");
@@ -116,10 +110,7 @@ fn a_program_that_vanishes_burns_no_jobs() {
 /// A worker whose directory was removed gives its jobs back and says so; with `--once` it ends.
 #[test]
 fn a_directory_that_is_removed_burns_no_jobs() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 3);
-    site.wait_count(3);
+    let (site, _daemon) = with_jobs(3, &[]);
     fs::create_dir(site.path("app")).unwrap();
     let script = "echo >> ../ran; rmdir ../app";
     let mut worker = work(&site, &["--once"], &["sh", "-c", script]);
@@ -135,10 +126,7 @@ fn a_directory_that_is_removed_burns_no_jobs() {
 /// A command that asks on the terminal of its worker fails: it has none.
 #[test]
 fn a_command_has_no_terminal() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
-    site.wait_count(1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let (given, shown) = terminal();
     let mut worker = Command::new("setsid");
     worker
@@ -156,8 +144,7 @@ fn a_command_has_no_terminal() {
 /// A payload that is too long for the environment is left out of it, and the command runs.
 #[test]
 fn a_payload_that_is_too_long_for_the_environment() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let long = "x".repeat(130 * 1_024);
     site.write("f.1.txt", format!("long {long}\nshort p\n"));
     let (code, out, log) = run(&site, &["--once"], "echo $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}");
@@ -169,8 +156,7 @@ fn a_payload_that_is_too_long_for_the_environment() {
 /// A payload that no command can be given costs its own job, and not the others.
 #[test]
 fn a_payload_that_is_too_long() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let long = "x".repeat(1_000_000);
     let lines: String =
         (0..5).map(|number| format!("long{number} {long}\nk{number} p\n")).collect();
@@ -193,8 +179,7 @@ fn a_payload_that_is_too_long() {
 /// Any payload can be had from a private file, which goes with the job, or from standard input.
 #[test]
 fn a_long_payload_is_read_from_a_file() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let long = "x".repeat(1_000_000);
     std::fs::create_dir(site.path("tmp")).unwrap();
     let script = "printf '%s ' $SHIFTBOSS_KEY ${SHIFTBOSS_PAYLOAD-none}; wc -c \"$@\"; ls tmp; \
@@ -218,10 +203,9 @@ fn a_long_payload_is_read_from_a_file() {
 /// A worker that is killed leaves its payload's file, and the next one removes it; that of one that lives stays.
 #[test]
 fn a_killed_worker_s_payload_is_removed() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     fs::create_dir(site.path("tmp")).unwrap();
-    write_jobs(&site, 3);
+    site.write("f.1.txt", jobs(3));
     let there = || fs::read_dir(site.path("tmp")).unwrap().count();
     let work = |options: &[&str], script| {
         let mut work = work(&site, options, &["sh", "-c", script, "sh", "{payload_file}"]);
@@ -245,9 +229,7 @@ fn a_killed_worker_s_payload_is_removed() {
 /// Where the system has no room for a process the job is given back, and nothing is reported.
 #[test]
 fn no_room_for_a_process() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let worker = start(&site, &[], "true");
     site.wait_sql("SELECT count(*) FROM log WHERE exit_code = 0", &["1"]);
     // From now on it gets no descriptor any more, not even for a pipe.

@@ -2,15 +2,14 @@
 
 use std::process::Command;
 
-use super::{ATTEMPTS, GATE, run, start, touch, wait_lines, work, work_script, write_jobs};
+use super::{ATTEMPTS, GATE, jobs, run, start, touch, wait_lines, with_jobs, work, work_script};
 use crate::common::{Daemon, Site, wait_until};
 
 /// Every failed job is told, with its end, its time and its output; with `--fail` the worker's exit code
 /// says so, too, however it ends.
 #[test]
 fn failed_jobs_are_told() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let script =
         "case $SHIFTBOSS_KEY in code) exit 3;; signal) kill -9 $$;; time) exec sleep 1000;; esac";
     let options = ["--once", "--timeout", "300ms", "--log-dir", "logs"];
@@ -39,7 +38,7 @@ fn failed_jobs_are_told() {
         assert!(!log.contains("good"), "{log}");
         assert_eq!(log.contains("not all jobs were done well: 3 failed"), code == 1, "{log}");
     }
-    write_jobs(&site, 3);
+    site.write("f.1.txt", jobs(3));
     let ends: [&[&str]; 2] = [&["--max-jobs", "1", "--fail"], &["--once"]];
     for (options, code) in ends.into_iter().zip([1, 0]) {
         let (exit, _, log) = run(&site, options, "exit 1");
@@ -51,9 +50,7 @@ fn failed_jobs_are_told() {
 /// A job that was taken away while it ran is no good end for `--fail`, either.
 #[test]
 fn lost_jobs_are_told() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let options = ["--once", "--fail", "--lease", "1s"];
     let mut worker = start(&site, &options, &format!("echo >> ran; mkdir lock && {GATE}"));
     wait_lines(&site, "ran", 1);
@@ -69,10 +66,7 @@ fn a_worker_that_can_prepare_no_job_ends() {
     let cases: [(&[&str], &[&str]); 2] =
         [(&["--once"], &["cat", "{payload_file}"]), (&["--once", "--stdin", "-n", "2"], &["cat"])];
     for (options, command) in cases {
-        let site = Site::new();
-        let _daemon = site.start();
-        write_jobs(&site, 3);
-        site.wait_count(3);
+        let (site, _daemon) = with_jobs(3, &[]);
         let mut worker = work(&site, options, command);
         worker.env("TMPDIR", site.path("nowhere"));
         let mut worker = site.spawn(worker);
@@ -95,9 +89,7 @@ fn work_as_stranger(site: &Site, options: &[&str], script: &str) -> (Option<i32>
 /// tells nothing else, and with `--fail` that is no good end.
 #[test]
 fn jobs_that_others_hold_are_told() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--socket-mode", "0666"]);
-    write_jobs(&site, 3);
+    let (site, _daemon) = with_jobs(3, &["--socket-mode", "0666"]);
     let holds = start(&site, &["-n", "2"], &format!("echo >> ran; {GATE}"));
     wait_lines(&site, "ran", 2);
     for (fail, code) in [(&["--once"][..], 0), (&["--once", "--fail"], 1)] {
@@ -117,10 +109,7 @@ fn jobs_that_others_hold_are_told() {
 /// over; with `--once --fail` it is no good end.
 #[test]
 fn a_paused_queue_is_told() {
-    let site = Site::new();
-    let _daemon = site.start_with(&["--socket-mode", "0666"]);
-    write_jobs(&site, 3);
-    site.wait_count(3);
+    let (site, _daemon) = with_jobs(3, &["--socket-mode", "0666"]);
     let order = |word: &str| assert!(site.run(&[word]).status.success());
     order("pause");
     let (exit, log) = work_as_stranger(&site, &["--once", "--fail"], "exit 0");

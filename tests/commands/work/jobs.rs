@@ -2,14 +2,13 @@
 
 use std::process::Output;
 
-use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_lines, work, work_script, write_jobs};
+use super::{ATTEMPTS, GATE, jobs, lines, run, start, touch, wait_lines, with_jobs, work, work_script};
 use crate::common::{Site, wait_equal, wait_until};
 
 /// Places in the arguments are filled, the environment is set, and output is told by its key.
 #[test]
 fn commands_are_told_their_job() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha  $(id) {key} \"x\"\n");
     let script = "printf '%s|' \"$@\" \"$SHIFTBOSS_KEY\" \"$SHIFTBOSS_PAYLOAD\" \
         \"$SHIFTBOSS_ATTEMPT\" \"$SHIFTBOSS_WORKER\"; echo; echo >&2 problem; printf end";
@@ -30,10 +29,9 @@ fn commands_are_told_their_job() {
 /// error.
 #[test]
 fn once_does_all() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     assert_eq!(run(&site, &["--once"], "exit 1").0, Some(0));
-    write_jobs(&site, 30);
+    site.write("f.1.txt", jobs(30));
     let (code, _, log) = run(&site, &["--once", "-n", "4"], "exit ${SHIFTBOSS_KEY#k}");
     assert_eq!(code, Some(0), "{log}");
     let ended = site.sql(
@@ -44,28 +42,10 @@ fn once_does_all() {
     assert_eq!(log.matches("WARN").count(), log.matches("A job failed.").count(), "{log}");
 }
 
-/// With `--once` a slot that found nothing takes what comes while another one is at work.
-#[test]
-fn once_takes_what_comes_meanwhile() {
-    let site = Site::new();
-    let _daemon = site.start();
-    site.write("f.1.txt", "a 1\n");
-    let script = format!("echo $SHIFTBOSS_KEY >> ran; [ $SHIFTBOSS_KEY = b ] || {{ {GATE}; }}");
-    let mut worker = start(&site, &["--once", "-n", "2"], &script);
-    wait_lines(&site, "ran", 1);
-    site.write("g.1.txt", "b 1\n");
-    wait_lines(&site, "ran", 2);
-    touch(&site, "go");
-    assert_eq!(worker.exit().code(), Some(0));
-    assert_eq!(lines(&site, "ran"), ["a", "b"]);
-}
-
 /// `-n 4` runs four at a time, and not five.
 #[test]
 fn so_many_at_a_time() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 9);
+    let (site, _daemon) = with_jobs(9, &[]);
     let mut worker = start(&site, &["--once", "-n", "4"], &format!("echo >> ran; {GATE}"));
     wait_lines(&site, "ran", 4);
     wait_equal("four are in flight", &4, || {
@@ -77,39 +57,10 @@ fn so_many_at_a_time() {
     assert_eq!(lines(&site, "ran").len(), 9);
 }
 
-/// `--max-jobs` takes so many and no more, whatever the number of slots.
-#[test]
-fn so_many_and_no_more() {
-    for slots in ["1", "4"] {
-        let site = Site::new();
-        let _daemon = site.start();
-        write_jobs(&site, 9);
-        let (code, _, log) = run(&site, &["--max-jobs", "6", "-n", slots], "echo >> ran");
-        assert_eq!(code, Some(0), "{log}");
-        assert_eq!(lines(&site, "ran").len(), 6);
-        assert_eq!(site.number("SELECT count(*) FROM ended"), 6);
-        assert_eq!(site.number("SELECT count(*) FROM log"), 6);
-    }
-}
-
-/// A worker that waits is given a job as soon as there is one.
-#[test]
-fn a_waiting_worker_is_woken() {
-    let site = Site::new();
-    let _daemon = site.start();
-    let worker = start(&site, &["-n", "2"], "echo >> ran");
-    for count in 1..=5 {
-        site.append("f.1.txt.part", format!("k{count} p\n"));
-        wait_lines(&site, "ran", count);
-    }
-    assert!(worker.stop().contains("Stopping"));
-}
-
 /// A key is somebody else's text: no shell is given it as a part of its script, unless that is wanted.
 #[test]
 fn keys_are_not_executed() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "$(touch${IFS}executed) p\n");
     let command = ["sh", "-c", "echo {key}"];
     let refused = work(&site, &["--once"], &command).output().unwrap();
@@ -129,36 +80,12 @@ fn keys_are_not_executed() {
     assert!(site.path("executed").exists());
 }
 
-/// What cannot be a command line is told, with 64.
-#[test]
-fn wrong_command_lines() {
-    let site = Site::new();
-    let wrong: [&[&str]; 8] = [
-        &["-n", "0"],
-        &["-n", "257"],
-        &["--max-jobs", "0"],
-        &["--timeout", "0s"],
-        &["--lease", "1500ms"],
-        &["--lease", "8days"],
-        &["--name", "two words"],
-        &["--keep", "2days"],
-    ];
-    for options in wrong {
-        let (code, _, log) = run(&site, options, "true");
-        assert_eq!(code, Some(64), "{options:?} {log}");
-    }
-    let long = work_script(&site, &["x".repeat(200).as_str()], "true").output().unwrap();
-    assert_eq!(long.status.code(), Some(64));
-}
-
 /// What is being handed out while the daemon counts what waits is taken off once.
 #[test]
 fn the_number_that_waits_is_right() {
     use std::io::Read;
 
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 36);
+    let (site, _daemon) = with_jobs(36, &[]);
     for left in (33..36).rev() {
         let (terminal, mut shown) = crate::common::terminal::terminal();
         let mut work = work_script(&site, &["--max-jobs", "1"], "sleep 0.6");
@@ -187,20 +114,11 @@ fn the_number_that_waits_is_right() {
 fn progress_on_a_terminal() {
     use std::io::Read;
 
-    use rustix::pty;
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 3);
-    let mut shown = std::fs::File::from(
-        pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY).unwrap(),
-    );
-    pty::grantpt(&shown).unwrap();
-    pty::unlockpt(&shown).unwrap();
-    let name = pty::ptsname(&shown, Vec::new()).unwrap();
-    let open = || std::fs::File::options().read(true).write(true).open(name.to_str().unwrap());
+    let (site, _daemon) = with_jobs(3, &[]);
+    let (given, mut shown) = crate::common::terminal::terminal();
     let script = format!("echo said; {GATE}; [ $SHIFTBOSS_KEY != k1 ]");
     let mut work = work_script(&site, &["--once"], &script);
-    work.env("TERM", "xterm").stdout(open().unwrap()).stderr(open().unwrap());
+    work.env("TERM", "xterm").stdout(given.try_clone().unwrap()).stderr(given);
     let mut child = work.spawn().unwrap();
     drop(work);
     let mut text = String::new();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{lines, start, wait_gone};
+use super::{jobs, lines, start, wait_gone};
 use crate::common::random::Random;
 use crate::common::wait::pause;
 use crate::common::{Daemon, Site, wait_within};
@@ -24,8 +24,7 @@ fn worker(site: &Site) -> Daemon {
 fn kills_at_random_moments() {
     let mut random = Random::seeded();
     let site = Site::new();
-    let lines: String = (0..JOBS).map(|number| format!("k{number} p\n")).collect();
-    site.write("f.1.txt", lines);
+    site.write("f.1.txt", jobs(JOBS));
     let (mut daemon, mut other) = (site.start_with(&OPTIONS), worker(&site));
     for _ in 0..KILLS {
         pause(Duration::from_millis(random.below(250)));
@@ -41,8 +40,8 @@ fn kills_at_random_moments() {
     }
     daemon = daemon.ready();
     let done = "SELECT count(DISTINCT attr_path) FROM ended WHERE exit_code IS NOT NULL";
-    let jobs = JOBS as i64;
-    wait_within(Duration::from_secs(60), "all jobs are done", || site.number(done) == jobs);
+    let all = JOBS as i64;
+    wait_within(Duration::from_secs(60), "all jobs are done", || site.number(done) == all);
     other.stop();
     check(&site);
     drop(daemon);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{run, start, write_jobs};
+use super::{run, start, with_jobs};
 use crate::common::{Site, wait_until};
 
 /// The one day's directory.
@@ -17,8 +17,7 @@ fn today(site: &Site) -> PathBuf {
 /// A file says what was run, when, what that wrote, and how it ended; the next run goes behind it.
 #[test]
 fn a_file_for_each_key() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for run_number in 1..=2 {
         site.write(format!("f.{run_number}.txt"), "alpha p\nb/c p\n");
         let script = "echo one; printf two >&2; exit 3";
@@ -42,9 +41,7 @@ fn a_file_for_each_key() {
 /// Logs that are older than `--keep` go, and nothing else does, which is said.
 #[test]
 fn old_logs_are_removed() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 2);
+    let (site, _daemon) = with_jobs(2, &[]);
     run(&site, &["--once", "--log-dir", "logs"], "true");
     let (old, kept) = (site.path("logs/2020-01-31"), site.path("logs/2020-01-30"));
     fs::rename(today(&site), &old).unwrap();
@@ -70,9 +67,7 @@ fn a_directory_that_cannot_be_made() {
 /// A log that cannot be written costs the log, not the job.
 #[test]
 fn a_log_that_cannot_be_made() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     run(&site, &["--once", "--log-dir", "logs"], "echo >> ran");
     let file = today(&site).join("k0.log");
     fs::remove_file(&file).unwrap();

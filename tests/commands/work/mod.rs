@@ -53,7 +53,11 @@ fn touch(site: &Site, name: &str) {
 }
 
 /// A list of `count` jobs, `k0 p` and so on.
-fn write_jobs(site: &Site, count: usize) {
-    let lines: String = (0..count).map(|number| format!("k{number} p\n")).collect();
-    site.write("f.1.txt", lines);
+fn jobs(count: usize) -> String {
+    (0..count).map(|number| format!("k{number} p\n")).collect()
+}
+
+/// A daemon that has read them.
+fn with_jobs(count: usize, options: &[&str]) -> (Site, Daemon) {
+    Site::serving(&jobs(count), options)
 }

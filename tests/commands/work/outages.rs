@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_gone, wait_lines, write_jobs};
+use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_gone, wait_lines, with_jobs};
 use crate::common::{Daemon, Site, wait_equal, wait_until};
 
 /// A job that ends while the daemon is away is reported when it is back, after a clean stop as after a
@@ -12,9 +12,7 @@ use crate::common::{Daemon, Site, wait_equal, wait_until};
 #[test]
 fn what_ended_meanwhile_is_reported() {
     for is_clean in [true, false] {
-        let site = Site::new();
-        let daemon = site.start();
-        write_jobs(&site, 4);
+        let (site, daemon) = with_jobs(4, &[]);
         let script = format!("echo >> ran; {GATE}; echo >> ended; exit 5");
         let worker = start(&site, &["-n", "4", "--lease", "2s"], &script);
         wait_lines(&site, "ran", 4);
@@ -39,9 +37,7 @@ fn what_ended_meanwhile_is_reported() {
 /// A job that runs on over a restart is kept, and reported under its attempt.
 #[test]
 fn what_runs_over_a_restart_is_kept() {
-    let site = Site::new();
-    let daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, daemon) = with_jobs(1, &[]);
     let script = format!("echo >> ran; {GATE}");
     let worker = start(&site, &["--lease", "1s"], &script);
     wait_lines(&site, "ran", 1);
@@ -65,9 +61,7 @@ fn lose_job(site: &Site, worker: &Daemon, meanwhile: impl FnOnce()) {
 /// A job that was given to somebody else is killed here, and not reported.
 #[test]
 fn a_lost_job_is_killed() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let worker = start(&site, &["--lease", "1s"], "echo $$ >> pids; sleep 1000; sleep 1000");
     wait_lines(&site, "pids", 1);
     lose_job(&site, &worker, || {});
@@ -81,9 +75,7 @@ fn a_lost_job_is_killed() {
 /// A result that comes too late is told with key and attempt, and dropped.
 #[test]
 fn a_late_result_is_dropped() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, _daemon) = with_jobs(1, &[]);
     let script = format!("echo >> ran; {GATE}; echo >> ended");
     let worker = start(&site, &["--lease", "1s"], &script);
     wait_lines(&site, "ran", 1);

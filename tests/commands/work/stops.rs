@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_gone, wait_lines, write_jobs};
+use super::{ATTEMPTS, GATE, lines, run, start, touch, wait_gone, wait_lines, with_jobs};
 use crate::common::wait::pause_before_second_signal;
-use crate::common::{Client, Site, attempt_of, wait_until};
+use crate::common::{Client, attempt_of, wait_until};
 
 /// The first signal takes no more and finishes what runs, keeping it meanwhile.
 #[test]
 fn the_first_signal_finishes() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let site = Site::new();
-        let _daemon = site.start();
-        write_jobs(&site, 5);
+        let (site, _daemon) = with_jobs(5, &[]);
         let script = format!("echo >> ran; {GATE}; exit 4");
         let mut worker = start(&site, &["-n", "2", "--lease", "1s"], &script);
         wait_lines(&site, "ran", 2);
@@ -42,9 +40,7 @@ fn the_first_signal_finishes() {
 /// The second signal kills what runs, and its jobs are the next again.
 #[test]
 fn the_second_signal_gives_back() {
-    let site = Site::new();
-    let _daemon = site.start();
-    write_jobs(&site, 20);
+    let (site, _daemon) = with_jobs(20, &[]);
     let script =
         "trap '' TERM; echo $SHIFTBOSS_KEY >> ran; echo $$ >> pids; sleep 1000; sleep 1000";
     let mut worker = start(&site, &["-n", "3"], script);
@@ -69,9 +65,7 @@ fn the_second_signal_gives_back() {
 /// Without a daemon a second signal ends it soon all the same.
 #[test]
 fn stopped_without_a_daemon() {
-    let site = Site::new();
-    let daemon = site.start();
-    write_jobs(&site, 2);
+    let (site, daemon) = with_jobs(2, &[]);
     let script = "echo $$ >> pids; exec sleep 1000";
     let mut worker = start(&site, &["-n", "2"], script);
     wait_lines(&site, "pids", 2);
@@ -88,9 +82,7 @@ fn stopped_without_a_daemon() {
 /// An end that a frozen daemon was not told is named, also after a second signal.
 #[test]
 fn an_end_that_was_not_reported_is_named() {
-    let site = Site::new();
-    let daemon = site.start();
-    write_jobs(&site, 1);
+    let (site, daemon) = with_jobs(1, &[]);
     let mut worker = start(&site, &[], &format!("echo $$ >> pids; {GATE}; exit 4"));
     wait_lines(&site, "pids", 1);
     daemon.freeze();

@@ -6,12 +6,7 @@ use crate::common::sql::editor;
 use crate::common::{Daemon, Site, wait_until};
 
 fn two_jobs() -> (Site, Daemon) {
-    Site::serving(
-        "alpha 0 1
-bravo 0 2
-",
-        &[],
-    )
+    Site::serving("alpha 0 1\nbravo 0 2\n", &[])
 }
 
 /// Locked by somebody for longer than the daemon waits: requests close in silence, files wait,
@@ -35,40 +30,33 @@ fn locked_for_longer_than_the_busy_timeout() {
     daemon.stop();
 }
 
-/// The daemon, whose database `change` takes away, says so and ends with an error; the next
-/// start does not pretend that nothing happened unless it is back.
-fn ends_when(change: impl Fn(&Site)) {
-    let (site, mut daemon) = two_jobs();
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    change(&site);
-    let status = daemon.exit();
-    assert_eq!(status.code(), Some(74), "{status}");
-    let log = daemon.log();
-    assert!(log.contains("ERROR") && log.contains("state.db"), "{log}");
-}
-
-/// The database unlinked, or renamed, while running.
+/// The daemon whose database is unlinked, renamed or replaced, or whose log or index is unlinked, says so and ends with an error.
 #[test]
-fn unlinked_while_running() {
-    ends_when(|site| fs::remove_file(site.database()).unwrap());
-    ends_when(|site| fs::rename(site.database(), site.path("moved.db")).unwrap());
+fn taken_away_while_running() {
+    let changes: [fn(&Site); 5] = [
+        |site| fs::remove_file(site.database()).unwrap(),
+        |site| fs::rename(site.database(), site.path("moved.db")).unwrap(),
+        |site| {
+            fs::copy(site.database(), site.path("copy.db")).unwrap();
+            fs::rename(site.path("copy.db"), site.database()).unwrap();
+        },
+        |site| fs::remove_file(site.path("state.db-wal")).unwrap(),
+        |site| fs::remove_file(site.path("state.db-shm")).unwrap(),
+    ];
+    for change in changes {
+        let (site, mut daemon) = two_jobs();
+        assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
+        change(&site);
+        let status = daemon.exit();
+        assert_eq!(status.code(), Some(74), "{status}");
+        let log = daemon.log();
+        assert!(log.contains("ERROR") && log.contains("state.db"), "{log}");
+    }
 }
 
-/// The database replaced by another one while running.
-#[test]
-fn replaced_while_running() {
-    ends_when(|site| {
-        fs::copy(site.database(), site.path("copy.db")).unwrap();
-        fs::rename(site.path("copy.db"), site.database()).unwrap();
-    });
-}
-
-/// The log beside the database, or its index, unlinked while running. What was answered is safe.
+/// What was answered after the log was unlinked is safe.
 #[test]
 fn log_unlinked_while_running() {
-    for ending in ["state.db-wal", "state.db-shm"] {
-        ends_when(|site| fs::remove_file(site.path(ending)).unwrap());
-    }
     let (site, mut daemon) = two_jobs();
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     fs::remove_file(site.path("state.db-wal")).unwrap();

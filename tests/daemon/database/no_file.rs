@@ -73,8 +73,7 @@ fn nothing_hangs() {
 /// A page that looks while a pipe stands there answers again once the database is back.
 #[test]
 fn a_page_survives_it() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let mut command = site.program();
     command.args(["web", "--listen", "unix:http"]);
     let page = site.spawn(command);

@@ -24,14 +24,7 @@ const METRICS: [&str; 3] = [
 ];
 
 fn many_jobs(count: usize) -> (Site, Daemon) {
-    let lines: String = (0..count)
-        .map(|i| {
-            format!(
-                "key{i:05} 0 {i}
-"
-            )
-        })
-        .collect();
+    let lines: String = (0..count).map(|i| format!("key{i:05} 0 {i}\n")).collect();
     Site::serving(&lines, &[])
 }
 

@@ -34,11 +34,8 @@ fn order(site: &Site, daemon: &mut Daemon) -> usize {
 
 /// Lives once, and ends at that call. False: it did not come to that.
 fn lives_through(library: &Path, kind: &'static str, at: u32) -> bool {
-    let site = Site::new();
+    let (site, daemon) = Site::serving("alpha 0 1\nbravo 0 2\ncharlie 0 3\ndelta 0 4\n", &[]);
     std::fs::write(site.path("rules.toml"), "[job_retry]\nretries = 1\nfirst = '1h'\n").unwrap();
-    site.write("f.1.txt", "alpha 0 1\nbravo 0 2\ncharlie 0 3\ndelta 0 4\n");
-    let daemon = site.start();
-    site.wait_count(4);
     daemon.stop();
     let mut command = faulty(&site, library, Fault { kind, does: "KILL", count: 1 }, at);
     command.args(["--config", "rules.toml"]);

@@ -33,8 +33,7 @@ const COMMANDS: [&[&str]; 9] = [
 /// A site with a database and a list, and the program, all a user's who is not root; and a daemon
 /// that has nothing to do, for workers.
 fn prepared() -> (Site, PathBuf, Daemon) {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.write("g.1.txt", "key value\n");
     site.wait_count(1);
     daemon.stop();

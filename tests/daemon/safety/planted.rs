@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode};
@@ -75,21 +75,16 @@ fn is_untouched(site: &Site) {
 }
 
 /// Whatever is planted at `path`, in a directory that all may write to and in a sticky one: `command` is
-/// refused with the code, names it, and changes nothing.
-fn refuses(
-    plants: &[Plant],
-    path: impl Fn(&Site) -> PathBuf,
-    code: i32,
-    command: impl Fn(&Site) -> Command,
-) {
+/// refused with 73, names it, and changes nothing.
+fn refuses(plants: &[Plant], path: &str, command: &dyn Fn(&Site) -> Command) {
     for mode in [0o777, 0o1777] {
         for plant in plants {
             let site = open_site(mode);
-            plant.put(&site, &path(&site));
+            plant.put(&site, &site.path(path));
             let before = tree(&site.path(""));
             let output = command(&site).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(code), "{plant:?}: {said}");
+            assert_eq!(output.status.code(), Some(73), "{plant:?}: {said}");
             assert!(said.contains(plant.word()) && said.contains("remove "), "{plant:?}: {said}");
             assert_eq!(tree(&site.path("")), before, "{plant:?}");
             is_untouched(&site);
@@ -97,33 +92,22 @@ fn refuses(
     }
 }
 
-/// In place of the locks of a database and a socket.
+/// In place of the locks of a database, a socket and a list, of the note of who runs, and of what SQLite keeps beside a database,
+/// where another user's file may be a part of it.
 #[test]
 fn in_place_of_the_daemon_s_locks() {
     root!();
-    refuses(&ALL, |site| site.path(".state.db.shiftboss-lock"), 73, |site| site.serve(&[]));
-    refuses(&ALL, |site| site.path(".socket.shiftboss-lock"), 73, |site| site.serve(&[]));
-    refuses(&ALL, |site| site.path(".state.db.shiftboss-daemon"), 73, |site| site.serve(&[]));
-}
-
-/// In place of what SQLite keeps beside a database. Another user's may be a part of it.
-#[test]
-fn in_place_of_the_log_of_a_database() {
-    root!();
-    refuses(&ALL[..4], |site| site.path("state.db-shm"), 73, |site| site.serve(&[]));
-    refuses(&ALL[..4], |site| site.path("state.db-wal"), 73, |site| site.serve(&[]));
-}
-
-/// In place of the lock of a list.
-#[test]
-fn in_place_of_a_fetch_s_lock() {
-    root!();
-    let fetch = |site: &Site| {
+    for name in [".state.db.shiftboss-lock", ".socket.shiftboss-lock", ".state.db.shiftboss-daemon"] {
+        refuses(&ALL, name, &|site| site.serve(&[]));
+    }
+    for name in ["state.db-shm", "state.db-wal"] {
+        refuses(&ALL[..4], name, &|site| site.serve(&[]));
+    }
+    refuses(&ALL, "input/.f.fetch.lock", &|site| {
         let mut command = site.program();
         command.args(["fetch", "input", "f", "--", "echo", "k v"]);
         command
-    };
-    refuses(&ALL, |site| site.input().join(".f.fetch.lock"), 73, fetch);
+    });
 }
 
 /// A list in the making that an earlier fetch would have left: it is removed, and not written to.

@@ -112,7 +112,7 @@ fn the_socket_cannot_be_had() {
     {
         refused(&site, serve(&site, [database, site.input(), site.socket()]), 73, word);
     }
-    let same = [site.database(), site.input(), site.database()];
+    let same = [site.database(), site.input(), site.path("./state.db")];
     refused(&site, serve(&site, same), 64, "two paths");
 }
 

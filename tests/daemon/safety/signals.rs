@@ -34,8 +34,7 @@ fn is_one_stop(site: &Site, mut command: Command, code: i32) {
 /// A worker finishes its job and reports it.
 #[test]
 fn work() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "key value\n");
     let mut command = site.program();
     command.args(["work", "-t"]).arg(site.socket());
@@ -47,8 +46,7 @@ fn work() {
 #[test]
 fn serve() {
     for _ in 0..5 {
-        let site = Site::new();
-        let mut daemon = site.start();
+        let (site, mut daemon) = Site::running(&[]);
         daemon.signal(Signal::INT);
         daemon.signal(Signal::TERM);
         assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());

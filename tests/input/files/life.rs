@@ -23,8 +23,7 @@ fn a_run_is_registered_when_first_seen() {
 /// the run.
 #[test]
 fn a_rename_completes_with_the_unterminated_line() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt.part", "alpha 0 1\nbravo 0");
     site.wait_queue(&["f|1|alpha|0 1|0"]);
     site.append("f.1.txt.part", " 2");
@@ -37,8 +36,7 @@ fn a_rename_completes_with_the_unterminated_line() {
 /// and complete again.
 #[test]
 fn a_complete_file_that_grows_is_read_on() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\n");
     site.wait_sql(RUNS, &["f|1|1"]);
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
@@ -61,8 +59,7 @@ fn a_complete_file_that_grows_is_read_on() {
 /// Deleting a growing file deletes its run; what was dispatched of it stays in the log.
 #[test]
 fn deleting_a_growing_file_deletes_the_run() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let mut file = fs::File::create(site.file("f.1.txt.part")).unwrap();
     file.write_all(b"alpha 0 1\nbravo 0 2\n").unwrap();
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
@@ -78,8 +75,7 @@ fn deleting_a_growing_file_deletes_the_run() {
 /// keeps the fetcher's id and leaves exactly the new list.
 #[test]
 fn a_fetchers_whole_delivery() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.deliver("f", 1, "alpha 0 1\nbravo 0 1\n");
     site.wait_queue(&["f|1|alpha|0 1|0", "f|1|bravo|0 1|0"]);
     let id = site.sql("SELECT fetcher_id FROM fetchers");
@@ -94,8 +90,7 @@ fn a_fetchers_whole_delivery() {
 /// A `.part` renamed to another fetcher's name leaves the old run and becomes the new one.
 #[test]
 fn renamed_to_another_run() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt.part", "alpha 0 1\n");
     site.wait_count(1);
     site.rename("f.1.txt.part", "g.2.txt");
@@ -136,8 +131,7 @@ fn killed_while_deleting() {
 /// run that goes and a new one.
 #[test]
 fn moved_out_and_another_moved_in() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\nbravo 0 1\n");
     for round in 2..10 {
         assert!(site.ask("READY").starts_with("JOB alpha"));
@@ -153,8 +147,7 @@ fn moved_out_and_another_moved_in() {
 /// A directory made anew is found by the request that needs it, not a second later.
 #[test]
 fn a_directory_made_anew() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for round in 0..5 {
         std::fs::remove_dir_all(site.input()).unwrap();
         std::fs::create_dir(site.input()).unwrap();
@@ -166,8 +159,7 @@ fn a_directory_made_anew() {
 /// A file that is removed and made again at once: the next request gets what is in it.
 #[test]
 fn removed_and_made_again_at_once() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for round in 0..20 {
         site.write("f.1.txt", format!("key{round} 1\n"));
         assert_eq!(site.ask("READY"), format!("JOB key{round} 1\n"));

@@ -74,8 +74,7 @@ fn loss_03_invalid_utf8() {
 /// Loss 4: a multi-byte character split over two writes, each seen by a request in between.
 #[test]
 fn loss_04_a_character_split_over_two_writes() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     for part in [&b"caf\xc3"[..], b"\xa9 0 \xf0\x9f", b"\x98", b"\x80"] {
         site.append("f.1.txt.part", part);
         assert_eq!(site.ask("READY"), "NOJOBS\n");
@@ -116,8 +115,7 @@ fn split_pair(row: &str) -> (i64, i64) {
 /// Loss 6: a `.txt` read while it is being written is complete when its writer closes it.
 #[test]
 fn loss_06_a_complete_name_while_it_is_written() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let mut file = fs::File::create(site.file("f.1.txt")).unwrap();
     file.write_all(b"alpha 0 1\nbra").unwrap();
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
@@ -133,8 +131,7 @@ fn loss_06_a_complete_name_while_it_is_written() {
 /// Loss 7: create, write and rename without a gap, 200 times of 200.
 #[test]
 fn loss_07_create_and_rename_in_quick_succession() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for i in 0..200 {
         let (part, whole) = (format!("f{i}.1.txt.part"), format!("f{i}.1.txt"));
         site.write(&part, format!("key{i} 0 {i}\n"));
@@ -148,8 +145,7 @@ fn loss_07_create_and_rename_in_quick_succession() {
 /// completions that keep the rows and what was dispatched of them.
 #[test]
 fn loss_08_moves_links_and_copies() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     fs::write(site.path("outside"), "alpha 0 1\n").unwrap();
     fs::rename(site.path("outside"), site.file("in.1.txt")).unwrap();
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
@@ -201,8 +197,7 @@ fn loss_09_event_queue_overflow() {
 /// lists until another one is accepted.
 #[test]
 fn loss_10_the_input_directory_made_again() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\n");
     site.wait_count(1);
     for round in 2..4 {
@@ -237,8 +232,7 @@ fn loss_11_a_part_made_anew_under_its_name() {
     let chosen = "SELECT attr_path, payload, is_dequeued FROM queue \
         WHERE attr_path IN ('alpha', 'new') ORDER BY attr_path";
     for frozen in [false, true] {
-        let site = Site::new();
-        let daemon = site.start();
+        let (site, daemon) = Site::running(&[]);
         site.write("f.1.txt.part", "alpha 0 1\nbravo 0 2\n");
         assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
         let rewrite = |text: &str| {

@@ -83,8 +83,7 @@ fn good_names_up_to_the_limits() {
 /// A bad name that ends in `.txt` or `.txt.part` is logged once; other names are not.
 #[test]
 fn a_bad_name_is_logged_once() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     make_bad_names(&site);
     for i in 0..20 {
         site.append("a.b.txt", "more 0 1\n");
@@ -126,8 +125,7 @@ fn hidden_files_are_skipped() {
 /// A line end in a name, good or bad, cannot forge a line of the log; nor can one in a request.
 #[test]
 fn names_are_escaped_in_the_log() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.write("a\nERROR forged.b.txt", "bad 0 1\n");
     site.write("a\nERROR forged.1.txt", "alpha 0 1\none\u{1b}[31mword\n");
     site.wait_sql("SELECT max(is_complete) FROM fetcher_runs", &["1"]);

@@ -32,38 +32,40 @@ fn patch(site: &Site, name: &str, offset: usize, text: &str) {
 
 const LINE: usize = "key000 0 old\n".len();
 
-/// A `.part` that is still the same file goes on from the stored position: what was read
-/// before is not read again. After a clean stop and after a kill.
+/// A `.part` that is still the same file goes on from the stored position, after a clean stop and after a kill: what was read
+/// before is not read again. If the last 4 KiB before the position differ it is another file, and read from the start; so is a
+/// complete one that was changed far in front of its end. One that was renamed is completed, an unterminated last line included.
+/// Nothing is re-armed.
 #[test]
-fn a_part_goes_on_from_the_stored_position() {
-    for clean in [true, false] {
-        let (site, daemon) = loaded("f.1.txt.part");
-        if clean {
+fn what_was_changed_while_down() {
+    let part = "f.1.txt.part";
+    for (name, is_clean, patched, appended, is_renamed, first, rows) in [
+        (part, true, &[0][..], "zulu 0 1\n", false, "0 old", 1_001),
+        (part, false, &[0], "zulu 0 1\n", false, "0 old", 1_001),
+        (part, true, &[0, 999], "", false, "0 new", 1_000),
+        ("f.1.txt", true, &[0], "", false, "0 new", 1_000),
+        (part, false, &[0], "zulu 0 1", true, "0 new", 1_001),
+    ] {
+        let (site, daemon) = loaded(name);
+        let runs = |is_complete| format!("f|1|{}", u8::from(is_complete));
+        site.wait_sql(RUNS, &[&runs(name != part)]);
+        if is_clean {
             daemon.stop();
         } else {
             daemon.kill();
         }
-        patch(&site, "f.1.txt.part", 0, "key000 0 new\n");
-        site.append("f.1.txt.part", "zulu 0 1\n");
+        let patch = |line: &usize| patch(&site, name, line * LINE, &format!("key{line:03} 0 new\n"));
+        patched.iter().for_each(patch);
+        site.append(name, appended);
+        if is_renamed {
+            site.rename(name, "f.1.txt");
+        }
         let _daemon = site.start();
-        site.wait_count(1_001);
-        assert_eq!(site.sql(FIRST), ["0 old"]);
+        site.wait_count(rows);
+        site.wait_sql(FIRST, &[first]);
+        site.wait_sql(RUNS, &[&runs(name != part || is_renamed)]);
         assert_eq!(site.sql(DISPATCHED), ["1"]);
     }
-}
-
-/// A `.part` whose last 4 KiB before the position differ is another file and read from the
-/// start; nothing is re-armed.
-#[test]
-fn a_part_with_another_checksum_is_read_from_the_start() {
-    let (site, daemon) = loaded("f.1.txt.part");
-    daemon.stop();
-    patch(&site, "f.1.txt.part", 0, "key000 0 new\n");
-    patch(&site, "f.1.txt.part", 999 * LINE, "key999 0 new\n");
-    let _daemon = site.start();
-    site.wait_sql(FIRST, &["0 new"]);
-    site.wait_count(1_000);
-    assert_eq!(site.sql(DISPATCHED), ["1"]);
 }
 
 /// A `.part` emptied and written anew while down keeps its inode and is read from the start,
@@ -78,36 +80,6 @@ fn a_part_rewritten_while_down_is_read_from_the_start() {
         let _daemon = site.start();
         site.wait_sql(FIRST, &[expected]);
     }
-}
-
-/// A complete run that was changed far in front of its end while down is read again, and stays complete.
-#[test]
-fn a_complete_run_changed_while_down_is_read_again() {
-    let (site, daemon) = loaded("f.1.txt");
-    site.wait_sql(RUNS, &["f|1|1"]);
-    daemon.stop();
-    patch(&site, "f.1.txt", 0, "key000 0 new\n");
-    let _daemon = site.start();
-    site.wait_sql(FIRST, &["0 new"]);
-    site.wait_count(1_000);
-    assert_eq!(site.sql(RUNS), ["f|1|1"]);
-    assert_eq!(site.sql(DISPATCHED), ["1"]);
-}
-
-/// A `.part` renamed while down is completed at start: the rest is read, an unterminated last
-/// line included. What was changed before the stored position is taken when the file has rested.
-#[test]
-fn a_part_renamed_while_down_is_completed() {
-    let (site, daemon) = loaded("f.1.txt.part");
-    daemon.kill();
-    patch(&site, "f.1.txt.part", 0, "key000 0 new\n");
-    site.append("f.1.txt.part", "zulu 0 1");
-    site.rename("f.1.txt.part", "f.1.txt");
-    let _daemon = site.start();
-    site.wait_sql(RUNS, &["f|1|1"]);
-    site.wait_count(1_001);
-    site.wait_sql(FIRST, &["0 new"]);
-    assert_eq!(site.sql(DISPATCHED), ["1"]);
 }
 
 /// A restart between any two bytes loses and doubles nothing: the list grows by one byte at a

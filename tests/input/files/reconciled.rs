@@ -62,17 +62,6 @@ fn edited_to_fewer_lines() {
     daemon.stop();
 }
 
-/// Replaced by a rename: likewise, and what was handed out stays so.
-#[test]
-fn replaced_by_a_rename() {
-    let (site, _daemon) = loaded(10);
-    let out = site.next_key("READY").unwrap();
-    site.write("other", format!("{out} old\nnew new\n"));
-    site.rename("other", "f.1.txt");
-    site.wait_sql(ROWS, &[&format!("{out}|old|1"), "new|new|0"]);
-    assert_eq!(checked_and_shown(&site), (2, 2));
-}
-
 /// As long as its writer has the file open, truncated, the old rows stand: other files that were changed
 /// later are done meanwhile.
 #[test]
@@ -141,19 +130,6 @@ mod sqlite {
         assert_eq!(site.number("SELECT count(*) FROM queue WHERE payload = 'edited'"), 10);
         assert!(!daemon.log().contains("reading it"), "{}", daemon.log());
     }
-}
-
-/// A job of a row that leaves goes on, and its end is recorded.
-#[test]
-fn a_job_outlives_its_row() {
-    let (site, _daemon) = loaded(3);
-    let out = site.next_key("READY").unwrap();
-    site.write("f.1.txt", "other new\n");
-    site.wait_sql(ROWS, &["other|new|0"]);
-    assert_eq!(site.ask(&format!("DONE {out} 7")), "JOB other new\n");
-    let ended = format!("SELECT exit_code FROM log WHERE attr_path = '{out}'");
-    assert_eq!(site.sql(&ended), ["7"]);
-    assert_eq!(site.integrity(), ["ok"]);
 }
 
 /// Killed while rows leave, again and again: it goes on after each start, and ends the same. Workers wait for

@@ -18,8 +18,7 @@ fn overwrite(site: &Site, name: &str, text: &str) {
 /// it gets its old time of change back.
 #[test]
 fn overwritten_with_the_same_length() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\n");
     site.wait_sql(RUNS, &["f|1|1"]);
     let modified = std::fs::metadata(site.file("f.1.txt")).unwrap().modified().unwrap();
@@ -36,8 +35,7 @@ fn overwritten_with_the_same_length() {
 /// Faulty lines of a file that is read anew are counted anew, as often as that is.
 #[test]
 fn faulty_lines_are_counted_once() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     let skipped = "SELECT skipped FROM lists";
     site.write("f.1.txt", "faulty\nalpha 0 1\nfaulty\n");
     site.wait_sql(skipped, &["2"]);
@@ -49,8 +47,7 @@ fn faulty_lines_are_counted_once() {
 /// The next request sees what a complete file was overwritten with, like any other line.
 #[test]
 fn overwritten_before_a_request() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     site.write("f.1.txt", "key00 0 1\n");
     assert_eq!(site.ask("READY"), "JOB key00 0 1\n");
     for round in 1..15 {
@@ -64,8 +61,7 @@ fn overwritten_before_a_request() {
 #[test]
 fn emptied_and_written_again_with_the_same_length() {
     const FILES: usize = 100;
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::running(&[]);
     for round in 0..4 {
         for file in 0..FILES {
             site.write(format!("f{file}.1.txt"), format!("key-{file}-{round} 0 1\n"));
@@ -81,8 +77,7 @@ fn emptied_and_written_again_with_the_same_length() {
 /// A complete file that is only touched is looked into, and nothing changes.
 #[test]
 fn a_touched_file_stays_as_it_is() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     site.write("f.1.txt", "alpha 0 1\n");
     assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
     for _ in 0..10 {

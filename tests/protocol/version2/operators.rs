@@ -1,7 +1,5 @@
 //! What operators ask and change, and who may.
 
-use serde_json::Value;
-
 use super::with_jobs;
 use crate::common::{Client, job_of, root};
 
@@ -25,22 +23,6 @@ fn a_pause_outlives_the_daemon() {
     assert_eq!(client.ask("RESUME"), "{\"paused\":false}\n");
     job_of(&waiting.line());
     assert!(site.next_key("READY").is_some());
-}
-
-/// A drained daemon stops with code 0 when the last job is back, classic ones too.
-#[test]
-fn a_drain_ends_the_daemon() {
-    let (site, mut daemon) = with_jobs(&["alpha", "bravo", "charlie"], &[]);
-    let mut client = Client::opted_in(&site, "HELLO 2 w");
-    let (attempt, _) = job_of(&client.ask("READY"));
-    let classic = site.next_key("READY").unwrap();
-    assert_eq!(client.ask("DRAIN"), "{\"paused\":true,\"in_flight\":2}\n");
-    assert_eq!(client.ask(&format!("DONE {attempt} 0")), "OK\n");
-    assert_eq!(client.ask("READY"), "NOJOBS paused 1\n");
-    assert!(daemon.is_running());
-    assert_eq!(site.ask(&format!("DONE {classic} 0")), "NOJOBS\n");
-    assert_eq!(daemon.exit().code(), Some(0));
-    assert_eq!(client.rest(), "");
 }
 
 /// Operators' requests are the daemon's user's and root's; the others are anybody's.
@@ -69,18 +51,4 @@ fn strangers_are_denied() {
         "{answers:?}"
     );
     assert_eq!(job_of(answers[6]).1, "alpha");
-}
-
-/// What operators ask is one line of JSON.
-#[test]
-fn questions_are_answered_in_json() {
-    let (site, _daemon) = with_jobs(&["alpha", "bravo"], &[]);
-    let mut client = Client::opted_in(&site, "HELLO 2 w");
-    let (attempt, key) = job_of(&client.ask("READY"));
-    let mut ask = |line: &str| -> Value { serde_json::from_str(&client.ask(line)).unwrap() };
-    assert_eq!(ask("STATUS")["rows"]["in_flight"], 1);
-    assert_eq!(ask(&format!("WHY {key}"))["in_flight"]["attempt"], attempt);
-    assert_eq!(ask("QUEUE 5")["keys"].as_array().unwrap().len(), 1);
-    assert_eq!(ask("LOG 5")["attempts"].as_array().unwrap().len(), 0);
-    assert!(client.ask("WHY nobody").starts_with("ERROR unknown "));
 }

@@ -12,8 +12,7 @@ fn arrived(clients: &mut [Client]) -> Vec<String> {
 /// A thousand workers wait; one line wakes one of them.
 #[test]
 fn a_thousand_waiting_workers() {
-    let site = Site::new();
-    let daemon = site.start();
+    let (site, daemon) = Site::running(&[]);
     let mut clients: Vec<Client> =
         (0..1_000).map(|number| Client::opted_in(&site, &format!("HELLO 2 w{number}"))).collect();
     for client in &mut clients {

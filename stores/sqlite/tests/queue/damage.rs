@@ -23,26 +23,22 @@ fn a_damaged_payload_is_set_aside() {
     );
     sql(&script, "UPDATE tasks SET payload = CAST(x'80' AS TEXT) WHERE number = 1");
     script.run(
-        "
-        ready -> job 1 c 2
-        counts -> rows 4, waiting 1, in_flight 1, dead 2
-        ready -> job 2 b p
-        counts -> rows 4, in_flight 2, dead 2
-        ready -> nothing
-        restart
-        counts -> rows 4, in_flight 2, dead 2
-        retry a -> back 1
-        ready -> nothing
-        list f.2 a=whole
-        counts -> rows 5, waiting 1, in_flight 2, dead 1
-        ready -> job 3 a whole
-        finish c 0
-        counts -> rows 4, in_flight 2, dead 1
-        retry c -> back 1
-        ready -> nothing
-        counts -> rows 4, in_flight 2, dead 1
-        cancel c -> cancelled 1 false
-        counts -> rows 3, in_flight 2",
+        "ready -> job 1 c 2
+            counts -> rows 4, waiting 1, in_flight 1, dead 2
+            ready -> job 2 b p
+            counts -> rows 4, in_flight 2, dead 2
+            ready -> nothing
+            restart; counts -> rows 4, in_flight 2, dead 2
+            retry a -> back 1
+            ready -> nothing
+            list f.2 a=whole; counts -> rows 5, waiting 1, in_flight 2, dead 1
+            ready -> job 3 a whole
+            finish c 0; counts -> rows 4, in_flight 2, dead 1
+            retry c -> back 1
+            ready -> nothing
+            counts -> rows 4, in_flight 2, dead 1
+            cancel c -> cancelled 1 false
+            counts -> rows 3, in_flight 2",
     );
 }
 
@@ -58,19 +54,10 @@ fn numbers_without_a_next_one_are_refused() {
         UPDATE counts SET rows = {max}, waiting = {max}, in_flight = {max} WHERE fetcher <> 0;
         UPDATE runs SET reading = {max}, skipped = {max}"));
     script.run(
-        "
-        restart
-        ready -> rejected
-        add d=1 -> rejected
-        pause
-        resume
-        more f.1 a b d
-        bump b -> behind 0
-        hold a 60
-        follow
-        wake
-        list g.1 a
-        finish a 1",
+        "restart; ready -> rejected
+            add d=1 -> rejected
+            pause; resume; more f.1 a b d; bump b -> behind 0
+            hold a 60; follow; wake; list g.1 a; finish a 1",
     );
 }
 
@@ -84,12 +71,8 @@ fn what_is_wrong_is_named() {
     let filled = || {
         let mut script = Script::new(Settings::default());
         script.run(
-            "
-            list f.1 a b
-            hold a 60
-            ready -> job 1 b p
-            finish b 1
-            add c=1",
+            "list f.1 a b; hold a 60; ready -> job 1 b p
+            finish b 1; add c=1",
         );
         script
     };

@@ -66,22 +66,18 @@ fn a_batch_that_changes_nothing_writes_nothing() {
         || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
     let before = version();
     script.run(
-        "probe
-        finish x 0
-        done 9 0 -> unknown
-        beat 1 -> recorded
-        undo b 1 -> false
-        requeue b -> not in flight
-        retry b -> back 0
-        unhold a -> false
-        cancel a -> cancelled 0 false
-        add c=1 -> known
-        delete g.1 -> count 1
-        prune f.1 -> false
-        wake
-        follow
-        work -> true
-        resume -> count 1",
+        "probe; finish x 0; done 9 0 -> unknown
+            beat 1 -> recorded
+            undo b 1 -> false
+            requeue b -> not in flight
+            retry b -> back 0
+            unhold a -> false
+            cancel a -> cancelled 0 false
+            add c=1 -> known
+            delete g.1 -> count 1
+            prune f.1 -> false
+            wake; follow; work -> true
+            resume -> count 1",
     );
     assert_eq!(version(), before);
     script.run("done 1 0 -> recorded");
