@@ -149,13 +149,14 @@ bench-broker: ## Measure relays beside the bare broker and the daemon, and write
 	sh tests/broker-server.sh $(if $(SHIFTBOSS_TEST_POSTGRES),,sh tests/postgres-server.sh) \
 		target/release/shiftboss-bench broker $(if $(BENCH),$(BENCH),--write docs/benchmarks.md)
 
-# SOAK="--minutes 0.5" CASES=300 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
+# SOAK="--minutes 0.5" CASES=300 KILLS=20 is a trial. The log of a minute without a checkpoint needs a few GB in TMPDIR.
 # First 20,000 random histories of each kind against the queue's model, in memory and over SQLite, and ten power cuts in each of
 # 500 more (TMPDIR in memory makes those quick).
 soak: ## Run random histories, then the daemon at full load for ten minutes; check what must hold
 	PROPTEST_CASES=$(or $(CASES),20000) cargo test --release --locked -p shiftboss-queue -p shiftboss-sqlite --test queue -- \
 		classic histories
 	SHIFTBOSS_POWER_CUTS=$(or $(CUTS),500) cargo test --release --locked --lib -- sqlite::tests::power_cuts
+	SHIFTSPOOL_KILLS=$(or $(KILLS),200) cargo test --release --locked -p shiftspool --test program -- kills_at_random_moments
 	cargo build --release --locked -p shiftboss -p shiftboss-soak
 	target/release/shiftboss-soak $(SOAK)
 

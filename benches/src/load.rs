@@ -1,6 +1,6 @@
 //! The load generator: one process, many connections, one request in flight on each.
 //!
-//! Called by the rows; the soak's workers use its exchange. It drives any server that speaks a [`Protocol`] over a Unix socket, and
+//! Called by the rows; the soak connects by it. It drives any server that speaks a [`Protocol`] over a Unix socket, and
 //! uses the same code for all, so that only the servers differ.
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! The protocols that are compared: what is sent, and when an answer is whole.
 //!
-//! Called by the load generator and the soak's workers. Knows no socket.
+//! Called by the load generator. Knows no socket.
 
 use std::io::Write;
 use std::time::Duration;

@@ -42,6 +42,12 @@ pub fn code_and_error(output: &Output) -> (i32, String) {
     (code, stderr)
 }
 
+/// How a command ended, and all that it said.
+pub fn all_said(output: &Output) -> (i32, String) {
+    let (code, stdout, stderr) = told(output);
+    (code, stdout + &stderr)
+}
+
 /// How a command ended, its standard output, and its standard error.
 pub fn told(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -10,9 +10,7 @@ mod rights;
 mod several;
 mod together;
 
-use std::path::PathBuf;
-
-use crate::common::said::code_and_error;
+use crate::common::said::{all_said, code_and_error, said, text};
 use crate::common::server::{admin, url_of};
 use crate::common::{Client, Site, attempt_of, wait_until};
 
@@ -82,8 +80,7 @@ fn a_daemon_works_beside_a_newer_one() {
     daemon.stop();
     let _daemon = site.start();
     assert_eq!(site.next_key("READY").as_deref(), Some("bravo"));
-    let moved = site.run(&["move", "state.db", "new.db"]);
-    let (code, error) = code_and_error(&moved);
+    let (code, error) = code_and_error(&site.run(&["move", "state.db", "new.db"]));
     assert!(code == 78 && error.contains("newer shiftboss"), "{code} {error}");
 }
 
@@ -116,11 +113,10 @@ fn a_schema_is_made_or_needed() {
     let site = Site::new();
     let (code, error) = site.refused(site.serve(&["--no-migrate"]));
     assert!(code == 78 && error.contains("shiftboss migrate"), "{error}");
-    let made = site.run(&["migrate"]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    assert!(String::from_utf8(made.stdout).unwrap().ends_with(" is up to date\n"));
-    assert_eq!(site.run(&["migrate"]).status.code(), Some(0), "twice");
-    let status = String::from_utf8(site.run(&["status"]).stdout).unwrap();
+    for _ in 0..2 {
+        assert!(said(&site, &["migrate"]).ends_with(" is up to date\n"));
+    }
+    let (_, status) = all_said(&site.run(&["status"]));
     assert!(status.contains("\nRules           no daemon has used it yet: "), "{status}");
     site.start_with(&["--no-migrate"]).stop();
 }
@@ -231,15 +227,15 @@ fn a_url_comes_from_a_file_or_the_environment() {
         let daemon = site.spawn(run(&["serve"], variables)).ready();
         assert_eq!(server.ask(names), format!("{host}|t"));
         let target = variables.iter().map(|(_, url)| ("SHIFTBOSS_TARGET", *url));
-        let shown = run(&["status"], &target.collect::<Vec<_>>()).output().unwrap();
-        let shown = String::from_utf8(shown.stdout).unwrap();
+        let shown = text(&run(&["status"], &target.collect::<Vec<_>>()).output().unwrap());
         assert!(shown.contains(&server.url()), "{shown}");
         daemon.stop();
         assert_eq!(server.ask(names), format!("{host}|f"));
     }
 }
 
-/// An order by the URL goes to a daemon of this machine; one for a daemon alone wants its socket where there are several.
+/// An order by the URL goes to a daemon of this machine; one for a daemon alone wants its socket where there are several. Who drains ends,
+/// and the others go on.
 #[test]
 fn an_order_finds_a_daemon_by_the_url() {
     let site = Site::new();
@@ -260,8 +256,11 @@ fn an_order_finds_a_daemon_by_the_url() {
     assert!(site.run(&["pause"]).status.success());
     let (code, error) = code_and_error(&site.run(&["drain"]));
     assert!(code == 64 && error.contains("other.sock"), "{code} {error}");
+    assert!(site.run(&["resume"]).status.success());
     assert!(site.run(&["drain", "-t", "other.sock"]).status.success());
     assert_eq!(second.exit().code(), Some(0));
+    site.write("f.1.txt", "alpha 1\n");
+    wait_until("the other one goes on", || site.ask("READY") == "JOB alpha 1\n");
     daemon.stop();
     let (code, error) = code_and_error(&site.run(&["resume"]));
     assert!(code == 64 && error.contains("runs on this machine"), "{code} {error}");
@@ -275,11 +274,8 @@ fn a_socket_names_its_database() {
     let mut command = site.program();
     command.args(["serve", &url, "input", "socket"]);
     let daemon = site.spawn(command).ready();
-    let shown = site.run(&["tasks", "--next", "--json", "-t", "socket"]);
-    let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(
-        shown.contains(&format!("\"{}\"", PathBuf::from(site.server().unwrap().url()).display()))
-    );
+    let shown = said(&site, &["tasks", "--next", "--json", "-t", "socket"]);
+    assert!(shown.contains(&format!("\"{}\"", site.server().unwrap().url())));
     let note = std::fs::read_to_string(site.path(".socket.shiftboss-daemon")).unwrap();
     assert!(note.contains("shiftboss@") && !note.contains("secret"), "{note}");
     let log = daemon.stop();

@@ -6,6 +6,7 @@ mod cluster;
 mod gone;
 mod large;
 mod lists;
+mod messages;
 mod operators;
 mod outages;
 mod quorum;
@@ -14,12 +15,17 @@ mod restored;
 mod shared;
 mod tls;
 
+use std::ops::Range;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::common::said::{code_and_error, said};
 use crate::common::wait::pause;
-use crate::common::{Client, Daemon, Peer, Site, wait_until};
+use crate::common::{Client, Daemon, Peer, Site, wait_until, wait_within};
+
+/// Whatever failed goes on so soon: a connection is made again, rows are sent again, who is silent is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The broker that the tests have.
 fn broker() -> String {
@@ -33,8 +39,13 @@ fn prefix() -> String {
     format!("test-{}-{number}.", std::process::id())
 }
 
+/// Waits until a process has said something.
+fn wait_said(daemon: &Daemon, text: &str) {
+    wait_within(PATIENCE, &format!("it is said: {text}"), || daemon.log().contains(text));
+}
+
 fn wait_served(daemon: &Daemon) {
-    wait_until("relays are served", || daemon.log().contains("Relays are served."));
+    wait_said(daemon, "Relays are served.");
 }
 
 /// A daemon that serves relays.
@@ -45,40 +56,42 @@ struct Installation {
     prefix: String,
 }
 
+/// An installation whose daemon is away.
+struct Away {
+    site: Site,
+    prefix: String,
+}
+
 impl Installation {
     fn start() -> Self {
         Self::start_with(&[])
     }
 
     fn start_with(options: &[&str]) -> Self {
-        let (site, prefix) = (Site::bare(), prefix());
-        let daemon = serve(&site, &prefix, options);
-        let installation = Self { daemon, site, prefix };
-        installation.wait_served();
-        installation
+        Away { site: Site::bare(), prefix: prefix() }.start(&broker(), options)
     }
 
     /// By another URL of the broker.
     fn start_by(url: &str) -> Self {
-        let (site, prefix) = (Site::bare(), prefix());
-        let daemon = site.start_with(&["--broker", url, "--broker-prefix", &prefix]);
-        let installation = Self { daemon, site, prefix };
-        installation.wait_served();
-        installation
+        Away { site: Site::bare(), prefix: prefix() }.start(url, &[])
     }
 
-    fn wait_served(&self) {
-        wait_served(&self.daemon);
+    /// With these processes, which run.
+    fn of(daemon: Daemon, site: Site, prefix: String) -> Self {
+        wait_served(&daemon);
+        Self { daemon, site, prefix }
     }
 
-    /// The daemon is killed, and started again.
-    fn restart(self) -> Self {
+    fn kill(self) -> Away {
         let Self { daemon, site, prefix } = self;
         daemon.kill();
-        let daemon = serve(&site, &prefix, &[]);
-        let installation = Self { daemon, site, prefix };
-        installation.wait_served();
-        installation
+        Away { site, prefix }
+    }
+
+    fn stop(self) -> Away {
+        let Self { daemon, site, prefix } = self;
+        daemon.stop();
+        Away { site, prefix }
     }
 
     fn relay(&self, name: &str) -> Peer {
@@ -93,26 +106,46 @@ impl Installation {
     }
 
     fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
-        site.spawn(self.relay_command(site, url, name))
-    }
-
-    fn relay_command(&self, site: &Site, url: &str, name: &str) -> Command {
-        let mut command = site.program();
-        command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
-        command.args([site.input(), site.socket()]);
-        command
+        site.spawn(relay_command(site, &self.prefix, url, name))
     }
 }
 
-fn serve(site: &Site, prefix: &str, options: &[&str]) -> Daemon {
-    let broker = broker();
-    let mut all = vec!["--broker", &broker, "--broker-prefix", prefix];
-    all.extend(options);
-    site.start_with(&all)
+impl Away {
+    fn restart(self) -> Installation {
+        self.start(&broker(), &[])
+    }
+
+    fn start(self, url: &str, options: &[&str]) -> Installation {
+        let Self { site, prefix } = self;
+        let daemon = serve(&site, &prefix, url, options);
+        Installation::of(daemon, site, prefix)
+    }
+}
+
+/// A daemon that need not have been let in by its broker.
+fn serve(site: &Site, prefix: &str, url: &str, options: &[&str]) -> Daemon {
+    site.start_with(&[&["--broker", url, "--broker-prefix", prefix], options].concat())
+}
+
+fn relay_command(site: &Site, prefix: &str, url: &str, name: &str) -> Command {
+    let mut command = site.program();
+    command.args(["relay", "--name", name, "--broker-prefix", prefix, url]);
+    command.args([site.input(), site.socket()]);
+    command
 }
 
 fn worker(site: &Site, lease_seconds: u32) -> Client {
     Client::leased(site, lease_seconds)
+}
+
+/// Adds a single task.
+fn add(site: &Site, key: &str) {
+    said(site, &["add", "-t", "socket", key, "1"]);
+}
+
+/// Lines of a list.
+fn lines(keys: Range<usize>, payload: &str) -> String {
+    keys.map(|key| format!("key-{key} {payload}\n")).collect()
 }
 
 /// The attempt of a job, and the rest of the line.
@@ -168,63 +201,28 @@ fn a_relay_looks_at_its_own_files_before_nojobs() {
     }
 }
 
-/// A worker that waits at a relay has a job that becomes ready at the daemon, long before it would look by itself.
+/// Who heard a worker last keeps its lease, the relay or the daemon: a beat there keeps the job, and without one it goes back.
 #[test]
-fn work_is_hinted() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    let mut waiting = worker(&relay.site, 60);
-    for number in 0..5 {
-        waiting.write(b"READY 20\n");
-        let key = format!("key-{number}");
-        let socket = installation.site.socket();
-        let added = installation.site.run(&["add", "-t", socket.to_str().unwrap(), &key, "1"]);
-        assert!(added.status.success(), "{added:?}");
-        let (attempt, rest) = attempt(&waiting.line());
-        assert_eq!(rest, format!("{key} 1\n"));
-        assert_eq!(waiting.ask(&format!("DONE {attempt} 0")), "OK\n");
-    }
-}
-
-/// Leases run at the relay: a beat there keeps the job, and without one it goes back.
-#[test]
-fn leases_run_at_the_relay() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    relay.site.write("f.1.txt", "alpha 1\n");
-    installation.site.wait_count(1);
-    let mut worker = worker(&relay.site, 2);
-    let (first, _) = attempt(&worker.ask("READY"));
-    for _ in 0..8 {
-        pause(Duration::from_millis(300));
-        assert_eq!(worker.ask(&format!("BEAT {first}")), "OK\n");
-    }
-    let (second, rest) = attempt(&worker.ask("READY 20"));
-    assert!(second != first && rest == "alpha 1\n", "{second} {rest}");
-    assert_eq!(worker.ask(&format!("BEAT {first}")), "LOST\n");
-    assert!(relay.daemon.log().contains("A lease expired"), "{}", relay.daemon.log());
-}
-
-/// A job that was taken at a relay can be kept, and ended, at the daemon; and the other way round.
-#[test]
-fn a_worker_may_move() {
+fn leases_run_where_workers_are_heard() {
     let installation = Installation::start();
     let relay = installation.relay("r");
     relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
     installation.site.wait_count(2);
-    let mut far = worker(&relay.site, 2);
-    let mut near = worker(&installation.site, 2);
+    let (mut far, mut near) = (worker(&relay.site, 2), worker(&installation.site, 2));
     let (there, _) = attempt(&far.ask("READY"));
-    let (here, _) = attempt(&near.ask("READY"));
+    let (here, lost) = attempt(&near.ask("READY"));
     for _ in 0..8 {
         pause(Duration::from_millis(300));
         assert_eq!(near.ask(&format!("BEAT {there}")), "OK\n");
         assert_eq!(far.ask(&format!("BEAT {here}")), "OK\n");
     }
     assert_eq!(near.ask(&format!("DONE {there} 0")), "OK\n");
-    assert_eq!(far.ask(&format!("DONE {here} 0")), "OK\n");
-    let expired = "SELECT count(*) FROM ended WHERE exit_code IS NULL";
-    assert_eq!(installation.site.number(expired), 0);
+    let (again, rest) = attempt(&far.ask("READY 20"));
+    assert!(again != here && rest == lost, "{again} {rest}");
+    assert_eq!(far.ask(&format!("BEAT {here}")), "LOST\n");
+    assert!(relay.daemon.log().contains("A lease expired"), "{}", relay.daemon.log());
+    let outcomes = "SELECT outcome FROM ended ORDER BY 1";
+    assert_eq!(installation.site.sql(outcomes), ["expired", "success"]);
 }
 
 /// Operators' orders at a relay are those of operators only where the daemon allows it.
@@ -232,18 +230,14 @@ fn a_worker_may_move() {
 fn operators_at_a_relay() {
     let installation = Installation::start_with(&["--relay-operators", "trusted"]);
     let (trusted, other) = (installation.relay("trusted"), installation.relay("other"));
-    let add = |relay: &Peer| {
-        let socket = relay.site.socket();
-        let added = relay.site.run(&["add", "-t", socket.to_str().unwrap(), "alpha", "1"]);
-        (added.status.code().unwrap(), String::from_utf8_lossy(&added.stderr).into_owned())
+    let run = |relay: &Peer, words: &[&str]| {
+        code_and_error(&relay.site.run(&[words, &["-t", "socket"]].concat()))
     };
-    assert_eq!(add(&trusted).0, 0);
-    let (code, error) = add(&other);
+    assert_eq!(run(&trusted, &["add", "alpha", "1"]).0, 0);
+    let (code, error) = run(&other, &["add", "alpha", "1"]);
     assert!(code == 77 && error.contains("--relay-operators"), "{code} {error}");
     assert_eq!(other.site.ask("READY"), "JOB alpha 1\n");
     // A relay has no queue to look at.
-    let socket = other.site.socket();
-    let looked = other.site.run(&["status", "-t", socket.to_str().unwrap()]);
-    let error = String::from_utf8_lossy(&looked.stderr).into_owned();
-    assert!(looked.status.code() == Some(69) && error.contains("socket of a relay"), "{error}");
+    let (code, error) = run(&other, &["status"]);
+    assert!(code == 69 && error.contains("socket of a relay"), "{error}");
 }

@@ -55,42 +55,53 @@ fn an_entry_that_kills() {
     assert_whole(&site);
 }
 
-/// Kills at random moments, of those who put as well as of those who run, lose no entry that was acknowledged and leave nothing
-/// behind.
+/// Kills at random moments, of those who put as well as of two who run, lose no entry that was acknowledged, leave nothing behind, and
+/// have nobody work on what another one has: who has it next has another attempt, and whoever had it before is dead. So many kills as
+/// the environment's SHIFTSPOOL_KILLS says (`make soak`), or few.
 #[test]
 fn kills_at_random_moments() {
     let mut random = Random::seeded();
+    let kills = std::env::var("SHIFTSPOOL_KILLS").map_or(16, |kills| kills.parse().unwrap());
     let names: Vec<String> = (0..60).map(|number| format!("e{number:02}")).collect();
     let site = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let script = "echo $$ >> pids; sleep .0$((SHIFTSPOOL_ATTEMPT % 9)); \
-        echo $SHIFTSPOOL_NAME >> ended";
+    let script = "echo $$ >> pids; printf '%s %04d %d\\n' $SHIFTSPOOL_NAME $SHIFTSPOOL_ATTEMPT $PPID >> worked; \
+        sleep .0$((SHIFTSPOOL_ATTEMPT % 9)); echo $SHIFTSPOOL_NAME >> ended";
     // No entry is to be set apart for the kills it was in.
-    let words = ["-n", "4", "--attempts", "1000", "--spread"];
+    let words = ["-n", "2", "--attempts", "1000", "--spread"];
     fs::write(site.path("lines"), "line\n".repeat(40)).unwrap();
     let acknowledged = fs::File::options().create(true).append(true).open(site.path("put"));
     let acknowledged = acknowledged.unwrap();
-    for _ in 0..12 {
+    let start = || run(&site, &words, script).spawn().unwrap();
+    let mut crew = [start(), start()];
+    for kill in 0..kills {
         let mut put = command(&site, &["put", "s", "q", "--lines", "lines"]);
         let mut put = put.stdout(acknowledged.try_clone().unwrap()).spawn().unwrap();
-        let mut child = run(&site, &words, script).spawn().unwrap();
         pause(Duration::from_millis(random.below(300)));
-        for child in [&mut child, &mut put] {
+        let mut killed = std::mem::replace(&mut crew[kill % 2], start());
+        for child in [&mut killed, &mut put] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
     }
-    let mut child = run(&site, &words, script).spawn().unwrap();
     let left = || {
         let lengths = json(&site, &["list", "--json", "s"]);
         let of = |what: &str| lengths["queues"][0][what].as_u64().unwrap();
         of("available") + of("checked_out")
     };
     wait_until("all are done", || left() == 0);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let alive = crew.each_ref().map(|child| child.id().to_string());
+    for child in &mut crew {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
     let ended = lines(&site, "ended");
     let put = lines(&site, "put");
     assert!(names.iter().chain(&put).all(|name| ended.binary_search(name).is_ok()));
+    for works in lines(&site, "worked").windows(2) {
+        let [before, next] = [&works[0], &works[1]].map(|work| work.split(' ').collect::<Vec<_>>());
+        let is_again = before[0] == next[0];
+        assert!(!is_again || before[1] < next[1] && !alive.contains(&before[2].to_owned()), "{works:?}");
+    }
     wait_gone(&site, "pids");
     let (code, stdout, _) = super::spool(&site, &["fsck", "--repair", "s"]);
     assert!(code == 0 || stdout.ends_with("all mended.\n"), "{stdout}");

@@ -3,12 +3,11 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use shiftboss_testbed::clock;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::together::Locks;
-use crate::common::said::code_and_error;
+use super::together::lock;
+use crate::common::said::{code_and_error, object, told};
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Peer, Site, attempt_of, wait_until};
 
@@ -50,6 +49,12 @@ pub fn number(queue: &Site, question: &str) -> i64 {
     queue.server().unwrap().ask(question).parse().unwrap()
 }
 
+pub fn wait_listed(queue: &Site, rows: i64) {
+    wait_until("it is listed", || {
+        number(queue, "SELECT count(*) FROM shiftboss_public.queue") == rows
+    });
+}
+
 fn wait_owner(queue: &Site, attempt: i64, name: &str) {
     wait_until(&format!("the job is {name}'s"), || {
         let owner = format!("SELECT substr(owner, 8) FROM keys WHERE attempt = {attempt}");
@@ -69,24 +74,10 @@ fn three_daemons_make_one_schema() {
     let started: Vec<_> = sites.iter().enumerate().map(start).collect();
     let _daemons: Vec<_> = started.into_iter().map(Daemon::ready).collect();
     sites[0].write("f.1.txt", "alpha 1\nbravo 1\ncharlie 1\n");
-    wait_until("all is listed", || {
-        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 3
-    });
+    wait_listed(&queue, 3);
     let mut jobs: Vec<_> = sites.iter().map(|site| site.ask("READY")).collect();
     jobs.sort();
     assert_eq!(jobs, ["JOB alpha 1\n", "JOB bravo 1\n", "JOB charlie 1\n"]);
-}
-
-#[test]
-fn a_name_that_another_daemon_has_is_refused() {
-    let queue = Site::bare();
-    let url = queue.server().unwrap().url();
-    let mut first = beside(&url, "twin");
-    let second = Site::new();
-    let (code, error) = second.refused(command(&second, second.program(), &url, "twin"));
-    assert!(code == 75 && error.contains("--daemon-name"), "{code} {error}");
-    assert!(first.daemon.is_running());
-    assert_eq!(first.site.ask("READY"), "NOJOBS\n");
 }
 
 /// One daemon's clock is a day ahead, another one's a day behind: leases last as long as the server says, nobody is
@@ -104,9 +95,7 @@ fn clocks_that_differ_by_days_change_nothing() {
     };
     let (ahead, behind) = (start("+1d", "ahead"), start("-1d", "behind"));
     ahead.site.write("f.1.txt", "alpha 1\nbravo 1\n");
-    wait_until("all is listed", || {
-        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 2
-    });
+    wait_listed(&queue, 2);
     let (mut leased, mut other) = (worker(&ahead.site), worker(&behind.site));
     let attempt = attempt_of(&leased.ask("READY"));
     assert!(behind.site.ask("READY").starts_with("JOB "), "a classic job, for 12 hours");
@@ -135,9 +124,7 @@ fn a_daemon_that_is_cut_off_extends_no_lease() {
     let proxy = Proxy::new(&url).unwrap();
     let (cut, other) = (beside(&proxy.url, "cut"), beside(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
-    wait_until("it is listed", || {
-        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
-    });
+    wait_listed(&queue, 1);
     let attempt = attempt_of(&worker(&cut.site).ask("READY"));
     let beat = || {
         let mut client = Client::connect(&cut.site);
@@ -169,15 +156,13 @@ fn a_claim_whose_answer_is_late_is_told_to_nobody() {
     let proxy = Proxy::new(&url).unwrap();
     let (frozen, other) = (beside(&proxy.url, "frozen"), beside(&url, "other"));
     other.site.write("f.1.txt", "alpha 1\n");
-    wait_until("it is listed", || {
-        number(&queue, "SELECT count(*) FROM shiftboss_public.queue") == 1
-    });
+    wait_listed(&queue, 1);
     let mut untold = worker(&frozen.site);
     // All statements are known to the server from here on, so that a claim is one message.
     let first = attempt_of(&untold.ask("READY"));
     assert_eq!(untold.ask(&format!("RELEASE {first}")), "OK\n");
     // What is to be kept is asked for with a second call, which waits.
-    let locks = Locks::of(&queue, "LOCK TABLE places IN SHARE MODE; SELECT FROM header");
+    let locks = lock(&queue, "LOCK TABLE places IN SHARE MODE; SELECT FROM header");
     let claimed = Instant::now();
     untold.write(b"READY\n");
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -215,12 +200,12 @@ fn an_outage_is_told_once() {
         let (code, error) = code_and_error(&site.run(&["status", "-t", "socket"]));
         code == 69 && error.contains(") has been without it for ")
     });
-    let shown = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
+    let (_, shown, _) = told(&site.run(&["status", "-t", "socket"]));
     assert!(shown.contains("\nStorage         nothing can be written since "), "{shown}");
-    let object = site.run(&["status", "--json", "-t", "socket"]);
-    assert_eq!(object.status.code(), Some(69));
-    let object: Value = serde_json::from_slice(&object.stdout).unwrap();
-    assert!(object["live"]["outage"]["since"].is_i64() && object["rows"].is_null(), "{object}");
+    let (code, shown, _) = told(&site.run(&["status", "--json", "-t", "socket"]));
+    let found = object(&shown);
+    assert!(code == 69 && found["live"]["outage"]["since"].is_i64(), "{found}");
+    assert!(found["rows"].is_null(), "{found}");
     proxy.hold();
     let asked = Instant::now();
     let (code, error) = code_and_error(&site.run(&["status", "-t", "socket"]));

@@ -4,6 +4,7 @@ use shiftboss_testbed::server::{PostgresServer, Stop};
 
 use super::interrupted::{ask, worker};
 use super::lacking::{serve_by, server};
+use crate::common::said::all_said;
 use crate::common::{Site, attempt_of, job_of, wait_until};
 
 const BEATS: &str = "SELECT beat FROM shiftboss.daemons";
@@ -16,7 +17,7 @@ fn number(server: &PostgresServer, question: &str) -> i64 {
 /// again, and whoever looks is told.
 #[test]
 fn a_replica_that_was_behind_takes_over() {
-    let (site, mut primary) = (Site::new(), server(&[], None));
+    let (site, mut primary) = (Site::new(), server(&[]));
     let replica = primary.replica(&[]).unwrap();
     let other = replica.home().to_str().unwrap().replace('/', "%2F");
     let url = primary.url("plain", "queue").replacen("/queue", &format!(",{other}/queue"), 1);
@@ -54,6 +55,6 @@ fn a_replica_that_was_behind_takes_over() {
     assert!(answer.starts_with("ERROR unknown "), "{answer}");
     let told = "went back to an older state";
     assert_eq!(daemon.warnings(&[told]).len(), 1, "{}", daemon.log());
-    let status = String::from_utf8(site.run(&["status", "-t", "socket"]).stdout).unwrap();
+    let (_, status) = all_said(&site.run(&["status", "-t", "socket"]));
     assert!(status.contains(told), "{status}");
 }

@@ -1,36 +1,24 @@
 //! A server that does not give what a daemon needs: connections, or room. Each test has a server of its own.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, chown};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 
-use shiftboss_testbed::server::PostgresServer;
+use shiftboss_testbed::processes::Children;
+use shiftboss_testbed::server::{PLAIN, PostgresServer, QUEUE, fill};
 
 use crate::common::mounts::FileSystem;
 use crate::common::{Daemon, Site, wait_until};
 
-/// A server with a database for a role that is no administrator, in this tablespace.
-pub fn server(settings: &[&str], disk: Option<&Path>) -> PostgresServer {
+/// A server with a database for a role that is no administrator.
+pub fn server(settings: &[&str]) -> PostgresServer {
     let server = PostgresServer::start(settings).unwrap();
-    let sql = |statement: &str| server.query("postgres", statement).unwrap();
-    sql("CREATE ROLE plain LOGIN");
-    let mut place = String::new();
-    if let Some(disk) = disk {
-        let tables = disk.join("tables");
-        fs::create_dir(&tables).unwrap();
-        let owner = fs::metadata(server.home()).unwrap();
-        chown(&tables, Some(owner.uid()), Some(owner.gid())).unwrap();
-        sql(&format!("CREATE TABLESPACE small OWNER plain LOCATION '{}'", tables.display()));
-        place = "TABLESPACE small".to_owned();
-    }
-    sql(&format!("CREATE DATABASE queue OWNER plain TEMPLATE template0 {place}"));
+    server.make_queue(None).unwrap();
     server
 }
 
 pub fn serve(site: &Site, server: &PostgresServer) -> Daemon {
-    site.spawn(serve_by(site, &server.url("plain", "queue")))
+    site.spawn(serve_by(site, &server.url(PLAIN, QUEUE)))
 }
 
 pub fn serve_by(site: &Site, url: &str) -> Command {
@@ -39,29 +27,17 @@ pub fn serve_by(site: &Site, url: &str) -> Command {
     command
 }
 
-/// Ended with the test.
-struct Others(Vec<Child>);
-
-impl Drop for Others {
-    fn drop(&mut self) {
-        for other in &mut self.0 {
-            _ = other.kill();
-            _ = other.wait();
-        }
-    }
-}
-
 /// Others have all connections that the server allows when a daemon starts: it says so, with the exit code of a server that
 /// may be tried again.
 #[test]
 fn used_up_connections_are_named_at_the_start() {
-    let (site, server) = (Site::new(), server(&["max_connections=8"], None));
+    let (site, server) = (Site::new(), server(&["max_connections=8"]));
     let other = || {
-        let mut client = server.psql("plain", "queue", "SELECT pg_sleep(600)");
+        let mut client = server.psql(PLAIN, QUEUE, "SELECT pg_sleep(600)");
         client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     // Three are for administrators, and the one who looks may have one of the five that are left when another one asks for it.
-    let mut others = Others(Vec::new());
+    let mut others = Children::default();
     let staying = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     wait_until("all are used", || {
         others.0.push(other());
@@ -71,9 +47,8 @@ fn used_up_connections_are_named_at_the_start() {
     assert_eq!(refused.exit().code(), Some(69), "{}", refused.log());
     assert!(refused.log().contains("remaining connection slots"), "{}", refused.log());
     drop(others);
-    let end =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'plain'";
-    wait_until("they are free", || server.query("postgres", end).unwrap() == "0");
+    server.end_connections(PLAIN).unwrap();
+    wait_until("they are free", || server.query("postgres", staying).unwrap() == "0");
     serve(&site, &server).ready().stop();
 }
 
@@ -82,14 +57,13 @@ fn used_up_connections_are_named_at_the_start() {
 fn a_full_disk_of_the_server_is_waited_for() {
     crate::common::root!();
     const LINES: usize = 5_000;
-    let site = Site::bare();
-    fs::create_dir(site.input()).unwrap();
+    let site = Site::new();
     let disk = site.path("disk");
     let _mounted = FileSystem::of_size(&disk, 64);
     // The server is another user.
-    fs::set_permissions(site.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o711))
-        .unwrap();
-    let server = server(&[], Some(&disk));
+    fs::set_permissions(site.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+    let server = PostgresServer::start(&[]).unwrap();
+    server.make_queue(Some(&disk)).unwrap();
     let daemon = serve(&site, &server).ready();
     let count = || {
         let rows = server.query("queue", "SELECT count(*) FROM shiftboss_public.queue").unwrap();
@@ -100,7 +74,7 @@ fn a_full_disk_of_the_server_is_waited_for() {
     assert_eq!(site.ask("READY"), "JOB alpha 1\n");
     assert_eq!(site.ask("DONE alpha 7"), "NOJOBS\n");
     let filler = disk.join("filler");
-    fill(&filler);
+    fill(&filler).unwrap();
     let lines = (0..LINES).map(|line| format!("key-{line} {}\n", "payload ".repeat(20)));
     site.write("g.1.txt", lines.collect::<String>());
     wait_until("it is full", || !daemon.warnings(&["No space left on device"]).is_empty());
@@ -111,15 +85,4 @@ fn a_full_disk_of_the_server_is_waited_for() {
     let logged = "SELECT exit_code FROM shiftboss_public.log WHERE attr_path = 'alpha'";
     assert_eq!(server.query("queue", logged).unwrap(), "7");
     daemon.stop();
-}
-
-fn fill(filler: &Path) {
-    let mut file = fs::File::create(filler).unwrap();
-    let mut block = vec![0; 1 << 16];
-    while !block.is_empty() {
-        // To the last page.
-        if file.write_all(&block).is_err() {
-            block.truncate(block.len() / 2);
-        }
-    }
 }

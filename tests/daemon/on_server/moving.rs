@@ -10,8 +10,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use shiftboss_testbed::proxy::Proxy;
 
+use super::together::lock;
 use crate::common::reference::version_2;
-use crate::common::said::code_and_error;
+use crate::common::said::{code_and_error, said, told};
 use crate::common::server::{Database, admin};
 use crate::common::wait::pause;
 use crate::common::{Client, Daemon, Site, attempt_of, list_of, wait_until};
@@ -20,10 +21,6 @@ const CUT_OFF: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = 'shiftboss-move' AND datname = current_database()";
 const WAITS: &str = "SELECT count(*) = 1 FROM pg_stat_activity
     WHERE application_name = 'shiftboss-move' AND datname = current_database() AND wait_event_type = 'Lock'";
-const SLEEPS: &str = "SELECT count(*) = 1 FROM pg_stat_activity
-    WHERE wait_event = 'PgSleep' AND datname = current_database()";
-const WAKE: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE wait_event = 'PgSleep' AND datname = current_database()";
 const LISTED: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
 
 fn server(site: &Site) -> &Database {
@@ -43,16 +40,14 @@ fn start_on(site: &Site, database: &str) -> Daemon {
 
 /// The next keys in the order of dispatch.
 fn next_keys(site: &Site, database: &str) -> Vec<String> {
-    let output = site.run(&["tasks", "--next", "--json", "-t", database]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, text, _) = told(&site.run(&["tasks", "--next", "--json", "-t", database]));
     let keys = text.split("\"key\":\"").skip(1);
     keys.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }
 
 /// What `status` counts.
 fn counts(site: &Site, database: &str) -> Vec<String> {
-    let output = site.run(&["status", "-t", database]);
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, text, _) = told(&site.run(&["status", "-t", database]));
     let counts = ["Rows", "f  ", "g  "];
     let is_count = |line: &&str| counts.iter().any(|count| line.starts_with(count));
     text.lines().filter(is_count).map(str::to_owned).collect()
@@ -60,18 +55,15 @@ fn counts(site: &Site, database: &str) -> Vec<String> {
 
 /// Where `status` says that a queue is now.
 fn moved_to(site: &Site, database: &str) -> String {
-    let text = String::from_utf8(site.run(&["status", "-t", database]).stdout).unwrap();
+    let (_, text, _) = told(&site.run(&["status", "-t", database]));
     let (_, moved) = text.split_once("\nMoved           the queue is in ").expect("it was moved");
-    let checked = site.run(&["status", "--check", "-t", database]);
-    let said = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.status.code() == Some(1) && said.starts_with("error: moved: "), "{said}");
+    let (code, said, _) = told(&site.run(&["status", "--check", "-t", database]));
+    assert!(code == 1 && said.starts_with("error: moved: "), "{said}");
     moved.split(" now: ").next().unwrap().to_owned()
 }
 
 fn moves(site: &Site, from: &str, to: &str) -> String {
-    let output = site.run(&["move", "--daemon-name", "here", from, to]);
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    said(site, &["move", "--daemon-name", "here", from, to])
 }
 
 fn refused(site: &Site, arguments: &[&str], code: i32, why: &str) {
@@ -116,16 +108,9 @@ fn a_queue_goes_there_and_back() {
     assert!(order.len() > 2 && counted.len() == 3, "{order:?} {counted:?}");
 
     let said = moves(&site, "file.db", "state.db");
-    assert!(
-        said.contains(
-            "No daemon starts on file.db any more.\nThe lists belong to the daemon here: "
-        ),
-        "{said}"
-    );
-    assert!(
-        said.starts_with("Moved: 2 lists, 6 tasks, 1 single task, 6 keys, 1 attempt."),
-        "{said}"
-    );
+    let moved = "Moved: 2 lists, 6 tasks, 1 single task, 6 keys, 1 attempt.";
+    let owner = "No daemon starts on file.db any more.\nThe lists belong to the daemon here: ";
+    assert!(said.starts_with(moved) && said.contains(owner), "{said}");
     assert_eq!((next_keys(&site, "state.db"), counts(&site, "state.db")), (order, counted));
     refused(&site, &["serve", "file.db", "input", "socket"], 78, "was moved to postgres://");
     assert!(moved_to(&site, "file.db").starts_with("postgres://"));
@@ -354,11 +339,7 @@ fn a_move_may_be_killed_at_any_time() {
 fn a_move_gives_up_when_the_server_is_silent() {
     let site = a_queue();
     assert!(site.run(&["migrate"]).status.success());
-    let mut holder = std::process::Command::new("psql");
-    holder.args(["-Xqc", "BEGIN; LOCK TABLE shiftboss.keys; SELECT pg_sleep(600)"]);
-    holder.arg(server(&site).url()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut holder = holder.spawn().unwrap();
-    wait_until("the table is locked", || server(&site).holds(SLEEPS));
+    let holder = lock(&site, "LOCK TABLE keys; SELECT FROM header");
     let proxy = Proxy::new(&server(&site).url()).unwrap();
     let mut command = site.program();
     command.args(["move", "file.db", &proxy.url]).stderr(Stdio::piped());
@@ -368,8 +349,7 @@ fn a_move_gives_up_when_the_server_is_silent() {
     let (code, error) = code_and_error(&mover.wait_with_output().unwrap());
     assert!(code == 69 && error.contains("Run it again"), "{code} {error}");
     proxy.release();
-    server(&site).edit(WAKE);
-    holder.wait().unwrap();
+    drop(holder);
     moves(&site, "file.db", "state.db");
     assert_eq!(next_keys(&site, "state.db").len(), LISTED.len());
 }

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use shiftboss_testbed::server::PostgresServer;
+use shiftboss_testbed::processes::Children;
+use shiftboss_testbed::server::{PLAIN, PostgresServer, QUEUE};
 
 use super::lacking::{serve, serve_by, server};
-use crate::common::said::code_and_error;
+use crate::common::said::{all_said, code_and_error};
 use crate::common::{Daemon, Site, wait_until, wait_within};
-
-const END: &str =
-    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'plain'";
 
 fn sql(server: &PostgresServer, statement: &str) -> String {
     server.query("postgres", statement).unwrap()
@@ -36,18 +35,17 @@ const REFUSALS: [[&str; 3]; 4] = [
 /// Has the server refuse the role. A database that somebody uses is not renamed.
 fn refuse(server: &PostgresServer, how: &str) {
     wait_until("it refuses", || {
-        sql(server, END);
+        server.end_connections(PLAIN).unwrap();
         server.query("postgres", how).is_ok()
     });
-    sql(server, &END.replace("'plain'", "'other'"));
-    sql(server, END);
+    // It may be called otherwise now.
+    [PLAIN, "other"].iter().for_each(|role| server.end_connections(role).unwrap());
 }
 
 /// Waits until `status` says why the server is away.
 fn wait_told(site: &Site, why: &str) {
     wait_until("it is told why", || {
-        let shown = site.run(&["status", "--json", "-t", "socket"]).stdout;
-        String::from_utf8_lossy(&shown).contains(why)
+        all_said(&site.run(&["status", "--json", "-t", "socket"])).1.contains(why)
     });
 }
 
@@ -56,7 +54,7 @@ fn wait_told(site: &Site, why: &str) {
 #[test]
 fn a_refused_login_is_an_outage() {
     for [refusal, undo, said] in REFUSALS {
-        let (site, server) = (Site::new(), server(&[], None));
+        let (site, server) = (Site::new(), server(&[]));
         refuse(&server, refusal);
         let mut first = serve(&site, &server);
         assert_eq!(first.exit().code(), Some(78), "{refusal}: {}", first.log());
@@ -98,17 +96,15 @@ const REVOKED: [[&str; 3]; 3] = [
 /// Rights that are revoked are an outage as refused logins are.
 #[test]
 fn a_right_that_is_revoked_is_an_outage() {
-    let server = server(&[], None);
+    let server = server(&[]);
     for [revoke, grant, said] in REVOKED {
         let site = Site::new();
         let change = |how| server.query("queue", how).unwrap();
         let mut daemon = serve(&site, &server).ready();
         change(revoke);
         wait_told(&site, said);
-        let checked = site.run(&["status", "--check", "-t", "socket"]);
-        let told = [checked.stdout, checked.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        assert!(!checked.status.success() && told.contains(said), "{revoke}: {told}");
+        let (code, told) = all_said(&site.run(&["status", "--check", "-t", "socket"]));
+        assert!(code != 0 && told.contains(said), "{revoke}: {told}");
         assert!(!daemon.warnings(&[said]).is_empty(), "{}", daemon.log());
         assert!(daemon.is_running());
         change(grant);
@@ -121,7 +117,7 @@ fn a_right_that_is_revoked_is_an_outage() {
 #[test]
 fn a_right_that_is_missing_at_the_start() {
     let [revoke, grant, said] = REVOKED[0];
-    let (site, other, server) = (Site::new(), Site::new(), server(&[], None));
+    let (site, other, server) = (Site::new(), Site::new(), server(&[]));
     serve(&site, &server).ready().stop();
     server.query("queue", revoke).unwrap();
     for (site, code) in [(&site, 69), (&other, 78)] {
@@ -136,7 +132,7 @@ fn a_right_that_is_missing_at_the_start() {
 /// A password is changed, first at the server and then in the file that has it: the daemon reads it anew.
 #[test]
 fn a_changed_password_is_waited_for() {
-    let (site, server) = (Site::new(), server(&[], None));
+    let (site, server) = (Site::new(), server(&[]));
     let rules = server.home().join("data/pg_hba.conf");
     let others = fs::read_to_string(&rules).unwrap();
     fs::write(&rules, format!("local queue plain scram-sha-256\n{others}")).unwrap();
@@ -144,11 +140,11 @@ fn a_changed_password_is_waited_for() {
     change("one");
     sql(&server, "SELECT pg_reload_conf()");
     site.write_private("passwords", "*:*:*:*:one\n");
-    let mut command = serve_by(&site, &server.url("plain", "queue"));
+    let mut command = serve_by(&site, &server.url(PLAIN, QUEUE));
     command.env("PGPASSFILE", site.path("passwords"));
     let mut daemon = site.spawn(command).ready();
     change("two");
-    sql(&server, END);
+    server.end_connections(PLAIN).unwrap();
     wait_told(&site, "password authentication failed");
     assert!(daemon.is_running());
     site.write_private("passwords", "*:*:*:*:two\n");
@@ -159,14 +155,14 @@ fn a_changed_password_is_waited_for() {
 #[test]
 fn connections_that_were_given_up_end() {
     const CONNECTIONS_MAX: usize = 6;
-    let (site, server) = (Site::new(), server(&[], None));
+    let (site, server) = (Site::new(), server(&[]));
     let daemon = serve(&site, &server).ready();
     let mut lock = server.psql(
         "shiftboss",
         "queue",
         "BEGIN; LOCK TABLE shiftboss.daemons, shiftboss.header; SELECT pg_sleep(600)",
     );
-    let mut lock = lock.stdout(Stdio::null()).spawn().unwrap();
+    let lock = Children(vec![lock.stdout(Stdio::null()).spawn().unwrap()]);
     let ours = "FROM pg_stat_activity WHERE usename = 'plain'";
     let late = format!(
         "SELECT count(*) {ours} AND state = 'active' AND query_start < now() - interval '10 s'"
@@ -179,8 +175,7 @@ fn connections_that_were_given_up_end() {
         seen.extend(now.lines().map(str::to_owned));
         seen.len() > 2 * CONNECTIONS_MAX
     });
-    lock.kill().unwrap();
-    lock.wait().unwrap();
+    drop(lock);
     sql(
         &server,
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep'",
@@ -189,8 +184,8 @@ fn connections_that_were_given_up_end() {
     daemon.stop();
 }
 
-/// A pooler in front of a server; ended when it is dropped.
-struct Pooler(Child, String);
+/// A pooler in front of a server, and the URL of that there.
+struct Pooler(#[expect(dead_code, reason = "it ends with the test")] Children, String);
 
 impl Pooler {
     fn start(server: &PostgresServer, mode: &str, connections: usize) -> Self {
@@ -212,15 +207,8 @@ impl Pooler {
         command.args(["--", "pgbouncer", "-q"]).arg(home.join("pooler.ini"));
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_until("the pooler listens", || Path::new(home).join(".s.PGSQL.6432").exists());
-        let url = server.url("plain", "queue");
-        Self(child, url.replacen("/queue", ":6432/queue", 1))
-    }
-}
-
-impl Drop for Pooler {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
+        let url = server.url(PLAIN, QUEUE);
+        Self(Children(vec![child]), url.replacen("/queue", ":6432/queue", 1))
     }
 }
 
@@ -228,7 +216,7 @@ impl Drop for Pooler {
 /// as none.
 #[test]
 fn a_pooler_of_transactions_is_refused() {
-    let (site, server) = (Site::new(), server(&[], None));
+    let (site, server) = (Site::new(), server(&[]));
     for (mode, connections) in [("transaction", 1), ("transaction", 20), ("statement", 3)] {
         let pooler = Pooler::start(&server, mode, connections);
         for command in [&["migrate", "-t", &pooler.1][..], &["serve", &pooler.1, "input", "socket"]]
@@ -251,7 +239,7 @@ fn a_pooler_of_transactions_is_refused() {
 #[test]
 fn a_daemon_that_a_schema_is_not_for_ends() {
     for ends_connections in [true, false] {
-        let (site, server) = (Site::new(), server(&[], None));
+        let (site, server) = (Site::new(), server(&[]));
         let mut daemon = serve(&site, &server).ready();
         site.write("f.1.txt", "alpha 1\n");
         wait_until("it is listed", || {
@@ -260,9 +248,9 @@ fn a_daemon_that_a_schema_is_not_for_ends() {
         let newer = "COMMENT ON SCHEMA shiftboss IS 'shiftboss, queue version 99'";
         server.query("queue", newer).unwrap();
         if ends_connections {
-            sql(&server, END);
+            server.end_connections(PLAIN).unwrap();
         }
-        let code = daemon.exit_within(std::time::Duration::from_secs(10)).code();
+        let code = daemon.exit_within(Duration::from_secs(10)).code();
         assert_eq!(code, Some(78), "{}", daemon.log());
         assert!(daemon.log().contains("made by a newer shiftboss"), "{}", daemon.log());
     }
@@ -273,26 +261,26 @@ fn a_daemon_that_a_schema_is_not_for_ends() {
 #[test]
 fn copies_of_a_daemon_do_not_share_its_name() {
     crate::common::root!();
-    let (site, server) = (Site::new(), server(&[], None));
+    let (site, server) = (Site::new(), server(&[]));
     let mut first = serve(&site, &server).ready();
     let copy = Site::new();
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", "mount --bind \"$0\" \"$1\" && shift && exec \"$@\""]);
     command.args([copy.input(), site.input(), env!("CARGO_BIN_EXE_shiftboss").into()]);
-    command.args(["serve", &server.url("plain", "queue")]).args([site.input(), copy.socket()]);
+    command.args(["serve", &server.url(PLAIN, QUEUE)]).args([site.input(), copy.socket()]);
     let (code, error) = copy.refused(command);
     assert!(code == 75 && error.contains("give this one another with --daemon-name"), "{error}");
     assert!(first.is_running());
     assert_eq!(site.ask("READY"), "NOJOBS\n");
     first.kill();
     let again = serve(&site, &server);
-    wait_within(std::time::Duration::from_secs(5), "it is back", || again.log().contains("Ready:"));
+    wait_within(Duration::from_secs(5), "it is back", || again.log().contains("Ready:"));
 }
 
 /// A daemon that was frozen finds another process under its name, and gives way.
 #[test]
 fn a_daemon_that_lost_its_name_gives_way() {
-    let (site, other, server) = (Site::new(), Site::new(), server(&[], None));
+    let (site, other, server) = (Site::new(), Site::new(), server(&[]));
     let mut first: Daemon = serve(&site, &server).ready();
     first.freeze();
     let mut second = serve(&other, &server).ready();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::common::said::code_and_error;
 use crate::common::server::{Database, admin};
 use crate::common::{Client, Site, attempt_of, wait_until};
 
@@ -50,12 +51,9 @@ fn each_role_needs_no_more_than_it_is_granted() {
     let name = server.ask("SELECT current_database()");
     server.edit(&statements(&name, &mark));
     let roles = Roles { server, mark };
-    let run = |arguments: &[&str]| {
-        let output = site.run(arguments);
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    assert_eq!(run(&["migrate", "-t", &roles.url("")]).0, Some(78), "who serves makes no schema");
-    assert_eq!(run(&["migrate", "-t", &roles.url("_owner")]), (Some(0), String::new()));
+    let run = |arguments: &[&str]| code_and_error(&site.run(arguments));
+    assert_eq!(run(&["migrate", "-t", &roles.url("")]).0, 78, "who serves makes no schema");
+    assert_eq!(run(&["migrate", "-t", &roles.url("_owner")]), (0, String::new()));
 
     fs::write(site.path("rules.toml"), "[backoff]\nafter = 1\n[job_retry]\nretries = 1\n").unwrap();
     let serve = |name: &str, input: &str, socket: &str| {
@@ -80,7 +78,7 @@ fn each_role_needs_no_more_than_it_is_granted() {
         &["resume", "-t", "socket"],
         &["cancel", "-t", "socket", "delta"],
     ] {
-        assert_eq!(run(order).0, Some(0), "{order:?}: {}", run(order).1);
+        assert_eq!(run(order).0, 0, "{order:?}: {}", run(order).1);
     }
 
     // Its jobs are another one's, and so is its name free.
@@ -89,7 +87,7 @@ fn each_role_needs_no_more_than_it_is_granted() {
     wait_until("the dead one's job is adopted", || {
         server.holds("SELECT count(*) = 1 FROM keys WHERE owner = 'member/two'")
     });
-    assert_eq!(run(&["forget", "--daemon", "one", "-t", &roles.url("")]).0, Some(0));
+    assert_eq!(run(&["forget", "--daemon", "one", "-t", &roles.url("")]).0, 0);
     for look in [
         &["status"][..],
         &["tasks", "--next"],
@@ -102,10 +100,10 @@ fn each_role_needs_no_more_than_it_is_granted() {
     ] {
         let reader = roles.url("_reader");
         let asked = [look, &["-t", &*reader]].concat();
-        assert_eq!(run(&asked).0, Some(0), "{look:?}: {}", run(&asked).1);
+        assert_eq!(run(&asked).0, 0, "{look:?}: {}", run(&asked).1);
     }
-    assert_eq!(run(&["why", "-t", &roles.url("_reader"), "alpha"]).0, Some(0));
+    assert_eq!(run(&["why", "-t", &roles.url("_reader"), "alpha"]).0, 0);
     let as_reader = run(&["serve", "--no-migrate", &roles.url("_reader"), "third", "third.sock"]);
-    assert_eq!(as_reader.0, Some(78), "{}", as_reader.1);
+    assert_eq!(as_reader.0, 78, "{}", as_reader.1);
     second.stop();
 }

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::common::said::{all_said, said};
 use crate::common::{Daemon, Site, wait_until};
 
 /// Starts a second daemon, with the files of a site of its own, on the queue of another site.
@@ -14,7 +15,7 @@ fn join(site: &Site, queue: &Site, name: &str) -> Daemon {
 }
 
 fn status(queue: &Site) -> String {
-    String::from_utf8(queue.run(&["status"]).stdout).unwrap()
+    said(queue, &["status"])
 }
 
 /// Whether a daemon that is not the fetcher's owner rejects a file.
@@ -68,21 +69,17 @@ fn a_fetcher_is_taken_over() {
 
 /// What `status` says of the daemons, with the database: a name, its state and its jobs, each.
 fn daemons(queue: &Site) -> Vec<String> {
-    let found = queue.run(&["status", "--json"]).stdout;
-    let found: Value = serde_json::from_slice(&found).unwrap();
     let shown = |daemon: &Value| {
         assert!(daemon["since"].is_i64() && daemon["version"].is_string());
         assert!(daemon["host"].is_string() && daemon["input_dir"].is_string());
         let text = |member: &str| daemon[member].to_string().replace('"', "");
         [text("name"), text("state"), text("in_flight"), text("fetchers")].join(" ")
     };
-    found["daemons"].as_array().unwrap().iter().map(shown).collect()
+    queue.status()["daemons"].as_array().unwrap().iter().map(shown).collect()
 }
 
 fn check(queue: &Site) -> (i32, String) {
-    let checked = queue.run(&["status", "--check"]);
-    let said = [checked.stdout, checked.stderr].concat();
-    (checked.status.code().unwrap(), String::from_utf8(said).unwrap())
+    all_said(&queue.run(&["status", "--check"]))
 }
 
 /// The database tells which daemons run, what each has, and since when one does not, and why that is.
@@ -123,37 +120,6 @@ fn the_daemons_are_shown() {
     assert!(code == 69 && said.contains("no daemon runs on postgres://"), "{code} {said}");
 }
 
-/// A daemon that drains hands nothing out, waits for its own jobs and ends; the others go on.
-#[test]
-fn a_drain_is_one_daemons() {
-    let (one, two) = (Site::new(), Site::new());
-    let first = join(&one, &one, "first");
-    let mut second = join(&two, &one, "second");
-    one.write("f.1.txt", "alpha 1\nbravo 2\ncharlie 3\n");
-    one.wait_count(3);
-    assert_eq!(two.ask("READY"), "JOB alpha 1\n");
-    assert_eq!(one.ask("READY"), "JOB charlie 3\n");
-    assert_eq!(two.run(&["drain", "--timeout", "500ms", "-t", "socket"]).status.code(), Some(69));
-    assert_eq!(daemons(&one)[1], "second draining 1 []");
-    assert!(two.run(&["resume", "-t", "socket"]).status.success());
-    assert_eq!(daemons(&one)[1], "second running 1 []");
-    // Longer than it takes to look once how the daemon is.
-    let drained = two.run(&["drain", "--timeout", "2s", "-t", "socket"]);
-    let said = String::from_utf8([drained.stdout, drained.stderr].concat()).unwrap();
-    assert!(drained.status.code() == Some(69) && said.contains("still in flight"), "{said}");
-    assert_eq!(daemons(&one)[1], "second draining 1 []");
-    assert!(status(&one).contains("\nsecond  draining for "), "{}", status(&one));
-    assert_eq!(two.ask("READY"), "NOJOBS\n");
-    assert_eq!(one.ask("READY"), "JOB bravo 2\n");
-    assert!(!status(&one).contains("Paused"), "{}", status(&one));
-    assert_eq!(two.ask("DONE alpha 0"), "NOJOBS\n");
-    second.exit();
-    one.write("g.1.txt", "golf 4\n");
-    one.wait_count(4);
-    assert_eq!(one.ask("READY"), "JOB golf 4\n");
-    first.stop();
-}
-
 /// An operator's order to one daemon is noticed by the others, which say so once.
 #[test]
 fn a_pause_is_noticed_by_all() {
@@ -170,34 +136,4 @@ fn a_pause_is_noticed_by_all() {
         wait_until("it is noticed", || first.log().contains(said));
     }
     assert_eq!(first.log().matches("The queue is").count(), 2, "{}", first.log());
-}
-
-/// A daemon that is gone for good is forgotten with its lists; one that lives is not.
-#[test]
-fn a_daemon_is_forgotten() {
-    let (one, two) = (Site::new(), Site::new());
-    let _first = join(&one, &one, "first");
-    let second = join(&two, &one, "second");
-    one.write("f.1.txt", "alpha 1\n");
-    two.write("g.1.txt", "golf 2\n");
-    one.wait_count(2);
-    let forget = |name: &str| {
-        let forgotten = one.run(&["forget", "--daemon", name]);
-        let said = [forgotten.stdout, forgotten.stderr].concat();
-        (forgotten.status.code().unwrap(), String::from_utf8(said).unwrap())
-    };
-    let (code, said) = forget("second");
-    assert!(code == 75 && said.contains("the daemon second lives (process "), "{code} {said}");
-    let (code, said) = forget("third");
-    assert!(code == 65 && said.contains("no relay third: `shiftboss status` shows"), "{said}");
-    second.kill();
-    let shown = two.run(&["status", "-t", "socket"]).stdout;
-    let shown = String::from_utf8(shown).unwrap();
-    assert!(shown.contains("\nDaemon          not running at this socket; "), "{shown}");
-    let said = "Forgotten: second. Lists that leave the queue: 1. Fetchers that are free: 1. Leased jobs that wait again: 0.\n";
-    assert_eq!(forget("second"), (0, said.to_owned()));
-    one.wait_queue(&["f|1|alpha|1|0"]);
-    assert_eq!(daemons(&one), ["first running 0 [f]"]);
-    one.write("g.2.txt", "golf 3\n");
-    one.wait_queue(&["f|1|alpha|1|0", "g|2|golf|3|0"]);
 }

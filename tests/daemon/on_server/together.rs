@@ -1,10 +1,12 @@
 //! Two daemons of one queue, as their workers see them: who answers what while the other one is frozen, dead, or has work.
 
 use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::apart::{beside, beside_with, number, worker};
+use shiftboss_testbed::processes::Children;
+
+use super::apart::{beside, beside_with, number, wait_listed, worker};
 use crate::common::{Client, Peer, Site, attempt_of, wait_until, wait_within};
 
 /// A worker that waits at one daemon has what another one made ready after this, at most; alone it would wait for longer.
@@ -19,35 +21,19 @@ fn two() -> (Site, Peer, Peer) {
     (queue, one, other)
 }
 
-fn wait_listed(queue: &Site, rows: i64) {
-    wait_until("it is listed", || {
-        number(queue, "SELECT count(*) FROM shiftboss_public.queue") == rows
-    });
-}
-
 /// A connection that has locked something, until it is dropped.
-pub struct Locks(Child);
-
-impl Locks {
-    pub fn of(queue: &Site, statement: &str) -> Self {
-        let mut client = Command::new("psql");
-        client.args(["-Xq", &queue.server().unwrap().url()]).stdout(Stdio::null());
-        let mut locks = Self(client.stdin(Stdio::piped()).spawn().unwrap());
-        let text = format!("SET search_path = shiftboss; BEGIN; {statement};\n");
-        // Not closed: with its end the transaction ends.
-        locks.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
-        let has_them = "SELECT count(*) FROM pg_stat_activity
-            WHERE state = 'idle in transaction' AND query LIKE 'SELECT FROM%' AND datname = current_database()";
-        wait_until("it is locked", || number(queue, has_them) == 1);
-        locks
-    }
-}
-
-impl Drop for Locks {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
+pub fn lock(queue: &Site, statement: &str) -> Children {
+    let mut client = Command::new("psql");
+    client.args(["-Xq", &queue.server().unwrap().url()]).stdout(Stdio::null());
+    let mut client = client.stdin(Stdio::piped()).spawn().unwrap();
+    let text = format!("SET search_path = shiftboss; BEGIN; {statement};\n");
+    // Not closed: with its end the transaction ends.
+    client.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    let has_them = "SELECT count(*) FROM pg_stat_activity
+        WHERE state = 'idle in transaction' AND query LIKE 'SELECT FROM%' AND datname = current_database()";
+    let locks = Children(vec![client]);
+    wait_until("it is locked", || number(queue, has_them) == 1);
+    locks
 }
 
 /// A line that a fetcher wrote just before is found by its own daemon, each time, also while another one asks the same server.
@@ -79,7 +65,7 @@ fn what_is_locked_is_not_said_to_be_nothing() {
     let (queue, one, other) = two();
     one.site.write("f.1.txt", "alpha 1\n");
     wait_listed(&queue, 1);
-    let locks = Locks::of(&queue, "SELECT FROM keys FOR UPDATE");
+    let locks = lock(&queue, "SELECT FROM keys FOR UPDATE");
     let (mut classic, mut second) = (Client::connect(&one.site), worker(&other.site));
     classic.write(b"READY\n");
     second.write(b"READY\n");

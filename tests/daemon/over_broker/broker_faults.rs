@@ -5,13 +5,16 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::refusals::{ours, with_channel};
+use super::messages::{delete, ours, publish, with_channel};
 use super::shared::Queue;
-use super::{Installation, attempt, broker, prefix, worker};
+use super::{
+    Away, Installation, PATIENCE, add, attempt, broker, lines, prefix, relay_command, serve, wait_said,
+    wait_served, worker,
+};
+use crate::common::said::{code_and_error, said, text};
 use crate::common::sql::editor;
-use crate::common::{Site, wait_within};
+use crate::common::{Client, Peer, Site, wait_within};
 
-const PATIENCE: Duration = Duration::from_secs(40);
 const ALARM: &str = "The broker has an alarm";
 
 /// Runs rabbitmqctl on the broker of the tests.
@@ -19,8 +22,7 @@ fn ctl(arguments: &[&str]) -> String {
     let program = std::env::var("SHIFTBOSS_TEST_BROKER_CTL");
     let program = program.expect("this test is for the broker that tests/broker-server.sh starts");
     let output = Command::new(program).arg("--quiet").args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    text(&output)
 }
 
 /// A fault of the broker, until it goes.
@@ -75,28 +77,28 @@ impl Drop for Fault {
     }
 }
 
-fn delete_queue(name: &str) {
-    with_channel(async |channel| {
-        channel.queue_delete(name.into(), Default::default()).await.unwrap();
-    });
+/// A relay with a list of one line, and an attempt of its.
+fn with_a_job(relay: Peer, wait_listed: impl FnOnce()) -> (Peer, Client, String) {
+    relay.site.append("f.1.txt.part", "alpha 1\n");
+    wait_listed();
+    let mut far = worker(&relay.site, 60);
+    let (taken, _) = attempt(&far.ask("READY"));
+    (relay, far, taken)
 }
 
-fn add(site: &Site, key: &str) {
-    let added = site.run(&["add", "-t", site.socket().to_str().unwrap(), key, "1"]);
-    assert!(added.status.success(), "{added:?}");
+fn wait_done(far: &mut Client, taken: &str) {
+    wait_within(PATIENCE, "it is recorded", || far.ask(&format!("DONE {taken} 0")) == "OK\n");
 }
 
-/// A broker that is short of memory takes nothing: both sides say so once, the daemon though it has nothing to say, and wait; nobody ends a connection, though it is
-/// silent for many of its heartbeats; nobody is taken for dead, and afterwards everything goes on where it was.
+/// A broker that is short of memory takes nothing: both sides say so once, the daemon though it has nothing to say, and wait; nobody
+/// ends a connection, though it is silent for many of its heartbeats; nobody is taken for dead, and afterwards everything goes on
+/// where it was.
 #[test]
 fn an_alarm_is_waited_for() {
     let url = format!("{}?heartbeat=1", broker());
     let installation = Installation::start_by(&url);
-    let relay = installation.relay_by(&url, "r");
-    relay.site.append("f.1.txt.part", "alpha 1\n");
-    installation.site.wait_count(1);
-    let mut far = worker(&relay.site, 60);
-    let (taken, _) = attempt(&far.ask("READY"));
+    let listed = || installation.site.wait_count(1);
+    let (relay, mut far, taken) = with_a_job(installation.relay_by(&url, "r"), listed);
     let alarm = Fault::memory();
     let waits = |log: String| log.matches(ALARM).count() == 1;
     wait_within(PATIENCE, "the relay says so", || waits(relay.daemon.log()));
@@ -108,7 +110,7 @@ fn an_alarm_is_waited_for() {
     let beat = far.ask(&format!("BEAT {taken}"));
     assert!(beat.starts_with("ERROR busy"), "{beat}");
     drop(alarm);
-    wait_within(PATIENCE, "it is recorded", || far.ask(&format!("DONE {taken} 0")) == "OK\n");
+    wait_done(&mut far, &taken);
     installation.site.wait_count(3);
     for log in [relay.daemon.log(), installation.daemon.log()] {
         assert!(waits(log.clone()) && log.contains("takes messages again"), "{log}");
@@ -129,17 +131,13 @@ fn an_alarm_is_waited_for() {
 fn an_alarm_is_waited_for_by_several_daemons() {
     let queue = Queue::new();
     let daemons = [queue.daemon("one"), queue.daemon("other")];
-    let relay = queue.relay(&broker(), "r");
-    relay.site.append("f.1.txt.part", "alpha 1\n");
-    queue.wait_rows(1);
-    let mut far = worker(&relay.site, 60);
-    let (taken, _) = attempt(&far.ask("READY"));
+    let (relay, mut far, taken) = with_a_job(queue.relay("r"), || queue.wait_rows(1));
     let alarm = Fault::memory();
-    wait_within(PATIENCE, "the relay says so", || relay.daemon.log().contains(ALARM));
+    wait_said(&relay.daemon, ALARM);
     // Longer than a silent relay may live.
     assert_eq!(worker(&daemons[0].site, 60).ask("READY 9"), "NOJOBS busy 1\n");
     drop(alarm);
-    wait_within(PATIENCE, "it is recorded", || far.ask(&format!("DONE {taken} 0")) == "OK\n");
+    wait_done(&mut far, &taken);
     let ended = "SELECT count(*) FROM attempts WHERE outcome <> 'success'";
     assert_eq!(queue.count(ended), 0);
     assert!(!relay.daemon.log().contains("anew"), "{}", relay.daemon.log());
@@ -179,8 +177,7 @@ fn rows_outlive_the_consumer_timeout() {
     wait_within(PATIENCE, "nothing is on the way", || installation.site.number(position) == 1);
     let lock = editor(&installation.site.database()).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let lines: String = (0..500).map(|key| format!("key-{key} 1\n")).collect();
-    relay.site.append("f.1.txt.part", lines);
+    relay.site.append("f.1.txt.part", lines(0..500, "1"));
     let range = format!("{}write.", installation.prefix);
     wait_within(PATIENCE, "the broker ends the channel", || {
         !ctl(&["list_consumers", "--no-table-headers", "queue_name"]).contains(&range)
@@ -197,7 +194,6 @@ fn rows_outlive_the_consumer_timeout() {
 #[test]
 fn a_relay_s_own_queues_are_deleted() {
     let installation = Installation::start();
-    let relay = installation.relay("r");
     // That of hints has a limit.
     let own = |has_limit: bool| -> Option<String> {
         let queues = ctl(&["list_queues", "--no-table-headers", "name", "arguments"]);
@@ -205,10 +201,8 @@ fn a_relay_s_own_queues_are_deleted() {
         let found = own.find(|line| line.contains("x-max-length") == has_limit);
         found.and_then(|line| line.split_whitespace().next()).map(str::to_owned)
     };
-    relay.site.append("f.1.txt.part", "alpha 1\n");
-    installation.site.wait_count(1);
-    let mut far = worker(&relay.site, 60);
-    let (taken, _) = attempt(&far.ask("READY"));
+    let listed = || installation.site.wait_count(1);
+    let (relay, mut far, taken) = with_a_job(installation.relay("r"), listed);
     for has_limit in [false, true] {
         let queue = own(has_limit).expect("it is there");
         let gone = format!(
@@ -229,16 +223,11 @@ fn a_relay_s_own_queues_are_deleted() {
 fn the_daemon_s_queues_are_deleted() {
     let installation = Installation::start();
     let relay = installation.relay("r");
-    let lines: String = (0..200).map(|key| format!("key-{key} 1\n")).collect();
-    for (round, queue) in ["request", "write.03", "write.0f"].into_iter().enumerate() {
-        delete_queue(&format!("{}{queue}", installation.prefix));
-        let list = format!("f-{round}.1.txt");
-        relay.site.write(&list, &lines);
-        let stored = "SELECT count(*) FROM queue";
-        let expected = 200 * (i64::try_from(round).unwrap() + 1);
-        wait_within(PATIENCE, &format!("{list} is stored without {queue}"), || {
-            installation.site.number(stored) == expected
-        });
+    for (round, queue) in (1..).zip(["request", "write.03", "write.0f"]) {
+        let queue = format!("{}{queue}", installation.prefix);
+        with_channel(async |channel| delete(&channel, &queue).await);
+        relay.site.write(format!("f-{round}.1.txt"), lines(0..200, "1"));
+        installation.site.wait_count(200 * round);
     }
 }
 
@@ -247,20 +236,16 @@ fn the_daemon_s_queues_are_deleted() {
 #[test]
 fn a_broker_takes_small_messages() {
     let fault = Fault::small_messages(64 * 1024);
-    let (near, prefix) = (Site::bare(), prefix());
-    let options = ["--broker", &broker(), "--broker-prefix", &prefix];
-    let installation = Installation { daemon: near.start_with(&options), site: near, prefix };
+    let (site, prefix) = (Site::bare(), prefix());
+    let daemon = serve(&site, &prefix, &broker(), &[]);
     let told = ["max_message_size", "65536"];
-    wait_within(PATIENCE, "it is said", || !installation.daemon.warnings(&told).is_empty());
-    installation.site.write("f.1.txt", "own 1\n");
-    installation.site.wait_count(1);
-    assert!(installation.site.ask("READY").starts_with("JOB own "));
-    let check = ["broker", "check", &broker(), "--broker-prefix", &installation.prefix];
-    let checked = installation.site.run(&check);
-    let error = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(checked.status.code() == Some(78) && error.contains("max_message_size"), "{error}");
+    wait_within(PATIENCE, "it is said", || !daemon.warnings(&told).is_empty());
+    assert_eq!(site.ask("READY"), "NOJOBS\n");
+    let check = ["broker", "check", &broker(), "--broker-prefix", &prefix];
+    let (code, error) = code_and_error(&site.run(&check));
+    assert!(code == 78 && error.contains("max_message_size"), "{error}");
     drop(fault);
-    installation.wait_served();
+    wait_served(&daemon);
 }
 
 /// A user who may do nothing under the prefix is told so: a relay ends, a daemon serves its own workers.
@@ -274,8 +259,8 @@ fn a_user_without_rights_is_told() {
     let mut relay = installation.start_relay(&site, &url, "r");
     assert_eq!(relay.exit().code(), Some(78));
     assert!(relay.log().contains("ACCESS_REFUSED"), "{}", relay.log());
-    let daemon = site.start_with(&["--broker", &url, "--broker-prefix", &prefix()]);
-    wait_within(PATIENCE, "it is said", || daemon.log().contains("ACCESS_REFUSED"));
+    let daemon = serve(&site, &prefix(), &url, &[]);
+    wait_said(&daemon, "ACCESS_REFUSED");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
 
@@ -306,9 +291,7 @@ fn the_documented_rights_suffice() {
         ctl(&["set_permissions", "-p", "/", user, &configure, &write, &read]);
         broker().replace("guest:guest", &format!("{user}:secret"))
     });
-    let daemon = near.start_with(&["--broker", &daemons, "--broker-prefix", &prefix]);
-    let installation = Installation { daemon, site: near, prefix };
-    installation.wait_served();
+    let installation = Away { site: near, prefix }.start(&daemons, &[]);
     let relay = installation.start_relay(&far, &relays, "r").ready();
     let mut waiting = worker(&far, 60);
     waiting.write(b"READY 20\n");
@@ -316,23 +299,17 @@ fn the_documented_rights_suffice() {
     add(&installation.site, "alpha");
     let (taken, _) = attempt(&waiting.line());
     assert_eq!(waiting.ask(&format!("DONE {taken} 0")), "OK\n");
-    far.write("f.1.txt", (0..200).map(|key| format!("key-{key} 1\n")).collect::<String>());
+    far.write("f.1.txt", lines(0..200, "1"));
     installation.site.wait_count(200);
     // A dead letter, and operators who look at the broker.
-    with_channel(async |channel| {
-        let queue = format!("{}request", installation.prefix);
-        let options = Default::default();
-        let sent = channel.basic_publish("".into(), queue.into(), options, b"garbage", ours(1));
-        sent.await.unwrap().await.unwrap();
-    });
+    let request = format!("{}request", installation.prefix);
+    with_channel(async |channel| publish(&channel, &request, b"garbage", ours(1)).await);
     wait_within(PATIENCE, "it is a dead letter", || {
         let options = ["--broker-prefix", &installation.prefix, &daemons];
         let requeue = ["broker", "dead-letters", "--requeue"];
-        let looked = far.run(&[&requeue[..], &options].concat());
-        assert!(looked.status.success(), "{looked:?}");
-        let checked = far.run(&[&["broker", "check"][..], &options].concat());
-        assert!(checked.status.success(), "{checked:?}");
-        String::from_utf8_lossy(&looked.stdout).contains("cannot be read")
+        let looked = said(&far, &[&requeue[..], &options].concat());
+        said(&far, &[&["broker", "check"][..], &options].concat());
+        looked.contains("cannot be read")
     });
     for log in [relay.log(), installation.daemon.log()] {
         assert!(!log.contains("REFUSED") && !log.contains("cannot be used"), "{log}");
@@ -344,7 +321,7 @@ fn the_documented_rights_suffice() {
 fn a_process_has_one_connection() {
     let installation = Installation::start();
     let relay = installation.relay("r");
-    relay.site.write("f.1.txt", (0..500).map(|key| format!("key-{key} 1\n")).collect::<String>());
+    relay.site.write("f.1.txt", lines(0..500, "1"));
     installation.site.wait_count(500);
     let mut queues: Vec<String> = Vec::new();
     // One that joined before its relay was ready may be closing.
@@ -365,15 +342,11 @@ fn a_process_has_one_connection() {
 /// What the broker cannot give to a queue fails at once, and does not wait for an answer that cannot come.
 #[test]
 fn what_has_no_queue_fails_at_once() {
-    let Installation { daemon, prefix, site: _site } = Installation::start();
-    daemon.kill();
-    let queue = format!("{prefix}request");
-    delete_queue(&queue);
+    let away = Installation::start().kill();
+    let request = format!("{}request", away.prefix);
+    with_channel(async |channel| delete(&channel, &request).await);
     let site = Site::bare();
-    let mut command = site.program();
-    command.args(["relay", "--broker-prefix", &prefix, &broker()]);
-    command.args([site.input(), site.socket()]);
-    let relay = site.spawn(command);
+    let relay = site.spawn(relay_command(&site, &away.prefix, &broker(), "r"));
     let is_told = || relay.log().contains("the broker has no such queue");
     wait_within(Duration::from_secs(3), "it is told", is_told);
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::{Installation, attempt, prefix, wait_served, worker};
+use super::{Away, attempt, lines, prefix, worker};
 use crate::common::{Site, wait_within};
 
 /// So many that each range has some.
-const ROWS: i64 = 100;
+const ROWS: usize = 100;
 /// For two nodes to see that the third is gone, and for connections that are made again.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -68,18 +68,11 @@ fn lose_each_node(queues: &str, then: impl Fn(u8)) {
         start_again(node);
     }
     let url = |hosts: &[String]| format!("amqp://guest:guest@{}/%2f", hosts.join(","));
-    let (site, prefix) = (Site::bare(), prefix());
-    let start = |hosts: &[String]| {
-        let options = ["--broker-prefix", &prefix, "--broker-queues", queues, "--broker"];
-        site.start_with(&[&options[..], &[&url(hosts)]].concat())
-    };
+    let away = Away { site: Site::bare(), prefix: prefix() };
+    let options = ["--broker-queues", queues];
     // Who declares a queue has its leader there: the node that dies first, which the relay has no connection with.
-    let first = start(&[host(1)]);
-    wait_served(&first);
-    first.stop();
-    let daemon = start(&[host(1), host(2), host(3)]);
-    let installation = Installation { daemon, site, prefix };
-    installation.wait_served();
+    let away = away.start(&url(&[host(1)]), &options).stop();
+    let installation = away.start(&url(&[host(1), host(2), host(3)]), &options);
     let relay = installation.relay_by(&url(&[host(2), host(3)]), "r");
     relay.site.append("f.1.txt.part", "key-0 1\n");
     installation.site.wait_count(1);
@@ -87,11 +80,11 @@ fn lose_each_node(queues: &str, then: impl Fn(u8)) {
     for node in 1..=3 {
         let (taken, _) = attempt(&far.ask("READY 60"));
         kill(node);
-        let lines: String = (0..ROWS).map(|row| format!("key-{node}-{row} 1\n")).collect();
-        relay.site.append("f.1.txt.part", lines);
+        let first = usize::from(node) * ROWS;
+        relay.site.append("f.1.txt.part", lines(first..first + ROWS, "1"));
         then(node);
         wait_within(PATIENCE, &format!("rows are stored without node {node}"), || {
-            installation.site.number("SELECT count(*) FROM queue") == i64::from(node) * ROWS + 1
+            installation.site.sql("SELECT count(*) FROM queue") == [(first + 1).to_string()]
         });
         wait_within(PATIENCE, &format!("an end is recorded without node {node}"), || {
             far.ask(&format!("DONE {taken} 0")) == "OK\n"

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{Installation, attempt, worker};
 use crate::common::said::said;
-use crate::common::{Client, Peer, wait_until};
+use crate::common::{Client, Peer};
 
 /// Three payloads, in which JSON has six bytes for one, are more than one message may have. Who waits is served by ones, twos, fours
 /// and so on.
@@ -49,25 +49,4 @@ fn large_payloads_are_handed_out() {
     let log = relay_daemon.log();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
     assert!(queue.number("SELECT count(*) FROM ended WHERE outcome = 'undone'") > 0);
-}
-
-/// Many large tasks that are added at once are no message that is too large. Who is told to try again does.
-#[test]
-fn large_tasks_are_added() {
-    let installation = Installation::start_with(&["--relay-operators", "r"]);
-    let relay = installation.relay("r");
-    let file = relay.site.path("payload");
-    std::fs::write(&file, payload()).unwrap();
-    let [file, socket] = [file, relay.site.socket()].map(|path| path.to_str().unwrap().to_owned());
-    let add = |key: String| {
-        let arguments = ["add", "--timeout", "60s", "--file", &file, "-t", &socket, &key];
-        wait_until("it is added", || relay.site.run(&arguments).status.success());
-    };
-    thread::scope(|scope| {
-        let add = &add;
-        (0..TASKS).for_each(|key| drop(scope.spawn(move || add(format!("key-{key}")))));
-    });
-    installation.site.wait_count(TASKS);
-    let log = installation.daemon.log();
-    assert!(!log.contains("A message was refused"), "{log}");
 }

@@ -1,60 +1,26 @@
 //! Rows of lists on their way: by the queues of their ranges, whatever fails meanwhile.
 
-use lapin::options::{
-    BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, QueueDeclareOptions,
-};
-use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel};
+use lapin::options::BasicConsumeOptions;
+use lapin::types::FieldTable;
 use shiftboss_testbed::proxy::Proxy;
 
-use super::refusals::{ours, with_channel};
-use super::{Installation, broker, serve};
+use super::messages::{counts, delete, ours, refused, with_channel};
+use super::{Away, Installation, PATIENCE, broker, lines};
 use crate::common::wait::wait_equal;
 use crate::common::{Daemon, Peer, Site, wait_within};
 
-/// Rows are stored so long after what kept them has ended, at the latest.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(40);
-
-/// An installation whose daemon is away.
-struct Away {
-    site: Site,
-    prefix: String,
-}
-
 impl Installation {
-    fn kill(self) -> Away {
-        let Self { daemon, site, prefix } = self;
-        daemon.kill();
-        Away { site, prefix }
-    }
-
-    fn runs(&self) -> Vec<String> {
+    fn wait_runs(&self, expected: &[&str]) {
         let runs = "SELECT name, run_started, is_complete, rows, skipped FROM fetchers
             JOIN fetcher_runs USING (fetcher_id) JOIN lists USING (fetcher_id, run_started) ORDER BY 1, 2";
-        self.site.sql(runs)
-    }
-
-    fn wait_runs(&self, expected: &[&str]) {
-        wait_within(PATIENCE, &format!("{expected:?}"), || self.runs() == expected);
-    }
-
-    fn keys(&self) -> Vec<String> {
-        self.site.sql("SELECT attr_path, payload FROM queue ORDER BY 1")
+        wait_within(PATIENCE, &format!("{expected:?}"), || self.site.sql(runs) == expected);
     }
 }
 
 impl Away {
-    fn restart(self) -> Installation {
-        let Self { site, prefix } = self;
-        let daemon = serve(&site, &prefix, &[]);
-        let installation = Installation { daemon, site, prefix };
-        installation.wait_served();
-        installation
-    }
-
-    /// Messages with rows that wait on the broker.
-    fn waiting(&self) -> u32 {
-        waiting(&self.prefix)
+    /// While the daemon is away: most ranges have rows that wait on the broker.
+    fn wait_rows(&self) {
+        wait_within(PATIENCE, "rows are on the broker", || waiting(&self.prefix) >= 16);
     }
 }
 
@@ -62,21 +28,15 @@ fn rows_queue(prefix: &str, range: u8) -> String {
     format!("{prefix}write.{range:02x}")
 }
 
+/// Messages with rows that wait on the broker.
 fn waiting(prefix: &str) -> u32 {
     with_channel(async |channel| {
         let mut messages = 0;
         for range in 0..16 {
-            let options = QueueDeclareOptions { passive: true, ..Default::default() };
-            let queue = rows_queue(prefix, range);
-            let found = channel.queue_declare(queue.into(), options, FieldTable::default());
-            messages += found.await.unwrap().message_count();
+            messages += counts(&channel, &rows_queue(prefix, range)).await.0;
         }
         messages
     })
-}
-
-fn lines(keys: std::ops::Range<usize>, payload: &str) -> String {
-    keys.map(|key| format!("key-{key} {payload}\n")).collect()
 }
 
 /// A line of a list, whose storing is over: its relay waits for no answer.
@@ -107,21 +67,6 @@ fn rows_go_by_ranges() {
     assert_eq!(installation.site.number(old), 0);
 }
 
-/// While the daemon is away lists gather on the broker, and are stored when it is back; workers of the relay are not held up.
-#[test]
-fn lists_gather_while_the_daemon_is_away() {
-    let installation = Installation::start();
-    let relay = installation.relay("r");
-    add_alpha(&relay.site);
-    let away = installation.kill();
-    relay.site.append("f.1.txt.part", lines(0..2_000, "1"));
-    relay.site.append("g.1.txt.part", "bravo 1\n");
-    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
-    let installation = away.restart();
-    installation.wait_runs(&["f|1|0|2001|0", "g|1|0|1|0"]);
-    assert_eq!(waiting(&installation.prefix), 0);
-}
-
 /// A relay that dies with rows on the way leaves none out and adds none that are not in its files any more: the next process
 /// reads on from the position, and what was sent before it joined counts no more.
 #[test]
@@ -131,7 +76,7 @@ fn a_relay_is_killed_with_rows_on_the_way() {
     add_alpha(&site);
     let away = installation.kill();
     site.append("f.1.txt.part", lines(0..2_000, "old"));
-    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    away.wait_rows();
     daemon.kill();
     site.write("f.1.txt.part", "alpha 1\n".to_owned() + &lines(500..600, "new"));
     site.rename("f.1.txt.part", "f.1.txt");
@@ -139,11 +84,13 @@ fn a_relay_is_killed_with_rows_on_the_way() {
     let _again: Daemon = installation.start_relay(&site, &broker(), "r").ready();
     let mut expected: Vec<String> = (500..600).map(|key| format!("key-{key}|new")).collect();
     expected.insert(0, "alpha|1".to_owned());
-    wait_equal("what the file has", &expected, || installation.keys());
+    let keys = "SELECT attr_path, payload FROM queue ORDER BY 1";
+    wait_equal("what the file has", &expected, || installation.site.sql(keys));
     assert_eq!(waiting(&installation.prefix), 0);
 }
 
-/// A file that was cut and written anew, and one that went and came again, while rows of theirs were on the way.
+/// While the daemon is away lists gather on the broker, and are stored when it is back: also of a file that was cut and written anew
+/// meanwhile, and of one that went and came again.
 #[test]
 fn files_made_anew_with_rows_on_the_way() {
     let installation = Installation::start();
@@ -155,17 +102,19 @@ fn files_made_anew_with_rows_on_the_way() {
     let away = installation.kill();
     relay.site.append("f.1.txt.part", lines(0..200, "old"));
     relay.site.append("g.1.txt.part", lines(0..200, "old"));
-    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    away.wait_rows();
     relay.site.write("f.1.txt.part", lines(0..3, "new"));
     relay.site.rename("f.1.txt.part", "f.1.txt");
     relay.site.remove("g.1.txt.part");
     relay.site.write("g.1.txt", lines(1..3, "new"));
+    relay.site.append("h.1.txt.part", lines(10..12, "1"));
     let installation = away.restart();
     let list =
         "SELECT name, attr_path, payload FROM queue JOIN fetchers USING (fetcher_id) ORDER BY 1, 2";
-    let expected = ["f|key-0|new", "f|key-1|new", "f|key-2|new", "g|key-1|new", "g|key-2|new"]
-        .map(str::to_owned);
-    wait_equal("what the files have", &expected.to_vec(), || installation.site.sql(list));
+    let (f, g) = (["f|key-0|new", "f|key-1|new", "f|key-2|new"], ["g|key-1|new", "g|key-2|new"]);
+    let expected = [&f[..], &g, &["h|key-10|1", "h|key-11|1"]].concat();
+    wait_within(PATIENCE, "what the files have", || installation.site.sql(list) == expected);
+    assert_eq!(waiting(&installation.prefix), 0);
 }
 
 /// A range that nobody takes holds up its rows, and no worker; and none of them is lost with the relay.
@@ -195,11 +144,6 @@ fn one_range_is_stalled() {
     installation.wait_runs(&["f|1|0|500|0"]);
 }
 
-async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicProperties) {
-    let options = BasicPublishOptions::default();
-    channel.basic_publish("".into(), queue.into(), options, body, properties).await.unwrap();
-}
-
 /// What is no message of rows is a dead letter, in the middle of a list; its neighbours are stored.
 #[test]
 fn poison_in_the_middle() {
@@ -218,24 +162,10 @@ fn poison_in_the_middle() {
         (ours(1), rows(3, "alpha"), "a key of the range 14 by the queue of 3"),
         (ours(1), rows(3, "a b"), "no relay may ask"),
     ];
-    let (queue, dead) =
-        (rows_queue(&installation.prefix, 3), format!("{}dead", installation.prefix));
+    let (prefix, queue) = (&*installation.prefix, rows_queue(&installation.prefix, 3));
     with_channel(async |channel| {
         for (properties, body, why) in poison {
-            publish(&channel, &queue, body.as_bytes(), properties).await;
-            let letter = loop {
-                let options = BasicGetOptions { no_ack: true };
-                if let Some(letter) =
-                    channel.basic_get(dead.as_str().into(), options).await.unwrap()
-                {
-                    break letter;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-            };
-            let headers = letter.properties.headers().clone().unwrap();
-            let reason = headers.inner().get("shiftboss-reason").cloned();
-            let Some(AMQPValue::LongString(reason)) = reason else { panic!("{headers:?}") };
-            assert!(reason.to_string().contains(why), "{why}: {reason}");
+            refused(&channel, (prefix, &queue), body.as_bytes(), properties, why).await;
         }
     });
     relay.site.append("f.1.txt.part", lines(400..800, "1"));
@@ -252,16 +182,14 @@ fn the_broker_loses_everything() {
     add_alpha(&relay.site);
     let away = installation.kill();
     relay.site.append("f.1.txt.part", lines(0..2_000, "1"));
-    wait_within(PATIENCE, "rows are on the broker", || away.waiting() >= 16);
+    away.wait_rows();
     let prefix = away.prefix.clone();
     with_channel(async |channel| {
         for range in 0..16 {
-            let queue = rows_queue(&prefix, range);
-            channel.queue_delete(queue.into(), Default::default()).await.unwrap();
+            delete(&channel, &rows_queue(&prefix, range)).await;
         }
         for queue in ["request", "dead"] {
-            let queue = format!("{prefix}{queue}");
-            channel.queue_delete(queue.into(), Default::default()).await.unwrap();
+            delete(&channel, &format!("{prefix}{queue}")).await;
         }
         for exchange in ["write", "hint"] {
             let exchange = format!("{prefix}{exchange}");

@@ -2,12 +2,12 @@
 
 use std::process::Output;
 
-use lapin::options::{BasicGetOptions, BasicPublishOptions};
 use lapin::types::FieldTable;
 use serde_json::Value;
 
-use super::refusals::{ours, with_channel};
+use super::messages::{self, ours, take, with_channel};
 use super::{Installation, attempt, broker, prefix, worker};
+use crate::common::said::{code_and_error, object, said, told};
 use crate::common::{Site, wait_until};
 
 /// The queues and exchanges of an installation.
@@ -21,16 +21,15 @@ fn run(prefix: &str, arguments: &[&str]) -> Output {
     command.env("SHIFTBOSS_BROKER", broker()).output().unwrap()
 }
 
-fn text(output: &[u8]) -> String {
-    String::from_utf8(output.to_vec()).unwrap()
-}
-
 /// The exit code, and the JSON object.
 fn asked(prefix: &str, arguments: &[&str]) -> (i32, Value) {
-    let output = run(prefix, &[arguments, &["--json"]].concat());
-    let object = serde_json::from_slice(&output.stdout);
-    let object = object.unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
-    (output.status.code().unwrap(), object)
+    let (code, stdout, _) = told(&run(prefix, &[arguments, &["--json"]].concat()));
+    (code, object(&stdout))
+}
+
+/// Standard output.
+fn shown(prefix: &str, arguments: &[&str]) -> String {
+    told(&run(prefix, arguments)).1
 }
 
 /// How often parts are in a state.
@@ -56,15 +55,12 @@ fn a_check_says_what_is_missing_and_who_serves() {
     let request = &checked["parts"][0];
     assert_eq!(request["name"], format!("{}request", installation.prefix));
     assert_eq!((&request["messages"], &request["consumers"]), (&0.into(), &1.into()));
-    let shown = text(&run(&installation.prefix, &["check"]).stdout);
+    let shown = shown(&installation.prefix, &["check"]);
     assert!(shown.contains("Takes messages  yes\n"), "{shown}");
     assert!(!shown.contains("guest:guest") && !checked.to_string().contains("guest:guest"));
 
-    let Installation { daemon, prefix, .. } = installation;
-    daemon.stop();
-    let stopped = run(&prefix, &["check"]);
-    let error = text(&stopped.stderr);
-    assert!(stopped.status.code() == Some(69) && error.contains("no daemon takes"), "{error}");
+    let (code, error) = code_and_error(&run(&installation.stop().prefix, &["check"]));
+    assert!(code == 69 && error.contains("no daemon takes"), "{error}");
 }
 
 /// The queue and the exchange that somebody made otherwise are named, with the broker's word on them; and a broker that is away
@@ -90,26 +86,21 @@ fn a_check_names_what_differs() {
     };
     assert!(difference(&queue).contains("x-max-length"), "{checked}");
     assert!(difference(&exchange).contains("type"), "{checked}");
-    let error = text(&run(&prefix, &["check"]).stderr);
+    let (_, error) = code_and_error(&run(&prefix, &["check"]));
     assert!(error.contains(&queue) && error.contains(&exchange), "{error}");
 
     let wrong = broker().replace("guest:guest", "guest:wrong-secret");
     for (url, code) in [("amqp://guest:wrong-secret@127.0.0.1:1/", 69), (&*wrong, 78)] {
-        let refused = run(&prefix, &["check", url]);
-        let error = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(code), "{error}");
+        let (found, error) = code_and_error(&run(&prefix, &["check", url]));
+        assert_eq!(found, code, "{error}");
         assert!(!error.contains("wrong-secret"), "{error}");
     }
 }
 
 /// Publishes to a queue, as somebody who waits for an answer.
 fn publish(queue: &str, body: &[u8]) {
-    with_channel(async |channel| {
-        let properties = ours(1).with_message_id("m-1".into()).with_reply_to("nobody".into());
-        let options = BasicPublishOptions::default();
-        let published = channel.basic_publish("".into(), queue.into(), options, body, properties);
-        published.await.unwrap().await.unwrap();
-    });
+    let properties = ours(1).with_message_id("m-1".into()).with_reply_to("nobody".into());
+    with_channel(async |channel| messages::publish(&channel, queue, body, properties).await);
 }
 
 fn wait_dead_letters(prefix: &str, count: usize) {
@@ -126,17 +117,15 @@ fn dead_letters_are_shown_put_back_and_deleted() {
     let installation = Installation::start();
     let prefix = installation.prefix.clone();
     let (request, rows) = (format!("{prefix}request"), format!("{prefix}write.03"));
-    let none = text(&run(&prefix, &["dead-letters"]).stdout);
-    assert_eq!(none, "There are no dead letters.\n");
+    assert_eq!(shown(&prefix, &["dead-letters"]), "There are no dead letters.\n");
     publish(&request, b"garbage\x1b[2J");
     wait_dead_letters(&prefix, 1);
     publish(&rows, b"\xff rows");
     wait_dead_letters(&prefix, 2);
     // The daemon would refuse them again.
-    let Installation { daemon, site: _site, .. } = installation;
-    daemon.stop();
+    let _away = installation.stop();
 
-    let shown = text(&run(&prefix, &["dead-letters", "-n", "1"]).stdout);
+    let shown = shown(&prefix, &["dead-letters", "-n", "1"]);
     assert!(shown.contains("the message cannot be read"), "{shown}");
     assert!(
         shown.contains(&format!("from {request}, 11 bytes\n  garbage\\u{{1b}}[2J\n")),
@@ -155,9 +144,7 @@ fn dead_letters_are_shown_put_back_and_deleted() {
     assert_eq!((code, requeued), (69, vec![&true.into(), &true.into(), &false.into()]), "{found}");
     with_channel(async |channel| {
         for (queue, body) in [(&request, &b"garbage\x1b[2J"[..]), (&rows, b"\xff rows")] {
-            let options = BasicGetOptions { no_ack: true };
-            let message = channel.basic_get(queue.as_str().into(), options).await.unwrap();
-            let message = message.expect("it was put back").delivery;
+            let message = take(&channel, queue).await.expect("it was put back").delivery;
             assert_eq!(message.data, body);
             let properties = &message.properties;
             assert_eq!(properties.message_id().as_ref().unwrap().as_str(), "m-1");
@@ -185,32 +172,26 @@ fn a_long_reason_is_cut() {
     assert!(!log.contains("could not be answered"), "{log}");
 }
 
-/// What `shiftboss status` finds at a target.
-fn status(installation: &Installation, target: &std::path::Path) -> Value {
-    let output = installation.site.run(&["status", "--json", "-t", target.to_str().unwrap()]);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
-}
-
 /// The status has relays as the queue knows them, with what the daemon's memory adds: who is heard of, and what waits on the
 /// broker; and what is wrong is said.
 #[test]
 fn the_status_shows_relays() {
     let installation = Installation::start();
-    let (socket, database) = (installation.site.socket(), installation.site.database());
+    let status = |target| installation.site.status_of(target);
     let relay = installation.relay("one");
     relay.site.write("f.1.txt", "alpha 1\nbravo 1\n");
     installation.site.wait_count(2);
     let mut worker = worker(&relay.site, 60);
     attempt(&worker.ask("READY"));
 
-    let found = status(&installation, &socket);
+    let found = status("socket");
     let one = &found["relays"][0];
     assert_eq!(
         (&one["name"], &one["gone"], &one["in_flight"]),
         (&"one".into(), &false.into(), &1.into())
     );
     assert_eq!(one["fetchers"], serde_json::json!(["f"]), "{found}");
-    assert_eq!(status(&installation, &database)["relays"], found["relays"]);
+    assert_eq!(status("state.db")["relays"], found["relays"]);
     let broker = &found["live"]["broker"];
     assert_eq!((&broker["connected"], &broker["relays"][0]["name"]), (&true.into(), &"one".into()));
     assert!(broker["relays"][0]["silent_seconds"].as_u64().unwrap() < 6, "{found}");
@@ -218,38 +199,29 @@ fn the_status_shows_relays() {
 
     publish(&format!("{}request", installation.prefix), b"garbage");
     wait_until("the daemon knows of it", || {
-        status(&installation, &socket)["live"]["broker"]["dead_letters"] == 1
+        status("socket")["live"]["broker"]["dead_letters"] == 1
     });
-    let found = status(&installation, &socket);
+    let found = status("socket");
     let ranges = found["live"]["broker"]["ranges"].as_array().unwrap();
     assert!(ranges.len() == 16 && ranges.iter().all(|range| range["consumers"] == 1), "{found}");
-    let shown = text(&installation.site.run(&["status", "-t", socket.to_str().unwrap()]).stdout);
+    let shown = said(&installation.site, &["status", "-t", "socket"]);
     assert!(shown.contains("heard of ") && shown.contains("no rows wait"), "{shown}");
-    let check = installation.site.run(&["status", "--check", "-t", socket.to_str().unwrap()]);
-    let check = (check.status.code(), text(&check.stdout));
-    assert!(
-        check.0 == Some(0) && check.1.contains("warning: broker: refused 1 message"),
-        "{check:?}"
-    );
+    let check = said(&installation.site, &["status", "--check", "-t", "socket"]);
+    assert!(check.contains("warning: broker: refused 1 message"), "{check}");
 
     relay.daemon.stop();
-    wait_until("it is gone", || status(&installation, &database)["relays"][0]["gone"] == true);
-    assert_eq!(status(&installation, &socket)["live"]["broker"]["relays"], serde_json::json!([]));
+    wait_until("it is gone", || status("state.db")["relays"][0]["gone"] == true);
+    assert_eq!(status("socket")["live"]["broker"]["relays"], serde_json::json!([]));
 }
 
 /// A relay whose settings stand in a file, paths in it below its directory.
 #[test]
 fn a_relay_is_configured_by_a_file() {
     let (installation, site) = (Installation::start(), Site::bare());
-    let relative = |path: std::path::PathBuf| {
-        path.strip_prefix(site.path("")).unwrap().to_str().unwrap().to_owned()
-    };
     let text = format!(
-        "broker = '{}'\nbroker_prefix = '{}'\nname = 'filed'\ninput_dir = '{}'\nsocket = '{}'\n",
+        "broker = '{}'\nbroker_prefix = '{}'\nname = 'filed'\ninput_dir = 'input'\nsocket = 'socket'\n",
         broker(),
-        installation.prefix,
-        relative(site.input()),
-        relative(site.socket())
+        installation.prefix
     );
     site.write_private("relay.toml", &text);
     let mut command = site.program();

@@ -1,11 +1,9 @@
 //! Queues that are kept by most nodes of a cluster (`--broker-queues quorum`), here on one node.
 
-use lapin::options::QueueDeclareOptions;
-use lapin::types::FieldTable;
-
-use super::refusals::with_channel;
-use super::{Installation, broker};
-use crate::common::{Site, wait_until};
+use super::messages::{counts, with_channel};
+use super::{Installation, broker, serve, wait_said};
+use crate::common::Site;
+use crate::common::said::said;
 
 const QUORUM: [&str; 2] = ["--broker-queues", "quorum"];
 
@@ -14,32 +12,22 @@ const QUORUM: [&str; 2] = ["--broker-queues", "quorum"];
 #[test]
 fn a_prefix_is_one_queue_s_there_too() {
     let installation = Installation::start_with(&QUORUM);
-    let (broker, from) = (broker(), installation.site.database());
-    let second = |more: &[&str], why: &str| {
+    let broker = broker();
+    let second = |options: &[&str], why: &str| {
         let other = Site::bare();
-        let to = other.database();
-        let copied = other.run(&["backup", "-t", from.to_str().unwrap(), to.to_str().unwrap()]);
-        assert!(copied.status.success(), "{copied:?}");
-        let mut options = vec!["--broker", &*broker, "--broker-prefix", &*installation.prefix];
-        options.extend(more);
-        let daemon = other.start_with(&options);
-        wait_until("it is named", || daemon.log().contains(why));
+        said(&installation.site, &["backup", other.database().to_str().unwrap()]);
+        let daemon = serve(&other, &installation.prefix, &broker, options);
+        wait_said(&daemon, why);
         assert!(!daemon.log().contains("Relays are served."), "{}", daemon.log());
     };
     second(&QUORUM, "in exclusive use");
     second(&[], "x-queue-type");
     let check = |kind: &[&str]| {
-        let mut arguments = vec!["broker", "check", &broker, "--broker-prefix"];
-        arguments.push(&installation.prefix);
-        arguments.extend(kind);
-        installation.site.run(&arguments).status.code()
+        let check = ["broker", "check", &broker, "--broker-prefix", &installation.prefix];
+        installation.site.run(&[&check, kind].concat()).status.code()
     };
     assert_eq!((check(&QUORUM), check(&[])), (Some(0), Some(78)));
-    let consumers = with_channel(async |channel| {
-        let passive = QueueDeclareOptions { passive: true, ..Default::default() };
-        let queue = format!("{}request", installation.prefix);
-        let found = channel.queue_declare(queue.into(), passive, FieldTable::default());
-        found.await.unwrap().consumer_count()
-    });
+    let request = format!("{}request", installation.prefix);
+    let (_, consumers) = with_channel(async |channel| counts(&channel, &request).await);
     assert_eq!(consumers, 1);
 }

@@ -1,34 +1,24 @@
-//! A backup of the queue is restored under relays that go on.
+//! A backup of the queue is restored under relays that go on: a beat tells a relay, and its lists are compared once a second.
 
 use std::fs;
-use std::time::Duration;
 
-use super::{Installation, serve};
+use super::{Installation, PATIENCE};
+use crate::common::said::said;
 use crate::common::{Peer, wait_within};
-
-/// A beat tells a relay, and its lists are compared once a second.
-const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Installation {
     /// The daemon is stopped, and goes on with what the queue was when `change` began.
     fn restore_after(self, change: impl FnOnce(&Self)) -> Self {
-        assert!(self.site.run(&["backup", "copy"]).status.success());
+        said(&self.site, &["backup", "copy"]);
         change(&self);
-        let Self { daemon, site, prefix } = self;
-        daemon.stop();
-        fs::rename(site.path("copy"), site.database()).unwrap();
-        let daemon = serve(&site, &prefix, &[]);
-        let installation = Self { daemon, site, prefix };
-        installation.wait_served();
-        installation
-    }
-
-    fn queued(&self) -> Vec<String> {
-        self.site.sql("SELECT attr_path FROM queue ORDER BY 1")
+        let away = self.stop();
+        fs::rename(away.site.path("copy"), away.site.database()).unwrap();
+        away.restart()
     }
 
     fn wait_queued(&self, keys: &[&str]) {
-        wait_within(PATIENCE, &format!("{keys:?}"), || self.queued() == keys);
+        let queued = "SELECT attr_path FROM queue ORDER BY 1";
+        wait_within(PATIENCE, &format!("{keys:?}"), || self.site.sql(queued) == keys);
     }
 }
 

@@ -2,13 +2,11 @@
 //! both servers: `make test-broker` runs them so.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use super::refusals::{AT_ONCE, names_both};
-use super::{attempt, broker, prefix, worker};
-use crate::common::{Daemon, Peer, Site, wait_until, wait_within};
-
-const PATIENCE: Duration = Duration::from_secs(40);
+use super::{
+    PATIENCE, attempt, broker, lines, prefix, relay_command, wait_said, wait_served, worker,
+};
+use crate::common::{Peer, Site, wait_within};
 
 /// A queue, and daemons that serve relays of it.
 pub(super) struct Queue {
@@ -26,7 +24,7 @@ impl Queue {
     pub(super) fn daemon(&self, name: &str) -> Peer {
         let site = Site::bare();
         let daemon = site.spawn(self.command(&site, name)).ready();
-        wait_until("relays are served", || daemon.log().contains("Relays are served."));
+        wait_served(&daemon);
         Peer { daemon, site }
     }
 
@@ -38,17 +36,10 @@ impl Queue {
         command
     }
 
-    pub(super) fn relay(&self, url: &str, name: &str) -> Peer {
+    pub(super) fn relay(&self, name: &str) -> Peer {
         let site = Site::bare();
-        let daemon = self.start_relay(&site, url, name).ready();
+        let daemon = site.spawn(relay_command(&site, &self.prefix, &broker(), name)).ready();
         Peer { daemon, site }
-    }
-
-    fn start_relay(&self, site: &Site, url: &str, name: &str) -> Daemon {
-        let mut command = site.program();
-        command.args(["relay", "--name", name, "--broker-prefix", &self.prefix, url]);
-        command.args([site.input(), site.socket()]);
-        site.spawn(command)
     }
 
     pub(super) fn count(&self, question: &str) -> usize {
@@ -61,24 +52,20 @@ impl Queue {
     }
 }
 
-fn lines(keys: std::ops::Range<usize>) -> String {
-    keys.map(|key| format!("key-{key} 1\n")).collect()
-}
-
 /// Two daemons share the messages of two relays; when one is killed, its ranges and requests are the other one's, and each row
 /// and each job is there once.
 #[test]
 fn a_daemon_is_killed() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));
-    let (near, far) = (queue.relay(&broker(), "near"), queue.relay(&broker(), "far"));
-    near.site.write("f.1.txt", lines(0..3_000));
+    let (near, far) = (queue.relay("near"), queue.relay("far"));
+    near.site.write("f.1.txt", lines(0..3_000, "1"));
     far.site.append("g.1.txt.part", "alpha 1\n");
     queue.wait_rows(3_001);
     let mut client = worker(&far.site, 60);
     let (taken, _) = attempt(&client.ask("READY"));
     one.daemon.kill();
-    far.site.append("g.1.txt.part", lines(5_000..6_000));
+    far.site.append("g.1.txt.part", lines(5_000..6_000, "1"));
     queue.wait_rows(4_001);
     wait_within(PATIENCE, "the end is recorded", || {
         let done = client.ask(&format!("DONE {taken} 0"));
@@ -99,7 +86,7 @@ fn a_daemon_is_killed() {
 fn a_copy_of_the_queue_waits() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));
-    let relay = queue.relay(&broker(), "r");
+    let relay = queue.relay("r");
     let copy = Queue { site: Site::bare(), prefix: queue.prefix.clone() };
     let url = |queue: &Queue| queue.site.server().unwrap().url();
     let mut restore = Command::new("sh");
@@ -108,7 +95,7 @@ fn a_copy_of_the_queue_waits() {
     assert!(restored.status.success(), "{restored:?}");
     let site = Site::bare();
     let third = site.spawn(copy.command(&site, "third")).ready();
-    wait_until("it is named", || third.log().contains("so this queue is a copy"));
+    wait_said(&third, "so this queue is a copy");
     one.daemon.stop();
     relay.site.write("f.1.txt", "alpha 1\n");
     queue.wait_rows(1);
@@ -123,28 +110,7 @@ fn a_copy_of_the_queue_waits() {
     other.daemon.stop();
     third.stop();
     let third = site.spawn(copy.command(&site, "third")).ready();
-    wait_within(Duration::from_secs(20), "the copy is the queue", || {
-        third.log().contains("Relays are served.")
-    });
-}
-
-/// A second relay of a name is refused at whichever daemon it asks, and all of them say so in one line.
-#[test]
-fn a_name_is_one_relay_s() {
-    let queue = Queue::new();
-    let daemons = [queue.daemon("one"), queue.daemon("other")];
-    let mut first = queue.relay(&broker(), "twin");
-    let second = Site::bare();
-    let begun = Instant::now();
-    let mut refused = queue.start_relay(&second, &broker(), "twin");
-    assert_eq!(refused.exit().code(), Some(75));
-    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
-    let warnings = daemons.each_ref().map(|member| member.daemon.warnings(&["twin"])).concat();
-    names_both("twin", &first.daemon, &refused, &warnings);
-    first.daemon.freeze();
-    let _second = queue.start_relay(&second, &broker(), "twin").ready();
-    first.daemon.thaw();
-    assert_eq!(first.daemon.exit_within(PATIENCE).code(), Some(75));
+    wait_served(&third);
 }
 
 /// A daemon that was frozen with messages in its hands writes nothing of a relay that has joined anew since.
@@ -152,14 +118,14 @@ fn a_name_is_one_relay_s() {
 fn a_daemon_is_frozen() {
     let queue = Queue::new();
     let (one, other) = (queue.daemon("one"), queue.daemon("other"));
-    let relay = queue.relay(&broker(), "r");
-    relay.site.append("f.1.txt.part", lines(0..100));
+    let relay = queue.relay("r");
+    relay.site.append("f.1.txt.part", lines(0..100, "1"));
     queue.wait_rows(100);
     one.daemon.freeze();
-    relay.site.append("f.1.txt.part", lines(100..1_100));
+    relay.site.append("f.1.txt.part", lines(100..1_100, "1"));
     queue.wait_rows(1_100);
     one.daemon.thaw();
-    relay.site.append("f.1.txt.part", lines(1_100..1_200));
+    relay.site.append("f.1.txt.part", lines(1_100..1_200, "1"));
     queue.wait_rows(1_200);
     let mut client = worker(&relay.site, 60);
     wait_within(PATIENCE, "it is handed out", || client.ask("READY 5").starts_with("JOB"));

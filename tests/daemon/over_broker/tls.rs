@@ -1,9 +1,10 @@
 //! Connections to the broker by TLS: certificates that are the broker's, and such as are not.
 
 use std::path::Path;
+use std::process::Command;
 
-use super::{Installation, prefix};
-use crate::common::{Site, wait_until};
+use super::{Installation, broker, lines, prefix, relay_command, wait_said};
+use crate::common::Site;
 
 fn variable(name: &str) -> String {
     let found = std::env::var(name);
@@ -15,31 +16,23 @@ fn url() -> String {
     variable("SHIFTBOSS_TEST_BROKER_TLS")
 }
 
-/// How a relay that trusts a file of authorities is refused.
-fn refused(url: &str, authorities: &Path) -> (i32, String) {
-    let site = Site::bare();
-    let mut command = site.program();
-    command.args(["relay", "--broker-prefix", &prefix(), url]).args([site.input(), site.socket()]);
+/// Has a command trust a file of authorities.
+fn trusting(mut command: Command, authorities: &Path) -> Command {
     command.env("SSL_CERT_FILE", authorities).env_remove("SSL_CERT_DIR");
-    site.refused(command)
+    command
 }
 
 /// Who trusts the authority has all that there is without TLS.
 #[test]
 fn a_broker_with_the_right_certificate() {
-    let authority = variable("SHIFTBOSS_TEST_BROKER_CA");
+    let (authority, url) = (variable("SHIFTBOSS_TEST_BROKER_CA"), url());
     let (far, near, prefix) = (Site::bare(), Site::bare(), prefix());
-    let mut serve = near.serve(&["--broker", &url(), "--broker-prefix", &prefix]);
-    serve.env("SSL_CERT_FILE", &authority);
-    let daemon = near.spawn(serve).ready();
-    let installation = Installation { daemon, site: near, prefix };
-    installation.wait_served();
-    let mut relay = far.program();
-    relay.args(["relay", "--broker-prefix", &installation.prefix, &url()]);
-    relay.args([far.input(), far.socket()]).env("SSL_CERT_FILE", &authority);
-    let _relay = far.spawn(relay).ready();
-    let lines: String = (0..1_000).map(|key| format!("key-{key} 1\n")).collect();
-    far.write("f.1.txt", lines);
+    let serve = near.serve(&["--broker", &url, "--broker-prefix", &prefix]);
+    let daemon = near.spawn(trusting(serve, Path::new(&authority))).ready();
+    let installation = Installation::of(daemon, near, prefix);
+    let relay = relay_command(&far, &installation.prefix, &url, "r");
+    let _relay = far.spawn(trusting(relay, Path::new(&authority))).ready();
+    far.write("f.1.txt", lines(0..1_000, "1"));
     installation.site.wait_count(1_000);
     assert!(far.ask("READY").starts_with("JOB key-"));
 }
@@ -52,26 +45,27 @@ fn a_broker_with_a_wrong_certificate() {
     let other = others.path("other.pem");
     make_authority(&other);
     let elsewhere = url().replace("localhost", "127.0.0.1");
-    let plain = super::broker().replace("amqp://", "amqps://");
+    let plain = broker().replace("amqp://", "amqps://");
     for (url, authority, why) in [
         (&url(), other.as_path(), "UnknownIssuer"),
         (&elsewhere, Path::new(&authority), "not valid for name"),
         (&plain, Path::new(&authority), "InvalidContentType. The port may be one without TLS"),
     ] {
-        let (code, error) = refused(url, authority);
+        let site = Site::bare();
+        let relay = trusting(relay_command(&site, &prefix(), url, "r"), authority);
+        let (code, error) = site.refused(relay);
         assert!(code == 69 && error.contains(why), "{url}: {code} {error}");
         assert_eq!(error.contains("SSL_CERT_FILE"), error.contains("certificate"), "{error}");
     }
     let site = Site::bare();
-    let mut serve = site.serve(&["--broker", &url(), "--broker-prefix", &prefix()]);
-    serve.env("SSL_CERT_FILE", &other);
-    let daemon = site.spawn(serve).ready();
-    wait_until("it is said", || daemon.log().contains("UnknownIssuer"));
+    let serve = site.serve(&["--broker", &url(), "--broker-prefix", &prefix()]);
+    let daemon = site.spawn(trusting(serve, &other)).ready();
+    wait_said(&daemon, "UnknownIssuer");
     assert_eq!(site.ask("READY"), "NOJOBS\n");
 }
 
 fn make_authority(certificate: &Path) {
-    let mut openssl = std::process::Command::new("openssl");
+    let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=another"]);
     openssl.arg("-keyout").arg(certificate.with_extension("key")).arg("-out").arg(certificate);
     let made = openssl.output().unwrap();

@@ -1,95 +1,94 @@
-//! `make soak`: the daemon at full load for minutes, among everybody who may be there, and checks of
-//! what must hold all the while and at the end.
+//! `make soak`: one daemon at full load for minutes, among everybody who may be there. `make soak-postgres` and `make soak-broker`:
+//! daemons of one queue, or relays and their daemons, under all faults that there may be.
 //!
-//! [`fetchers`], [`workers`] and [`outsiders`] are threads that play their parts, and
-//! [`crew`] one that kills processes on a spool; [`tasks`] are added one by one;
-//! [`watch`] looks at the daemon meanwhile, and [`verdict`] at what it leaves. It measures no
-//! speed beside anything: that is `make bench`. Whatever is wrong is printed when it is seen, and the
-//! soak goes on; with any fault it fails.
+//! Each has 64 [`workers`] and some [`fetchers`], which are threads, and one [`ledger`] of what workers were told. What must hold: no
+//! line is lost, no key is out twice, no acknowledged result is lost, attempts of a key ascend. At full load nobody waits for long, and
+//! [`watch`] looks at the daemon, while [`outsiders`] have its database open and [`tasks`] are added; under faults, which [`rounds`]
+//! bring, all daemons work again by themselves. Whatever is wrong is printed when it is seen, and the soak goes on; with any fault it
+//! fails. It measures no speed beside anything: that is `make bench`.
 
 // It waits for other processes.
 #![allow(clippy::disallowed_methods)]
 
-mod chaos;
-mod crew;
+mod faults;
 mod fetchers;
-mod hand;
 mod ledger;
+mod link;
 mod outsiders;
 mod random;
 mod report;
+mod rounds;
+mod site;
 mod tasks;
 mod verdict;
 mod watch;
 mod workers;
 
+use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use ledger::Ledger;
+use random::Random;
 use report::Report;
-use shiftboss_bench::servers::{Server, new_home};
+use rounds::Deck;
+use site::{Site, broker, file, postgres};
 use watch::Figures;
 
 /// Between two looks of a pause at whether the load goes on.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// A part of the load: a thread.
-type Part = fn(&Arc<Soak>) -> io::Result<()>;
-
-/// Everybody but the workers.
-const OTHERS: [(&str, Part); 6] = [
-    ("the fetchers", |soak| fetchers::run(soak)),
-    ("the counting reader", |soak| outsiders::count(soak)),
-    ("the reader that stays", |soak| outsiders::stay(soak)),
-    ("the writer", |soak| outsiders::edit(soak)),
-    ("the crew", |soak| crew::run(soak)),
-    ("the adder", |soak| tasks::run(soak)),
-];
-
-/// What all parts share.
-struct Soak {
-    /// The daemon's directory.
-    home: PathBuf,
-    /// How long the load lasts.
-    time: Duration,
-    report: Report,
-    /// The load has ended: what is there is worked off.
-    draining: AtomicBool,
-    ledger: Mutex<Ledger>,
-    figures: Mutex<Figures>,
-}
+/// A run that is no trial.
+const WHOLE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Parser)]
 #[command(
     about = "Runs the daemon at full load, with everybody who may be there, and checks what must hold"
 )]
-struct Arguments {
+struct Cli {
     #[command(subcommand)]
-    part: Option<Process>,
-    /// The daemon's binary
-    #[arg(long, default_value = "target/release/shiftboss")]
-    program: PathBuf,
-    /// How long; fractions are good for a trial
-    #[arg(long, default_value = "10", value_parser = minutes)]
-    minutes: Duration,
+    place: Option<Place>,
+    #[command(flatten)]
+    arguments: Arguments,
 }
 
 #[derive(Debug, Subcommand)]
-enum Process {
-    /// A process of the crew
-    #[command(hide = true)]
-    Hand(hand::Hand),
+enum Place {
     /// Several daemons on PostgreSQL, under faults
-    Postgres(chaos::PostgresArguments),
+    Postgres {
+        /// Fill the server's disk, too: by root, and by `unshare -m`, for a small one is mounted
+        #[arg(long)]
+        fill_disk: bool,
+    },
     /// Relays over a RabbitMQ broker, and their daemons, under faults
-    Broker(chaos::BrokerArguments),
+    Broker {
+        #[command(flatten)]
+        place: broker::Place,
+        /// Three daemons on a PostgreSQL server of their own; without it, one with a queue in a file
+        #[arg(long)]
+        shared: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Arguments {
+    /// The daemon's binary
+    #[arg(long, global = true, default_value = "target/release/shiftboss")]
+    program: PathBuf,
+    /// How long; fractions are good for a trial
+    #[arg(long, global = true, default_value = "10", value_parser = minutes)]
+    minutes: Duration,
+    /// What determines the faults; a run prints its own
+    #[arg(long, global = true)]
+    seed: Option<u64>,
+    /// Print what happens, not only what is wrong
+    #[arg(long, global = true)]
+    verbose: bool,
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -98,69 +97,113 @@ fn minutes(text: &str) -> Result<Duration, String> {
 }
 
 fn main() -> io::Result<ExitCode> {
-    let arguments = Arguments::parse();
-    let is_sound = match arguments.part {
-        Some(Process::Hand(hand)) => hand::run(&hand).map(|()| true)?,
-        Some(Process::Postgres(arguments)) => chaos::on_postgres(&arguments)?,
-        Some(Process::Broker(arguments)) => chaos::over_broker(&arguments)?,
-        None => run(&arguments.program.canonicalize()?, arguments.minutes)?,
+    let Cli { place, arguments } = Cli::parse();
+    let program = arguments.program.canonicalize()?;
+    let is_calm = place.is_none();
+    let site = match place {
+        None => file::site(&program)?,
+        Some(Place::Postgres { fill_disk }) => postgres::site(&program, fill_disk)?,
+        Some(Place::Broker { place, shared }) => broker::site(&program, place, shared)?,
     };
+    let is_sound = run(site, &arguments, is_calm)?;
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the soak for that long. Returns whether all held.
-///
-/// # Errors
-/// When the daemon does not start, or what it did cannot be looked at.
-fn run(program: &Path, time: Duration) -> io::Result<bool> {
-    let home = new_home()?;
-    let mut soak = Soak::new(home.path(), time);
-    tasks::expect(&soak);
-    let mut server = Server::shiftboss(program, home.path(), &[])?;
-    soak.report.begun = Instant::now();
-    let soak = Arc::new(soak);
-    println!("soak: {time:?} at full load");
-    let workers = soak.start("the workers", workers::run);
-    let others = OTHERS.map(|(name, part)| soak.start(name, part));
-    watch::until_end(&soak, &mut server)?;
+/// Returns whether all held.
+fn run(mut site: Site, arguments: &Arguments, is_calm: bool) -> io::Result<bool> {
+    let seed = arguments.seed.unwrap_or_else(|| Random::seed() % 1_000_000);
+    let what = if is_calm { "at full load" } else { "of faults" };
+    println!("soak: {:?} {what}, {} daemons, --seed {seed}", arguments.minutes, site.daemons.len());
+    site.wait_up()?;
+    let soak = Arc::new(Soak::new(&site, arguments, is_calm));
+    let lists = fetchers::of(&soak, &site);
+    let mut others = vec![soak.start("the fetchers", move |soak| fetchers::run(soak, lists))];
+    let mut deck = Deck::new(seed, soak.time >= WHOLE);
+    if is_calm {
+        others.push(soak.start("the reader", outsiders::stay));
+        others.push(soak.start("the writer", outsiders::edit));
+        others.push(soak.start("the adder", tasks::run));
+    }
+    let workers = soak.start("the workers", move |soak| workers::run(soak, seed));
+    if is_calm {
+        watch::until_end(&soak, &mut site)?;
+    }
+    while soak.is_time() {
+        deck.play(&mut site, &soak)?;
+    }
+    soak.is_listed.store(true, Ordering::Relaxed);
     others.into_iter().for_each(|part| soak.join(part));
-    soak.draining.store(true, Ordering::Release);
-    let drained = Instant::now();
+    verdict::work_off(&mut site, &soak)?;
     soak.join(workers);
-    println!("worked off in {:?}", drained.elapsed());
-    verdict::after(&soak, server, program)?;
-    soak.figures().print(&soak);
+    verdict::after(&mut site, &soak)?;
+    let ledger = soak.ledger();
+    println!("jobs            {} of {} runs", ledger.jobs, ledger.size().0);
+    println!("results         {} acknowledged, {} stale", ledger.acknowledged, ledger.stale);
+    drop(ledger);
+    if is_calm { soak.figures().print(&soak) } else { deck.print(&site, &soak) }
     Ok(soak.report.conclude())
 }
 
+/// What all parts share.
+pub struct Soak {
+    report: Report,
+    /// How long the load lasts.
+    time: Duration,
+    /// Nothing is done to the daemon: whatever a worker is told at once holds.
+    is_calm: bool,
+    /// Of the daemons.
+    sockets: Vec<PathBuf>,
+    names: Vec<String>,
+    /// Jobs that each daemon handed out.
+    served: Vec<AtomicU64>,
+    ledger: Mutex<Ledger>,
+    figures: Mutex<Figures>,
+    /// Nothing more is listed: what is there is worked off.
+    is_listed: AtomicBool,
+    /// All is worked off: results that are not acknowledged by now never will be.
+    is_over: AtomicBool,
+}
+
 impl Soak {
-    fn new(home: &Path, time: Duration) -> Self {
+    fn new(site: &Site, arguments: &Arguments, is_calm: bool) -> Self {
+        let daemons = &site.daemons;
         Self {
-            home: home.to_owned(),
-            time,
-            report: Report::new(),
-            draining: AtomicBool::new(false),
+            report: Report::new(arguments.verbose),
+            time: arguments.minutes,
+            is_calm,
+            sockets: daemons.iter().map(|daemon| daemon.path("socket")).collect(),
+            names: daemons.iter().map(|daemon| daemon.name.clone()).collect(),
+            served: daemons.iter().map(|_| AtomicU64::default()).collect(),
             ledger: Mutex::default(),
             figures: Mutex::default(),
+            is_listed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
-    /// Starts a part; that it fails is a fault, said at once.
-    fn start(self: &Arc<Self>, name: &'static str, part: Part) -> JoinHandle<()> {
+    /// Starts a part, a thread; that it fails is a fault, said at once.
+    fn start(
+        self: &Arc<Self>,
+        name: &'static str,
+        part: impl FnOnce(&Arc<Self>) -> io::Result<()> + Send + 'static,
+    ) -> JoinHandle<()> {
         let soak = Arc::clone(self);
-        thread::spawn(move || {
-            part(&soak).unwrap_or_else(|error| soak.fault(format!("{name}: {error}")));
-        })
+        thread::spawn(move || soak.check(part(&soak).map_err(|error| format!("{name}: {error}"))))
     }
 
     fn join(&self, part: JoinHandle<()>) {
-        part.join().unwrap_or_else(|_| self.fault("a part panicked".to_owned()));
+        self.check(part.join().map_err(|_| "a part panicked"));
     }
 
-    /// Pauses. Returns whether the load goes on; it ends a pause.
+    /// Whether the time for the load lasts.
+    fn is_time(&self) -> bool {
+        self.report.begun.elapsed() < self.time
+    }
+
+    /// Pauses. Returns whether more is listed; else the pause is over.
     fn goes_on(&self, pause: Duration) -> bool {
         let since = Instant::now();
-        while self.report.begun.elapsed() < self.time {
+        while !is(&self.is_listed) {
             match pause.checked_sub(since.elapsed()) {
                 Some(rest) if !rest.is_zero() => thread::sleep(rest.min(GLANCE)),
                 _ => return true,
@@ -169,13 +212,15 @@ impl Soak {
         false
     }
 
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+    /// Says that something is not as it must be.
+    fn check(&self, result: Result<(), impl Display>) {
+        if let Err(text) = result {
+            self.report.fault(&text.to_string());
+        }
     }
 
-    /// Says that something is not as it must be.
-    fn fault(&self, text: String) {
-        self.report.fault(&text);
+    fn fault(&self, text: &str) {
+        self.report.fault(text);
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -186,11 +231,12 @@ impl Soak {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn socket(&self) -> PathBuf {
-        self.home.join("socket")
+    /// A file of the first daemon.
+    fn path(&self, name: &str) -> PathBuf {
+        self.sockets[0].with_file_name(name)
     }
+}
 
-    fn database(&self) -> PathBuf {
-        self.home.join("state.db")
-    }
+fn is(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
 }

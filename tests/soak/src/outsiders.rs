@@ -1,11 +1,11 @@
-//! Everybody else who has the database open: readers, one who stays for a minute, and an operator
-//! who edits by hand.
+//! Everybody else who has the database open: a reader who stays for a minute, and an operator who edits by hand.
 //!
 //! Each is a plain SQLite connection, as any program's, in a thread of its own. The edits are of keys
 //! of one fetcher, which this file writes too, so that what is checked of the others holds.
 
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
@@ -13,8 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::Soak;
 use crate::ledger::BY_HAND;
 
-/// Pause between two counts of a reader, and between two edits.
-const COUNT_PAUSE: Duration = Duration::from_millis(500);
+/// Pause between two edits.
 const EDIT_PAUSE: Duration = Duration::from_millis(10);
 /// The longest time for which a reader holds its transaction.
 const STAY_MAX: Duration = Duration::from_secs(60);
@@ -27,13 +26,6 @@ const LINES: usize = 2_000;
 /// Keys that are edited: more than are listed, so that some are in the log alone.
 const KEYS: usize = 2_200;
 const EDITS_A_RUN: usize = 400;
-
-/// What readers ask.
-const COUNTS: [&str; 3] = [
-    "SELECT count(*) FROM (SELECT fetcher_id, is_dequeued, count(*) FROM queue GROUP BY 1, 2)",
-    "SELECT count(*) FROM (SELECT exit_code, count(*) FROM log GROUP BY 1)",
-    "SELECT count(*) FROM queue JOIN log USING (attr_path) WHERE finished IS NULL",
-];
 
 /// What an operator does to a key (?1).
 const EDITS: [&str; 6] = [
@@ -48,31 +40,15 @@ const EDITS: [&str; 6] = [
         WHERE attr_path BETWEEN ?1 AND substr(?1, 1, 9) || '~'",
 ];
 
-/// Counts and groups, again and again, on a connection of its own each time.
-///
-/// # Errors
-/// When the database cannot be read.
-pub fn count(soak: &Soak) -> io::Result<()> {
-    while soak.goes_on(COUNT_PAUSE) {
-        let connection = reading(soak)?;
-        for sql in COUNTS {
-            connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(io::Error::other)?;
-        }
-        soak.figures().counts += 1;
-    }
-    Ok(())
-}
-
 /// Holds a read transaction for a minute, leaves, and looks at the log some seconds later.
-///
-/// # Errors
-/// When the database cannot be read.
-pub fn stay(soak: &Soak) -> io::Result<()> {
+pub fn stay(soak: &Arc<Soak>) -> io::Result<()> {
     let stay = STAY_MAX.min(soak.time / 4);
     while soak.goes_on(SETTLE) {
-        let jobs = soak.ledger().all_jobs();
+        let jobs = soak.jobs();
         soak.figures().staying = Some(jobs);
-        let connection = reading(soak)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let connection = Connection::open_with_flags(soak.path("state.db"), flags);
+        let connection = connection.map_err(io::Error::other)?;
         let sql = "BEGIN; SELECT count(*) FROM log;";
         connection.execute_batch(sql).map_err(io::Error::other)?;
         let stayed = soak.goes_on(stay);
@@ -85,21 +61,10 @@ pub fn stay(soak: &Soak) -> io::Result<()> {
     Ok(())
 }
 
-fn reading(soak: &Soak) -> io::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let connection =
-        Connection::open_with_flags(soak.database(), flags).map_err(io::Error::other)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(io::Error::other)?;
-    Ok(connection)
-}
-
 /// Edits rows and the log by hand, one transaction each. That one is refused is a fault: a writer with
 /// this busy timeout gets through.
-///
-/// # Errors
-/// When the database cannot be opened, or a list not be written.
-pub fn edit(soak: &Soak) -> io::Result<()> {
-    let connection = Connection::open(soak.database()).map_err(io::Error::other)?;
+pub fn edit(soak: &Arc<Soak>) -> io::Result<()> {
+    let connection = Connection::open(soak.path("state.db")).map_err(io::Error::other)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(io::Error::other)?;
     let mut number = 0;
     while soak.goes_on(EDIT_PAUSE) {
@@ -110,26 +75,19 @@ pub fn edit(soak: &Soak) -> io::Result<()> {
         let edit = EDITS[number % EDITS.len()];
         let begun = Instant::now();
         let done = connection.execute(edit, [&key]);
-        note_edit(soak, begun.elapsed());
-        if let Err(error) = done {
-            soak.figures().refused += 1;
-            soak.fault(format!("{key}: {edit}: {error}"));
-        }
+        let mut figures = soak.figures();
+        figures.edit = figures.edit.max(begun.elapsed());
+        drop(figures);
+        soak.check(done.map(drop).map_err(|error| format!("{key}: {edit}: {error}")));
         number += 1;
     }
     Ok(())
 }
 
-fn note_edit(soak: &Soak, took: Duration) {
-    let mut figures = soak.figures();
-    figures.edits += 1;
-    figures.edit = figures.edit.max(took);
-}
-
 fn replace_list(soak: &Soak, run: usize) -> io::Result<()> {
-    let path = |run: usize| soak.home.join(format!("input/{BY_HAND}.{run}.txt"));
+    let path = |run: usize| soak.path(&format!("input/{BY_HAND}.{run}.txt"));
     let lines = (0..LINES).map(|index| format!("{BY_HAND}/{index:06} {BY_HAND}\n"));
-    let part = soak.home.join(format!("input/{BY_HAND}.{run}.txt.part"));
+    let part = soak.path(&format!("input/{BY_HAND}.{run}.txt.part"));
     fs::write(&part, lines.collect::<String>())?;
     fs::rename(&part, path(run))?;
     match run.checked_sub(1) {

@@ -3,17 +3,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A sequence of them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct Random(u64);
 
 impl Random {
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A seed that no run had.
-    #[must_use]
     pub fn seed() -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.as_nanos() as u64

@@ -14,6 +14,8 @@ pub struct Report {
     /// Since when it lasts.
     pub begun: Instant,
     told: Mutex<Told>,
+    /// Events are printed at once, too.
+    is_verbose: bool,
 }
 
 #[derive(Default)]
@@ -23,18 +25,21 @@ struct Told {
 }
 
 impl Report {
-    #[must_use]
-    pub fn new() -> Self {
-        Self { begun: Instant::now(), told: Mutex::default() }
+    pub fn new(is_verbose: bool) -> Self {
+        Self { begun: Instant::now(), told: Mutex::default(), is_verbose }
     }
 
     /// Keeps what happened for the first fault.
     pub fn event(&self, text: &str) {
+        let text = format!("{:8.3} s: {text}", self.begun.elapsed().as_secs_f64());
+        if self.is_verbose {
+            println!("{text}");
+        }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.events.len() == EVENTS_KEPT {
             told.events.pop_front();
         }
-        told.events.push_back(format!("{:8.3} s: {text}", self.begun.elapsed().as_secs_f64()));
+        told.events.push_back(text);
     }
 
     /// Says that something is not as it must be.

@@ -1,64 +1,83 @@
-//! What is looked at when the work is done: that nothing is left, a clean stop, a sound file, and a
-//! daemon that starts on it again.
+//! What is looked at when the load is over: all is worked off, the log of jobs has every result, and daemons stop; a file is sound, and
+//! a daemon starts on it again.
 //!
-//! Called by the soak's main thread, once.
+//! Called by the main thread, once.
 
 use std::io;
-use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rustix::process::Signal;
+use shiftboss_bench::rows::ask;
 
 use crate::Soak;
-use shiftboss_bench::rows::ask;
-use shiftboss_bench::servers::Server;
+use crate::site::Site;
 
-/// What must be true of the file, and gives 0 then.
-const SOUND: [(&str, &str); 3] = [
-    ("rows are left undispatched", "SELECT count(*) FROM queue WHERE is_dequeued = 0"),
-    ("keys are in flight", "SELECT count(*) FROM log WHERE finished IS NULL"),
-    (
-        "runs are counted wrongly",
-        "SELECT count(*) FROM counts WHERE fetcher > 0 AND (counts.rows, waiting) IS NOT (
-            SELECT count(*), coalesce(sum(is_dequeued = 0), 0) FROM queue
-            WHERE fetcher_id = counts.fetcher AND fetcher_run_started = counts.run)",
-    ),
-];
+/// Longer than the leases of all that is out, one after the other: so long nothing may end.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines that are named.
+const SHOWN: usize = 10;
 
-/// Looks at the end of everything.
-///
-/// # Errors
-/// When it cannot be looked at.
-pub fn after(soak: &Soak, server: Server, program: &Path) -> io::Result<()> {
-    for (run, lines) in soak.ledger().missing() {
-        soak.fault(format!("{lines} lines of run {run:?} were never handed out"));
-    }
-    stop(soak, server);
-    look_inside(soak).map_err(io::Error::other)?;
-    let again = Server::shiftboss(program, &soak.home, &[])?;
-    match ask(&again.socket, "READY\n")?.as_str() {
-        "NOJOBS\n" => {}
-        answer => soak.fault(format!("started again it answers {answer:?}")),
-    }
-    stop(soak, again);
-    look_inside(soak).map_err(io::Error::other)
-}
-
-fn stop(soak: &Soak, server: Server) {
-    server.stop().unwrap_or_else(|error| soak.fault(error.to_string()));
-}
-
-fn look_inside(soak: &Soak) -> rusqlite::Result<()> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let connection = Connection::open_with_flags(soak.database(), flags)?;
-    let said: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
-    if said != "ok" {
-        soak.fault(format!("integrity_check: {said}"));
-    }
-    for (what, sql) in SOUND {
-        let found: i64 = connection.query_row(sql, [], |row| row.get(0))?;
-        if found != 0 {
-            soak.fault(format!("{found} {what}"));
+/// Waits until all lines ended, in the ledger and in the database, and lets the workers go.
+pub fn work_off(site: &mut Site, soak: &Soak) -> io::Result<()> {
+    let begun = Instant::now();
+    let (mut moved, mut fewest) = (begun, usize::MAX);
+    let left = loop {
+        let lines = soak.ledger().all_left();
+        if lines < fewest {
+            (moved, fewest) = (Instant::now(), lines);
         }
+        let left = left(site, soak)?;
+        if left.is_empty() || moved.elapsed() > PATIENCE {
+            break left;
+        }
+        site.watch(soak);
+    };
+    println!("worked off in {:?}", begun.elapsed());
+    left.iter().for_each(|text| soak.fault(text));
+    soak.is_over.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// What is not ended, in words.
+fn left(site: &Site, soak: &Soak) -> io::Result<Vec<String>> {
+    let ledger = soak.ledger();
+    let missing: Vec<_> = ledger.missing().take(SHOWN).collect();
+    if missing.is_empty() {
+        drop(ledger);
+        return site.hub.left();
+    }
+    Ok(vec![format!("of {} lines that never ended: {missing:?}", ledger.all_left())])
+}
+
+/// Looks at the log, and stops the daemons; at full load it starts the daemon again.
+pub fn after(site: &mut Site, soak: &Soak) -> io::Result<()> {
+    let (logged, ledger) = (site.hub.logged()?, soak.ledger());
+    for (key, code) in &logged {
+        soak.check(ledger.look(key, *code));
+    }
+    let (_, keys) = ledger.size();
+    if logged.len() < keys {
+        soak.fault(&format!("of {keys} keys the log has {}", logged.len()));
+    }
+    drop(ledger);
+    stop(site, soak);
+    if soak.is_calm {
+        site.hub.left()?.iter().for_each(|text| soak.fault(text));
+        site.daemons[0].run()?;
+        site.wait_up()?;
+        let answer = ask(&soak.sockets[0], "READY\n")?;
+        if answer != "NOJOBS\n" {
+            soak.fault(&format!("started again it answers {answer:?}"));
+        }
+        stop(site, soak);
+        site.hub.left()?.iter().for_each(|text| soak.fault(text));
     }
     Ok(())
+}
+
+fn stop(site: &mut Site, soak: &Soak) {
+    for daemon in &mut site.daemons {
+        soak.check(daemon.end(Signal::TERM, &[0]));
+    }
 }

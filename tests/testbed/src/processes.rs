@@ -4,9 +4,24 @@
 
 use std::fs;
 use std::io;
+use std::process::Child;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Processes that are killed when they are dropped.
+#[derive(Debug, Default)]
+pub struct Children(pub Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
 
 /// The children of a process.
 ///

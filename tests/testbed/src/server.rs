@@ -4,7 +4,7 @@
 //! to be root's.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use crate::processes::{send, signal_all};
 
 /// The role that owns all; others are made by who needs them.
 pub const ADMIN: &str = "shiftboss";
+/// A role that is no administrator, and its database: see [`PostgresServer::make_queue`].
+pub const PLAIN: &str = "plain";
+pub const QUEUE: &str = "queue";
 /// How long a server may take to start, with its recovery, or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(10);
@@ -167,6 +170,36 @@ impl PostgresServer {
         format!("postgres://{role}@{host}/{database}")
     }
 
+    /// Makes the database [`QUEUE`] for the role [`PLAIN`]; on this disk, if one is given.
+    ///
+    /// # Errors
+    /// What the server or the disk says.
+    pub fn make_queue(&self, disk: Option<&Path>) -> io::Result<()> {
+        let sql = |statement: &str| self.query("postgres", statement);
+        sql(&format!("CREATE ROLE {PLAIN} LOGIN"))?;
+        let mut place = "";
+        if let Some(disk) = disk {
+            let tables = disk.join("tables");
+            fs::create_dir(&tables)?;
+            if let Some((user, group)) = other_user()? {
+                chown(&tables, Some(user), Some(group))?;
+            }
+            let location = tables.display();
+            sql(&format!("CREATE TABLESPACE small OWNER {PLAIN} LOCATION '{location}'"))?;
+            place = "TABLESPACE small";
+        }
+        sql(&format!("CREATE DATABASE {QUEUE} OWNER {PLAIN} TEMPLATE template0 {place}")).map(drop)
+    }
+
+    /// Ends all connections of a role.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn end_connections(&self, role: &str) -> io::Result<()> {
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename";
+        self.query("postgres", &format!("{end} = '{role}'")).map(drop)
+    }
+
     /// Runs statements as an administrator, and returns the rows: a line each, columns separated by `|`.
     ///
     /// # Errors
@@ -237,6 +270,21 @@ const USER: &str = "postgres";
 const INITDB: [&str; 5] = ["-U", ADMIN, "-Atrust", "--encoding=UTF8", "--locale=C.UTF-8"];
 const USUAL: [&str; 3] =
     ["listen_addresses=", "shared_buffers=64MB", "log_line_prefix=%m [%p] %a "];
+
+/// Fills a disk to its last page with a file there.
+///
+/// # Errors
+/// When the file cannot be made.
+pub fn fill(filler: &Path) -> io::Result<()> {
+    let mut file = fs::File::create(filler)?;
+    let mut block = vec![0; 1 << 16];
+    while !block.is_empty() {
+        if file.write_all(&block).is_err() {
+            block.truncate(block.len() / 2);
+        }
+    }
+    Ok(())
+}
 
 /// The newest programs of a server that Debian has installed, or those in the path.
 fn programs() -> io::Result<PathBuf> {

@@ -1,17 +1,16 @@
-//! The rounds of a chaos run: in each, one fault of the server and some of the daemons, which overlap; then all heals, and all
+//! The rounds of faults: in each, one fault of the server and some of the daemons, which overlap; then all heals, and all
 //! daemons must hand out jobs again by themselves.
 //!
 //! Which faults come when and how long they last is determined by the seed. Each comes once before one comes again.
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use super::World;
-use super::faults::{Held, OfDaemon, OfServer, of_daemons};
-use super::site::Site;
+use crate::Soak;
+use crate::faults::{OfDaemon, OfServer, of_daemons};
 use crate::random::Random;
+use crate::site::{Daemon, Site};
 
 /// A round's faults begin within this time.
 const STARTS_MS: u64 = 1_500;
@@ -20,7 +19,6 @@ const SHORT_MS: (u64, u64) = (300, 3_000);
 const LONG_MS: (u64, u64) = (5_500, 11_000);
 /// An administrator's lock, in a whole run.
 const MINUTE_MS: (u64, u64) = (60_000, 61_000);
-const GLANCE: Duration = Duration::from_millis(20);
 
 enum Fault {
     OfDaemon(usize, OfDaemon),
@@ -37,6 +35,20 @@ impl Fault {
                 | Self::OfDaemon(_, OfDaemon::CutAfter(_))
         )
     }
+
+    fn begin(&self, site: &mut Site, time: Duration) -> io::Result<()> {
+        match self {
+            Self::OfDaemon(at, fault) => fault.begin(&mut site.daemons[*at]),
+            Self::OfServer(fault) => site.hub.begin(*fault, time),
+        }
+    }
+
+    fn end(&self, site: &mut Site) -> io::Result<()> {
+        match self {
+            Self::OfDaemon(at, fault) => fault.end(&mut site.daemons[*at]),
+            Self::OfServer(fault) => site.hub.end(*fault),
+        }
+    }
 }
 
 /// One fault of a round.
@@ -44,11 +56,12 @@ struct Planned {
     fault: Fault,
     begin: Duration,
     time: Duration,
-    held: Option<Held>,
+    is_begun: bool,
     is_over: bool,
 }
 
 /// The faults that are to come.
+#[derive(Default)]
 pub struct Deck {
     random: Random,
     of_daemons: Vec<OfDaemon>,
@@ -62,17 +75,8 @@ pub struct Deck {
 }
 
 impl Deck {
-    #[must_use]
     pub fn new(seed: u64, is_whole: bool) -> Self {
-        Self {
-            random: Random::new(seed),
-            of_daemons: Vec::new(),
-            of_server: Vec::new(),
-            is_whole,
-            recovery: Duration::ZERO,
-            rounds: 0,
-            faults: 0,
-        }
+        Self { random: Random::new(seed), is_whole, ..Self::default() }
     }
 
     fn plan(&mut self, fault: Fault) -> Planned {
@@ -83,7 +87,7 @@ impl Deck {
         let (least, most) = if is_a_minute { MINUTE_MS } else { (least, most) };
         let time = Duration::from_millis(least + self.random.below(most - least));
         let begin = Duration::from_millis(self.random.below(STARTS_MS));
-        Planned { fault, begin, time, held: None, is_over: false }
+        Planned { fault, begin, time, is_begun: false, is_over: false }
     }
 
     /// The faults of the next round: daemons have one each.
@@ -107,101 +111,71 @@ impl Deck {
     }
 
     /// Prints the summary.
-    pub fn print(&self, site: &Site, world: &World) {
+    pub fn print(&self, site: &Site, soak: &Soak) {
         let limit = site.hub.recovery_max();
-        let served: Vec<_> =
-            world.served.iter().map(|served| served.load(Ordering::Relaxed)).collect();
-        let (ledger, claims) = (world.ledger(), world.claims());
         println!("faults          {} in {} rounds", self.faults, self.rounds);
         println!("recovery        at most {:?} (limit {limit:?})", self.recovery);
-        println!("jobs            {} of {} runs, by daemon {served:?}", ledger.jobs, ledger.runs());
-        println!("results         {} acknowledged, {} stale", claims.acknowledged, claims.stale);
+        println!("by daemon       {:?}", served(soak));
     }
 
     /// Plays one round.
-    ///
-    /// # Errors
-    /// When a fault cannot be done or undone.
-    pub fn play(&mut self, site: &mut Site, world: &World) -> io::Result<()> {
+    pub fn play(&mut self, site: &mut Site, soak: &Soak) -> io::Result<()> {
         let mut round = self.deal(site);
         self.rounds += 1;
         self.faults += round.len();
         let began = Instant::now();
         while round.iter().any(|planned| !planned.is_over) {
             for planned in &mut round {
-                planned.step(site, world, began.elapsed())?;
+                planned.step(site, soak, began.elapsed())?;
             }
-            watch(site, world);
+            site.watch(soak);
         }
-        self.await_recovery(site, world);
+        self.await_recovery(site, soak);
         Ok(())
     }
 
     /// Waits until each daemon has handed out a job.
-    fn await_recovery(&mut self, site: &mut Site, world: &World) {
-        let served = || world.served.iter().map(|served| served.load(Ordering::Relaxed));
-        let (before, since) = (served().collect::<Vec<_>>(), Instant::now());
-        let limit = site.hub.recovery_max();
-        while served().zip(&before).any(|(now, before)| now == *before) {
+    fn await_recovery(&mut self, site: &mut Site, soak: &Soak) {
+        let (before, since, limit) = (served(soak), Instant::now(), site.hub.recovery_max());
+        while served(soak).iter().zip(&before).any(|(now, before)| now == before) {
             if since.elapsed() > limit {
-                let idle = served().zip(&before).map(|(now, before)| now - before);
-                let idle = idle.collect::<Vec<_>>();
-                let logs = site
-                    .daemons
-                    .iter()
-                    .map(|daemon| format!("{}:\n{}\n", daemon.name, daemon.log_end()));
-                let logs = logs.collect::<String>();
-                world.report.fault(&format!(
-                    "{limit:?} after all faults the daemons have handed out {idle:?} jobs\n{logs}"
-                ));
+                let log = |daemon: &Daemon| format!("{}:\n{}\n", daemon.name, daemon.log_end());
+                let logs: String = site.daemons.iter().map(log).collect();
+                let now = served(soak);
+                soak.fault(&format!("{limit:?} after all faults: {before:?} jobs, {now:?}\n{logs}"));
                 return;
             }
-            watch(site, world);
+            site.watch(soak);
         }
         self.recovery = self.recovery.max(since.elapsed());
-        world.event(&format!("all work again after {:?}", since.elapsed()));
+        soak.report.event(&format!("all work again after {:?}", since.elapsed()));
     }
+}
+
+/// Jobs that each daemon handed out.
+fn served(soak: &Soak) -> Vec<u64> {
+    soak.served.iter().map(|served| served.load(Ordering::Relaxed)).collect()
 }
 
 impl Planned {
     /// Begins, or ends, if it is time.
-    fn step(&mut self, site: &mut Site, world: &World, now: Duration) -> io::Result<()> {
+    fn step(&mut self, site: &mut Site, soak: &Soak, now: Duration) -> io::Result<()> {
         if self.is_over || now < self.begin {
             return Ok(());
         }
-        let is_begun = self.held.is_some();
         let name = match &self.fault {
             Fault::OfDaemon(at, fault) => format!("{}: {fault:?}", site.daemons[*at].name),
             Fault::OfServer(fault) => format!("server: {fault:?}"),
         };
-        if !is_begun {
-            world.event(&format!("--- {name} for {:?}", self.time));
-            self.held = Some(match self.fault {
-                Fault::OfDaemon(at, fault) => {
-                    fault.begin(&mut site.daemons[at])?;
-                    Held::default()
-                }
-                Fault::OfServer(fault) => site.hub.begin(fault, self.time)?,
-            });
+        if !self.is_begun {
+            soak.report.event(&format!("--- {name} for {:?}", self.time));
+            self.is_begun = true;
+            self.fault.begin(site, self.time)?;
         } else if now > self.begin + self.time {
             self.is_over = true;
-            match self.fault {
-                Fault::OfDaemon(at, fault) => fault.end(&mut site.daemons[at])?,
-                Fault::OfServer(fault) => {
-                    self.held = None;
-                    site.hub.end(fault)?;
-                }
-            }
-            world.event(&format!("--- {name} is over"));
+            self.fault.end(site)?;
+            soak.report.event(&format!("--- {name} is over"));
         }
         Ok(())
-    }
-}
-
-/// Pauses, and looks whether a daemon ended that nobody ended.
-pub fn watch(site: &mut Site, world: &World) {
-    thread::sleep(GLANCE);
-    for daemon in &mut site.daemons {
-        daemon.watch().unwrap_or_else(|error| world.report.fault(&error.to_string()));
     }
 }

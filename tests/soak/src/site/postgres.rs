@@ -3,26 +3,21 @@
 //! `make soak-postgres` has one; the daemons of [`broker`](super::broker) may have their queue on such a server, too.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
-use shiftboss_testbed::processes::{children, send};
+use rustix::process::{Pid, Signal};
+use shiftboss_testbed::processes::{Children, send};
 use shiftboss_testbed::proxy::Proxy;
-use shiftboss_testbed::server::{PostgresServer, Stop};
+use shiftboss_testbed::server::{PLAIN, PostgresServer, QUEUE, Stop, fill};
 
-use super::daemons::Daemon;
-use super::faults::{Held, OfServer};
-use super::site::{Hub, Site, unsound};
-use super::workers::CLASSIC_LEASE;
+use super::{Daemon, Hub, Site, unsound};
+use crate::faults::OfServer;
 use crate::random::Random;
+use crate::workers::CLASSIC_LEASE;
 
-/// What the daemons are to the server: no administrator.
-const ROLE: &str = "queue";
-const DATABASE: &str = "queue";
 /// Few, so that they can be used up.
 const CONNECTIONS_MAX: usize = 30;
 /// How far the daemons' clocks are off.
@@ -46,10 +41,10 @@ const SOUND: [(&str, &str); 4] = [
 pub struct Postgres {
     server: PostgresServer,
     small_disk: Option<PathBuf>,
+    /// What ends with a fault.
+    held: Children,
 }
 
-/// # Errors
-/// When there is no server to be had, or a daemon does not start.
 pub fn site(program: &Path, fills_disk: bool) -> io::Result<Site> {
     let home = tempfile::tempdir()?;
     let hub = Postgres::start(fills_disk)?;
@@ -63,7 +58,7 @@ pub fn site(program: &Path, fills_disk: bool) -> io::Result<Site> {
         let mut arguments = arguments(&proxy.url);
         arguments.extend(["--daemon-name".to_owned(), name.clone()]);
         let clock = clock.filter(|_| can_fake);
-        Daemon::new(name, program, home.path(), (proxy, arguments), clock)
+        Daemon::new(&name, program, home.path(), Some(proxy), arguments, clock)
     };
     let daemons = CLOCKS.iter().enumerate().map(start).collect::<Result<_, _>>()?;
     Ok(Site { daemons, hub: Box::new(hub), _home: home })
@@ -78,23 +73,17 @@ pub fn arguments(database: &str) -> Vec<String> {
 }
 
 impl Postgres {
-    /// # Errors
-    /// When there is no server to be had.
     pub fn start(fills_disk: bool) -> io::Result<Self> {
         let connections = format!("max_connections={CONNECTIONS_MAX}");
         let server = PostgresServer::start(&[&connections, "fsync=on", "log_checkpoints=off"])?;
-        server.query("postgres", &format!("CREATE ROLE {ROLE} LOGIN"))?;
         let small_disk = fills_disk.then(|| mount(&server)).transpose()?;
-        let place = small_disk.as_ref().map_or("", |_| "TABLESPACE small");
-        let make = format!("CREATE DATABASE {DATABASE} OWNER {ROLE} TEMPLATE template0 {place}");
-        server.query("postgres", &make)?;
-        Ok(Self { server, small_disk })
+        server.make_queue(small_disk.as_deref())?;
+        Ok(Self { server, small_disk, held: Children::default() })
     }
 
     /// Of the database.
-    #[must_use]
     pub fn url(&self) -> String {
-        self.server.url(ROLE, DATABASE)
+        self.server.url(PLAIN, QUEUE)
     }
 
     /// What fills the small disk.
@@ -103,49 +92,23 @@ impl Postgres {
     }
 
     fn kill_backend(&self) -> io::Result<()> {
-        let backends = children(self.server.pid()?)?;
-        let client = backends.iter().find(|pid| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(ROLE)
-        });
-        client.map_or(Ok(()), |pid| send(*pid, Signal::KILL))
-    }
-
-    fn terminate_backends(&self) -> io::Result<()> {
-        let sql = format!(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '{ROLE}'"
-        );
-        self.server.query("postgres", &sql).map(drop)
+        let one = format!("SELECT pid FROM pg_stat_activity WHERE usename = '{PLAIN}' LIMIT 1");
+        let pid = self.server.query("postgres", &one)?.parse().ok().and_then(Pid::from_raw);
+        pid.map_or(Ok(()), |pid| send(pid, Signal::KILL))
     }
 
     /// Ends the daemons' connections, too, in the middle: they do not get them back before the end.
-    fn fill_connections(&self, seconds: f64) -> io::Result<Held> {
-        let mut held = Held::default();
-        let sleep = format!("SELECT pg_sleep({seconds})");
-        for part in 0..2 {
-            for _ in 0..CONNECTIONS_MAX {
-                let mut other = self.server.psql(ROLE, DATABASE, &sleep);
-                other.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-                held.0.push(other.spawn()?);
-            }
-            if part == 0 {
+    fn fill_connections(&mut self, seconds: f64) -> io::Result<()> {
+        for number in 0..2 * CONNECTIONS_MAX {
+            let mut other = self.server.psql(PLAIN, QUEUE, &format!("SELECT pg_sleep({seconds})"));
+            self.held.0.push(other.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+            if number == CONNECTIONS_MAX {
                 let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name LIKE 'shiftboss %'";
                 self.server.query("postgres", sql)?;
             }
         }
-        Ok(held)
-    }
-
-    fn fill_disk(&self) -> io::Result<()> {
-        let mut file = fs::File::create(self.filler())?;
-        let block = vec![0; 1 << 16];
-        loop {
-            match file.write_all(&block) {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
-                written => written?,
-            }
-        }
+        Ok(())
     }
 }
 
@@ -174,25 +137,26 @@ impl Hub for Postgres {
         all
     }
 
-    fn begin(&mut self, fault: OfServer, time: Duration) -> io::Result<Held> {
+    fn begin(&mut self, fault: OfServer, time: Duration) -> io::Result<()> {
         let seconds = time.as_secs_f64();
         match fault {
-            OfServer::Frozen => self.server.freeze()?,
-            OfServer::Restarted(how) => self.server.stop(how)?,
-            OfServer::BackendKilled => self.kill_backend()?,
-            OfServer::BackendsTerminated => self.terminate_backends()?,
-            OfServer::Full => return self.fill_connections(seconds),
+            OfServer::Frozen => self.server.freeze(),
+            OfServer::Restarted(how) => self.server.stop(how),
+            OfServer::BackendKilled => self.kill_backend(),
+            OfServer::BackendsTerminated => self.server.end_connections(PLAIN),
+            OfServer::Full => self.fill_connections(seconds),
             OfServer::Locked => {
                 let lock = format!("BEGIN; LOCK TABLE shiftboss.keys; SELECT pg_sleep({seconds})");
-                return Ok(Held(vec![self.server.psql(ROLE, DATABASE, &lock).spawn()?]));
+                self.held.0.push(self.server.psql(PLAIN, QUEUE, &lock).spawn()?);
+                Ok(())
             }
-            OfServer::DiskFull => self.fill_disk()?,
-            OfServer::BrokerKilled | OfServer::Alarm => {}
+            OfServer::DiskFull => fill(&self.filler()),
+            OfServer::BrokerKilled | OfServer::Alarm => Ok(()),
         }
-        Ok(Held::default())
     }
 
     fn end(&mut self, fault: OfServer) -> io::Result<()> {
+        self.held = Children::default();
         match fault {
             OfServer::Frozen => self.server.thaw(),
             OfServer::Restarted(_) => self.server.run(),
@@ -202,12 +166,12 @@ impl Hub for Postgres {
     }
 
     fn left(&self) -> io::Result<Vec<String>> {
-        unsound(&SOUND, |sql| self.server.query(DATABASE, sql))
+        unsound(&SOUND, |sql| self.server.query(QUEUE, sql))
     }
 
     fn logged(&self) -> io::Result<Vec<(String, Option<i64>)>> {
         let sql = "SELECT convert_from(key, 'UTF8'), exit_code FROM shiftboss.keys";
-        let logged = self.server.query(DATABASE, sql)?;
+        let logged = self.server.query(QUEUE, sql)?;
         let lines = logged.lines().filter_map(|line| line.split_once('|'));
         Ok(lines.map(|(key, code)| (key.to_owned(), code.parse().ok())).collect())
     }
@@ -222,13 +186,5 @@ fn mount(server: &PostgresServer) -> io::Result<PathBuf> {
     if !mount.args(["-t", "tmpfs", "-o", SMALL_DISK, "none"]).arg(&disk).status()?.success() {
         return Err(io::Error::other("no disk can be mounted: run it as root, by `unshare -m`"));
     }
-    let tables = disk.join("tables");
-    fs::create_dir(&tables)?;
-    let owner = fs::metadata(server.home())?;
-    chown(&tables, Some(owner.uid()), Some(owner.gid()))?;
-    let make = format!("CREATE TABLESPACE small LOCATION '{}'", tables.display());
-    server.query("postgres", &make)?;
-    // It may be used by whoever owns a database there.
-    server.query("postgres", &format!("GRANT CREATE ON TABLESPACE small TO {ROLE}"))?;
     Ok(disk)
 }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 use shiftboss_testbed::clock;
 use shiftboss_testbed::processes::send;
 use shiftboss_testbed::proxy::Proxy;
@@ -22,7 +23,8 @@ const START_EVERY: Duration = Duration::from_millis(500);
 /// With its directory and its proxy.
 pub struct Daemon {
     pub name: String,
-    pub proxy: Proxy,
+    /// Between it and its server, if it has one.
+    pub proxy: Option<Proxy>,
     home: PathBuf,
     program: PathBuf,
     arguments: Vec<String>,
@@ -34,18 +36,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Makes its directory and starts it; `proxy` is between it and its server.
-    ///
-    /// # Errors
-    /// When it cannot be started.
+    /// Makes its directory and starts it.
     pub fn new(
-        name: String,
+        name: &str,
         program: &Path,
         home: &Path,
-        (proxy, arguments): (Proxy, Vec<String>),
+        proxy: Option<Proxy>,
+        arguments: Vec<String>,
         clock: Option<&'static str>,
     ) -> io::Result<Self> {
-        let (home, program) = (home.join(&name), program.to_owned());
+        let (name, home, program) = (name.to_owned(), home.join(name), program.to_owned());
         fs::create_dir_all(home.join("input"))?;
         let mut daemon =
             Self { name, proxy, home, program, arguments, clock, child: None, starting: None };
@@ -54,9 +54,6 @@ impl Daemon {
     }
 
     /// Starts it, if it does not run.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn run(&mut self) -> io::Result<()> {
         if self.child.is_some() {
             return Ok(());
@@ -73,11 +70,8 @@ impl Daemon {
     }
 
     /// Does what an init system does: one that could not reach its server when it started is started again.
-    ///
-    /// # Errors
-    /// When it ended otherwise, with its log's end; then it is started again, too.
     pub fn watch(&mut self) -> io::Result<()> {
-        if self.starting.is_some() && UnixStream::connect(self.socket()).is_ok() {
+        if self.starting.is_some() && UnixStream::connect(self.path("socket")).is_ok() {
             self.starting = None;
         }
         let Some(child) = &mut self.child else { return Ok(()) };
@@ -96,21 +90,15 @@ impl Daemon {
     }
 
     /// Whether it accepts workers.
-    #[must_use]
     pub fn is_up(&self) -> bool {
         self.starting.is_none()
     }
 
-    /// # Errors
-    /// When it cannot be sent.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         self.child.as_ref().map_or(Ok(()), |child| send(Pid::from_child(child), signal))
     }
 
     /// Ends it by a signal, and waits for that.
-    ///
-    /// # Errors
-    /// When it is told to stop and ends otherwise than with one of these exit codes.
     pub fn end(&mut self, signal: Signal, codes: &[i32]) -> io::Result<()> {
         self.signal(signal)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
@@ -122,18 +110,27 @@ impl Daemon {
         Err(io::Error::other(text))
     }
 
-    #[must_use]
-    pub fn socket(&self) -> PathBuf {
-        self.home.join("socket")
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.join(name)
     }
 
-    #[must_use]
-    pub fn input(&self) -> PathBuf {
-        self.home.join("input")
+    /// What `shiftboss status --json` says of its database.
+    pub fn status(&self) -> io::Result<Value> {
+        let mut status = Command::new(&self.program);
+        status.args(["status", "-t", "state.db", "--json"]).current_dir(&self.home);
+        serde_json::from_slice(&status.output()?.stdout).map_err(io::Error::other)
+    }
+
+    /// Resident memory in MB; none while it does not run.
+    pub fn memory(&self) -> io::Result<f64> {
+        let Some(child) = &self.child else { return Ok(0.0) };
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()).unwrap_or("0");
+        Ok(kib.parse::<f64>().unwrap_or(0.0) / 1024.0)
     }
 
     /// The last lines of its log.
-    #[must_use]
     pub fn log_end(&self) -> String {
         let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();

@@ -1,16 +1,15 @@
 //! What is done to the daemons, to what is between them and their server, and to the server; and how the former is undone.
 //!
-//! Called by the [`rounds`](super::rounds). What is done to the server its [`Hub`](super::site::Hub) does. Everything heals at its
+//! Called by the [`rounds`](crate::rounds). What is done to the server its [`Hub`](crate::site::Hub) does. Everything heals at its
 //! end, and no daemon needs help then.
 
 use std::io;
-use std::process::Child;
 
 use rustix::process::Signal;
 use shiftboss_testbed::server::Stop;
 
-use super::daemons::Daemon;
 use crate::random::Random;
+use crate::site::Daemon;
 
 /// Done to one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +46,6 @@ pub enum OfServer {
 }
 
 /// All of them, in the order in which the numbers are drawn.
-#[must_use]
 pub fn of_daemons(random: &mut Random) -> Vec<OfDaemon> {
     use OfDaemon as It;
     let cut = It::CutAfter(random.below(20_000) as usize);
@@ -64,44 +62,28 @@ pub fn of_daemons(random: &mut Random) -> Vec<OfDaemon> {
     all
 }
 
-/// What must be undone at a fault's end, beside what its kind says.
-#[derive(Default)]
-pub struct Held(pub Vec<Child>);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // It may have ended.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 impl OfDaemon {
-    /// # Errors
-    /// When it cannot be done.
     pub fn begin(self, daemon: &mut Daemon) -> io::Result<()> {
-        match self {
-            OfDaemon::Killed => daemon.end(Signal::KILL, &[])?,
+        match (self, &daemon.proxy) {
+            (OfDaemon::Killed, _) => return daemon.end(Signal::KILL, &[]),
             // It cannot say goodbye to a server that does not answer.
-            OfDaemon::Stopped => daemon.end(Signal::TERM, &[0, 69, 74])?,
-            OfDaemon::Frozen => daemon.signal(Signal::STOP)?,
-            OfDaemon::Stalled => daemon.proxy.hold(),
-            OfDaemon::AnswersStalled => daemon.proxy.hold_answers(),
-            OfDaemon::CutAfter(bytes) => daemon.proxy.cut_after(bytes),
-            OfDaemon::Refused => daemon.proxy.refuse(),
+            (OfDaemon::Stopped, _) => return daemon.end(Signal::TERM, &[0, 69, 74]),
+            (OfDaemon::Frozen, _) => return daemon.signal(Signal::STOP),
+            (OfDaemon::Stalled, Some(proxy)) => proxy.hold(),
+            (OfDaemon::AnswersStalled, Some(proxy)) => proxy.hold_answers(),
+            (OfDaemon::CutAfter(bytes), Some(proxy)) => proxy.cut_after(bytes),
+            (OfDaemon::Refused, Some(proxy)) => proxy.refuse(),
+            (_, None) => {}
         }
         Ok(())
     }
 
-    /// # Errors
-    /// When it cannot be undone.
     pub fn end(self, daemon: &mut Daemon) -> io::Result<()> {
-        match self {
-            OfDaemon::Killed | OfDaemon::Stopped => daemon.run()?,
-            OfDaemon::Frozen => daemon.signal(Signal::CONT)?,
-            _ => daemon.proxy.release(),
+        match (self, &daemon.proxy) {
+            (OfDaemon::Killed | OfDaemon::Stopped, _) => return daemon.run(),
+            (OfDaemon::Frozen, _) => return daemon.signal(Signal::CONT),
+            (_, Some(proxy)) => proxy.release(),
+            (_, None) => {}
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use shiftboss_bench::load::connect;
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::VERSION;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -21,11 +22,8 @@ pub struct Link {
 
 impl Link {
     /// Connects, and greets: with a worker's name and lease, or, for the classic protocol, without.
-    ///
-    /// # Errors
-    /// When nobody answers.
     pub async fn new(socket: &Path, leased: Option<(&str, Duration)>) -> io::Result<Self> {
-        let stream = BufReader::new(UnixStream::connect(socket).await?);
+        let stream = BufReader::new(connect(socket).await?);
         let mut link = Self { stream, is_classic: leased.is_none() };
         if let Some((name, lease)) = leased {
             let hello = format!("HELLO {VERSION} {name} {}", lease.as_secs());
@@ -38,9 +36,6 @@ impl Link {
     }
 
     /// Says a line, and returns its answer.
-    ///
-    /// # Errors
-    /// When there is none.
     pub async fn ask(&mut self, line: &str) -> io::Result<Answer> {
         let answered = timeout(ANSWER_MAX, self.exchange(line)).await;
         let bytes = answered.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
