@@ -6,38 +6,24 @@ use std::time::Duration;
 use super::common::random::Random;
 use super::common::wait::pause;
 use super::common::{wait_until, wait_within};
-use super::{assert_whole, command, json, lines, listed, ran, run, wait_gone, wait_lines, with};
+use super::{
+    assert_whole, command, json, kill, lines, listed, ran, run, stop, wait_gone, wait_lines, with,
+};
 
-/// The entry goes to the next, as a second attempt, once the first one's command is gone.
-#[test]
-fn the_next_one_has_it() {
-    let site = with(&["a"]);
-    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait";
-    let mut child = run(&site, &["--failed", "bad"], script).spawn().unwrap();
-    wait_lines(&site, "pids", 2);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    wait_gone(&site, "pids");
-    let (code, ..) = ran(&site, &["--once"], "echo $SHIFTSPOOL_ATTEMPT > attempt");
-    assert_eq!(code, 0);
-    assert_eq!(lines(&site, "attempt"), ["2"]);
-    assert_eq!(listed(&site, "bad"), [""; 0]);
-    assert_whole(&site);
-}
-
-/// One that waits already has it within moments.
+/// One that waits already has it within moments, as a second attempt; of the first one's commands none survives.
 #[test]
 fn a_waiting_one_has_it() {
     let site = with(&["a"]);
-    let mut first = run(&site, &[], "echo $$ > pids; sleep 1000").spawn().unwrap();
-    wait_lines(&site, "pids", 1);
-    let mut second = run(&site, &[], "echo x > did").spawn().unwrap();
-    first.kill().unwrap();
-    first.wait().unwrap();
-    wait_within(Duration::from_secs(10), "the second does it", || lines(&site, "did").len() == 1);
+    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait";
+    let first = run(&site, &["--failed", "bad"], script).spawn().unwrap();
+    wait_lines(&site, "pids", 2);
+    let second = run(&site, &["--failed", "bad"], "echo $SHIFTSPOOL_ATTEMPT > did").spawn().unwrap();
+    kill(first);
+    wait_within(Duration::from_secs(10), "the second does it", || lines(&site, "did") == ["2"]);
     wait_gone(&site, "pids");
-    second.kill().unwrap();
-    second.wait().unwrap();
+    assert_eq!(stop(second), 0);
+    assert_eq!(listed(&site, "bad"), [""; 0]);
+    assert_whole(&site);
 }
 
 /// An entry that ends all who take it is set apart after five attempts.
@@ -67,27 +53,22 @@ fn kills_at_random_moments() {
     // No entry is to be set apart for the kills it was in.
     let words = ["-n", "4", "--attempts", "1000", "--spread"];
     fs::write(site.path("lines"), "line\n".repeat(40)).unwrap();
-    let acknowledged = fs::File::options().create(true).append(true).open(site.path("put"));
-    let acknowledged = acknowledged.unwrap();
+    let acknowledged = fs::File::create(site.path("put")).unwrap();
     for _ in 0..12 {
         let mut put = command(&site, &["put", "s", "q", "--lines", "lines"]);
-        let mut put = put.stdout(acknowledged.try_clone().unwrap()).spawn().unwrap();
-        let mut child = run(&site, &words, script).spawn().unwrap();
+        let put = put.stdout(acknowledged.try_clone().unwrap()).spawn().unwrap();
+        let child = run(&site, &words, script).spawn().unwrap();
         pause(Duration::from_millis(random.below(300)));
-        for child in [&mut child, &mut put] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        [child, put].into_iter().for_each(kill);
     }
-    let mut child = run(&site, &words, script).spawn().unwrap();
+    let child = run(&site, &words, script).spawn().unwrap();
     let left = || {
         let lengths = json(&site, &["list", "--json", "s"]);
         let of = |what: &str| lengths["queues"][0][what].as_u64().unwrap();
         of("available") + of("checked_out")
     };
     wait_until("all are done", || left() == 0);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(child);
     let ended = lines(&site, "ended");
     let put = lines(&site, "put");
     assert!(names.iter().chain(&put).all(|name| ended.binary_search(name).is_ok()));
