@@ -286,12 +286,18 @@ fn pause() {
 mod tests {
     use super::*;
 
-    /// A lock keeps a second taker out, names its holder to readers, and goes when dropped.
-    #[test]
-    fn a_lock_has_one_holder() {
+    /// A directory, a database in it that is not there, and a holder of its lock.
+    fn place() -> (tempfile::TempDir, PathBuf, Daemon) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
         let holder = this_process(&path, directory.path(), Path::new("/s"));
+        (directory, path, holder)
+    }
+
+    /// A lock keeps a second taker out, names its holder to readers, and goes when dropped.
+    #[test]
+    fn a_lock_has_one_holder() {
+        let (_directory, path, holder) = place();
         assert_eq!(holder_of(&path), None);
         let held = take(&path, &holder).unwrap();
         assert_eq!(holder_of(&path), Some(holder.clone()));
@@ -323,9 +329,7 @@ mod tests {
     /// A lock that is not kept leaves everything as it was: no file, or the note of who was killed.
     #[test]
     fn a_refused_start_leaves_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.db");
-        let holder = this_process(&path, directory.path(), Path::new("/s"));
+        let (_directory, path, holder) = place();
         drop(take(&path, &holder).unwrap());
         assert!(!file_of(&path).exists() && !note_of(&path).exists());
         std::fs::write(note_of(&path), "killed").unwrap();
@@ -341,9 +345,7 @@ mod tests {
     #[test]
     fn a_lock_is_its_owner_s_alone() {
         use std::os::unix::fs::PermissionsExt;
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.db");
-        let holder = this_process(&path, directory.path(), Path::new("/s"));
+        let (directory, path, holder) = place();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         let _held = take(&path, &holder).unwrap();
         assert_eq!((mode(&file_of(&path)), mode(&note_of(&path))), (0o600, 0o644));
@@ -372,9 +374,7 @@ mod tests {
     /// A lock that is removed while another waits for it is not had by both.
     #[test]
     fn a_lock_that_is_removed_is_made_anew() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.db");
-        let holder = this_process(&path, directory.path(), Path::new("/s"));
+        let (_directory, path, holder) = place();
         let holders = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

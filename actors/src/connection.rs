@@ -6,6 +6,8 @@
 //! attempts belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
 
 mod answer;
+#[cfg(test)]
+pub(crate) mod fake;
 mod links;
 mod reply;
 mod session;

@@ -17,7 +17,7 @@ mod runs;
 mod stranger;
 mod tails;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

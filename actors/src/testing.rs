@@ -7,8 +7,15 @@
 mod calls;
 mod clock;
 mod store;
-mod until;
 
 pub use clock::ManualClock;
 pub use store::{MockStore, Trouble};
-pub use until::until;
+
+/// Lets other tasks run until `condition` holds; panics after a while of real time.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "waited in vain until {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}

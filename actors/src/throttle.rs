@@ -48,40 +48,20 @@ mod tests {
 
     const SAID: Option<u64> = Some(0);
 
-    /// A burst is admitted whole, and what follows in the same period is left out.
+    /// A burst is admitted whole, and what follows in the same period is left out. The next period admits again, and its first says
+    /// how many were left out; once. It begins with an event, not by a clock of its own; time that goes back changes nothing.
     #[test]
-    fn a_burst_then_silence() {
-        let mut throttle = Throttle::new(3, 10);
+    fn what_is_left_out_is_told_once() {
         let start = Instant::now();
-        let at = |millis| start + Duration::from_millis(millis);
-        assert_eq!([0, 1, 2].map(|millis| throttle.admit(at(millis))), [SAID; 3]);
-        assert_eq!([3, 5_000, 9_999].map(|t| throttle.admit(at(t))), [None; 3]);
-    }
-
-    /// The next period admits again, and its first says how many were left out; once.
-    #[test]
-    fn what_was_left_out_is_told_once() {
-        let mut throttle = Throttle::new(1, 10);
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit(at(0)), SAID);
-        assert_eq!([1, 2].map(|t| throttle.admit(at(t))), [None; 2]);
-        assert_eq!(throttle.admit(at(10)), Some(2));
-        assert_eq!(throttle.admit(at(19)), None);
-        assert_eq!(throttle.admit(at(20)), Some(1));
-        assert_eq!(throttle.admit(at(40)), SAID);
-    }
-
-    /// A period begins with an event, not by a clock of its own; time that goes back changes
-    /// nothing.
-    #[test]
-    fn a_period_begins_with_an_event() {
-        let mut throttle = Throttle::new(1, 10);
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(throttle.admit(at(25)), SAID);
-        assert_eq!(throttle.admit(at(34)), None);
-        assert_eq!(throttle.admit(at(0)), None);
-        assert_eq!(throttle.admit(at(35)), Some(2));
+        let burst = [(0, SAID), (1, SAID), (2, SAID), (3, None), (5_000, None), (9_999, None)];
+        let told = [(0, SAID), (1_000, None), (10_000, Some(1)), (19_000, None), (20_000, Some(1))];
+        let late = [(25_000, SAID), (34_000, None), (0, None), (35_000, Some(2)), (60_000, SAID)];
+        for (size, events) in [(3, &burst[..]), (1, &told), (1, &late)] {
+            let mut throttle = Throttle::new(size, 10);
+            for &(millis, said) in events {
+                let at = start + Duration::from_millis(millis);
+                assert_eq!(throttle.admit(at), said, "{size} at {millis}");
+            }
+        }
     }
 }

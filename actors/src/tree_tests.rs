@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{Lifecycle, Parts, TreeError, run};
 use crate::exit_notifier::ExitNotifier;
-use crate::file_watcher::Input;
+use crate::file_watcher::tests::input;
 use crate::listener::SocketBinder;
 use crate::service::{Service, ServiceLinks};
 use crate::testing::{ManualClock, MockStore, Trouble, until};
@@ -119,9 +119,6 @@ impl Service for TestService {
     }
 }
 
-/// Whether storage has a thread of its own, or is with all others.
-const REMOTE: [bool; 2] = [false, true];
-
 impl Site {
     fn new(mock: MockStore) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -134,14 +131,7 @@ impl Site {
             store: Box::new(self.mock.clone()),
             list_store: None,
             clock: Box::new(ManualClock::at(100)),
-            input: Input {
-                path: self.directory.path().join("input"),
-                known: None,
-                locked: None,
-                accept: false,
-                accept_after: Duration::from_secs(60),
-                retry_elsewhere: Duration::from_secs(60),
-            },
+            input: input(self.directory.path().join("input")),
             binder: Box::new(TestBinder(self.directory.path().join("socket"))),
             connections_max: 10,
             operators: None,
@@ -211,16 +201,24 @@ async fn a_fatal_error_ends_the_tree() {
     }
 }
 
-/// A panic in storage ends the tree, too, on whichever thread.
+/// A panic in storage ends the tree, too, on whichever thread; at the end it is no clean stop.
 #[actix::test]
 async fn a_panic_in_storage_ends_the_tree() {
-    for is_remote in REMOTE {
+    // Storage has a thread of its own, or is with all others.
+    for (is_remote, call) in
+        [(false, "dispatch"), (true, "dispatch"), (false, "close"), (true, "close")]
+    {
         let site = Site::new(MockStore::with_jobs(&["a"]));
         site.mock.inside().is_remote = is_remote;
-        site.mock.trouble("dispatch", Trouble::Panic);
+        site.mock.trouble(call, Trouble::Panic);
         let ended = run_while(&site, async {
-            assert_eq!(site.ask("READY\n").await, "");
-            std::future::pending::<()>().await;
+            let answer = site.ask("READY\n").await;
+            if call == "close" {
+                assert_eq!(answer, "JOB a 1\n");
+            } else {
+                assert_eq!(answer, "");
+                std::future::pending::<()>().await;
+            }
         })
         .await;
         assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
@@ -242,21 +240,6 @@ async fn a_storage_that_hangs_is_no_clean_stop() {
     assert!(matches!(ended, Err(TreeError::Hangs)), "{ended:?}");
     assert!(ended.unwrap_err().to_string().contains("within 20 s"));
     drop(hold);
-}
-
-/// Nor is one of a storage that panics then.
-#[actix::test]
-async fn a_storage_that_panics_at_the_end_is_no_clean_stop() {
-    for is_remote in REMOTE {
-        let site = Site::new(MockStore::default());
-        site.mock.inside().is_remote = is_remote;
-        site.mock.trouble("close", Trouble::Panic);
-        let ended = run_while(&site, async {
-            assert_eq!(site.ask("READY\n").await, "NOJOBS\n");
-        })
-        .await;
-        assert!(matches!(ended, Err(TreeError::Panicked("the StorageActor"))), "{ended:?}");
-    }
 }
 
 /// A service is stopped before the store is closed; one that panics, or that finds a wrong setting, ends the tree.
@@ -284,23 +267,16 @@ async fn services_live_and_die_with_the_tree() {
     assert!(matches!(&ended, Err(TreeError::WrongSetting(why)) if why == "why"), "{ended:?}");
 }
 
-/// Without an input directory there is no start.
-#[actix::test]
-async fn a_missing_directory_is_told() {
-    let site = Site::new(MockStore::default());
-    std::fs::remove_dir(site.directory.path().join("input")).unwrap();
-    let ended = run_while(&site, std::future::pending()).await;
-    assert!(matches!(ended, Err(TreeError::Input { .. })), "{ended:?}");
-    assert!(!site.notes.all().contains(&"ready"));
-}
-
-/// Nor is there one while the store cannot be asked; that is not the directory's fault, and may pass.
+/// Without an input directory there is no start. Nor is there one while the store cannot be asked; that is not the directory's fault,
+/// and may pass.
 #[actix::test]
 async fn a_store_that_is_away_at_the_start_is_told() {
     let site = Site::new(MockStore::default());
-    let away = StoreError::Busy("the server did not answer within 5 s".to_owned());
-    site.mock.trouble("runs", Trouble::Error(away.clone()));
+    site.mock.trouble("runs", Trouble::busy());
     let ended = run_while(&site, std::future::pending()).await;
-    assert!(matches!(&ended, Err(TreeError::Unready(error)) if *error == away), "{ended:?}");
+    assert!(matches!(&ended, Err(TreeError::Unready(StoreError::Busy(_)))), "{ended:?}");
+    std::fs::remove_dir(site.directory.path().join("input")).unwrap();
+    let ended = run_while(&site, std::future::pending()).await;
+    assert!(matches!(ended, Err(TreeError::Input { .. })), "{ended:?}");
     assert!(!site.notes.all().contains(&"ready"));
 }

@@ -268,8 +268,7 @@ fn check_limit(limit: usize) -> Result<(), Unfit> {
 
 #[cfg(test)]
 mod tests {
-    use shiftboss_protocol::model::Attempt;
-    use shiftboss_protocol::model::LeaseHolder;
+    use shiftboss_protocol::model::{Attempt, LeaseHolder};
     use shiftboss_queue::error::Rejected;
     use shiftboss_queue::operation::{
         AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun, RejectFile,
@@ -296,25 +295,18 @@ mod tests {
             Operation::Heartbeat(Heartbeat(Attempt(7))),
             Operation::Runs(shiftboss_queue::operation::Runs),
         ];
+        let (name, process) = ("site-2".into(), "9f1c0a77d2e4b183".into());
+        let (epoch, lane, number) = (1_795_497_070_000, Lane::Jobs, 1);
         let requests = [
             (
-                Request::Join {
-                    name: "site-2".into(),
-                    process: "9f1c0a77d2e4b183".into(),
-                    installation: None,
-                },
+                Request::Join { name, process, installation: None },
                 r#"{"join":{"name":"site-2","process":"9f1c0a77d2e4b183","installation":null}}"#,
             ),
             (
-                Request::Batch {
-                    epoch: 1_795_497_070_000,
-                    lane: Lane::Jobs,
-                    number: 1,
-                    operations,
-                },
+                Request::Batch { epoch, lane, number, operations },
                 r#"{"batch":{"epoch":1795497070000,"lane":"jobs","number":1,"operations":[{"dispatch":{"holder":{"worker":"w","lease_seconds":60}}},{"heartbeat":7},{"runs":null}]}}"#,
             ),
-            (Request::Leave { epoch: 1_795_497_070_000 }, r#"{"leave":{"epoch":1795497070000}}"#),
+            (Request::Leave { epoch }, r#"{"leave":{"epoch":1795497070000}}"#),
         ];
         for (request, text) in requests {
             assert_eq!(String::from_utf8(encode(&request)).unwrap(), text);
@@ -371,16 +363,7 @@ mod tests {
         let run = |fetcher: &str| Run { fetcher: fetcher.into(), started: 1 };
         let rows = |key: &str, payload: &str| {
             let rows = vec![Row { key: Key::stored(key), payload: payload.to_owned() }];
-            Operation::AddRows(AddRows(RowBatch {
-                run: run("f"),
-                rows,
-                skipped: 0,
-                from: None,
-                by_range: false,
-                position: Default::default(),
-                complete: true,
-                reading: Default::default(),
-            }))
+            Operation::AddRows(AddRows(RowBatch::of(run("f"), rows)))
         };
         let long = "n".repeat(NOTE_BYTES_MAX + 1);
         let retry = Operation::Retry(Retry { key: Key::stored("a"), fetcher: None });

@@ -64,14 +64,12 @@ mod tests {
     #[test]
     fn the_size_of_messages() {
         for (said, most) in [
-            (
-                "PRECONDITION_FAILED - message size 70000 is larger than configured max size 65536",
-                Some(65_536),
-            ),
-            ("PRECONDITION_FAILED - message size 7 is larger than max size 5; close", Some(5)),
-            ("PRECONDITION_FAILED - inequivalent arg", None),
+            ("message size 70000 is larger than configured max size 65536", Some(65_536)),
+            ("message size 7 is larger than max size 5; close", Some(5)),
+            ("inequivalent arg", None),
         ] {
-            assert_eq!(message_size_max(said), most, "{said}");
+            let said = format!("PRECONDITION_FAILED - {said}");
+            assert_eq!(message_size_max(&said), most, "{said}");
         }
     }
 

@@ -57,14 +57,11 @@ fn a_whole_file_is_read() {
     let on_change = notes.on_change.as_ref().unwrap();
     assert_eq!(on_change.paths, [Path::new("/etc/boss/notes")]);
     let seconds = std::time::Duration::from_secs;
-    assert_eq!(
-        (on_change.watch.debounce, on_change.watch.max_wait, on_change.watch.cooldown),
-        (seconds(2), seconds(60), seconds(0))
-    );
-    assert_eq!(
-        (notes.list.min_lines, notes.list.min_share, notes.rerun_on_failure),
-        (1, 0.5, false)
-    );
+    let watch = &on_change.watch;
+    let times = [watch.debounce, watch.max_wait, watch.cooldown];
+    assert_eq!(times, [2, 60, 0].map(seconds));
+    let list = &notes.list;
+    assert_eq!((list.min_lines, list.min_share, notes.rerun_on_failure), (1, 0.5, false));
 }
 
 /// Each mistake is told with the line it is in, and with what is wrong or was meant.
@@ -74,11 +71,7 @@ fn mistakes_are_told_with_their_line() {
     let timed = |line: &str| fetcher(&format!("command = ['x']\nevery = '1h'\n{line}"));
     let watching = |keys: &str| fetcher(&format!("command = ['x']\non_change = {keys}"));
     for (text, line, said) in [
-        (
-            "lease = '2h'\nleese = '2h'\n",
-            2,
-            "there is no key \"leese\" here; did you mean \"lease\"?",
-        ),
+        ("lease = '2h'\nleese = '2h'\n", 2, "no key \"leese\" here; did you mean \"lease\"?"),
         ("socket-mode = '0660'", 1, "did you mean \"socket_mode\"?"),
         ("[serve]\nlease = '2h'", 1, "there are: database, classic, lease"),
         ("leese.x = 1", 1, "did you mean \"lease\"?"),

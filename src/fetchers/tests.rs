@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 use shiftboss_protocol::wire::session::Refused;
 use tokio::time::{Instant, sleep};
 
-use scene::{SECOND, Scene, Seen, every, runs, with};
+use scene::{SECOND, Scene, every, runs, with};
 
 /// It runs at once and then by the clock, and what is noted says so.
 #[actix::test]
 async fn fetchers_run_by_the_clock() {
-    let seen = Seen::default();
-    seen.0.takes.set(30 * SECOND);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let scene = Scene::new(vec![every("a")], |seen| seen.takes.set(30 * SECOND));
     sleep(10 * SECOND).await;
     let record = scene.record("a");
     assert_eq!((&*record.state, record.last_run.is_some()), ("running", false));
@@ -30,23 +28,21 @@ async fn fetchers_run_by_the_clock() {
 /// A run that does not end when it is asked is killed.
 #[actix::test]
 async fn a_stop_does_not_wait_for_ever() {
-    let seen = Seen::default();
-    seen.0.takes.set(900 * SECOND);
-    seen.0.ignores_stop.set(true);
-    let mut scene = Scene::new(seen, vec![every("a")]);
+    let mut scene = Scene::new(vec![every("a")], |seen| {
+        seen.takes.set(900 * SECOND);
+        seen.ignores_stop.set(true);
+    });
     sleep(10 * SECOND).await;
     let begin = Instant::now();
     scene.stop().await;
-    assert_eq!(scene.seen.0.on.get(), 0);
+    assert_eq!(scene.seen.on.get(), 0);
     assert!(begin.elapsed() <= 4 * SECOND);
 }
 
 /// An actor that panics is replaced, after a growing time, and its run is done after all.
 #[actix::test]
 async fn a_panic_is_no_end() {
-    let seen = Seen::default();
-    seen.0.panics.set(3);
-    let scene = Scene::new(seen, vec![every("a"), every("b")]);
+    let scene = Scene::new(vec![every("a"), every("b")], |seen| seen.panics.set(3));
     sleep(50 * SECOND).await;
     let mut began = scene.began();
     began.sort();
@@ -58,19 +54,15 @@ async fn a_panic_is_no_end() {
 /// It is on disk that a run begins before it does.
 #[actix::test]
 async fn a_run_begins_when_that_is_noted() {
-    let seen = Seen::default();
-    seen.0.looks.set(true);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let scene = Scene::new(vec![every("a")], |seen| seen.looks.set(true));
     sleep(150 * SECOND).await;
-    assert_eq!(scene.seen.0.noted.borrow().as_slice(), [true, true]);
+    assert_eq!(scene.seen.noted.borrow().as_slice(), [true, true]);
 }
 
 /// Whoever causes a run: the next one by the clock is `every` later.
 #[actix::test]
 async fn the_clock_counts_from_the_last_run() {
-    let seen = Seen::default();
-    seen.0.codes.borrow_mut().extend([1, 1]);
-    let scene = Scene::new(seen, vec![with("a", "rerun_on_failure = true")]);
+    let scene = Scene::new(vec![with("a", "rerun_on_failure = true")], |seen| seen.codes.borrow_mut().extend([1, 1]));
     sleep(150 * SECOND).await;
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 1), ("a", 3), ("a", 103)]));
 }
@@ -78,26 +70,22 @@ async fn the_clock_counts_from_the_last_run() {
 /// There are places for so many runs; the others wait for their turn, also for their end.
 #[actix::test]
 async fn not_all_run_at_once() {
-    let seen = Seen::default();
-    seen.0.takes.set(10 * SECOND);
     let tables = (0..=super::RUNS_MAX).map(|number| every(&format!("n{number}"))).collect();
-    let mut scene = Scene::new(seen, tables);
+    let mut scene = Scene::new(tables, |seen| seen.takes.set(10 * SECOND));
     sleep(5 * SECOND).await;
-    assert_eq!(scene.seen.0.on.get(), super::RUNS_MAX);
+    assert_eq!(scene.seen.on.get(), super::RUNS_MAX);
     sleep(10 * SECOND).await;
-    assert_eq!((scene.began().len(), scene.seen.0.on.get()), (super::RUNS_MAX + 1, 1));
-    scene.seen.0.takes.set(900 * SECOND);
+    assert_eq!((scene.began().len(), scene.seen.on.get()), (super::RUNS_MAX + 1, 1));
+    scene.seen.takes.set(900 * SECOND);
     sleep(90 * SECOND).await;
     scene.stop().await;
-    assert_eq!(scene.seen.0.on.get(), 0);
+    assert_eq!(scene.seen.on.get(), 0);
 }
 
 /// One that failed and is said anew runs at once; one that did not waits for its time.
 #[actix::test]
 async fn what_is_mended_runs_at_once() {
-    let seen = Seen::default();
-    seen.0.codes.borrow_mut().extend([1]);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let scene = Scene::new(vec![every("a")], |seen| seen.codes.borrow_mut().extend([1]));
     sleep(10 * SECOND).await;
     scene.want.send_replace(vec![with("a", "min_lines = 2")]);
     sleep(10 * SECOND).await;
@@ -109,9 +97,7 @@ async fn what_is_mended_runs_at_once() {
 /// What cannot be asked is asked again, and what cannot be noted is noted later.
 #[actix::test]
 async fn a_memory_that_fails_is_tried_again() {
-    let seen = Seen::default();
-    seen.0.refused.set(4);
-    let scene = Scene::new(seen, vec![every("a")]);
+    let scene = Scene::new(vec![every("a")], |seen| seen.refused.set(4));
     sleep(30 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.record("a").last_run.unwrap().exit_code, 0);
@@ -121,9 +107,7 @@ async fn a_memory_that_fails_is_tried_again() {
 /// nobody knows.
 #[actix::test]
 async fn an_operator_has_one_run() {
-    let seen = Seen::default();
-    seen.0.takes.set(10 * SECOND);
-    let scene = Scene::new(seen, vec![every("links"), every("notes")]);
+    let scene = Scene::new(vec![every("links"), every("notes")], |seen| seen.takes.set(10 * SECOND));
     let run = |name: &str| scene.supervisor.run_now(name);
     sleep(5 * SECOND).await;
     let on = run("links").unwrap_err();
@@ -144,15 +128,13 @@ async fn an_operator_has_one_run() {
 /// A run waits while the input directory is lost; and a stop does not wait for that.
 #[actix::test]
 async fn a_run_waits_for_the_input_directory() {
-    let seen = Seen::default();
-    seen.0.lost.set(true);
-    let mut scene = Scene::new(seen, vec![every("a")]);
+    let mut scene = Scene::new(vec![every("a")], |seen| seen.lost.set(true));
     sleep(30 * SECOND).await;
     assert_eq!(scene.began(), []);
-    scene.seen.0.lost.set(false);
+    scene.seen.lost.set(false);
     sleep(2 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
-    scene.seen.0.lost.set(true);
+    scene.seen.lost.set(true);
     sleep(150 * SECOND).await;
     scene.stop().await;
     assert_eq!(scene.began().len(), 1);
@@ -161,12 +143,11 @@ async fn a_run_waits_for_the_input_directory() {
 /// When the wall clock is set, what is planned is noted in the new time, and runs come when they would have.
 #[actix::test]
 async fn a_wall_clock_that_is_set_changes_no_plan() {
-    let seen = Seen::default();
-    let scene = Scene::new(seen, vec![every("a")]);
+    let scene = Scene::new(vec![every("a")], |_| ());
     sleep(20 * SECOND).await;
     let planned = scene.record("a").next_run.unwrap();
     for step in [5 * 86_400, -5 * 86_400] {
-        scene.seen.0.clock_step.store(step, Ordering::Relaxed);
+        scene.seen.clock_step.store(step, Ordering::Relaxed);
         sleep(3 * SECOND).await;
         let now = scene.record("a").next_run.unwrap();
         assert!((now - planned - step).abs() <= 1, "{step}: {planned} {now}");

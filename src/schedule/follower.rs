@@ -4,7 +4,7 @@
 //! opened anew, with a growing delay, and then anything may have changed.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::io;
 use std::mem::{replace, take};

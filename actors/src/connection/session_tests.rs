@@ -11,39 +11,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::connection::fake::Fake;
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
-use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use shiftboss_protocol::answers::live::Daemon;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_queue::context::Settings;
-use shiftboss_queue::error::StoreError;
-
-/// Finds nothing new, at once.
-struct Nothing;
-
-impl Actor for Nothing {
-    type Context = Context<Self>;
-}
-
-impl Handler<CatchUpBarrier> for Nothing {
-    type Result = MessageResult<CatchUpBarrier>;
-
-    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
-        MessageResult(CaughtUp::All)
-    }
-}
-
-impl Handler<AcceptInput> for Nothing {
-    type Result = Result<Accepted, String>;
-
-    fn handle(&mut self, _: AcceptInput, _: &mut Self::Context) -> Self::Result {
-        Ok(Accepted::NotLost)
-    }
-}
-
-fn unreadable() -> Trouble {
-    Trouble::Error(StoreError::Busy("no".to_owned()))
-}
 
 fn operators(mock: &MockStore) -> Operators {
     let (database, input_dir, socket) = ("/db".into(), "/in".into(), "/sock".into());
@@ -72,15 +44,14 @@ impl Site {
 
     fn over(mock: MockStore) -> Self {
         let (storage, _) = mock.start();
-        let to = || storage.clone();
-        let watcher = Nothing.start().recipient();
+        let fake = Fake::default();
+        let watcher = fake.clone().start().recipient();
         let session = SessionLinks::new(storage.clone(), watcher, None, None, operators(&mock));
         let links = WorkLinks {
-            dispatch: to().recipient(),
-            finish: to().recipient(),
-            barrier: Nothing.start().recipient(),
-            metrics: Default::default(),
+            dispatch: storage.clone().recipient(),
+            finish: storage.recipient(),
             session: Some(Rc::new(session)),
+            ..fake.links()
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         let closing = CancellationToken::new();
@@ -136,39 +107,21 @@ impl Site {
 #[actix::test]
 async fn requests_are_answered_in_order() {
     let mut site = Site::opted_in(&["a", "b"]).await;
-    for trouble in [Trouble::None, Trouble::None, unreadable()] {
+    for trouble in [Trouble::None, Trouble::None, Trouble::busy()] {
         site.mock.trouble("read", trouble);
     }
     site.say("READY\nDONE 1 0\nREADY 5\nBEAT 2\nRELEASE 2\nBEAT 2\nDONE 1 0\nfoo\nACCEPT-INPUT\nQUEUE 1\nWHY c\nLOG 1\nQUIT\nREADY")
         .await;
-    let mut answers = Vec::new();
-    loop {
-        match site.line().await {
-            line if line.is_empty() => break,
-            line => answers.push(line),
-        }
-    }
+    let mut answers = String::new();
+    site.reader.read_to_string(&mut answers).await.unwrap();
     let unsupported =
         "ERROR unsupported this daemon has no such request; its HELLO lists those it has";
     let queue = r#"{"database":"/db","daemon":{"pid":1,"database":"/db","input_dir":"/in","socket":"/sock","started":2},"daemon_unknown":null,"paused":false,"keys":[{"key":"b","fetcher":"@tasks","run":2,"last_started":null,"again":false,"bumped":false,"payload":"1"}],"truncated":false}"#;
-    assert_eq!(
-        answers,
-        [
-            "JOB 1 a 1",
-            "OK",
-            "JOB 2 b 1",
-            "OK",
-            "OK",
-            "LOST",
-            "OK",
-            unsupported,
-            "{\"accepted\":false}",
-            queue,
-            "ERROR unknown nobody ever heard of c",
-            "ERROR busy no",
-            "OK"
-        ]
+    let expected = format!(
+        "JOB 1 a 1\nOK\nJOB 2 b 1\nOK\nOK\nLOST\nOK\n{unsupported}\n{{\"accepted\":false}}\n{queue}\n\
+        ERROR unknown nobody ever heard of c\nERROR busy no\nOK\n"
     );
+    assert_eq!(answers, expected);
     assert_eq!(site.mock.undone(), []);
 }
 
@@ -218,14 +171,13 @@ async fn a_faulty_hello_is_closed() {
 #[actix::test]
 async fn trouble_is_an_error() {
     let mut site = Site::opted_in(&["a"]).await;
-    let full = || Trouble::Error(StoreError::Full("disk".to_owned()));
     // More often than a worker may be at fault.
     for _ in 0..11 {
-        site.mock.trouble("dispatch", full());
+        site.mock.trouble("dispatch", Trouble::full());
         assert!(site.ask("READY 5").await.starts_with("ERROR busy no space left"));
     }
     assert_eq!(site.ask("READY").await, "JOB 1 a 1");
-    site.mock.trouble("commit", full());
+    site.mock.trouble("commit", Trouble::full());
     assert!(site.ask("RELEASE 1").await.starts_with("ERROR busy no space left"));
 }
 
@@ -267,13 +219,13 @@ async fn tasks_are_added_together() {
     assert_eq!(site.mock.calls().iter().filter(|call| *call == "commit").count(), 2);
     let mut site = Site::with_room(10).await;
     // What is on disk is acknowledged, whether its turn is known or not; what is not is busy.
-    site.mock.trouble("read", unreadable());
+    site.mock.trouble("read", Trouble::busy());
     let answer = site.ask("ADD d 1").await;
     assert!(
         answer.contains("\"added\":true") && answer.contains("\"tasks_before\":null"),
         "{answer}"
     );
-    site.mock.trouble("commit", Trouble::Error(StoreError::Full("disk".to_owned())));
+    site.mock.trouble("commit", Trouble::full());
     site.say("ADD e 1\nADD f 1").await;
     for _ in 0..2 {
         assert!(site.line().await.starts_with("ERROR busy no space left"));

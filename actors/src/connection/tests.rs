@@ -1,117 +1,16 @@
 //! The ConnectionActor over a socket pair, with recorded storage and looks.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT, WorkLinks};
-use crate::file_watcher::{CatchUpBarrier, CaughtUp};
-use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
+use super::fake::{Fake, Next};
+use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT};
 use crate::testing::until;
-use shiftboss_protocol::model::{Attempt, Key, Row};
-use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::Complete;
-
-/// What the fake answers next.
-enum Next {
-    Job(&'static str),
-    Nothing,
-    Later,
-    Error,
-    Silence,
-}
-
-/// Storage and watcher in one, which do as they are told and note what they are asked.
-#[derive(Clone, Default)]
-struct Fake {
-    next: Rc<RefCell<VecDeque<Next>>>,
-    more: Rc<RefCell<VecDeque<bool>>>,
-    /// Every look takes so long, and finds more, when it is set.
-    endless: Rc<Cell<Option<Duration>>>,
-    /// Barriers do not get at all files.
-    missed: Rc<Cell<bool>>,
-    asked: Rc<RefCell<Vec<String>>>,
-}
-
-impl Fake {
-    fn answer(
-        &self,
-        asked: String,
-        undo: Recipient<UndoHandOut>,
-    ) -> ResponseFuture<StoreResult<((), Work)>> {
-        self.asked.borrow_mut().push(asked);
-        let number = self.asked.borrow().len();
-        let next = self.next.borrow_mut().pop_front();
-        Box::pin(async move {
-            match next {
-                Some(Next::Job(key)) => {
-                    let job = Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
-                    let attempt = Attempt(i64::try_from(number).unwrap());
-                    Ok(((), Work::Job(HandOut::new(attempt, job, undo))))
-                }
-                Some(Next::Later) => Ok(((), Work::Later)),
-                Some(Next::Error) => Err(StoreError::Full("disk".to_owned())),
-                Some(Next::Silence) => std::future::pending().await,
-                Some(Next::Nothing) | None => Ok(((), Work::Nothing)),
-            }
-        })
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.asked.borrow().clone()
-    }
-}
-
-impl Actor for Fake {
-    type Context = Context<Self>;
-}
-
-impl Handler<TakeJob<()>> for Fake {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, _: TakeJob<()>, ctx: &mut Self::Context) -> Self::Result {
-        self.answer("ready".to_owned(), ctx.address().recipient())
-    }
-}
-
-impl Handler<TakeJob<Complete>> for Fake {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, message: TakeJob<Complete>, ctx: &mut Self::Context) -> Self::Result {
-        let Complete { key, exit_code } = message.ended;
-        self.answer(format!("done {key} {exit_code}"), ctx.address().recipient())
-    }
-}
-
-impl Handler<UndoHandOut> for Fake {
-    type Result = ();
-
-    fn handle(&mut self, undo: UndoHandOut, _: &mut Self::Context) {
-        self.asked.borrow_mut().push(format!("undo {}", undo.attempt.0));
-    }
-}
-
-impl Handler<CatchUpBarrier> for Fake {
-    type Result = ResponseFuture<CaughtUp>;
-
-    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
-        self.asked.borrow_mut().push("look".to_owned());
-        if let Some(time) = self.endless.get() {
-            let found = if self.missed.get() { CaughtUp::Missed } else { CaughtUp::Some };
-            return Box::pin(tokio::time::sleep(time).map(move |()| found));
-        }
-        let more = self.more.borrow_mut().pop_front().unwrap_or(false);
-        Box::pin(std::future::ready(if more { CaughtUp::Some } else { CaughtUp::All }))
-    }
-}
 
 /// Makes the connection panic.
 #[derive(Message)]
@@ -129,17 +28,9 @@ impl Handler<Bomb> for ConnectionActor {
 /// A connection to the fake, and the worker's end of it.
 fn connect(fake: &Fake) -> (UnixStream, Addr<ConnectionActor>, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let fake = fake.clone().start();
-    let links = WorkLinks {
-        dispatch: fake.clone().recipient(),
-        finish: fake.clone().recipient(),
-        barrier: fake.recipient(),
-        metrics: Default::default(),
-        session: None,
-    };
     let context = Context::new();
     let address = context.address();
-    let actor = ConnectionActor::new(ours, links, CancellationToken::new());
+    let actor = ConnectionActor::new(ours, fake.links(), CancellationToken::new());
     (theirs, address, actix::spawn(context.into_future(actor)))
 }
 
@@ -225,29 +116,10 @@ async fn a_silent_storage_closes_in_time() {
     assert!(before.elapsed() >= REQUEST_TIMEOUT && before.elapsed() < REQUEST_TIMEOUT * 2);
 }
 
-/// A job that the worker read stays its own, whichever way it closes.
-#[actix::test]
-async fn a_job_that_was_read_is_not_undone() {
-    for half_close in [true, false] {
-        let fake = fake(vec![Next::Job("a")]);
-        let (mut worker, _address, end) = connect(&fake);
-        if half_close {
-            assert_eq!(exchange(&mut worker, "READY\n").await, "JOB a 1\n");
-        } else {
-            worker.write_all(b"READY\n").await.unwrap();
-            assert_eq!(line(&mut worker).await, "JOB a 1\n");
-        }
-        drop(worker);
-        end.await.unwrap();
-        tokio::task::yield_now().await;
-        assert_eq!(fake.asked(), ["ready"], "half close: {half_close}");
-    }
-}
-
-/// A job that the worker did not read is undone, whichever way it closes.
+/// A job that the worker did not read is undone, and one that it read stays its own, whichever way it closes.
 #[actix::test]
 async fn a_job_that_was_not_read_is_undone() {
-    for half_close in [true, false] {
+    for (is_read, half_close) in [(true, true), (true, false), (false, true), (false, false)] {
         let fake = fake(vec![Next::Job("a")]);
         let (mut worker, _address, end) = connect(&fake);
         worker.write_all(b"READY\n").await.unwrap();
@@ -255,9 +127,17 @@ async fn a_job_that_was_not_read_is_undone() {
             worker.shutdown().await.unwrap();
         }
         worker.readable().await.unwrap();
+        if is_read {
+            assert_eq!(line(&mut worker).await, "JOB a 1\n");
+        }
         drop(worker);
         end.await.unwrap();
-        until("it is undone", || fake.asked() == ["ready", "undo 1"]).await;
+        if is_read {
+            tokio::task::yield_now().await;
+            assert_eq!(fake.asked(), ["ready"], "half close: {half_close}");
+        } else {
+            until("it is undone", || fake.asked() == ["ready", "undo 1"]).await;
+        }
     }
 }
 

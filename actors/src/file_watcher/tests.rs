@@ -24,7 +24,7 @@ use shiftboss_queue::error::StoreError;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Whichever directory is there.
-fn input(path: PathBuf) -> Input {
+pub fn input(path: PathBuf) -> Input {
     Input {
         path,
         known: None,
@@ -65,9 +65,19 @@ impl Site {
     }
 
     async fn started(mock: MockStore, start: StartTail) -> Self {
-        let site = Self::new(mock, start);
-        site.watcher.send(Start).await.unwrap().unwrap();
-        site
+        Self::new(mock, start).start().await
+    }
+
+    async fn start(self) -> Self {
+        self.watcher.send(Start).await.unwrap().unwrap();
+        self
+    }
+
+    /// A watcher over the same store, of an empty directory and what else `told` says of it.
+    async fn moved(&self, told: Input) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let input = Input { path: home.path().to_owned(), ..told };
+        Self::over(home, input, self.mock.clone(), real()).start().await
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -80,6 +90,12 @@ impl Site {
 
     fn calls(&self, name: &str) -> usize {
         self.mock.calls().iter().filter(|call| call.starts_with(name)).count()
+    }
+
+    /// The runs that were registered, in order.
+    fn registered(&self) -> Vec<String> {
+        let calls = self.mock.calls().into_iter();
+        calls.filter_map(|call| Some(call.strip_prefix("register ")?.to_owned())).collect()
     }
 
     fn is_complete(&self, fetcher: &str) -> bool {
@@ -96,19 +112,6 @@ fn rejected() -> Trouble {
     Trouble::Error(StoreError::Rejected("no".to_owned()))
 }
 
-/// A store that is full or busy is waited for: that is no failure of the tail.
-#[actix::test]
-async fn a_full_store_is_waited_for() {
-    let site = Site::started(MockStore::default(), real()).await;
-    for _ in 0..8 {
-        site.mock.trouble("add", Trouble::Error(StoreError::Full("disk".to_owned())));
-    }
-    site.write("f.1.txt", "alpha 1\n");
-    until("the line is stored", || site.keys() == ["alpha"]).await;
-    assert_eq!(site.calls("register"), 1, "not restarted");
-    assert!(site.mock.rejected().is_empty());
-}
-
 /// Rows come in bounded batches, and only the last one completes the run.
 #[actix::test]
 async fn batches_are_bounded_and_the_last_completes() {
@@ -116,7 +119,7 @@ async fn batches_are_bounded_and_the_last_completes() {
     let lines: String = (0..10_000).map(|i| format!("key{i} 1\n")).collect();
     site.write("f.1.txt", &lines);
     filetime_back(&site.path.join("f.1.txt"));
-    site.watcher.send(Start).await.unwrap().unwrap();
+    let site = site.start().await;
     until("all is stored", || site.is_complete("f")).await;
     assert_eq!(site.keys().len(), 10_000);
     assert!(site.calls("add") > 3, "{}", site.calls("add"));
@@ -175,18 +178,16 @@ async fn a_new_run_is_registered_before_the_old_one_goes() {
 async fn notes_are_repeated_until_they_are_stored() {
     tokio::time::pause();
     let site = Site::started(MockStore::default(), real()).await;
-    let busy = || Trouble::Error(StoreError::Busy("backup".to_owned()));
-    site.mock.trouble("reject", busy());
-    site.mock.trouble("reject", busy());
+    (0..2).for_each(|_| site.mock.trouble("reject", Trouble::busy()));
     site.write("a.b.txt", "alpha 1\n");
     until("the name is noted", || !site.mock.rejected().is_empty()).await;
-    site.mock.trouble("forget rejected", busy());
+    site.mock.trouble("forget rejected", Trouble::busy());
     fs::remove_file(site.path.join("a.b.txt")).unwrap();
     until("the note is taken back", || site.mock.rejected().is_empty()).await;
-    site.mock.trouble("lost", busy());
+    site.mock.trouble("lost", Trouble::busy());
     fs::remove_dir(&site.path).unwrap();
     until("the loss is told again", || site.calls("lost yes") == 2).await;
-    site.mock.trouble("lost", Trouble::Error(StoreError::Full("disk".to_owned())));
+    site.mock.trouble("lost", Trouble::full());
     fs::create_dir(&site.path).unwrap();
     until("the return is told again", || site.calls("lost no") == 3).await;
 }
@@ -202,10 +203,7 @@ async fn a_rejected_run_keeps_no_other_waiting() {
     }
     // All three are rejected; then only the first one is.
     (0..4).for_each(|_| site.mock.trouble("register", rejected()));
-    site.watcher.send(Start).await.unwrap().unwrap();
+    let site = site.start().await;
     until("all are read", || site.keys().len() == 3).await;
-    let registered = site.mock.calls();
-    let registered: Vec<_> =
-        registered.iter().filter_map(|c| c.strip_prefix("register ")).collect();
-    assert_eq!(registered, ["f.1", "g.1", "h.1", "f.1", "g.1", "h.1", "f.1"]);
+    assert_eq!(site.registered(), ["f.1", "g.1", "h.1", "f.1", "g.1", "h.1", "f.1"]);
 }

@@ -1,7 +1,7 @@
 //! The ListenerActor on real sockets, with a binder that does as it is told and a storage that takes its
 //! time, under a paused clock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -10,51 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::*;
-use crate::file_watcher::{CatchUpBarrier, CaughtUp};
-use crate::storage::messages::{TakeJob, Work};
+use crate::connection::fake::Fake as FakeWork;
 use crate::testing::until;
-use shiftboss_queue::error::StoreResult;
-use shiftboss_queue::operation::Complete;
 
 /// How long the storage takes to find out that there is no job. A request asks it twice.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Storage and watcher in one: there is never a job. Counts how often it is asked.
-struct Slow(Rc<Cell<u32>>);
-
-impl Actor for Slow {
-    type Context = Context<Self>;
-}
-
-async fn nothing() -> StoreResult<((), Work)> {
-    tokio::time::sleep(LOOK).await;
-    Ok(((), Work::Nothing))
-}
-
-impl Handler<TakeJob<()>> for Slow {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, _: TakeJob<()>, _: &mut Self::Context) -> Self::Result {
-        self.0.set(self.0.get() + 1);
-        Box::pin(nothing())
-    }
-}
-
-impl Handler<TakeJob<Complete>> for Slow {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, _: TakeJob<Complete>, _: &mut Self::Context) -> Self::Result {
-        Box::pin(nothing())
-    }
-}
-
-impl Handler<CatchUpBarrier> for Slow {
-    type Result = MessageResult<CatchUpBarrier>;
-
-    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
-        MessageResult(CaughtUp::All)
-    }
-}
 
 /// What the next rebinds give, and how many there were.
 #[derive(Clone, Default)]
@@ -90,7 +50,8 @@ impl Handler<Counts> for ListenerActor {
 struct Site {
     directory: tempfile::TempDir,
     binder: Fake,
-    asked: Rc<Cell<u32>>,
+    /// There is never a job.
+    work: FakeWork,
     actor: Addr<ListenerActor>,
 }
 
@@ -103,21 +64,15 @@ impl Site {
     fn on(connections_max: usize, bind: impl FnOnce(&Path) -> UnixListener) -> Self {
         tokio::time::pause();
         let directory = tempfile::tempdir().unwrap();
-        let asked = Rc::new(Cell::new(0));
-        let storage = Slow(Rc::clone(&asked)).start();
-        let links = WorkLinks {
-            dispatch: storage.clone().recipient(),
-            finish: storage.clone().recipient(),
-            barrier: storage.recipient(),
-            metrics: Default::default(),
-            session: None,
-        };
+        let work = FakeWork::default();
+        work.takes.set(LOOK);
         let exits = tokio::sync::mpsc::unbounded_channel().0;
         let (binder, exit_notifier) = (Fake::default(), ExitNotifier { name: "it", exits });
         let listener = bind(&directory.path().join("a"));
         let boxed = Box::new(binder.clone());
+        let links = work.links();
         let actor = ListenerActor::start(listener, boxed, links, connections_max, exit_notifier);
-        Self { directory, binder, asked, actor }
+        Self { directory, binder, work, actor }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -225,7 +180,7 @@ async fn a_close_waits_for_what_is_under_way() {
     let mut busy = site.connect("a").await;
     site.wait_open(2).await;
     busy.write_all(b"READY\n").await.unwrap();
-    until("its request is under way", || site.asked.get() == 1).await;
+    until("its request is under way", || site.work.asked() == ["ready"]).await;
     let asked = Instant::now();
     let (first, second) = (site.actor.send(CloseAll), site.actor.send(CloseAll));
     site.wait_open(1).await;
@@ -243,17 +198,4 @@ async fn a_close_waits_for_what_is_under_way() {
     let rebinds = *site.binder.asked.borrow();
     tokio::time::sleep(REBIND_EVERY * 3).await;
     assert_eq!(*site.binder.asked.borrow(), rebinds);
-}
-
-/// Where nobody is connected, a close is answered at once.
-#[actix::test]
-async fn a_close_without_connections() {
-    let site = Site::new(8);
-    let asked = Instant::now();
-    site.actor.send(CloseAll).await.unwrap();
-    assert_eq!(asked.elapsed(), Duration::ZERO);
-    until("nobody is accepted", || {
-        std::os::unix::net::UnixStream::connect(site.path("a")).is_err()
-    })
-    .await;
 }

@@ -7,10 +7,10 @@ use tokio::time::{Instant, advance, pause, timeout};
 
 use crate::storage::StorageActor;
 use crate::storage::messages::*;
+use crate::storage::tests::{handed_out, over};
 use crate::testing::{MockStore, Trouble};
-use shiftboss_protocol::model::LeaseHolder;
-use shiftboss_protocol::model::{Attempt, Key, Run};
-use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
+use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{
     Ack, AddRows, CompleteAttempt, Heartbeat, Release, Request, RowBatch,
 };
@@ -23,14 +23,11 @@ fn holder(worker: &str) -> LeaseHolder {
 }
 
 async fn take(storage: &Addr<StorageActor>) -> Attempt {
-    match storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap() {
-        Ok(((), Work::Job(job))) => {
-            let attempt = job.attempt;
-            job.settle();
-            attempt
-        }
-        other => panic!("no job: {other:?}"),
-    }
+    let taken = storage.send(TakeJob { ended: (), holder: Some(holder("w")) }).await.unwrap();
+    let job = handed_out(taken.unwrap().1);
+    let attempt = job.attempt;
+    job.settle();
+    attempt
 }
 
 async fn tell<R>(storage: &Addr<StorageActor>, word: R) -> StoreResult<Ack>
@@ -44,6 +41,12 @@ fn done(attempt: Attempt, exit_code: i64) -> CompleteAttempt {
     CompleteAttempt { attempt, exit_code }
 }
 
+/// Storage over a queue with jobs for these keys, while the clock stands.
+fn paused(jobs: &[&str]) -> (MockStore, Addr<StorageActor>) {
+    pause();
+    over(jobs)
+}
+
 /// Lets the actor do what is due.
 async fn pass(seconds: u64, storage: &Addr<StorageActor>) {
     advance(Duration::from_secs(seconds)).await;
@@ -53,34 +56,26 @@ async fn pass(seconds: u64, storage: &Addr<StorageActor>) {
     }
 }
 
-fn count(mock: &MockStore, call: &str) -> usize {
-    mock.calls().iter().filter(|known| *known == call).count()
-}
-
 /// A lease runs for its length from the hand-out and from every beat, and then ends once.
 #[actix::test]
 async fn a_lease_ends_unless_it_is_extended() {
-    pause();
-    let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&["a"]);
     let attempt = take(&storage).await;
     pass(9, &storage).await;
     assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Recorded));
     pass(9, &storage).await;
-    assert_eq!(count(&mock, "expire 1"), 0);
+    assert_eq!(mock.count("expire 1"), 0);
     pass(2, &storage).await;
-    assert_eq!(count(&mock, "expire 1"), 1);
+    assert_eq!(mock.count("expire 1"), 1);
     assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Stale));
     pass(60, &storage).await;
-    assert_eq!(count(&mock, "expire 1"), 1);
+    assert_eq!(mock.count("expire 1"), 1);
 }
 
 /// What ended does not expire.
 #[actix::test]
 async fn ended_attempts_have_no_lease() {
-    pause();
-    let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&["a", "b", "c"]);
     let ended = take(&storage).await;
     assert_eq!(tell(&storage, done(ended, 3)).await, Ok(Ack::Recorded));
     let released = take(&storage).await;
@@ -89,7 +84,7 @@ async fn ended_attempts_have_no_lease() {
     drop(undone);
     pass(60, &storage).await;
     let expired = mock.calls().into_iter().filter(|call| call.starts_with("expire")).count();
-    assert_eq!((expired, count(&mock, "done 1 3"), count(&mock, "release 2")), (0, 1, 1));
+    assert_eq!((expired, mock.count("done 1 3"), mock.count("release 2")), (0, 1, 1));
 }
 
 /// Leases that the store knows at the start run whole.
@@ -104,74 +99,59 @@ async fn leases_begin_anew_at_the_start() {
     let (second, _) = mock.start();
     second.send(Ping).await.unwrap();
     pass(9, &second).await;
-    assert_eq!(count(&mock, "expire 1"), 0);
+    assert_eq!(mock.count("expire 1"), 0);
     pass(2, &second).await;
-    assert_eq!((attempt.0, count(&mock, "expire 1")), (1, 1));
+    assert_eq!((attempt.0, mock.count("expire 1")), (1, 1));
 }
 
 /// An end of a lease that cannot be written is tried again, and an end whose commit failed did not
 /// happen: the lease goes on.
 #[actix::test]
 async fn failures_leave_no_lease_behind() {
-    pause();
-    let mock = MockStore::with_jobs(&["a", "b"]);
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&["a", "b"]);
     take(&storage).await;
-    let full = || Trouble::Error(StoreError::Full("disk".to_owned()));
-    mock.trouble("expire", full());
+    mock.trouble("expire", Trouble::full());
     pass(11, &storage).await;
     pass(2, &storage).await;
-    assert_eq!(count(&mock, "expire 1"), 2);
+    assert_eq!(mock.count("expire 1"), 2);
 
     let attempt = take(&storage).await;
-    mock.trouble("commit", full());
+    mock.trouble("commit", Trouble::full());
     assert!(tell(&storage, done(attempt, 0)).await.is_err());
     pass(1, &storage).await;
     pass(11, &storage).await;
-    assert_eq!(count(&mock, "expire 2"), 1);
+    assert_eq!(mock.count("expire 2"), 1);
 }
 
 /// Who waits is served by what comes, the longest waiting first, one each.
 #[actix::test]
 async fn those_who_wait_are_served_in_order() {
-    pause();
-    let mock = MockStore::default();
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&[]);
     let waits: Vec<_> = ["first", "gone", "second", "third"]
         .map(|name| storage.send(Wait { holder: holder(name) }))
         .into();
     let [first, gone, second, third] = <[_; 4]>::try_from(waits).ok().unwrap();
     storage.send(Ping).await.unwrap();
     drop(gone);
-    let row = |key: &str| shiftboss_protocol::model::Row {
-        key: Key::new(key).unwrap(),
-        payload: String::new(),
-    };
+    let row = |key: &str| Row { key: Key::new(key).unwrap(), payload: String::new() };
     let run = Run { fetcher: "f".into(), started: 1 };
     mock.add_run(&run, 0);
     let batch = RowBatch::of(run, vec![row("a"), row("b")]);
     storage.send(Perform(AddRows(batch))).await.unwrap().unwrap();
-    let key = |work: Work| match work {
-        Work::Job(job) => {
-            let key = job.job.key.to_string();
-            job.settle();
-            key
-        }
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(key(first.await.unwrap().unwrap()), "a");
-    assert_eq!(key(second.await.unwrap().unwrap()), "b");
+    for (waits, key) in [(first, "a"), (second, "b")] {
+        let job = handed_out(waits.await.unwrap().unwrap());
+        assert_eq!(job.job.key.as_str(), key);
+        job.settle();
+    }
     let waits_on = timeout(Duration::from_millis(1), third);
     assert!(waits_on.await.is_err());
-    assert_eq!(count(&mock, "dispatch gone"), 0);
+    assert_eq!(mock.count("dispatch gone"), 0);
 }
 
 /// The end of a lease wakes.
 #[actix::test]
 async fn the_end_of_a_lease_wakes() {
-    pause();
-    let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = mock.start();
+    let (_mock, storage) = paused(&["a"]);
     take(&storage).await;
     let began = Instant::now();
     let waits = storage.send(Wait { holder: holder("x") }).await.unwrap().unwrap();
@@ -184,24 +164,20 @@ async fn the_end_of_a_lease_wakes() {
 /// only waits, and a beat extends a lease whose end could not be written.
 #[actix::test]
 async fn a_lock_is_waited_for_once() {
-    pause();
-    let mock = MockStore::with_jobs(&["a", "b"]);
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&["a", "b"]);
     let attempts = [take(&storage).await, take(&storage).await];
     let waits: Vec<_> =
         (0..20).map(|_| Box::pin(storage.send(Wait { holder: holder("x") }))).collect();
     storage.send(Ping).await.unwrap();
     pass(1, &storage).await;
-    for _ in 0..100 {
-        mock.trouble("begin", Trouble::Error(StoreError::Busy("locked".to_owned())));
-    }
-    let before = count(&mock, "begin");
+    (0..100).for_each(|_| mock.trouble("begin", Trouble::busy()));
+    let before = mock.count("begin");
     pass(10, &storage).await;
-    assert_eq!(count(&mock, "begin") - before, 1, "one lease is tried, the other left");
+    assert_eq!(mock.count("begin") - before, 1, "one lease is tried, the other left");
     assert_eq!(tell(&storage, Heartbeat(attempts[1])).await, Ok(Ack::Recorded));
     mock.inside().troubles.clear();
     pass(5, &storage).await;
-    assert_eq!((count(&mock, "expire 1"), count(&mock, "expire 2")), (1, 0));
+    assert_eq!((mock.count("expire 1"), mock.count("expire 2")), (1, 0));
     let served = futures_util::future::select_all(waits).await;
     assert!(matches!(served.0.unwrap().unwrap(), Work::Job(_)));
 }
@@ -213,7 +189,7 @@ async fn a_refused_drain_does_not_drain() {
     let mock = MockStore::default();
     let (storage, mut drained) = mock.start();
     for call in ["drain", "commit"] {
-        mock.trouble(call, Trouble::Error(StoreError::Busy("locked".to_owned())));
+        mock.trouble(call, Trouble::busy());
         assert!(storage.send(DRAIN).await.unwrap().is_err());
         pass(2, &storage).await;
         assert!(drained.try_recv().is_err(), "{call}");
@@ -223,9 +199,7 @@ async fn a_refused_drain_does_not_drain() {
 /// A release and an undo wake; so does what others wrote, within a second.
 #[actix::test]
 async fn whatever_frees_a_job_wakes() {
-    pause();
-    let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _) = mock.start();
+    let (mock, storage) = paused(&["a"]);
     let attempt = take(&storage).await;
     let waits = storage.send(Wait { holder: holder("x") });
     storage.send(Ping).await.unwrap();
@@ -236,10 +210,7 @@ async fn whatever_frees_a_job_wakes() {
     drop(job);
     mock.add_job("outside", "1");
     let began = Instant::now();
-    match waits.await.unwrap().unwrap() {
-        Work::Job(job) => job.settle(),
-        other => panic!("{other:?}"),
-    }
+    handed_out(waits.await.unwrap().unwrap()).settle();
     assert!(began.elapsed() < Duration::from_secs(1));
 }
 
@@ -253,17 +224,17 @@ async fn a_store_that_is_told_of_work_is_rarely_looked_at() {
     let waits = storage.send(Wait { holder: holder("x") });
     pass(1, &storage).await;
     let looks = async |seconds: u64| {
-        let before = count(&mock, "look");
+        let before = mock.count("look");
         for _ in 0..seconds {
             pass(1, &storage).await;
         }
-        count(&mock, "look") - before
+        mock.count("look") - before
     };
     assert_eq!((looks(27).await, looks(3).await), (0, 1));
-    mock.trouble("look", Trouble::Error(StoreError::Busy("away".to_owned())));
+    mock.trouble("look", Trouble::busy());
     assert_eq!(looks(27).await, 0);
     assert!((2..5).contains(&looks(5).await), "the one that failed is made again at once");
-    mock.trouble("dispatch", Trouble::Error(StoreError::Busy("locked".to_owned())));
+    mock.trouble("dispatch", Trouble::busy());
     mock.add_job("told", "1");
     let began = Instant::now();
     assert!(matches!(waits.await, Ok(Ok(Work::Job(_)))));
@@ -287,5 +258,5 @@ async fn a_drain_waits_for_the_last_job() {
     assert_eq!(tell(&storage, done(attempts[1], 0)).await, Ok(Ack::Recorded));
     pass(1, &storage).await;
     assert_eq!(drained.try_recv(), Ok(Ok(())));
-    assert_eq!((count(&mock, "drain"), count(&mock, "pause no")), (2, 1));
+    assert_eq!((mock.count("drain"), mock.count("pause no")), (2, 1));
 }

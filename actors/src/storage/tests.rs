@@ -20,12 +20,23 @@ fn full() -> StoreError {
     StoreError::Full("disk".to_owned())
 }
 
+/// Storage over a queue with jobs for these keys.
+pub(super) fn over(jobs: &[&str]) -> (MockStore, Addr<StorageActor>) {
+    let mock = MockStore::with_jobs(jobs);
+    let (storage, _) = mock.start();
+    (mock, storage)
+}
+
 fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }
 }
 
 /// The job of an answer, kept.
 fn job((_, work): ((), Work)) -> HandOut {
+    handed_out(work)
+}
+
+pub(super) fn handed_out(work: Work) -> HandOut {
     match work {
         Work::Job(handed_out) => handed_out,
         other => panic!("no job: {other:?}"),
@@ -35,8 +46,7 @@ fn job((_, work): ((), Work)) -> HandOut {
 /// Messages that are queued together share one commit, and each is answered after it.
 #[actix::test]
 async fn one_commit_answers_all() {
-    let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a", "b", "c"]);
     let asked: Vec<_> = (0..3).map(|_| storage.send(CLASSIC)).collect();
     let seen = mock.clone();
     let answers = join_all(asked.into_iter().map(|asked| async {
@@ -107,9 +117,8 @@ async fn requests_that_do_not_fit_have_the_next_batch() {
 /// A message that fails is answered with its error and spoils no neighbour.
 #[actix::test]
 async fn a_failure_is_its_own() {
-    let mock = MockStore::with_jobs(&["a", "b", "c"]);
+    let (mock, storage) = over(&["a", "b", "c"]);
     mock.trouble("finish", Trouble::Error(StoreError::Rejected("no".to_owned())));
-    let (storage, _end) = mock.start();
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
     let failing = storage.send(TakeJob { ended, holder: None });
@@ -123,9 +132,8 @@ async fn a_failure_is_its_own() {
 /// A commit that fails fails everybody in it. Nothing was dispatched, so nothing is undone.
 #[actix::test]
 async fn a_failed_commit_hands_nothing_out() {
-    let mock = MockStore::with_jobs(&["a", "b"]);
-    mock.trouble("commit", Trouble::Error(full()));
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a", "b"]);
+    mock.trouble("commit", Trouble::full());
     let asked: Vec<_> = (0..2).map(|_| storage.send(CLASSIC)).collect();
     for asked in asked {
         assert_eq!(asked.await.unwrap().unwrap_err(), full());
@@ -139,9 +147,8 @@ async fn a_failed_commit_hands_nothing_out() {
 /// An error that ends the transaction takes along those who were answered with it already.
 #[actix::test]
 async fn the_end_of_a_transaction_is_told_to_all_in_it() {
-    let mock = MockStore::with_jobs(&["a", "b"]);
-    mock.trouble("finish", Trouble::Error(full()));
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a", "b"]);
+    mock.trouble("finish", Trouble::full());
     let first = storage.send(CLASSIC);
     let ended = Complete { key: Key::new("x").unwrap(), exit_code: 0 };
     let failing = storage.send(TakeJob { ended, holder: None });
@@ -154,8 +161,7 @@ async fn the_end_of_a_transaction_is_told_to_all_in_it() {
 /// is undone too.
 #[actix::test]
 async fn what_does_not_arrive_is_undone() {
-    let mock = MockStore::with_jobs(&["a", "b", "c"]);
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a", "b", "c"]);
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
     until("the dropped one is undone", || mock.undone() == [Attempt(2)]).await;
@@ -173,21 +179,18 @@ async fn what_does_not_arrive_is_undone() {
 #[actix::test]
 async fn an_undo_is_tried_again() {
     tokio::time::pause();
-    let mock = MockStore::with_jobs(&["a"]);
-    mock.trouble("undo", Trouble::Error(full()));
-    mock.trouble("undo", Trouble::Error(full()));
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a"]);
+    (0..2).for_each(|_| mock.trouble("undo", Trouble::full()));
     drop(job(storage.send(CLASSIC).await.unwrap().unwrap()));
     until("it is undone", || mock.undone() == [Attempt(1)]).await;
-    assert_eq!(mock.calls().iter().filter(|call| **call == "undo 1").count(), 3);
+    assert_eq!(mock.count("undo 1"), 3);
 }
 
 /// A batch of rows has a transaction of its own at its beginning.
 #[actix::test]
 async fn rows_come_first_in_their_transaction() {
-    let mock = MockStore::with_jobs(&["a"]);
+    let (mock, storage) = over(&["a"]);
     mock.add_run(&run(1), 0);
-    let (storage, _end) = mock.start();
     let asked = storage.send(CLASSIC);
     let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
     let batch = RowBatch::of(run(1), vec![row]);
@@ -198,9 +201,8 @@ async fn rows_come_first_in_their_transaction() {
 
 /// The calls of three tails that each add so many rows, and of a worker that asks after them: those of the first transaction.
 async fn first_transaction(rows: usize) -> Vec<String> {
-    let mock = MockStore::with_jobs(&["a"]);
+    let (mock, storage) = over(&["a"]);
     mock.add_run(&run(1), 0);
-    let (storage, _end) = mock.start();
     let row = Row { key: Key::stored("b"), payload: "1".to_owned() };
     let batch = || RowBatch::of(run(1), vec![row.clone(); rows]);
     storage.send(Perform(HasWork)).await.unwrap().unwrap();
@@ -214,48 +216,19 @@ async fn first_transaction(rows: usize) -> Vec<String> {
     calls.into_iter().take_while(|call| call != "commit").collect()
 }
 
-/// A worker's request waits for one batch of rows, not for those of all tails.
+/// A worker's request waits for one batch of rows, not for those of all tails; small ones share a transaction.
 #[actix::test]
 async fn a_request_waits_for_one_batch_of_rows() {
     assert_eq!(first_transaction(40).await, ["begin", "add f.1 40", "dispatch"]);
-}
-
-/// Small ones share a transaction.
-#[actix::test]
-async fn small_batches_of_rows_share_a_transaction() {
-    assert_eq!(
-        first_transaction(1).await,
-        ["begin", "add f.1 1", "add f.1 1", "add f.1 1", "dispatch"]
-    );
-}
-
-/// An error that only a new process can mend is told to the parent, once, and to the asker.
-#[actix::test]
-async fn a_fatal_error_is_told_upwards() {
-    let mock = MockStore::with_jobs(&["a"]);
-    let fatal = StoreError::Fatal("gone".to_owned());
-    mock.trouble("commit", Trouble::Error(fatal.clone()));
-    let (storage, end) = mock.start();
-    assert_eq!(storage.send(CLASSIC).await.unwrap().unwrap_err(), fatal);
-    assert_eq!(end.await, Ok(Err(fatal)));
-}
-
-/// So is a panic, by silence.
-#[actix::test]
-async fn a_panic_is_noticed() {
-    let mock = MockStore::with_jobs(&["a"]);
-    mock.trouble("dispatch", Trouble::Panic);
-    let (storage, end) = mock.start();
-    assert!(storage.send(CLASSIC).await.is_err());
-    assert!(end.await.is_err());
+    let small = ["begin", "add f.1 1", "add f.1 1", "add f.1 1", "dispatch"];
+    assert_eq!(first_transaction(1).await, small);
 }
 
 /// When nothing happens the store is looked after; then it is left alone but for its files.
 #[actix::test]
 async fn an_idle_store_is_looked_after() {
     tokio::time::pause();
-    let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a"]);
     job(storage.send(CLASSIC).await.unwrap().unwrap()).settle();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(mock.calls().contains(&"idle".to_owned()));
@@ -264,8 +237,7 @@ async fn an_idle_store_is_looked_after() {
 /// The end commits what is open, closes the store, and is the last that the store hears.
 #[actix::test]
 async fn shutdown_commits_and_closes() {
-    let mock = MockStore::with_jobs(&["a"]);
-    let (storage, _end) = mock.start();
+    let (mock, storage) = over(&["a"]);
     let asked = storage.send(CLASSIC);
     assert_eq!(storage.send(Shutdown).await.unwrap(), Ok(()));
     job(asked.await.unwrap().unwrap()).settle();
@@ -288,7 +260,7 @@ async fn the_store_follows_the_clock() {
     assert!(storage.send(Perform(HasWork)).await.unwrap().unwrap());
     assert!(follows().is_empty(), "{:?}", mock.calls());
     clock.set(40_000);
-    mock.trouble("follow clock", Trouble::Error(full()));
+    mock.trouble("follow clock", Trouble::full());
     let ended = || Perform(Complete { key: Key::new("b").unwrap(), exit_code: 0 });
     // What is due is not told by a clock that the store does not follow yet.
     assert_eq!(storage.send(ended()).await.unwrap(), Err(full()));
@@ -305,16 +277,8 @@ async fn the_store_follows_the_clock() {
 }
 
 fn add(keys: &[&str]) -> Perform<Each<AddTask>> {
-    Perform(Each(keys.iter().map(|key| AddTask { task: task(key), id: None }).collect()))
-}
-
-async fn added(storage: &Addr<StorageActor>, keys: &[&str]) -> Vec<Added> {
-    let added = storage.send(add(keys)).await.unwrap().unwrap();
-    added.into_iter().map(StoreResult::unwrap).collect()
-}
-
-fn task(key: &str) -> Row {
-    Row { key: Key::new(key).unwrap(), payload: "1".to_owned() }
+    let row = |key: &&str| Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
+    Perform(Each(keys.iter().map(|key| AddTask { task: row(key), id: None }).collect()))
 }
 
 /// A lock that a request found is over once nobody has it, though nothing was written since; a full disk is not.
@@ -331,10 +295,10 @@ async fn a_lock_that_is_over_is_no_outage() {
             async |lock| storage.send(HowAreYou { lock }).await.unwrap().unwrap().outage.is_some();
         assert!(outage(false).await, "known");
         // It is tried again a second later.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let until = std::time::Instant::now() + Duration::from_secs(20);
         while !lasts && outage(true).await {
             assert!(std::time::Instant::now() < until, "the lock is free");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(outage(true).await, lasts);
     }
@@ -358,19 +322,14 @@ async fn a_server_that_answers_no_question_is_away() {
 /// Tasks that are added share a commit, after which each is answered, and whoever waits for work gets it.
 #[actix::test]
 async fn what_is_added_is_told_after_the_commit() {
-    let mock = MockStore::default();
-    let (storage, _end) = mock.start();
-    let full = StoreError::Full("disk".to_owned());
-    mock.trouble("commit", Trouble::Error(full.clone()));
-    assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full));
+    let (mock, storage) = over(&[]);
+    mock.trouble("commit", Trouble::full());
+    assert_eq!(storage.send(add(&["a"])).await.unwrap(), Err(full()));
     let holder = LeaseHolder { worker: "w".into(), lease_seconds: 60 };
     let waiting = storage.send(Wait { holder });
-    let take = TakeJob { ended: (), holder: None };
-    assert!(matches!(storage.send(take).await.unwrap(), Ok(((), Work::Nothing))));
-    let answers = added(&storage, &["a", "b", "b"]).await;
+    assert!(matches!(storage.send(CLASSIC).await.unwrap(), Ok(((), Work::Nothing))));
+    let answers = storage.send(add(&["a", "b", "b"])).await.unwrap().unwrap();
+    let answers: Vec<_> = answers.into_iter().map(StoreResult::unwrap).collect();
     assert_eq!(answers, [Added::Added(1), Added::Added(2), Added::Known]);
-    match waiting.await.unwrap().unwrap() {
-        Work::Job(job) => assert_eq!(job.job.key.as_str(), "a"),
-        other => panic!("no job: {other:?}"),
-    }
+    assert_eq!(handed_out(waiting.await.unwrap().unwrap()).job.key.as_str(), "a");
 }

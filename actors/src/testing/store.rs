@@ -50,6 +50,18 @@ pub enum Trouble {
     Hang(Arc<Mutex<std::sync::mpsc::Receiver<()>>>),
 }
 
+impl Trouble {
+    /// The disk is full.
+    pub fn full() -> Self {
+        Self::Error(StoreError::Full("disk".to_owned()))
+    }
+
+    /// The database is locked.
+    pub fn busy() -> Self {
+        Self::Error(StoreError::Busy("no".to_owned()))
+    }
+}
+
 /// The store's inside.
 pub struct Inside {
     /// All calls, in order: the name, and what it was about.
@@ -216,6 +228,11 @@ impl MockStore {
     /// Makes the next call of that name go wrong, after those asked for before.
     pub fn trouble(&self, call: &'static str, trouble: Trouble) {
         self.inside().troubles.entry(call).or_default().push_back(trouble);
+    }
+
+    /// How often that was called, about that.
+    pub fn count(&self, call: &str) -> usize {
+        self.inside().calls.iter().filter(|known| *known == call).count()
     }
 
     /// The names of all calls so far.

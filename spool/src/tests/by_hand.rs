@@ -1,10 +1,9 @@
-//! Directories made by hand exactly as the reference leaves them, fresh, in use, and in each state
+//! Directories made by hand exactly as the reference leaves them, in use, and in each state
 //! that its crashes leave: loaded, worked and repaired.
 
 use super::support::*;
 use crate::*;
 
-const FRESH: &[&str] = &[".registry", ".tmp", ".data"];
 const USED: &[&str] = &[".registry", ".tmp", ".data", "in/.checkout", "out/.checkout"];
 
 fn made(directories: &[&str], files: &[(&str, &str)]) -> Site {
@@ -20,17 +19,6 @@ fn made(directories: &[&str], files: &[(&str, &str)]) -> Site {
 fn in_use(more: &[(&str, &str)]) -> Site {
     let ok = [(".registry/ok", ""), (".data/ok", "data"), ("in/ok", "meta")];
     made(USED, &[&ok[..], more].concat())
-}
-
-/// Fresh: loaded and worked, without a trace in the reference's own directories.
-#[test]
-fn a_fresh_one() {
-    let site = made(FRESH, &[]);
-    let spool = site.load();
-    put(&spool, "a").unwrap();
-    take(&spool).unwrap().complete().unwrap();
-    assert_eq!(site.format(), ".data/\n.registry/\n.tmp/\nin/\nin/.checkout/\n");
-    assert!(repair(&spool).is_clean());
 }
 
 /// In use: entries, one of them checked out by a process of the reference, which makes no note.

@@ -11,49 +11,37 @@ fn limited(durability: Durability) -> Options {
     Options { attempts_max: Some(3), ..options(durability) }
 }
 
-/// Every state that an operation on two entries may pass through: each entry before or after.
+/// Every state that an operation on two entries may pass through: each entry once, as before or after.
 fn is_between(found: &State, before: &State, after: &State) -> bool {
-    let names = |state: &State, name: &str| -> Option<(String, (String, String))> {
-        let entry = state.iter().find(|((_, entry), _)| entry == name);
-        entry.map(|((queue, _), content)| (queue.clone(), content.clone()))
+    let of = |state: &State, name: &str| -> Vec<_> {
+        let entries = state.iter().filter(|((_, entry), _)| entry == name);
+        entries.map(|((queue, _), content)| (queue.clone(), content.clone())).collect()
     };
-    // Two of one name would be two keys here.
-    let is_once =
-        |(_, name): &(String, String)| found.keys().filter(|(_, other)| other == name).count() == 1;
-    let is_known = |(_, name): &(String, String)| ["a", "b", "c", "d"].contains(&&**name);
-    found.keys().all(|key| is_known(key) && is_once(key))
-        && ["a", "b", "c", "d"].iter().all(|key| {
-            let found = names(found, key);
-            let rewritten = found
-                .as_ref()
-                .is_some_and(|(queue, (metadata, _))| queue == "in" && metadata == "other")
-                && after.values().any(|(metadata, _)| metadata == "other");
-            found == names(before, key) || found == names(after, key) || rewritten
-        })
+    let rewrites = after.values().any(|(metadata, _)| metadata == "other");
+    [found, before, after].into_iter().flat_map(State::keys).all(|(_, name)| {
+        let found = of(found, name);
+        let is_rewritten =
+            matches!(&found[..], [(queue, (metadata, _))] if queue == "in" && metadata == "other");
+        found == of(before, name) || found == of(after, name) || rewrites && is_rewritten
+    })
 }
 
-/// Runs an operation with a fault at every call, then repairs and judges.
-fn run(fault: Fault, durability: Durability) {
+/// Runs each operation with a fault at every call, then repairs and judges; those of full durability are all.
+fn run(fault: Fault) {
     for (what, operation, after) in operations() {
-        let mut at = 1;
-        loop {
+        let calls = at_each_call(|at| {
             let site = Site::new();
             set_up(&site.path());
-            let before = entries(&Spool::load(&site.path(), options(durability)).unwrap());
-            let layer = Faulty::new(&site.path(), fault, at);
-            let spool = layer.spool(&site.path(), limited(durability), dead());
+            let before = entries(&site.load());
+            let (layer, spool) = site.faulty_for(fault, at, limited(Durability::Full), dead());
             let result = operation(&spool);
             drop(spool);
-            let reached = layer.calls() >= at;
             let case = format!("{what}, {fault:?} at call {at}: {result:?}");
             judge(&site, &case, result.is_ok(), &before, &after);
-            if !reached {
-                assert!(result.is_ok(), "{case}");
-                break;
-            }
-            at += 1;
-        }
-        assert!(at > 2, "{what} makes no calls");
+            assert!(layer.calls() >= at || result.is_ok(), "{case}");
+            layer.calls()
+        });
+        assert!(calls > 2, "{what} makes no calls");
     }
 }
 
@@ -79,34 +67,31 @@ fn judge(site: &Site, case: &str, acknowledged: bool, before: &State, after: &St
     assert_whole(&spool);
 }
 
-/// A process dies at any call; those of full durability are all.
+/// A process dies at any call.
 #[test]
 fn death_at_every_call() {
-    run(Fault::Die, Durability::Full);
+    run(Fault::Die);
 }
 
 /// Each call fails once, for want of space or of rights.
 #[test]
 fn failure_of_every_call() {
-    for errno in [Errno::NOSPC, Errno::ACCESS] {
-        run(Fault::Fail(errno), Durability::Full);
-    }
+    [Errno::NOSPC, Errno::ACCESS].into_iter().for_each(|errno| run(Fault::Fail(errno)));
 }
 
 /// A creation that died at any call is refused by nobody, and finished by the next.
 #[test]
 fn a_creation_that_died_is_taken_up() {
-    for at in 1..30 {
+    at_each_call(|at| {
         let site = Site::new();
         std::fs::create_dir(site.path()).unwrap();
-        let layer = Faulty::new(&site.path(), Fault::Die, at);
-        let spool = layer.spool(&site.path(), Options::default(), dead());
+        let (layer, spool) = site.faulty_for(Fault::Die, at, Options::default(), dead());
         let _ = layout::create(spool.layer(), spool.path(), true);
-        let created = Spool::create(&site.path(), options(Durability::None)).unwrap();
-        put(&created, "a").unwrap();
-        repair(&created);
+        put(&site.create(), "a").unwrap();
+        repair(&site.load());
         assert_whole(&site.load());
-    }
+        layer.calls()
+    });
 }
 
 /// A spool with a bit of every damage, and a dead owner's claim.
@@ -142,12 +127,11 @@ fn damaged(site: &Site) {
 fn a_repair_that_died_is_taken_up() {
     let whole = [A, B, ("out", "stuck", "meta", "data"), ("out", "twice", "new", "data")];
     let expected = state(&[&whole[..], &[("in", "lost", "meta", "data")]].concat());
-    for at in 1.. {
+    at_each_call(|at| {
         let site = Site::new();
         damaged(&site);
-        let layer = Faulty::new(&site.path(), Fault::Die, at);
-        let spool = layer.spool(&site.path(), options(Durability::None), dead());
-        let first = spool.fsck(FsckOptions { repair: true, older_than: None });
+        let (layer, spool) = site.faulty_for(Fault::Die, at, options(Durability::None), dead());
+        let first = spool.fsck(REPAIR);
         drop(spool);
         let spool = site.load();
         let second = repair(&spool);
@@ -158,7 +142,7 @@ fn a_repair_that_died_is_taken_up() {
         assert_eq!(problems(&spool), [], "at {at}");
         if layer.calls() < at {
             assert!(first.unwrap().findings.len() >= 10 && second.is_clean());
-            break;
         }
-    }
+        layer.calls()
+    });
 }

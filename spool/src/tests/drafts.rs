@@ -1,6 +1,5 @@
 //! Drafts: what a death leaves of them goes with a repair, what is being written stays.
 
-use std::io::{self, BufRead, Read};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -9,73 +8,38 @@ use rustix::io::Errno;
 use super::support::*;
 use crate::*;
 
-/// A source of data during which something is done.
-struct Meanwhile<F>(Option<F>, &'static [u8]);
-
-impl<F: FnOnce()> Read for Meanwhile<F> {
-    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-        unreachable!("it is read by its buffer")
-    }
-}
-
-impl<F: FnOnce()> BufRead for Meanwhile<F> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.1.is_empty()
-            && let Some(act) = self.0.take()
-        {
-            act();
-        }
-        Ok(self.1)
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.1 = &self.1[amount..];
-    }
-}
-
-/// Publishes a draft; its data.
-fn publish(spool: &Spool, draft: Draft) -> Vec<u8> {
-    let reservation = spool.reserve(time_ordered).unwrap();
-    let name = spool.enqueue_draft(&input(), reservation, b"m", draft).unwrap();
-    spool.data(&name).load().unwrap()
-}
-
-/// A repair of whatever age leaves a draft alone that is being written, by another process or a thread of its own.
-#[test]
-fn what_is_being_written_stays() {
-    let site = Site::new();
-    let (spool, other) = (with_entry(&site), site.load());
-    let zero = FsckOptions { repair: true, older_than: Some(Duration::ZERO) };
-    let check = || assert!(other.fsck(zero).unwrap().is_clean() && repair(&other).is_clean());
-    let draft = spool.draft(&mut Meanwhile(Some(check), b"slow")).unwrap();
-    assert_eq!(publish(&spool, draft), b"slow");
-    let own = site.path().join(spool.draft_path());
-    std::fs::write(&own, "half").unwrap();
-    assert!(repair(&spool).is_clean());
-    assert!(own.exists());
-}
-
-/// A spool with `a`, before whose Nth call somebody repairs it: what that finds comes out of the channel.
-fn repaired_at(site: &Site, at: u64) -> (Spool, mpsc::Receiver<Fsck>) {
+/// A spool with `a`, before whose Nth call somebody repairs it, with an age and without: what that finds comes out of the channel.
+fn repaired_at(site: &Site, at: u64) -> (Spool, mpsc::Receiver<Vec<Mended>>) {
     drop(with_entry(site));
-    let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
-    let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
+    let (layer, spool) = site.faulty(Fault::Fail(Errno::IO), u64::MAX, Durability::None);
     let (other, (tell, told)) = (site.load(), mpsc::channel());
-    layer.before(at, move || _ = tell.send(repair(&other)));
+    layer.before(at, move || {
+        let aged = FsckOptions { older_than: Some(Duration::ZERO), ..REPAIR };
+        let found = [other.fsck(aged).unwrap(), repair(&other)].map(|fsck| fsck.findings);
+        let _ = tell.send(found.concat());
+    });
     (spool, told)
 }
 
-/// So does one that comes when the draft was just made.
+/// A repair leaves a draft alone that was just made, or is being written: by another process, or by a thread of its own.
 #[test]
-fn what_is_about_to_be_written_stays() {
+fn what_is_being_written_stays() {
     for at in 1.. {
         let site = Site::new();
         let (spool, told) = repaired_at(&site, at);
         let draft = spool.draft(&mut &b"slow"[..]).unwrap();
         let Ok(_) = told.try_recv() else { break };
-        assert_eq!(publish(&spool, draft), b"slow", "{at}");
+        let reservation = spool.reserve(time_ordered).unwrap();
+        let name = spool.enqueue_draft(&input(), reservation, b"m", draft).unwrap();
+        assert_eq!(spool.data(&name).load().unwrap(), b"slow", "{at}");
         assert!(repair(&spool).is_clean());
     }
+    let site = Site::new();
+    let spool = site.create();
+    let own = spool.path().join(spool.draft_path());
+    std::fs::write(&own, "half").unwrap();
+    assert!(repair(&spool).is_clean());
+    assert!(own.exists());
 }
 
 /// A repair at any moment leaves to a consumer what it is writing.
@@ -89,7 +53,7 @@ fn what_a_consumer_writes_stays() {
         guard.reject("why").unwrap();
         let Ok(found) = told.try_recv() else { break };
         let deleted = |mended: &Mended| mended.finding == Finding::HalfWritten;
-        assert!(!found.findings.iter().any(deleted), "{at}: {found:?}");
+        assert!(!found.iter().any(deleted), "{at}: {found:?}");
         let info = spool.info(&queue(DEAD_LETTER), &a()).unwrap();
         assert_eq!((info.reason.as_deref(), info.metadata_bytes), (Some("why"), 5));
     }
@@ -101,21 +65,17 @@ fn a_repair_while_a_spool_is_made() {
     for at in 1.. {
         let site = Site::new();
         std::fs::create_dir(site.path()).unwrap();
-        let layer = Faulty::new(&site.path(), Fault::Fail(Errno::IO), u64::MAX);
-        let spool = layer.spool(&site.path(), options(Durability::None), Identity::this_process());
+        let (layer, spool) = site.faulty(Fault::Fail(Errno::IO), u64::MAX, Durability::None);
         let (path, (tell, told)) = (site.path(), mpsc::channel());
         layer.before(at, move || {
-            let other = Spool::load_unchecked(&path, options(Durability::None)).unwrap();
             // Before the first directory is there it is no spool.
-            let _ = other.fsck(FsckOptions { repair: true, older_than: None });
-            let _ = tell.send(());
+            let other = Spool::load_unchecked(&path, options(Durability::None)).unwrap();
+            let _ = (other.fsck(REPAIR), tell.send(()));
         });
         let made = layout::create(spool.layer(), &site.path(), false);
         assert!(made.is_ok(), "{at}: {made:?}");
         drop(site.load());
-        if told.try_recv().is_err() {
-            break;
-        }
+        let Ok(_) = told.try_recv() else { break };
     }
 }
 
@@ -125,7 +85,7 @@ fn what_a_death_left_goes() {
     let site = Site::new();
     let spool = with_entry(&site);
     let guard = take(&spool).unwrap();
-    let left = site.path().join(".shiftboss/tmp/0123456789abcdef-7.data");
+    let left = site.file(".shiftboss/tmp/0123456789abcdef-7.data");
     std::fs::write(&left, "half").unwrap();
     assert!(!repair(&site.load()).is_clean());
     assert!(!left.exists());

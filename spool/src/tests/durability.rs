@@ -7,16 +7,13 @@ use crate::*;
 fn calls(durability: Durability, operation: impl FnOnce(&Spool) -> Result<()>) -> Vec<String> {
     let site = Site::new();
     drop(with_entry(&site));
-    let layer = Faulty::new(&site.path(), Fault::Die, u64::MAX);
-    let me = Identity::this_process();
-    let spool = layer.spool(&site.path(), options(durability), me);
+    let (layer, spool) = site.faulty(Fault::Die, u64::MAX, durability);
     spool.ensure_queue(&input()).unwrap();
     spool.ensure_queue(&queue("out")).unwrap();
     layer.log.lock().unwrap().clear();
     operation(&spool).unwrap();
-    let log = layer.log.lock().unwrap().clone();
     let ours = |line: &String| line.contains(".shiftboss/") && !line.contains("/moving/");
-    log.into_iter().filter(|line| !ours(line)).collect()
+    layer.log.lock().unwrap().drain(..).filter(|line| !ours(line)).collect()
 }
 
 fn enqueue(spool: &Spool) -> Result<()> {
@@ -40,8 +37,7 @@ fn publication() {
 fn publication_of_a_draft() {
     let publish = |spool: &Spool| {
         let draft = spool.draft(&mut &b"d"[..])?;
-        let reservation = spool.reserve(named("b"))?;
-        spool.enqueue_draft(&input(), reservation, b"m", draft).map(drop)
+        spool.enqueue_draft(&input(), spool.reserve(named("b"))?, b"m", draft).map(drop)
     };
     for durability in [Durability::None, Durability::File, Durability::Full] {
         assert_eq!(calls(durability, publish), calls(durability, enqueue));

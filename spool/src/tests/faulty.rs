@@ -23,30 +23,26 @@ pub enum Fault {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// What somebody else does, and before which call.
-#[derive(Default)]
-struct Meanwhile(Mutex<Option<(u64, Act)>>);
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Meanwhile")
-    }
-}
-
 /// A layer that has a fault at its Nth call.
-#[derive(Debug)]
 pub struct Faulty {
     disk: Disk,
     fault: Fault,
     at: u64,
     /// Whether calls count that change no name.
     counts_looks: bool,
-    meanwhile: Meanwhile,
-    pub count: AtomicU64,
+    /// What somebody else does, and before which call.
+    meanwhile: Mutex<Option<(u64, Act)>>,
+    count: AtomicU64,
     /// Failed renames and links.
     pub lost: AtomicU64,
     /// Syncs, renames and removals, as text.
     pub log: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Faulty")
+    }
 }
 
 impl Faulty {
@@ -57,9 +53,9 @@ impl Faulty {
             fault,
             at,
             counts_looks: true,
-            meanwhile: Meanwhile::default(),
-            count: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            meanwhile: Mutex::default(),
+            count: AtomicU64::default(),
+            lost: AtomicU64::default(),
             log: Mutex::default(),
         })
     }
@@ -71,17 +67,13 @@ impl Faulty {
         layer
     }
 
-    pub fn spool(self: &Arc<Self>, path: &Path, options: Options, identity: Identity) -> Spool {
-        Spool::on(self.clone(), path, options, identity)
-    }
-
     pub fn calls(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Before the Nth call somebody else does this.
     pub fn before(&self, call: u64, act: impl FnOnce() + Send + 'static) {
-        *self.meanwhile.0.lock().unwrap() = Some((call, Box::new(act)));
+        *self.meanwhile.lock().unwrap() = Some((call, Box::new(act)));
     }
 
     /// A call that changes no name.
@@ -94,7 +86,7 @@ impl Faulty {
 
     fn step(&self) -> Result<(), Errno> {
         let call = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Some((_, act)) = self.meanwhile.0.lock().unwrap().take_if(|(at, _)| *at == call) {
+        if let Some((_, act)) = self.meanwhile.lock().unwrap().take_if(|(at, _)| *at == call) {
             act();
         }
         match self.fault {

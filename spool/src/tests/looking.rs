@@ -6,32 +6,30 @@ use std::time::{Duration, SystemTime};
 use super::support::*;
 use crate::*;
 
+/// Ends what comes into a queue, until it is over.
+fn consume(spool: &Spool, from: &str, over: &AtomicBool, end: impl Fn(Guard) -> Result<()>) {
+    let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
+    while !over.load(Ordering::Relaxed) {
+        if let Some(guard) = reader.dequeue_available().unwrap() {
+            end(guard).unwrap();
+        }
+    }
+}
+
 /// Forty looks at a spool where entries come, are held, move to and fro and go: no problem.
 #[test]
 fn no_false_report_under_load() {
     let site = Site::new();
-    let spool = site.create();
-    let over = AtomicBool::new(false);
+    let (spool, over) = (&site.create(), &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let work = |from: &'static str, to: Option<&'static str>| {
-            let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
-            let over = &over;
-            move || {
-                while !over.load(Ordering::Relaxed) {
-                    if let Some(guard) = reader.dequeue_available().unwrap() {
-                        let finished = guard.name().as_bytes().ends_with(b"7");
-                        match to {
-                            _ if finished => guard.complete().unwrap(),
-                            Some(to) => guard.move_to(&queue(to)).unwrap(),
-                            None => guard.fail().unwrap(),
-                        }
-                    }
-                }
-            }
-        };
-        scope.spawn(work("one", Some("two")));
-        scope.spawn(work("two", Some("one")));
-        scope.spawn(work("one", None));
+        for (from, to) in [("one", Some("two")), ("two", Some("one")), ("one", None)] {
+            let end = move |guard: Guard| match to {
+                _ if guard.name().as_bytes().ends_with(b"7") => guard.complete(),
+                Some(to) => guard.move_to(&queue(to)),
+                None => guard.fail(),
+            };
+            scope.spawn(move || consume(spool, from, over, end));
+        }
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let few = spool.list(&queue("one")).unwrap().len() < 300;
@@ -42,35 +40,29 @@ fn no_false_report_under_load() {
                 }
             }
         });
-        let found: Vec<_> = (0..40).flat_map(|_| problems(&spool)).collect();
+        let found: Vec<_> = (0..40).flat_map(|_| problems(spool)).collect();
         over.store(true, Ordering::Relaxed);
         assert_eq!(found, []);
     });
-    assert_whole(&spool);
+    assert_whole(spool);
 }
 
 /// A repair beside consumers at work finds nothing and takes nothing from them.
 #[test]
 fn a_repair_beside_consumers() {
     let site = Site::new();
-    let spool = site.create();
+    let (spool, over) = (site.create(), &AtomicBool::new(false));
     let items = vec![Item::new("m", "d"); 300];
     spool.enqueue_batch(&queue("one"), time_ordered, &items).unwrap();
-    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (from, to) in [("one", "two"), ("two", "one"), ("one", "three"), ("three", "two")] {
-            let (over, path) = (&over, spool.path());
-            scope.spawn(move || {
-                let spool = Spool::load(path, options(Durability::None)).unwrap();
-                let mut reader = spool.reader(&queue(from), Order::Spread).unwrap();
-                while !over.load(Ordering::Relaxed) {
-                    if let Some(mut guard) = reader.dequeue_available().unwrap() {
-                        let more = [guard.metadata(), b"."].concat();
-                        guard.set_metadata(&more[more.len() / 9..]);
-                        guard.move_to(&queue(to)).unwrap();
-                    }
-                }
-            });
+            let own = site.load();
+            let end = move |mut guard: Guard| {
+                let more = [guard.metadata(), b"."].concat();
+                guard.set_metadata(&more[more.len() / 9..]);
+                guard.move_to(&queue(to))
+            };
+            scope.spawn(move || consume(&own, from, over, end));
         }
         let found: Vec<_> = (0..30).flat_map(|_| repair(&spool).findings).collect();
         over.store(true, Ordering::Relaxed);

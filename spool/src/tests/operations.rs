@@ -48,8 +48,7 @@ fn publications() -> Vec<Case> {
             "enqueue a draft",
             |s| {
                 let draft = s.draft(&mut &b"data c"[..])?;
-                let reservation = s.reserve(named("c"))?;
-                s.enqueue_draft(&input(), reservation, b"meta c", draft).map(drop)
+                s.enqueue_draft(&input(), s.reserve(named("c"))?, b"meta c", draft).map(drop)
             },
             state(&[A, B, C]),
         ),
@@ -70,12 +69,27 @@ fn publications() -> Vec<Case> {
     ]
 }
 
+/// The ends of a claim on `a`: what each is called, and a claim that ends so.
+pub fn ends() -> [(&'static str, Operation); 5] {
+    [
+        ("release", |s| take(s)?.release()),
+        ("fail", |s| take(s)?.fail()),
+        ("drop", |s| take(s).map(drop)),
+        ("complete", |s| take(s)?.complete()),
+        ("move", |s| {
+            let mut guard = take(s)?;
+            guard.set_metadata("other");
+            guard.move_to(&queue("out"))
+        }),
+    ]
+}
+
 fn claims() -> Vec<Case> {
-    vec![
-        ("release", |s| take(s)?.release(), state(&[A, B])),
-        ("fail", |s| take(s)?.fail(), state(&[A, B])),
-        ("drop", |s| take(s).map(drop), state(&[A, B])),
-        ("complete", |s| take(s)?.complete(), state(&[B])),
+    let back = state(&[A, B]);
+    let moved = state(&[("out", "a", "other", "data a"), B]);
+    let states = [back.clone(), back.clone(), back.clone(), state(&[B]), moved];
+    let ends = ends().into_iter().zip(states).map(|((what, end), state)| (what, end, state));
+    let more: [Case; 3] = [
         (
             "fail and complete",
             |s| {
@@ -85,22 +99,8 @@ fn claims() -> Vec<Case> {
             state(&[B]),
         ),
         (
-            "move",
-            |s| {
-                let mut g = take(s)?;
-                g.set_metadata("other");
-                g.move_to(&queue("out"))
-            },
-            state(&[("out", "a", "other", "data a"), B]),
-        ),
-        (
             "dead letter",
-            |s| {
-                for _ in 0..3 {
-                    take(s)?.fail()?;
-                }
-                Ok(())
-            },
+            |s| (0..3).try_for_each(|_| take(s)?.fail()),
             state(&[("dead-letter", "a", "meta a", "data a"), B]),
         ),
         (
@@ -109,9 +109,10 @@ fn claims() -> Vec<Case> {
                 take(s)?.retry_after(std::time::Duration::ZERO)?;
                 s.reclaim().map(drop)
             },
-            state(&[A, B]),
+            back,
         ),
-    ]
+    ];
+    ends.chain(more).collect()
 }
 
 fn others() -> Vec<Case> {
@@ -129,10 +130,6 @@ fn others() -> Vec<Case> {
             state(&[]),
         ),
         ("create", |s| layout::create(s.layer(), s.path(), true), state(&[A, B])),
-        (
-            "fsck",
-            |s| s.fsck(FsckOptions { repair: true, older_than: None }).map(drop),
-            state(&[A, B]),
-        ),
+        ("fsck", |s| s.fsck(REPAIR).map(drop), state(&[A, B])),
     ]
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::support::*;
 use crate::*;
@@ -58,7 +58,7 @@ fn inhabited(site: &Site) -> Spool {
 fn use_it(site: &Site, spool: &Spool) -> Vec<String> {
     let input = input();
     let held = |entry: &str| spool.checkout(&input, &name(entry));
-    let options = FsckOptions { repair: true, older_than: Some(Duration::ZERO) };
+    let options = FsckOptions { older_than: Some(Duration::ZERO), ..REPAIR };
     let draft = || {
         let draft = spool.draft(&mut &b"d"[..])?;
         spool.enqueue_draft(&input, spool.reserve(named("y"))?, b"m", draft)
@@ -87,41 +87,21 @@ fn use_it(site: &Site, spool: &Spool) -> Vec<String> {
 #[test]
 fn nothing_is_written_through_a_planted_file() {
     let opened = [".shiftboss/lock", ".shiftboss/owners/ID"];
-    let others = [
-        ".shiftboss/version",
-        ".shiftboss/id",
-        ".shiftboss/spare/0",
-        ".shiftboss/claims/x",
-        ".shiftboss/claims/a",
-        ".shiftboss/attempts/a",
-        ".shiftboss/attempts/x",
-        ".shiftboss/reasons/c",
-        ".shiftboss/moving/x",
-        ".shiftboss/tmp/ID-0.data",
-        ".registry/x",
-        ".registry/b",
-        ".tmp/x",
-        ".data/x",
-        ".data/a",
-        "in/x",
-        "in/a",
-        "in/.checkout/a",
-    ];
-    for path in opened.iter().chain(&others) {
+    let others = ".shiftboss/version .shiftboss/id .shiftboss/spare/0 .shiftboss/claims/x .shiftboss/claims/a \
+        .shiftboss/attempts/a .shiftboss/attempts/x .shiftboss/reasons/c .shiftboss/moving/x .shiftboss/tmp/ID-0.data \
+        .registry/x .registry/b .tmp/x .data/x .data/a in/x in/a in/.checkout/a";
+    for path in opened.into_iter().chain(others.split_whitespace()) {
         for (what, how) in PLANTS {
             let site = Site::new();
             drop(inhabited(&site));
-            let (spool, victim) =
-                (Spool::load_unchecked(&site.path(), Options::default()).unwrap(), victim(&site));
-            plant(
-                how,
-                &victim,
-                &site.file(&path.replace("ID", files::draft_owner(&spool.draft_path()).unwrap())),
-            );
+            let spool = Spool::load_unchecked(&site.path(), Options::default()).unwrap();
+            let (victim, draft) = (victim(&site), spool.draft_path());
+            let place = path.replace("ID", files::draft_owner(&draft).unwrap());
+            plant(how, &victim, &site.file(&place));
             let errors = use_it(&site, &spool);
             assert_untouched(&victim, &format!("{path}: {what}"));
             let told = errors.iter().any(|error| error.contains(what));
-            assert!(told || !opened.contains(path), "{path}: {what}: {errors:#?}");
+            assert!(told || !opened.contains(&path), "{path}: {what}: {errors:#?}");
         }
     }
 }
@@ -178,11 +158,7 @@ fn a_pipe_with_a_reader_is_refused() {
     let site = Site::new();
     let (spool, place) = (inhabited(&site), site.file(".shiftboss/lock"));
     plant(PLANTS[2].1, Path::new(""), &place);
-    let reader = rustix::fs::open(
-        &place,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
-        Mode::empty(),
-    );
+    let reader = rustix::fs::open(&place, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
     let error = spool.reclaim().unwrap_err().to_string();
     assert!(error.contains("a pipe"), "{error}");
     drop(reader.unwrap());
@@ -191,12 +167,10 @@ fn a_pipe_with_a_reader_is_refused() {
 /// The spool's directories, each replaced by a symbolic link to what was there, outside the spool.
 #[test]
 fn nothing_is_done_beyond_a_planted_directory() {
-    let ours = ["owners", "claims", "moving", "attempts", "reasons", "tmp"];
-    let ours = ours.map(|name| format!(".shiftboss/{name}"));
-    let others = [".registry", ".tmp", ".data", ".shiftboss", "in", "in/.checkout"];
     let quiet = [".shiftboss/spare", ".shiftboss/strays", ".shiftboss/quarantine"];
-    let all = others.iter().chain(&quiet).copied().chain(ours.iter().map(String::as_str));
-    for path in all {
+    let others = ".registry .tmp .data .shiftboss in in/.checkout .shiftboss/owners .shiftboss/claims \
+        .shiftboss/moving .shiftboss/attempts .shiftboss/reasons .shiftboss/tmp";
+    for path in quiet.into_iter().chain(others.split_whitespace()) {
         let site = Site::new();
         let spool = inhabited(&site);
         let victim = site.directory.path().join("victim");

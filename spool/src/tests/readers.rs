@@ -1,6 +1,6 @@
 //! Readers: order, arrivals, the polling fallback, limits, several of them at once.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::support::*;
@@ -21,26 +21,19 @@ fn spread_readers_do_not_race() {
     for _ in 0..2 {
         let site = Site::new();
         drop(filled(&site, 400));
-        let layer = Faulty::new(&site.path(), Fault::Die, u64::MAX);
-        let taken: usize = std::thread::scope(|scope| {
-            let consumers: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let me = Identity::this_process();
-                        let spool = layer.spool(&site.path(), options(Durability::None), me);
-                        let mut reader = spool.reader(&input(), Order::Spread).unwrap();
-                        let mut taken = 0;
-                        while let Some(guard) = reader.dequeue_available().unwrap() {
-                            guard.complete().unwrap();
-                            taken += 1;
-                        }
-                        taken
-                    })
-                })
-                .collect();
-            consumers.into_iter().map(|consumer| consumer.join().unwrap()).sum()
-        });
-        assert_eq!(taken, 400);
+        let (layer, _) = site.faulty(Fault::Die, u64::MAX, Durability::None);
+        let taken = AtomicU64::new(0);
+        let consume = || {
+            let me = Identity::this_process();
+            let spool = Spool::on(layer.clone(), &site.path(), options(Durability::None), me);
+            let mut reader = spool.reader(&input(), Order::Spread).unwrap();
+            while let Some(guard) = reader.dequeue_available().unwrap() {
+                guard.complete().unwrap();
+                taken.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(consume)));
+        assert_eq!(taken.into_inner(), 400);
         tried += 400;
         lost += layer.lost.load(Ordering::Relaxed);
         assert_whole(&site.load());
@@ -101,8 +94,7 @@ fn polling_finds_arrivals() {
     assert!(reader.dequeue_available().unwrap().is_none());
     std::thread::scope(|scope| {
         scope.spawn(|| put(&spool, "a").unwrap());
-        let taken = reader.dequeue(&stop, Some(DEADLINE)).unwrap();
-        assert!(taken.is_some());
+        assert!(reader.dequeue(&stop, Some(DEADLINE)).unwrap().is_some());
     });
 }
 
@@ -115,8 +107,7 @@ fn arrivals_without_events_are_found() {
     assert!(reader.dequeue_available().unwrap().is_none());
     std::fs::hard_link(site.file("in/a"), site.file("out/a")).unwrap();
     std::fs::remove_file(site.file("in/a")).unwrap();
-    let taken = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
-    assert!(taken.is_some());
+    assert!(reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap().is_some());
 }
 
 /// A queue that is removed and made again while a reader waits.
@@ -130,6 +121,5 @@ fn a_queue_that_is_made_again() {
     assert!(reader.dequeue_available().unwrap().is_none());
     std::fs::remove_dir_all(site.file("in")).unwrap();
     put(&spool, "a").unwrap();
-    let taken = reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap();
-    assert!(taken.is_some());
+    assert!(reader.dequeue(&Stop::new().unwrap(), Some(DEADLINE)).unwrap().is_some());
 }

@@ -56,8 +56,15 @@ pub fn take(spool: &Spool) -> Result<Guard> {
     spool.checkout(&input(), &a())
 }
 
+pub const REPAIR: FsckOptions = FsckOptions { repair: true, older_than: None };
+
 pub fn repair(spool: &Spool) -> Fsck {
-    spool.fsck(FsckOptions { repair: true, older_than: None }).unwrap()
+    spool.fsck(REPAIR).unwrap()
+}
+
+/// Runs with a fault at the first call, at the second and so on, until there are fewer: `run` says how many there were.
+pub fn at_each_call(mut run: impl FnMut(u64) -> u64) -> u64 {
+    (1..).find(|at| run(*at) < *at).unwrap()
 }
 
 pub fn problems(spool: &Spool) -> Vec<Problem> {
@@ -92,6 +99,24 @@ impl Site {
     pub fn as_seen_by(&self, identity: Identity) -> Spool {
         let layer = Arc::new(Disk::open(&self.path()).unwrap());
         Spool::on(layer, &self.path(), options(Durability::None), identity)
+    }
+
+    /// The spool through a layer that has a fault at one of its calls.
+    pub fn faulty(&self, fault: Fault, at: u64, durability: Durability) -> (Arc<Faulty>, Spool) {
+        self.faulty_for(fault, at, options(durability), Identity::this_process())
+    }
+
+    /// The same, worked on by somebody else.
+    pub fn faulty_for(
+        &self,
+        fault: Fault,
+        at: u64,
+        options: Options,
+        who: Identity,
+    ) -> (Arc<Faulty>, Spool) {
+        let layer = Faulty::new(&self.path(), fault, at);
+        let spool = Spool::on(layer.clone(), &self.path(), options, who);
+        (layer, spool)
     }
 
     /// Leaves an entry checked out by somebody, as if that had died: nothing of it runs or cleans up.

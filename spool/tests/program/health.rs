@@ -4,10 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use rustix::process::Signal;
+use super::common::{Site, wait_until};
+use super::{command, done, spool, stop, with};
 
-use super::common::wait_until;
-use super::{command, done, signal, spool, with};
+/// The code and the report of a verb in JSON.
+fn report(site: &Site, words: &[&str]) -> (i32, serde_json::Value) {
+    let (code, stdout, _) = spool(site, words);
+    (code, serde_json::from_str(&stdout).unwrap())
+}
 
 /// A healthy spool ends with 0, an orphan with 1, in words and as JSON.
 #[test]
@@ -18,13 +22,11 @@ fn the_monitor() {
     let (code, stdout, stderr) = spool(&site, &["monitor", "s"]);
     assert_eq!((code, &*stderr), (1, ""));
     assert!(stdout.starts_with("orphaned: .registry/orphan\\x0a (touched 20"), "{stdout}");
-    let (code, stdout, _) = spool(&site, &["monitor", "--json", "s"]);
-    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &report["problems"][0]["kind"]), (1, &"orphaned".into()));
+    let (code, found) = report(&site, &["monitor", "--json", "s"]);
+    assert_eq!((code, &found["problems"][0]["kind"]), (1, &"orphaned".into()));
     fs::remove_file(site.path("s/.registry/orphan\n")).unwrap();
-    let (code, stdout, _) = spool(&site, &["monitor", "--max-age", "q=0s", "--json", "s"]);
-    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &report["problems"][0]["places"][0]["queue"]), (1, &"q".into()));
+    let (code, found) = report(&site, &["monitor", "--max-age", "q=0s", "--json", "s"]);
+    assert_eq!((code, &found["problems"][0]["places"][0]["queue"]), (1, &"q".into()));
     done(&site, &["take", "s", "q"]);
     assert_eq!(spool(&site, &["monitor", "--max-checkout-age", "0s", "s"]).0, 1);
     assert_eq!(spool(&site, &["monitor", "s"]).0, 0);
@@ -34,10 +36,8 @@ fn the_monitor() {
 #[test]
 fn the_daemon() {
     let site = with(&["a"]);
-    let words = ["monitor", "--daemon", "--every", "10ms", "--json", "s"];
-    let mut command_line = command(&site, &words);
-    let piped = command_line.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut daemon = piped.spawn().unwrap();
+    let mut daemon = command(&site, &["monitor", "--daemon", "--every", "10ms", "--json", "s"]);
+    let mut daemon = daemon.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
     fs::write(site.path("s/q/stray"), "").unwrap();
@@ -48,15 +48,17 @@ fn the_daemon() {
     fs::remove_file(site.path("s/q/stray")).unwrap();
     assert_eq!(event()["event"], "end");
     // A look that fails is logged, and the next is made all the same.
-    fs::rename(site.path("s/.data"), site.path("s/gone")).unwrap();
-    fs::write(site.path("s/.data"), "").unwrap();
+    let break_it = || {
+        fs::rename(site.path("s/.data"), site.path("s/gone")).unwrap();
+        fs::write(site.path("s/.data"), "").unwrap();
+    };
+    break_it();
     assert!(log.next().unwrap().unwrap().contains("A look failed"));
     fs::remove_file(site.path("s/.data")).unwrap();
     fs::rename(site.path("s/gone"), site.path("s/.data")).unwrap();
     fs::write(site.path("s/q/stray"), "").unwrap();
     assert_eq!(event()["event"], "start");
-    signal(&daemon, Signal::TERM);
-    assert_eq!(daemon.wait().unwrap().code(), Some(1));
+    assert_eq!(stop(daemon), 1);
     // One that saw nothing ends with 0, and one that could not look with 1.
     for (every, is_broken) in [("1h", false), ("10ms", true)] {
         let words = ["monitor", "--daemon", "--every", every, "s"];
@@ -70,12 +72,10 @@ fn the_daemon() {
         };
         wait_until("it listens", catches_term);
         if is_broken {
-            fs::rename(site.path("s/.data"), site.path("s/gone")).unwrap();
-            fs::write(site.path("s/.data"), "").unwrap();
+            break_it();
             assert!(log.next().unwrap().unwrap().contains("A look failed"));
         }
-        signal(&daemon, Signal::TERM);
-        assert_eq!(daemon.wait().unwrap().code(), Some(i32::from(is_broken)));
+        assert_eq!(stop(daemon), i32::from(is_broken));
     }
 }
 
@@ -92,10 +92,10 @@ fn the_repair() {
     assert!(stdout.ends_with("3 found; --repair mends them.\n"), "{stdout}");
     let (code, stdout, _) = spool(&site, &["fsck", "--repair", "--older-than", "1h", "s"]);
     assert_eq!((code, &*stdout), (0, "Nothing is wrong.\n"));
-    let (code, stdout, _) = spool(&site, &["fsck", "--repair", "--json", "s"]);
-    let fsck: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, fsck["findings"].as_array().unwrap().len()), (1, 3));
-    assert!(fsck["findings"].as_array().unwrap().iter().all(|found| found["mended"] == true));
+    let (code, fsck) = report(&site, &["fsck", "--repair", "--json", "s"]);
+    let findings = fsck["findings"].as_array().unwrap();
+    assert_eq!((code, findings.len()), (1, 3));
+    assert!(findings.iter().all(|found| found["mended"] == true));
     let (code, stdout, _) = spool(&site, &["fsck", "s"]);
     assert_eq!((code, &*stdout), (0, "Nothing is wrong.\nquarantined: .shiftboss/quarantine/b\n"));
     assert!(done(&site, &["list", "s"]).ends_with("1 in .shiftboss/quarantine\n"));

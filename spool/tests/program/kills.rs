@@ -6,38 +6,24 @@ use std::time::Duration;
 use super::common::random::Random;
 use super::common::wait::pause;
 use super::common::{wait_until, wait_within};
-use super::{assert_whole, command, json, lines, listed, ran, run, wait_gone, wait_lines, with};
+use super::{
+    assert_whole, command, json, kill, lines, listed, ran, run, stop, wait_gone, wait_lines, with,
+};
 
-/// The entry goes to the next, as a second attempt, once the first one's command is gone.
-#[test]
-fn the_next_one_has_it() {
-    let site = with(&["a"]);
-    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait";
-    let mut child = run(&site, &["--failed", "bad"], script).spawn().unwrap();
-    wait_lines(&site, "pids", 2);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    wait_gone(&site, "pids");
-    let (code, ..) = ran(&site, &["--once"], "echo $SHIFTSPOOL_ATTEMPT > attempt");
-    assert_eq!(code, 0);
-    assert_eq!(lines(&site, "attempt"), ["2"]);
-    assert_eq!(listed(&site, "bad"), [""; 0]);
-    assert_whole(&site);
-}
-
-/// One that waits already has it within moments.
+/// One that waits already has it within moments, as a second attempt; of the first one's commands none survives.
 #[test]
 fn a_waiting_one_has_it() {
     let site = with(&["a"]);
-    let mut first = run(&site, &[], "echo $$ > pids; sleep 1000").spawn().unwrap();
-    wait_lines(&site, "pids", 1);
-    let mut second = run(&site, &[], "echo x > did").spawn().unwrap();
-    first.kill().unwrap();
-    first.wait().unwrap();
-    wait_within(Duration::from_secs(10), "the second does it", || lines(&site, "did").len() == 1);
+    let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait";
+    let first = run(&site, &["--failed", "bad"], script).spawn().unwrap();
+    wait_lines(&site, "pids", 2);
+    let second = run(&site, &["--failed", "bad"], "echo $SHIFTSPOOL_ATTEMPT > did").spawn().unwrap();
+    kill(first);
+    wait_within(Duration::from_secs(10), "the second does it", || lines(&site, "did") == ["2"]);
     wait_gone(&site, "pids");
-    second.kill().unwrap();
-    second.wait().unwrap();
+    assert_eq!(stop(second), 0);
+    assert_eq!(listed(&site, "bad"), [""; 0]);
+    assert_whole(&site);
 }
 
 /// An entry that ends all who take it is set apart after five attempts.

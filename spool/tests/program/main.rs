@@ -53,6 +53,13 @@ fn done(site: &Site, words: &[&str]) -> String {
     stdout
 }
 
+/// Runs to a refusal with this code: nothing is printed, and this is said.
+fn refused(site: &Site, words: &[&str], code: i32, said: &str) {
+    let (found, stdout, stderr) = spool(site, words);
+    assert_eq!((found, &*stdout), (code, ""), "{words:?}: {stderr}");
+    assert!(stderr.contains(said), "{words:?}: {stderr}");
+}
+
 /// The JSON object that a verb prints.
 fn json(site: &Site, words: &[&str]) -> serde_json::Value {
     serde_json::from_str(&done(site, words)).unwrap()
@@ -71,6 +78,17 @@ fn with(names: &[&str]) -> Site {
 
 fn listed(site: &Site, queue: &str) -> Vec<String> {
     done(site, &["list", "s", queue]).lines().map(str::to_owned).collect()
+}
+
+/// What is there of an entry in `q`.
+fn shown(site: &Site, name: &str) -> serde_json::Value {
+    json(site, &["show", "--json", "s", "q", "--", name])
+}
+
+/// An entry is in `q`, and no attempt at it counts.
+fn assert_untried(site: &Site, name: &str) {
+    let shown = shown(site, name);
+    assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
 }
 
 /// Nothing is left in the spool but what is in its queues, and all that is whole.
@@ -97,4 +115,15 @@ fn ran(site: &Site, words: &[&str], script: &str) -> (i32, String, String) {
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Stops a child; its exit code.
+fn stop(mut child: Child) -> i32 {
+    signal(&child, Signal::TERM);
+    child.wait().unwrap().code().unwrap()
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

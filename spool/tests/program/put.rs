@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{assert_whole, done, feed, json, listed, spool, with};
+use super::{assert_whole, done, feed, listed, refused, shown, with};
 
 /// Data comes from standard input or a file, byte for byte; the name is printed.
 #[test]
@@ -10,14 +10,13 @@ fn an_entry() {
     let site = with(&[]);
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     fs::write(site.path("file"), &bytes).unwrap();
-    let mut names = Vec::new();
-    let (code, stdout, _) = feed(&site, &["put", "s", "q", "--meta", "two words"], &bytes);
+    let (code, first, _) = feed(&site, &["put", "s", "q", "--meta", "two words"], &bytes);
     assert_eq!(code, 0);
-    names.push(stdout.trim_end().to_owned());
-    names.push(done(&site, &["put", "s", "q", "--meta=two words", "file"]).trim_end().to_owned());
+    let second = done(&site, &["put", "s", "q", "--meta=two words", "file"]);
+    let names = [first.trim_end(), second.trim_end()];
     assert_eq!(listed(&site, "q"), names);
-    for name in &names {
-        let shown = json(&site, &["show", "--json", "s", "q", name]);
+    for name in names {
+        let shown = shown(&site, name);
         assert_eq!(shown["metadata"], "two words");
         assert_eq!(fs::read(shown["data_path"].as_str().unwrap()).unwrap(), bytes);
     }
@@ -45,9 +44,7 @@ fn more_than_memory() {
 fn more_than_may_be() {
     let site = with(&[]);
     fs::File::create(site.path("huge")).unwrap().set_len((1 << 30) + 1).unwrap();
-    let (code, _, stderr) = spool(&site, &["put", "s", "q", "huge"]);
-    assert_eq!(code, 65);
-    assert!(stderr.contains("more than 1073741824 bytes"), "{stderr}");
+    refused(&site, &["put", "s", "q", "huge"], 65, "more than 1073741824 bytes");
     for directory in [".data", ".registry", ".tmp", ".shiftboss/tmp"] {
         assert_eq!(fs::read_dir(site.path("s").join(directory)).unwrap().count(), 0, "{directory}");
     }
@@ -57,18 +54,12 @@ fn more_than_may_be() {
 #[test]
 fn nothing_is_put() {
     let site = with(&["a"]);
-    let (code, stdout, stderr) = feed(&site, &["put", "s", "q", "--name", "a"], b"other");
-    assert_eq!((code, &*stdout), (65, ""));
-    assert!(stderr.contains("the name a is taken"), "{stderr}");
+    refused(&site, &["put", "s", "q", "--name", "a"], 65, "the name a is taken");
     done(&site, &["rm", "s", "q", "a"]);
     for file in ["missing", "."] {
-        let (code, stdout, stderr) = spool(&site, &["put", "s", "q", file]);
-        assert_eq!((code, &*stdout), (65, ""));
-        assert!(stderr.contains("nothing is put"), "{stderr}");
+        refused(&site, &["put", "s", "q", file], 65, "nothing is put");
     }
-    let (code, _, stderr) = spool(&site, &["put", "s", "q", "--lines", "."]);
-    assert_eq!(code, 65);
-    assert!(stderr.contains("0 lines of it are put"), "{stderr}");
+    refused(&site, &["put", "s", "q", "--lines", "."], 65, "0 lines of it are put");
     assert_eq!(listed(&site, "q"), [""; 0]);
     assert_whole(&site);
 }
@@ -98,13 +89,12 @@ fn lines_of_metadata() {
     let put = ["put", "s", "q", "--meta-lines"];
     let (code, stdout, _) = feed(&site, &put, b"alpha 1\nbravo  2");
     assert_eq!(code, 0);
-    let shown = stdout.lines().map(|name| json(&site, &["show", "--json", "s", "q", name]));
-    let metadata: Vec<_> = shown.map(|shown| shown["metadata"].clone()).collect();
-    assert_eq!(metadata, ["alpha 1", "bravo  2"]);
-    for name in stdout.lines() {
+    for (name, metadata) in stdout.lines().zip(["alpha 1", "bravo  2"]) {
+        assert_eq!(shown(&site, name)["metadata"], metadata);
         assert_eq!(fs::read(site.path("s/.data").join(name)).unwrap(), b"");
         done(&site, &["rm", "s", "q", name]);
     }
+    assert_eq!(stdout.lines().count(), 2);
     let (code, stdout, stderr) = feed(&site, &put, &vec![b'x'; (1 << 20) + 2]);
     assert_eq!((code, &*stdout), (65, ""), "{stderr}");
     for more in [&["--lines"][..], &["--meta", "m"], &["--name", "n"]] {

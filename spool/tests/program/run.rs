@@ -1,6 +1,7 @@
 //! `run`: what a command is given, and what becomes of its entry by how it ended.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
@@ -9,8 +10,8 @@ use rustix::process::Signal;
 use super::common::wait::pause_before_second_signal;
 use super::common::wait_until;
 use super::{
-    GATE, assert_whole, command, done, feed, json, lines, listed, ran, run, signal, spool,
-    wait_gone, wait_lines, with,
+    GATE, assert_untried, assert_whole, command, done, feed, json, lines, listed, ran, refused, run,
+    signal, spool, stop, wait_gone, wait_lines, with,
 };
 
 /// Name, metadata and data reach the command, in its arguments and its environment.
@@ -89,18 +90,17 @@ fn failures_are_set_apart() {
     assert_whole(&site);
 }
 
-/// Without `--failed` an entry is tried again after a rest, and goes to the dead letters at last.
+/// Without `--failed` an entry is tried again after a rest, and goes to the dead letters at last. A service that is told to stop
+/// has not failed, whatever its entries did.
 #[test]
 fn failures_are_tried_again() {
     let site = with(&["a"]);
     let words = ["--retry-after", "0s", "--attempts", "3"];
-    let mut child =
-        run(&site, &words, "echo $SHIFTSPOOL_ATTEMPT >> attempts; exit 1").spawn().unwrap();
+    let child = run(&site, &words, "echo $SHIFTSPOOL_ATTEMPT >> attempts; exit 1").spawn().unwrap();
     wait_until("it is a dead letter", || listed(&site, "dead-letter") == ["a"]);
     let why = "attempt 3 failed with exit code 1, and was the last one";
     assert!(done(&site, &["show", "s", "dead-letter", "a"]).contains(why));
-    signal(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(stop(child), 0);
     assert_eq!(lines(&site, "attempts"), ["1", "2", "3"]);
     // While it rests nobody has it; by hand it is given back.
     done(&site, &["move", "s", "dead-letter", "a", "q"]);
@@ -109,24 +109,6 @@ fn failures_are_tried_again() {
     assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
     done(&site, &["release", "s", "q", "a"]);
     assert_eq!(listed(&site, "q"), ["a"]);
-}
-
-/// One pass ends with 1 when an entry failed in it, with 0 when all went well; a service that is told to
-/// stop has not failed, whatever its entries did.
-#[test]
-fn the_exit_code_tells_of_failures() {
-    let site = with(&["a", "b"]);
-    let script = "echo x >> did; [ $SHIFTSPOOL_NAME = a ]";
-    let (code, _, stderr) = ran(&site, &["--once", "--retry-after", "0s"], script);
-    assert_eq!(code, 1);
-    assert!(stderr.ends_with("shiftspool: entries that failed: 1; see above\n"), "{stderr}");
-    assert_eq!(ran(&site, &["--once"], "[ $SHIFTSPOOL_ATTEMPT = 2 ]").0, 0);
-    assert_eq!(ran(&site, &["--once"], "false").0, 0, "there is nothing to do");
-    done(&site, &["put", "s", "q", "--name", "c"]);
-    let mut child = run(&site, &["--failed", "bad"], script).spawn().unwrap();
-    wait_until("it has failed", || site.path("s/bad/c").exists());
-    signal(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// An empty queue: `--once` leaves at once, without it an arrival is worked on.
@@ -164,11 +146,9 @@ fn so_many_at_a_time() {
 fn no_such_program() {
     let site = with(&["a"]);
     for program in ["/nowhere/program", "/etc/passwd"] {
-        let (code, _, stderr) = spool(&site, &["run", "--failed", "bad", "s", "q", "--", program]);
-        assert_eq!(code, 78, "{stderr}");
-        assert!(stderr.contains(&format!("cannot run {program}")), "{stderr}");
-        let shown = json(&site, &["show", "--json", "s", "q", "a"]);
-        assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
+        let words = ["run", "--failed", "bad", "s", "q", "--", program];
+        refused(&site, &words, 78, &format!("cannot run {program}"));
+        assert_untried(&site, "a");
     }
     assert_whole(&site);
 }
@@ -199,11 +179,10 @@ fn deferred_entries() {
     let (code, _, stderr) = ran(&site, &[&["--once"], &words[..]].concat(), script);
     assert_eq!(code, 75, "{stderr}");
     assert!(stderr.contains("exit code 75, which means later") && stderr.contains("pause=2s"));
-    let mut child = run(&site, &words, script).spawn().unwrap();
+    let child = run(&site, &words, script).spawn().unwrap();
     fs::write(site.path("go"), "").unwrap();
     wait_lines(&site, "did", 1);
-    signal(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(stop(child), 0);
     assert_eq!((lines(&site, "did"), listed(&site, "bad").len()), (vec!["1".to_owned()], 0));
     assert_whole(&site);
 }
@@ -223,12 +202,11 @@ fn a_program_that_vanishes() {
     let mut child = command(&site, &words(&[]));
     fs::rename(site.path("gone"), &program).unwrap();
     done(&site, &["put", "s", "q", "--name", "c"]);
-    let mut child = child.stderr(Stdio::null()).spawn().unwrap();
+    let child = child.stderr(Stdio::null()).spawn().unwrap();
     wait_until("it has gone again", || site.path("gone").exists());
     fs::rename(site.path("gone"), &program).unwrap();
     wait_lines(&site, "did", 3);
-    signal(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(stop(child), 0);
     assert_eq!((listed(&site, "q").len(), listed(&site, "bad").len()), (0, 0));
     assert_whole(&site);
 }
@@ -238,30 +216,27 @@ fn a_program_that_vanishes() {
 fn signals() {
     let site = with(&["a", "b"]);
     let script = format!("echo $$ >> pids; {GATE}");
-    let mut child = run(&site, &[], &script).spawn().unwrap();
-    wait_lines(&site, "pids", 1);
-    signal(&child, Signal::TERM);
-    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
-    assert!(line.contains("finishing what runs"), "{line}");
+    let begun = |pids| {
+        let mut child = run(&site, &[], &script).spawn().unwrap();
+        wait_lines(&site, "pids", pids);
+        signal(&child, Signal::TERM);
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = log.next().unwrap().unwrap();
+        assert!(line.contains("finishing what runs"), "{line}");
+        (child, log)
+    };
+    let (mut child, _log) = begun(1);
     fs::write(site.path("go"), "").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(listed(&site, "q"), ["b"]);
-
     fs::remove_file(site.path("go")).unwrap();
-    let mut child = run(&site, &[], &script).spawn().unwrap();
-    wait_lines(&site, "pids", 2);
-    signal(&child, Signal::TERM);
-    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
-    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    let (mut child, _log) = begun(2);
     signal(&child, Signal::TERM);
     pause_before_second_signal();
     assert!(child.try_wait().unwrap().is_none());
     signal(&child, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     wait_gone(&site, "pids");
-    let shown = json(&site, &["show", "--json", "s", "q", "b"]);
-    assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
+    assert_untried(&site, "b");
     assert_whole(&site);
 }

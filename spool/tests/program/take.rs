@@ -5,32 +5,37 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::common::wait_until;
-use super::{assert_whole, command, done, feed, json, listed, spool, with};
+use super::{
+    GATE, assert_untried, assert_whole, command, done, feed, json, listed, refused, run, shown, spool,
+    with,
+};
 
-/// What is taken stays so, whoever looks and repairs, until it is resolved in one of three ways.
+/// What is taken, with a lease or for good, stays so, whoever looks and repairs, until it is resolved in one of three ways.
 #[test]
 fn it_stays_until_it_is_resolved() {
     let site = with(&["a", "b", "c"]);
     done(&site, &["init", "s", "r"]);
-    for name in ["a", "b", "c"] {
-        assert_eq!(done(&site, &["take", "s", "q"]), format!("{name}\n"));
+    for name in ["a\n", "b\n"] {
+        assert_eq!(done(&site, &["take", "s", "q"]), name);
     }
+    assert_eq!(done(&site, &["take", "s", "q", "--lease", "1h"]), "c\n");
     assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
     assert_eq!(done(&site, &["fsck", "--repair", "s"]), "Nothing is wrong.\n");
     let listing = json(&site, &["list", "--json", "s", "q"]);
     assert_eq!(listing["available"].as_array().unwrap().len(), 0);
-    assert_eq!(listing["checked_out"][2]["state"], "detached");
+    let state = |at: usize| &listing["checked_out"][at]["state"];
+    assert_eq!((state(0), state(2)), (&"detached".into(), &"until".into()));
     let table = done(&site, &["list", "--checkouts", "s", "q"]);
     assert!(table.contains("nobody's process, until it is resolved"), "{table}");
-    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["metadata"], "m");
+    assert_eq!(shown(&site, "a")["metadata"], "m");
     done(&site, &["release", "s", "q", "a"]);
     done(&site, &["move", "s", "q", "b", "r"]);
     done(&site, &["rm", "s", "q", "c"]);
     assert_eq!((listed(&site, "q"), listed(&site, "r")), (vec!["a".into()], vec!["b".into()]));
     assert!(!site.path("s/.data/c").exists());
     // A release does not count, and a second one finds nothing.
-    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["attempts"], 0);
-    assert_eq!(spool(&site, &["release", "s", "q", "a"]).0, 65);
+    assert_untried(&site, "a");
+    refused(&site, &["release", "s", "q", "a"], 65, "shiftspool: a is not checked out of q\n");
     assert_whole(&site);
 }
 
@@ -43,27 +48,10 @@ fn available_entries() {
     done(&site, &["rm", "s", "q", "b"]);
     assert_eq!(fs::read(site.path("s/r/a")).unwrap(), b"m");
     for words in [&["move", "s", "q", "a", "r"][..], &["rm", "s", "q", "a"]] {
-        let (code, _, told) = spool(&site, words);
-        assert!(code == 65 && told.contains("there is no entry a in q: it is in r"), "{told}");
+        refused(&site, words, 65, "there is no entry a in q: it is in r");
     }
-    let (_, _, told) = spool(&site, &["rm", "s", "q", "b"]);
-    assert!(told.contains("it was taken, moved or removed"), "{told}");
+    refused(&site, &["rm", "s", "q", "b"], 65, "it was taken, moved or removed");
     done(&site, &["move", "s", "r", "a", "r"]);
-    assert_whole(&site);
-}
-
-/// A lease that is over gives the entry to the next who takes, and counts.
-#[test]
-fn a_lease() {
-    let site = with(&["a"]);
-    assert_eq!(done(&site, &["take", "s", "q", "--lease", "1h"]), "a\n");
-    assert_eq!(spool(&site, &["take", "s", "q"]).0, 69);
-    assert_eq!(json(&site, &["list", "--json", "s", "q"])["checked_out"][0]["state"], "until");
-    done(&site, &["release", "s", "q", "a"]);
-    assert_eq!(done(&site, &["take", "s", "q", "--lease", "0s"]), "a\n");
-    assert_eq!(spool(&site, &["take", "s", "q"]).1, "a\n");
-    assert_eq!(json(&site, &["show", "--json", "s", "q", "a"])["attempts"], 2);
-    done(&site, &["rm", "s", "q", "a"]);
     assert_whole(&site);
 }
 
@@ -72,8 +60,8 @@ fn a_lease() {
 fn a_wait() {
     let site = with(&[]);
     let start = Instant::now();
-    let (code, stdout, stderr) = spool(&site, &["take", "s", "q", "--wait", "300ms"]);
-    assert_eq!((code, &*stdout, &*stderr), (69, "", "shiftspool: there is nothing to take in q\n"));
+    let words = ["take", "s", "q", "--wait", "300ms"];
+    refused(&site, &words, 69, "shiftspool: there is nothing to take in q\n");
     assert!(start.elapsed() >= Duration::from_millis(300));
     let mut take = command(&site, &["take", "s", "q", "--wait", "1h"]);
     let take = take.stdout(Stdio::piped()).spawn().unwrap();
@@ -94,8 +82,7 @@ fn nobody_reads_the_name() {
     let mut take = command(&site, &["take", "s", "q"]);
     let code = take.stdout(full).stderr(Stdio::null()).status().unwrap().code();
     assert_eq!(code, Some(74));
-    let shown = json(&site, &["show", "--json", "s", "q", "a"]);
-    assert_eq!((&shown["state"], &shown["attempts"]), (&"available".into(), &0.into()));
+    assert_untried(&site, "a");
     assert_whole(&site);
 }
 
@@ -104,15 +91,12 @@ fn nobody_reads_the_name() {
 fn what_others_work_on() {
     let site = with(&["a"]);
     done(&site, &["init", "s", "r"]);
-    let mut child =
-        super::run(&site, &["--once"], &format!("touch began; {}", super::GATE)).spawn().unwrap();
+    let mut child = run(&site, &["--once"], &format!("touch began; {GATE}")).spawn().unwrap();
     wait_until("the command runs", || site.path("began").exists());
     for words in
         [&["rm", "s", "q", "a"][..], &["release", "s", "q", "a"], &["move", "s", "q", "a", "r"]]
     {
-        let (code, _, stderr) = spool(&site, words);
-        assert_eq!(code, 75, "{words:?} {stderr}");
-        assert!(stderr.contains("which still works on it"), "{stderr}");
+        refused(&site, words, 75, "which still works on it");
     }
     fs::write(site.path("go"), "").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use super::common::Site;
-use super::{command, done, json, spool, with};
+use super::{command, done, json, refused, shown, spool, with};
 
 /// A spool is made, and made again, without harm; what is no spool is not worked on.
 #[test]
@@ -17,11 +17,9 @@ fn init() {
     assert!(site.path("s/odd \nname/.checkout").is_dir());
     fs::create_dir(site.path("other")).unwrap();
     fs::write(site.path("other/file"), "").unwrap();
-    let (code, _, stderr) = spool(&site, &["init", "other", "q"]);
-    assert_eq!(code, 73);
-    assert!(stderr.contains("has other files in it (file)"), "{stderr}");
+    refused(&site, &["init", "other", "q"], 73, "has other files in it (file)");
     for words in [&["list", "other"][..], &["list", "nowhere", "q"], &["take", "other", "q"]] {
-        assert_eq!(spool(&site, words).0, 78, "{words:?}");
+        refused(&site, words, 78, "");
     }
     assert_eq!(spool(&site, &["list", "s"]).0, 0);
 }
@@ -37,9 +35,7 @@ fn wrong_arguments() {
         [&["take", "s", ""][..], &["run", "s", "q", "--", "env", "bash", "-ec", "wc {data}"]];
     let wrong = wrong.split('|').map(|line| line.split_whitespace().collect::<Vec<_>>());
     for words in wrong.chain(spaced.map(<[_]>::to_vec)) {
-        let (code, stdout, stderr) = spool(&site, &words);
-        assert_eq!((code, &*stdout), (64, ""), "{words:?}");
-        assert!(!stderr.is_empty(), "{words:?}");
+        refused(&site, &words, 64, " ");
     }
     assert_eq!(done(&site, &["list", "s", "q"]), "a\n");
 }
@@ -58,11 +54,9 @@ fn no_such_queue() {
         &["run", "--once", "s", "taks", "--", "true"],
     ];
     for words in wrong {
-        let (code, stdout, stderr) = spool(&site, words);
-        assert_eq!((code, &*stdout), (65, ""), "{words:?}");
         let told = "there is no queue taks in s: `shiftspool init s taks` makes it; \
             did you mean \"tasks\"?";
-        assert!(stderr.contains(told), "{stderr}");
+        refused(&site, words, 65, told);
     }
     assert_eq!(json(&site, &["list", "--json", "s"])["queues"].as_array().unwrap().len(), 2);
     let (code, _, stderr) = spool(&site, &["list", "s", "elsewhere"]);
@@ -73,16 +67,7 @@ fn no_such_queue() {
 #[test]
 fn no_such_entry() {
     let site = with(&[]);
-    done(&site, &["init", "s", "r"]);
-    for words in
-        [&["show", "s", "q", "a"][..], &["rm", "s", "q", "a"], &["move", "s", "q", "a", "r"]]
-    {
-        let (code, _, stderr) = spool(&site, words);
-        assert_eq!(code, 65, "{words:?}");
-        assert!(stderr.contains("there is no entry a in q"), "{stderr}");
-    }
-    let (code, _, stderr) = spool(&site, &["release", "s", "q", "a"]);
-    assert_eq!((code, &*stderr), (65, "shiftspool: a is not checked out of q\n"));
+    refused(&site, &["show", "s", "q", "a"], 65, "there is no entry a in q");
     assert_eq!(done(&site, &["list", "s", "q"]), "");
     assert_eq!(done(&site, &["list", "--checkouts", "s", "q"]), "Nothing is checked out.\n");
     assert!(!site.path("s/no such queue").exists());
@@ -104,8 +89,7 @@ fn strange_names() {
     expected.sort_by_key(|name| name.replace("\\x1b", "\u{1b}").replace("\\xff", "\u{10ffff}"));
     assert_eq!(listed, expected);
     for name in names {
-        let shown = json(&site, &["show", "--json", "s", "q", "--", name]);
-        assert_eq!(shown["name"], name);
+        assert_eq!(shown(&site, name)["name"], name);
         done(&site, &["move", "s", "q", "--", name, "odd\\x0aqueue"]);
         done(&site, &["rm", "s", "odd\\x0aqueue", "--", name]);
     }
@@ -116,20 +100,17 @@ fn strange_names() {
 #[test]
 fn show() {
     let site = with(&["a"]);
-    let shown = done(&site, &["show", "s", "q", "a"]);
-    assert!(shown.starts_with("name            a\nqueue           q\n"), "{shown}");
-    assert!(shown.contains("checked out by  nobody\n"), "{shown}");
-    let shown = json(&site, &["show", "--json", "s", "q", "a"]);
+    let text = done(&site, &["show", "s", "q", "a"]);
+    assert!(text.starts_with("name            a\nqueue           q\n"), "{text}");
+    assert!(text.contains("checked out by  nobody\n"), "{text}");
+    let shown = shown(&site, "a");
     assert_eq!((&shown["state"], &shown["metadata"]), (&"available".into(), &"m".into()));
     assert_eq!((&shown["attempts"], &shown["data"]["bytes"]), (&0.into(), &4.into()));
     let read = |field: &str| fs::read_to_string(shown[field].as_str().unwrap()).unwrap();
     assert_eq!((&*read("metadata_path"), &*read("data_path")), ("m", "data"));
     // What is no text is in the file.
     fs::write(site.path("s/q/a"), b"\xff").unwrap();
-    assert_eq!(
-        json(&site, &["show", "--json", "s", "q", "a"])["metadata"],
-        serde_json::Value::Null
-    );
+    assert!(super::shown(&site, "a")["metadata"].is_null());
     assert!(done(&site, &["show", "s", "q", "a"]).contains("(no text)"));
 }
 
@@ -147,10 +128,8 @@ fn lengths() {
     assert!(lengths["time"].as_u64().unwrap() > 1_700_000_000);
     let empty = Site::bare();
     done(&empty, &["init", "s", "q"]);
-    assert_eq!(
-        done(&empty, &["list", "s"]),
-        "Queue  available  checked out\nq      0          0\n"
-    );
+    let expected = "Queue  available  checked out\nq      0          0\n";
+    assert_eq!(done(&empty, &["list", "s"]), expected);
 }
 
 /// On a terminal a list is drawn anew at each look, from the upper left corner, over nothing.

@@ -27,11 +27,8 @@ use crate::schedule::scheduler::{Outcome, StartRun};
 pub const SECOND: Duration = Duration::from_secs(1);
 
 /// What the runs do, and what was seen of them.
-#[derive(Clone, Default)]
-pub struct Seen(pub Rc<Inner>);
-
 #[derive(Default)]
-pub struct Inner {
+pub struct Seen {
     /// Which fetcher's run began when, in seconds.
     pub began: RefCell<Vec<(String, u64)>>,
     pub on: Cell<usize>,
@@ -52,7 +49,7 @@ pub struct Inner {
     pub refused: Cell<u32>,
 }
 
-impl Inner {
+impl Seen {
     fn answer<T>(&self, value: T) -> Result<T, StoreError> {
         match self.refused.get() {
             0 => Ok(value),
@@ -64,7 +61,7 @@ impl Inner {
     }
 }
 
-struct On(Rc<Inner>);
+struct On(Rc<Seen>);
 
 impl Drop for On {
     fn drop(&mut self) {
@@ -73,7 +70,7 @@ impl Drop for On {
 }
 
 /// Runs that are no commands.
-fn fakes(name: String, origin: Instant, inner: Rc<Inner>) -> StartRun {
+fn fakes(name: String, origin: Instant, inner: Rc<Seen>) -> StartRun {
     Rc::new(move |_, stop| {
         let (inner, name) = (Rc::clone(&inner), name.clone());
         if inner.panics.get() > 0 {
@@ -99,7 +96,7 @@ fn fakes(name: String, origin: Instant, inner: Rc<Inner>) -> StartRun {
     })
 }
 
-struct Book(Rc<Inner>);
+struct Book(Rc<Seen>);
 
 impl Actor for Book {
     type Context = Context<Self>;
@@ -168,7 +165,7 @@ impl Clock for Wall {
 
 /// A supervisor, and what it is told and seen of it.
 pub struct Scene {
-    pub seen: Seen,
+    pub seen: Rc<Seen>,
     pub want: watch::Sender<Vec<FetcherTable>>,
     pub supervisor: Rc<Supervisor>,
     life: JoinHandle<()>,
@@ -185,9 +182,12 @@ pub fn with(name: &str, more: &str) -> FetcherTable {
 }
 
 impl Scene {
-    pub fn new(seen: Seen, tables: Vec<FetcherTable>) -> Self {
+    /// One with these fetchers, where runs do what they are told.
+    pub fn new(tables: Vec<FetcherTable>, told: impl FnOnce(&Seen)) -> Self {
         tokio::time::pause();
-        let book = Book(Rc::clone(&seen.0)).start();
+        let seen = Rc::new(Seen::default());
+        told(&seen);
+        let book = Book(Rc::clone(&seen)).start();
         let links = FetcherLinks {
             note: book.clone().recipient(),
             known: book.clone().recipient(),
@@ -195,11 +195,11 @@ impl Scene {
             why_lost: book.recipient(),
         };
         let (want, wanted) = watch::channel(tables);
-        let (origin, shared) = (Instant::now(), Rc::clone(&seen.0));
+        let (origin, shared) = (Instant::now(), Rc::clone(&seen));
         let runs = move |table: &FetcherTable| {
             fakes(table.list.name.as_str().to_owned(), origin, Rc::clone(&shared))
         };
-        let step = Arc::clone(&seen.0.clock_step);
+        let step = Arc::clone(&seen.clock_step);
         let clock = Rc::new(Wall { begin: SystemClock.now(), origin, step });
         let supervisor = Rc::new(Supervisor::new(Box::new(runs), wanted, links, clock));
         let life = actix::spawn(Rc::clone(&supervisor).run());
@@ -213,11 +213,11 @@ impl Scene {
     }
 
     pub fn began(&self) -> Vec<(String, u64)> {
-        self.seen.0.began.borrow().clone()
+        self.seen.began.borrow().clone()
     }
 
     pub fn record(&self, name: &str) -> FetcherRecord {
-        self.seen.0.records.borrow().get(name).unwrap().clone()
+        self.seen.records.borrow().get(name).unwrap().clone()
     }
 }
 

@@ -1,44 +1,89 @@
-//! Follows watches that fail when they are told to, under a paused clock.
+//! Follows watches that fail when they are told to, under a paused clock; the schedule's tests follow them, too.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::time::timeout;
 
 use super::*;
 
 /// What a fake watch does in its next turn.
-enum Next {
-    Finds(&'static str),
+pub enum Next {
+    Finds(PathBuf),
     Fails,
     Panics,
     /// Nothing, until this is dropped at the other end.
     Waits(Receiver<()>),
 }
 
-/// A watch that is told what to find; it is asked when a byte comes through its pipe.
-struct Fake {
-    pipe: Arc<OwnedFd>,
-    script: Arc<Mutex<VecDeque<Next>>>,
+/// What fake watches are told; they are asked when a byte comes through the pipe.
+pub struct Script {
+    pipe: OwnedFd,
+    bell: OwnedFd,
+    next: Mutex<VecDeque<Next>>,
+    /// What they find when they are told nothing.
+    rewrites: Vec<PathBuf>,
+    /// The openings of these numbers fail.
+    failing: Range<usize>,
+    opened: AtomicUsize,
+    /// The last turn is over, and what it found was taken in.
+    is_waited_for: AtomicBool,
 }
 
-fn lost() -> WatchError {
-    WatchError::Lost { path: PathBuf::from("root") }
+impl Script {
+    pub fn new(failing: Range<usize>, rewrites: Vec<PathBuf>) -> Arc<Self> {
+        let (pipe, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let (next, opened, is_waited_for) = Default::default();
+        Arc::new(Self { pipe, bell, next, rewrites, failing, opened, is_waited_for })
+    }
+
+    pub fn follower(self: &Arc<Self>) -> Follower {
+        let script = Arc::clone(self);
+        Follower::new(Arc::new(move || script.open()), false)
+    }
+
+    fn open(self: &Arc<Self>) -> Result<Box<dyn Watch>, WatchError> {
+        if self.failing.contains(&self.opened.fetch_add(1, Ordering::Relaxed)) {
+            return Err(WatchError::Lost { path: PathBuf::from("root") });
+        }
+        // Each opening has a description of its own, as inotify's is.
+        let path = format!("/proc/self/fd/{}", self.pipe.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let pipe = Arc::new(rustix::fs::open(path, flags, Mode::empty()).unwrap());
+        Ok(Box::new(Fake { pipe, script: Arc::clone(self) }))
+    }
+
+    pub fn happens(&self, next: Next) {
+        self.next.lock().unwrap().push_back(next);
+        rustix::io::write(&self.bell, b"x").unwrap();
+    }
+
+    pub fn is_heard(&self) -> bool {
+        self.next.lock().unwrap().is_empty() && self.is_waited_for.load(Ordering::SeqCst)
+    }
+}
+
+struct Fake {
+    pipe: Arc<OwnedFd>,
+    script: Arc<Script>,
 }
 
 impl Watch for Fake {
     fn turn(&mut self) -> Result<Changed, WatchError> {
-        let mut byte = [0; 64];
-        let _ = rustix::io::read(&*self.pipe, &mut byte);
-        let next = self.script.lock().unwrap().pop_front();
+        self.script.is_waited_for.store(false, Ordering::SeqCst);
+        let _ = rustix::io::read(&*self.pipe, &mut [0; 64]);
+        let next = self.script.next.lock().unwrap().pop_front();
         match next {
-            None => Ok(Changed::default()),
-            Some(Next::Finds(path)) => Ok(Changed::of([path.into()])),
-            Some(Next::Fails) => Err(lost()),
+            None => Ok(Changed::of(self.script.rewrites.iter().cloned())),
+            Some(Next::Finds(path)) => Ok(Changed::of([path])),
+            Some(Next::Fails) => Err(WatchError::Lost { path: PathBuf::from("root") }),
             Some(Next::Panics) => panic!("told to"),
             Some(Next::Waits(told)) => {
                 let _ = told.recv();
@@ -48,43 +93,25 @@ impl Watch for Fake {
     }
 
     fn wake(&self) -> Wake {
+        self.script.is_waited_for.store(true, Ordering::SeqCst);
         Wake::Readable(Arc::clone(&self.pipe))
     }
 }
 
 struct Scene {
     follower: Follower,
-    script: Arc<Mutex<VecDeque<Next>>>,
-    bell: OwnedFd,
-    opened: Arc<AtomicUsize>,
+    script: Arc<Script>,
 }
 
 /// A scene in which the openings of these numbers fail.
-fn scene(failing: std::ops::Range<usize>) -> Scene {
-    let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
-    let (pipe, bell) = rustix::pipe::pipe_with(flags).unwrap();
-    let pipe = Arc::new(pipe);
-    let (script, opened) = (Arc::new(Mutex::new(VecDeque::new())), Arc::new(AtomicUsize::new(0)));
-    let (for_opener, count) = (Arc::clone(&script), Arc::clone(&opened));
-    let opener: Opener = Arc::new(move || {
-        if failing.contains(&count.fetch_add(1, Ordering::Relaxed)) {
-            return Err(lost());
-        }
-        // Each opening has a description of its own, as inotify's is.
-        let again = rustix::fs::open(
-            format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*pipe)),
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        );
-        Ok(Box::new(Fake { pipe: Arc::new(again.unwrap()), script: Arc::clone(&for_opener) }))
-    });
-    Scene { follower: Follower::new(opener, false), script, bell, opened }
+fn scene(failing: Range<usize>) -> Scene {
+    let script = Script::new(failing, Vec::new());
+    Scene { follower: script.follower(), script }
 }
 
 impl Scene {
     fn happens(&self, next: Next) {
-        self.script.lock().unwrap().push_back(next);
-        rustix::io::write(&self.bell, b"x").unwrap();
+        self.script.happens(next);
     }
 
     async fn next(&mut self) -> Changed {
@@ -96,27 +123,18 @@ fn path(name: &str) -> Changed {
     Changed::of([name.into()])
 }
 
-/// The first change comes when the watch is open, the others as they happen.
+/// The first change comes when the watch is open, the others as they happen; what was drained is not found again.
 #[tokio::test]
 async fn changes_are_found() {
     let mut scene = scene(0..0);
     assert_eq!(scene.next().await, Changed::unknown());
-    scene.happens(Next::Finds("a"));
+    scene.happens(Next::Finds("a".into()));
     assert_eq!(scene.next().await, path("a"));
-    scene.happens(Next::Finds("b"));
-    assert_eq!(scene.next().await, path("b"));
-}
-
-/// What was drained is not found again.
-#[tokio::test]
-async fn a_change_is_returned_once() {
-    let mut scene = scene(0..0);
-    scene.next().await;
-    scene.script.lock().unwrap().push_back(Next::Finds("a"));
-    assert_eq!(scene.follower.drain().await.unwrap(), path("a"));
+    scene.script.next.lock().unwrap().push_back(Next::Finds("b".into()));
+    assert_eq!(scene.follower.drain().await.unwrap(), path("b"));
     assert_eq!(scene.follower.drain().await.unwrap(), Changed::default());
-    scene.happens(Next::Finds("b"));
-    assert_eq!(scene.next().await, path("b"));
+    scene.happens(Next::Finds("c".into()));
+    assert_eq!(scene.next().await, path("c"));
 }
 
 /// A drain that is given up because a look takes long loses nothing that was found before.
@@ -125,7 +143,7 @@ async fn a_drain_may_be_cancelled() {
     let mut scene = scene(0..0);
     scene.next().await;
     let (tell, told) = channel();
-    scene.script.lock().unwrap().extend([Next::Finds("a"), Next::Waits(told)]);
+    scene.script.next.lock().unwrap().extend([Next::Finds("a".into()), Next::Waits(told)]);
     scene.follower.turn();
     assert!(timeout(Duration::from_millis(100), scene.follower.drain()).await.is_err());
     drop(tell);
@@ -133,37 +151,27 @@ async fn a_drain_may_be_cancelled() {
     assert_eq!(found.expect("what was found is told"), path("a"));
 }
 
-/// A watch that can be opened and then fails at once is opened later and later as well.
-#[tokio::test]
-async fn a_watch_that_fails_after_each_opening() {
-    let mut scene = scene(0..0);
-    scene.next().await;
-    tokio::time::pause();
-    let begun = Instant::now();
-    for _ in 0..4 {
-        scene.happens(Next::Fails);
-        assert_eq!(scene.next().await, Changed::unknown());
-    }
-    let took = begun.elapsed();
-    // 0.2 + 0.4 + 0.8 + 1.6 seconds.
-    assert!((2_900..3_500).contains(&took.as_millis()), "{took:?}");
-}
-
-/// A watch that fails is opened anew, later and later, and then anything may have changed.
+/// A watch that fails is opened anew, later and later, whether it cannot be opened or fails right after; then anything may have
+/// changed.
 #[tokio::test]
 async fn a_failed_watch_is_opened_anew() {
-    let mut scene = scene(1..4);
-    scene.next().await;
-    tokio::time::pause();
-    let failed = Instant::now();
-    scene.happens(Next::Fails);
-    assert_eq!(scene.next().await, Changed::unknown());
-    assert_eq!(scene.opened.load(Ordering::Relaxed), 5);
-    let took = failed.elapsed();
-    // 0.2 + 0.4 + 0.8 + 1.6 seconds.
-    assert!((2_900..3_500).contains(&took.as_millis()), "{took:?}");
-    scene.happens(Next::Finds("a"));
-    assert_eq!(scene.next().await, path("a"));
+    for (failing, times) in [(1..4, 1), (0..0, 4)] {
+        let mut scene = scene(failing);
+        scene.next().await;
+        tokio::time::pause();
+        let failed = Instant::now();
+        for _ in 0..times {
+            scene.happens(Next::Fails);
+            assert_eq!(scene.next().await, Changed::unknown());
+        }
+        assert_eq!(scene.script.opened.load(Ordering::Relaxed), 5);
+        let took = failed.elapsed();
+        // 0.2 + 0.4 + 0.8 + 1.6 seconds.
+        assert!((2_900..3_500).contains(&took.as_millis()), "{took:?}");
+        scene.happens(Next::Finds("a".into()));
+        assert_eq!(scene.next().await, path("a"));
+        tokio::time::resume();
+    }
 }
 
 /// What cannot be watched at the start is an error; a panic goes on, at any time.

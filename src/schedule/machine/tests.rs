@@ -124,12 +124,8 @@ fn repetitions_are_delayed_more_and_more() {
     assert_eq!(machine.retries, Backoff::new(RETRY_FIRST, RETRY_MAX));
 }
 
-/// What happens in a history, so long after what came before it.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    Touch,
-    Due,
-}
+/// What happens in a history, how long after what came before it, how long a run that is on then takes, and whether that fails.
+type Step = (Event, Duration, Duration, bool);
 
 /// A run of the simulated command.
 #[derive(Debug, Clone, Copy)]
@@ -163,14 +159,7 @@ impl World {
         let (machine, starts) = self.machine.on(event, self.now).unwrap();
         let timing = self.machine.timing;
         self.machine = machine;
-        if matches!(
-            was,
-            State::Cooldown
-                | State::CooldownPending
-                | State::Backoff
-                | State::Running
-                | State::RunningPending
-        ) {
+        if !matches!(was, State::Idle | State::Waiting) {
             self.busy_until = self.now;
         }
         if starts {
@@ -220,28 +209,23 @@ fn timings() -> impl Strategy<Value = Timing> {
     )
 }
 
-fn steps(dues: bool) -> impl Strategy<Value = Vec<(Step, Duration, Duration, bool)>> {
-    let step = if dues {
-        prop_oneof![4 => Just(Step::Touch), 1 => Just(Step::Due)].boxed()
-    } else {
-        Just(Step::Touch).boxed()
-    };
+fn steps(dues: u32) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![4 => Just(Event::Touch), dues => Just(Event::Due)];
     let pause = prop_oneof![0..500_u64, 0..30_000_u64].prop_map(Duration::from_millis);
     let run = (0..10_000_u64).prop_map(Duration::from_millis);
     prop::collection::vec((step, pause, run, any::<bool>()), 1..60)
 }
 
-fn play(timing: Timing, steps: &[(Step, Duration, Duration, bool)]) -> World {
+/// The world after a history and all that follows from it, and when the last of that history was.
+fn play(timing: Timing, steps: &[Step]) -> (World, Moment) {
     let mut world = World::new(timing);
-    for (step, pause, run, fails) in steps {
-        world.pass(world.now + *pause, (*run, *fails));
-        let event = match step {
-            Step::Touch => Event::Touch,
-            Step::Due => Event::Due,
-        };
-        world.tell(event, (*run, *fails));
+    for &(event, pause, run, fails) in steps {
+        world.pass(world.now + pause, (run, fails));
+        world.tell(event, (run, fails));
     }
-    world
+    let last = world.now;
+    world.pass(last + 3 * RETRY_MAX, (SECOND, false));
+    (world, last)
 }
 
 proptest! {
@@ -250,10 +234,8 @@ proptest! {
     /// Never two at once, at most one a cooldown, none too late ([`World`] checks); and after the last
     /// change exactly one that began after it, once runs are well.
     #[test]
-    fn the_last_change_is_served_once(timing in timings(), steps in steps(false)) {
-        let mut world = play(timing, &steps);
-        let last = world.now;
-        world.pass(last + 3 * RETRY_MAX, (SECOND, false));
+    fn the_last_change_is_served_once(timing in timings(), steps in steps(0)) {
+        let (world, last) = play(timing, &steps);
         let after = world.ran.iter().filter(|run| run.began > last);
         prop_assert_eq!(after.count(), 1);
         prop_assert_eq!(world.machine.state(), State::Idle);
@@ -262,11 +244,9 @@ proptest! {
 
     /// The same rules with runs that the clock asks for among them.
     #[test]
-    fn a_clock_breaks_no_rule(timing in timings(), steps in steps(true)) {
-        let mut world = play(timing, &steps);
-        let last = world.now;
-        world.pass(last + 3 * RETRY_MAX, (SECOND, false));
-        prop_assert!(world.ran.iter().any(|run| run.ended > last || run.began >= last) || matches!(steps.last(), Some((Step::Due, ..))));
+    fn a_clock_breaks_no_rule(timing in timings(), steps in steps(1)) {
+        let (world, last) = play(timing, &steps);
+        prop_assert!(world.ran.iter().any(|run| run.ended > last || run.began >= last) || matches!(steps.last(), Some((Event::Due, ..))));
         prop_assert_eq!(world.machine.state(), State::Idle);
     }
 }

@@ -9,14 +9,9 @@ use crate::storage::messages::{TakeJob, Work};
 use crate::store::STEP_ROWS;
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Run;
-use shiftboss_queue::error::StoreError;
 
 fn run(started: i64) -> Run {
     Run { fetcher: "f".into(), started }
-}
-
-fn full() -> Trouble {
-    Trouble::Error(StoreError::Full("disk".to_owned()))
 }
 
 /// A watcher that finds nothing of the one run that the store knows, which goes in three steps.
@@ -35,10 +30,8 @@ async fn is_gone(site: &Site) {
 async fn a_deletion_lets_others_in() {
     pause();
     let site = without_its_file(MockStore::with_jobs(&["a"])).await;
-    match site.storage.send(TakeJob { ended: (), holder: None }).await.unwrap().unwrap().1 {
-        Work::Job(job) => job.settle(),
-        other => panic!("no job: {other:?}"),
-    }
+    let taken = site.storage.send(TakeJob { ended: (), holder: None }).await.unwrap();
+    assert!(matches!(taken, Ok(((), Work::Job(_)))), "{taken:?}");
     is_gone(&site).await;
     let calls = site.mock.calls();
     let first = |call: &str| calls.iter().position(|known| known == call).unwrap();
@@ -63,7 +56,7 @@ async fn deletions_share_a_commit() {
 async fn a_deletion_that_cannot_begin_is_tried_again() {
     pause();
     let mock = MockStore::default();
-    mock.trouble("mark", full());
+    mock.trouble("mark", Trouble::full());
     let site = without_its_file(mock).await;
     is_gone(&site).await;
     let calls = site.mock.calls();
@@ -75,27 +68,20 @@ async fn a_deletion_that_cannot_begin_is_tried_again() {
 async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (usize, Duration) {
     pause();
     let mock = MockStore::default();
-    for trouble in troubles {
-        mock.trouble(call, trouble);
-    }
+    troubles.into_iter().for_each(|trouble| mock.trouble(call, trouble));
     let began = Instant::now();
     let site = without_its_file(mock).await;
     is_gone(&site).await;
     (site.calls("delete f.1"), began.elapsed())
 }
 
-/// A deletion once begun is never forgotten: a step that fails is tried again after a pause.
+/// A deletion once begun is never forgotten: a step that fails is tried again after a pause. If the last step's commit fails, only one
+/// that succeeds is the end.
 #[actix::test]
 async fn a_step_that_fails_is_tried_again() {
-    let (steps, took) = delete_through("delete", vec![full(), full()]).await;
+    let (steps, took) = delete_through("delete", vec![Trouble::full(); 2]).await;
     assert!(steps == 5 && took >= Duration::from_secs(2), "{steps} {took:?}");
-}
-
-/// The last step's commit fails: only one that succeeded is the end.
-#[actix::test]
-async fn a_last_commit_that_fails_is_no_end() {
-    let mut troubles = vec![Trouble::None; 3];
-    troubles.push(full());
-    let (steps, took) = delete_through("commit", troubles).await;
+    let last = [vec![Trouble::None; 3], vec![Trouble::full()]].concat();
+    let (steps, took) = delete_through("commit", last).await;
     assert!(steps == 4 && took >= Duration::from_secs(1), "{steps} {took:?}");
 }

@@ -5,7 +5,6 @@ use std::fs;
 use super::{Site, real};
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::model::Key;
-use shiftboss_queue::error::StoreError;
 
 const WHY: &str = "the fetcher f belongs to the daemon alpha";
 
@@ -14,10 +13,6 @@ fn elsewhere() -> MockStore {
     let mock = MockStore::default();
     mock.inside().elsewhere.insert("f".to_owned(), WHY.to_owned());
     mock
-}
-
-fn rejected(site: &Site) -> Vec<String> {
-    site.mock.rejected()
 }
 
 /// Its files are rejected, once, under the name that they have; nobody waits for them; and what is not read leaves nothing
@@ -29,13 +24,13 @@ async fn a_fetcher_of_another_daemon_is_rejected() {
     site.write("f.1.txt.part", "alpha 1\n");
     site.write("g.1.txt", "bravo 2\n");
     until("the other one is read", || site.keys() == ["bravo"]).await;
-    until("it is rejected", || rejected(&site) == [format!("f.1.txt.part: {WHY}")]).await;
+    until("it is rejected", || site.mock.rejected() == [format!("f.1.txt.part: {WHY}")]).await;
     fs::rename(site.path.join("f.1.txt.part"), site.path.join("f.1.txt")).unwrap();
-    until("it has its new name", || rejected(&site) == [format!("f.1.txt: {WHY}")]).await;
+    until("it has its new name", || site.mock.rejected() == [format!("f.1.txt: {WHY}")]).await;
     let looked = site.watcher.send(super::CatchUpBarrier).await.unwrap();
     assert_eq!(looked, super::super::CaughtUp::All);
     fs::remove_file(site.path.join("f.1.txt")).unwrap();
-    until("it is not rejected any longer", || rejected(&site).is_empty()).await;
+    until("it is not rejected any longer", || site.mock.rejected().is_empty()).await;
     assert_eq!((site.calls("reject"), site.calls("delete")), (2, 0));
 }
 
@@ -46,18 +41,14 @@ async fn a_fetcher_is_had_when_it_is_free() {
     let site = Site::new(elsewhere(), real());
     site.write("f.1.txt", "alpha 1\n");
     site.write("f.2.txt", "bravo 2\n");
-    site.watcher.send(super::Start).await.unwrap().unwrap();
-    until("they are rejected", || rejected(&site).len() == 2).await;
+    let site = site.start().await;
+    until("they are rejected", || site.mock.rejected().len() == 2).await;
     site.write("f.3.txt", "charlie 3\n");
-    until("a third one, too", || rejected(&site).len() == 3).await;
-    let calls: Vec<_> =
-        site.mock.calls().into_iter().filter(|call| call.starts_with("register")).collect();
-    let registered =
-        |runs: &[&str]| -> Vec<_> { runs.iter().map(|run| format!("register {run}")).collect() };
-    assert_eq!(calls[..5], registered(&["f.1", "f.2", "f.1", "f.2", "f.3"]));
+    until("a third one, too", || site.mock.rejected().len() == 3).await;
+    assert_eq!(site.registered()[..5], ["f.1", "f.2", "f.1", "f.2", "f.3"]);
     site.mock.inside().elsewhere.clear();
     until("they are read", || site.keys().len() == 3).await;
-    until("they are not rejected any longer", || rejected(&site).is_empty()).await;
+    until("they are not rejected any longer", || site.mock.rejected().is_empty()).await;
 }
 
 /// The store goes back to a backup: what it has no longer is read again from where it stands, whether its tail waits for more or
@@ -91,17 +82,14 @@ async fn runs_go_back_with_the_store() {
 async fn those_that_could_not_be_registered_come_along() {
     tokio::time::pause();
     let site = Site::new(MockStore::default(), real());
-    site.mock.trouble("register", Trouble::Error(StoreError::Busy("backup".to_owned())));
+    site.mock.trouble("register", Trouble::busy());
     site.write("f.1.txt", "alpha 1\n");
     site.write("f.2.txt", "bravo 2\n");
-    site.watcher.send(super::Start).await.unwrap().unwrap();
+    let site = site.start().await;
     until("the store is busy", || site.calls("register") == 1).await;
     site.write("f.3.txt", "charlie 3\n");
     site.watcher.send(super::CatchUpBarrier).await.unwrap();
-    let calls = site.mock.calls();
-    let registered: Vec<_> =
-        calls.iter().filter_map(|call| call.strip_prefix("register ")).collect();
-    assert_eq!(registered, ["f.1", "f.1", "f.2", "f.3"]);
+    assert_eq!(site.registered(), ["f.1", "f.1", "f.2", "f.3"]);
 }
 
 /// A daemon that was taken for dead finds its fetcher another one's: it rejects its files, whatever it had read of them, and
@@ -116,7 +104,7 @@ async fn a_fetcher_that_was_taken_over_is_given_up() {
     until("all are read", || site.keys().len() == 3 && site.is_complete("g")).await;
     until("the first one is complete", || site.is_complete("f")).await;
     site.mock.lose_fetcher("f", WHY);
-    until("it is given up", || rejected(&site).len() == 2).await;
+    until("it is given up", || site.mock.rejected().len() == 2).await;
     site.write("f.2.txt.part", "bravo 2\ndelta 4\n");
     site.write("g.2.txt", "echo 5\n");
     until("the others go on", || site.keys().contains(&"echo".to_owned())).await;
@@ -125,5 +113,5 @@ async fn a_fetcher_that_was_taken_over_is_given_up() {
     // Once more it is lost, and comes back.
     site.mock.inside().elsewhere.clear();
     until("it is read anew", || site.keys().contains(&"delta".to_owned())).await;
-    until("it is not rejected any longer", || rejected(&site).is_empty()).await;
+    until("it is not rejected any longer", || site.mock.rejected().is_empty()).await;
 }

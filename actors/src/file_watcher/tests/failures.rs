@@ -29,27 +29,15 @@ async fn a_tail_is_restarted_after_an_error() {
     let site = Site::started(MockStore::default(), real()).await;
     site.write("f.1.txt.part", "alpha 1\n");
     until("the first line is stored", || site.keys() == ["alpha"]).await;
-    site.mock.trouble("add", rejected());
-    site.mock.trouble("add", rejected());
+    (0..2).for_each(|_| site.mock.trouble("add", rejected()));
     site.write("f.1.txt.part", "alpha 1\nbravo 2\n");
     until("the second line is stored", || site.keys() == ["alpha", "bravo"]).await;
     assert_eq!(site.calls("register f.1"), 3, "once, and once for each restart");
     assert!(site.mock.rejected().is_empty());
 }
 
-/// A tail that panics is started again, and the run is read to its end.
-#[actix::test]
-async fn a_tail_is_restarted_after_a_panic() {
-    let (start, panics) = panicking(2);
-    let site = Site::started(MockStore::default(), start).await;
-    site.write("bad.1.txt", "alpha 1\nbravo 2\n");
-    until("all is stored", || site.keys() == ["alpha", "bravo"]).await;
-    assert_eq!(panics.get(), 2);
-    until("the run is complete", || site.is_complete("bad")).await;
-}
-
-/// A file that keeps failing is rejected, visibly; everything else goes on; and it is tried again
-/// when it changes.
+/// A tail that panics is started again. A file that keeps failing is rejected, visibly; everything else goes on; and it is tried again
+/// when it changes, and read to its end.
 #[actix::test]
 async fn a_file_that_keeps_failing_is_rejected() {
     let (start, panics) = panicking(6);
@@ -64,22 +52,11 @@ async fn a_file_that_keeps_failing_is_rejected() {
     until("the good one goes on", || site.keys() == ["bravo", "charlie"]).await;
     site.write("bad.1.txt", "alpha 1\ndelta 4\n");
     until("the bad one is read after all", || site.keys().contains(&"delta".to_owned())).await;
-    until("and no longer rejected", || site.mock.rejected().is_empty()).await;
+    until("to its end", || site.mock.rejected().is_empty() && site.is_complete("bad")).await;
 }
 
-/// A file that was rejected is tried again from time to time, though it did not change.
-#[actix::test]
-async fn a_rejected_file_is_tried_again() {
-    tokio::time::pause();
-    let (start, panics) = panicking(7);
-    let site = Site::started(MockStore::default(), start).await;
-    site.write("bad.1.txt", "alpha 1\n");
-    until("the file is read after all", || site.keys() == ["alpha"]).await;
-    assert_eq!(panics.get(), 7, "rejected after six, and tried twice more");
-}
-
-/// A file that fails again when it is tried again was rejected all the time, and is noted once;
-/// the note goes when the file is read, also when it may still grow, and when it is gone.
+/// A file that was rejected is tried again from time to time, though it did not change. One that fails then was rejected all the time,
+/// and is noted once; the note goes when the file is read, also when it may still grow, and when it is gone.
 #[actix::test]
 async fn a_file_that_fails_again_stays_rejected() {
     tokio::time::pause();

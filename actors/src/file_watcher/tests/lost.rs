@@ -1,7 +1,7 @@
 //! The input directory is lost: what is in its place, when that is taken, and what is withdrawn then.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::{MINUTE, Site, filetime_back, input, real};
 use crate::directory::Directory;
 use crate::file_watcher::stranger::Stranger;
-use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, Input, Start};
+use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, Input};
 use crate::testing::{MockStore, until};
 use shiftboss_protocol::model::Run;
 use shiftboss_queue::operation::BeginDeletion;
@@ -26,13 +26,15 @@ async fn replaced() -> Site {
     site
 }
 
-/// Another directory in the place of a lost one is not read, and withdraws nothing, before it has held
-/// lists for a minute; that it is empty never ends. The requests of workers change nothing in that.
+/// Another directory in the place of a lost one is not read, and withdraws nothing, before it has held lists for a minute; that it is
+/// empty never ends. The requests of workers change nothing in that, nor what is removed from the one that was moved away.
 #[actix::test]
 async fn another_directory_is_taken_after_a_minute_with_lists() {
     let site = replaced().await;
+    fs::remove_file(site.home.path().join("moved/f.1.txt")).unwrap();
     sleep(10 * MINUTE).await;
     site.watcher.send(CatchUpBarrier).await.unwrap();
+    assert_eq!(site.calls("delete"), 0);
     site.write("g.1.txt", "bravo 1\n");
     let began = Instant::now();
     until("it is read", || site.keys() == ["alpha", "bravo"]).await;
@@ -84,15 +86,6 @@ async fn a_copy_of_the_directory_is_known() {
     assert_eq!(site.calls("delete"), 0);
 }
 
-/// What is removed from a directory that was moved away is not removed from the input.
-#[actix::test]
-async fn a_directory_that_was_moved_away_withdraws_nothing() {
-    let site = replaced().await;
-    fs::remove_file(site.home.path().join("moved/f.1.txt")).unwrap();
-    sleep(2 * MINUTE).await;
-    assert_eq!(site.calls("delete"), 0);
-}
-
 /// A start on another directory than the known one: nothing is withdrawn before it is accepted, which a
 /// setting can do as well. Without lists in the store there is nothing to lose.
 #[actix::test]
@@ -105,11 +98,7 @@ async fn a_start_on_another_directory() {
             until("the list is complete", || before.is_complete("f")).await;
         }
         let known = Some(Directory::open(&before.path).unwrap().identity());
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().to_owned();
-        let input = Input { known, accept, ..input(path) };
-        let site = Site::over(home, input, before.mock.clone(), real());
-        site.watcher.send(Start).await.unwrap().unwrap();
+        let site = before.moved(Input { known, accept, ..input(PathBuf::new()) }).await;
         sleep(10 * MINUTE).await;
         let lost = !accept && lists;
         assert_eq!(site.calls("lost yes"), usize::from(lost), "{accept} {lists}");
@@ -126,10 +115,8 @@ async fn a_directory_that_was_replaced_before_the_start() {
     let another_daemons = Directory::open(home.path()).unwrap();
     assert!(another_daemons.lock());
     let locked = Some(Directory::open(locked.path()).unwrap().identity());
-    let path = home.path().to_owned();
-    let input = Input { locked, accept: true, ..input(path) };
-    let site = Site::over(home, input, MockStore::default(), real());
-    site.watcher.send(Start).await.unwrap().unwrap();
+    let input = Input { locked, accept: true, ..input(home.path().to_owned()) };
+    let site = Site::over(home, input, MockStore::default(), real()).start().await;
     site.write("f.1.txt", "alpha 1\n");
     sleep(MINUTE).await;
     assert_eq!((site.calls("lost yes"), site.keys()), (1, vec![]));
@@ -147,11 +134,7 @@ async fn a_withdrawal_that_was_begun_goes_on_without_the_directory() {
     until("both are complete", || before.is_complete("f") && before.is_complete("g")).await;
     before.mock.others_do(BeginDeletion(Run { fetcher: "f".into(), started: 1 }).into());
     let known = Some(Directory::open(&before.path).unwrap().identity());
-    let home = tempfile::tempdir().unwrap();
-    let path = home.path().to_owned();
-    let input = Input { known, ..input(path) };
-    let site = Site::over(home, input, before.mock.clone(), real());
-    site.watcher.send(Start).await.unwrap().unwrap();
+    let site = before.moved(Input { known, ..input(PathBuf::new()) }).await;
     until("the first is deleted", || site.calls("delete f.1") == 1).await;
     assert_eq!(site.calls("delete g.1"), 0);
 }

@@ -7,18 +7,16 @@ use tokio::time::Instant;
 use super::{CatchUpBarrier, Site, filetime_back, real};
 use crate::file_watcher::CaughtUp;
 use crate::testing::{MockStore, Trouble, until};
-use shiftboss_queue::error::StoreError;
 
-/// While the store is full, those who look are told at once that there is more; when it is not, all of it is there.
+/// A store that is full is waited for, which is no failure of the tail. Those who look are told at once that there is more; when it is
+/// not full any longer, all of it is there.
 #[actix::test]
 async fn a_look_does_not_wait_for_a_full_store() {
     tokio::time::pause();
     let site = Site::new(MockStore::default(), real());
-    for _ in 0..20 {
-        site.mock.trouble("add", Trouble::Error(StoreError::Full("disk".to_owned())));
-    }
+    (0..20).for_each(|_| site.mock.trouble("add", Trouble::full()));
     site.write("f.1.txt.part", "alpha 1\n");
-    site.watcher.send(super::Start).await.unwrap().unwrap();
+    let site = site.start().await;
     until("the store stalls", || site.calls("add") == 2).await;
     let began = Instant::now();
     for _ in 0..5 {
@@ -27,6 +25,8 @@ async fn a_look_does_not_wait_for_a_full_store() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert_eq!(site.calls("add"), 2);
     until("it is stored", || site.keys() == ["alpha"]).await;
+    assert_eq!(site.registered(), ["f.1"], "not restarted");
+    assert!(site.mock.rejected().is_empty());
     assert_eq!(site.watcher.send(CatchUpBarrier).await.unwrap(), CaughtUp::All);
 }
 
@@ -36,7 +36,7 @@ async fn a_file_of_faulty_lines_is_not_gathered_whole() {
     let site = Site::new(MockStore::default(), real());
     site.write("f.1.txt", &"faulty\n".repeat(700_000));
     filetime_back(&site.path.join("f.1.txt"));
-    site.watcher.send(super::Start).await.unwrap().unwrap();
+    let site = site.start().await;
     until("all is read", || site.is_complete("f")).await;
     assert_eq!((site.calls("add f.1 0"), site.calls("add")), (3, 3));
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
+use rustix::fs::{CWD, FileType::Fifo, mknodat};
 use shiftboss_actors::store::Store;
 use shiftboss_queue::operation::Runs;
 use shiftboss_sqlite::at_once;
@@ -17,19 +18,26 @@ fn refusal(make: impl FnOnce(&Path)) -> (Failure, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.db");
     make(&path);
-    let before = fs::read(&path).ok();
+    let content = || path.is_file().then(|| fs::read(&path).unwrap());
+    let before = content();
     let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
-    assert_eq!(fs::read(&path).ok(), before, "{error}");
+    assert_eq!(content(), before, "{error}");
     let text = error.to_string();
     (error, text)
 }
 
-/// A database of ours, closed.
-fn ours(path: &Path) {
+/// A database with a long list.
+fn listed() -> Site {
     let mut site = Site::new(FAIR);
     let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     site.list(&run("f", 1), &keys);
+    site
+}
+
+/// It, closed.
+fn ours(path: &Path) {
+    let mut site = listed();
     at_once(site.store.close()).unwrap();
     fs::copy(site.path(), path).unwrap();
 }
@@ -55,8 +63,8 @@ const FOREIGN: [&str; 3] = [
 /// Makes what is in a database's place.
 type Make = Box<dyn FnOnce(&Path)>;
 
-/// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a directory. A newer version
-/// than this program knows. A file that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another
+/// An emptied file is not taken for a new one. Some other file, also one that is too short for a header, and a directory. A pipe, at whose other end
+/// nobody is: it is not waited for. A newer version than this program knows. A file that was cut off, at a page's end and anywhere. A first page of rubbish behind a good header. Another
 /// program's database.
 #[test]
 fn what_is_no_database_of_ours() {
@@ -67,6 +75,7 @@ fn what_is_no_database_of_ours() {
         (Box::new(|path| fs::write(path, "hello").unwrap()), Configuration, no_database),
         (Box::new(|path| fs::write(path, [b'x'; 5000]).unwrap()), Configuration, no_database),
         (Box::new(|path| fs::create_dir(path).unwrap()), Configuration, no_database),
+        (Box::new(|path| mknodat(CWD, path, Fifo, 0o600.into(), 0).unwrap()), Configuration, ""),
         (Box::new(|path| damaged(path, |it| it[100..4096].fill(0xaa))), BadData, "is corrupt"),
     ];
     for keep in [4096 * 3, 5000, 200] {
@@ -87,17 +96,6 @@ fn what_is_no_database_of_ours() {
     }
 }
 
-/// A pipe, at whose other end nobody is: refused at once, not waited for.
-#[test]
-fn a_pipe() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("state.db");
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let error = SqliteStore::open(&path, &options(FAIR)).err().expect("refused");
-    assert_eq!(error.code(), ExitCode::Configuration, "{error}");
-}
-
 /// A link to nothing is told as that, and nothing is made.
 #[test]
 fn a_link_to_nowhere() {
@@ -113,10 +111,7 @@ fn a_link_to_nowhere() {
 /// link it is taken up too.
 #[test]
 fn a_link_to_a_database_with_a_log() {
-    let mut site = Site::new(FAIR);
-    let keys: Vec<String> = (0..2000).map(|i| format!("key{i}")).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    site.list(&run("f", 1), &keys);
+    let site = listed();
     let killed = tempfile::tempdir().unwrap();
     // As if the power had gone in a checkpoint: the first page is written, the last is not.
     site.edit("PRAGMA wal_checkpoint(PASSIVE)");
@@ -139,10 +134,10 @@ fn a_corrupt_page_is_found_by_the_check() {
     let path = directory.path().join("state.db");
     ours(&path);
     assert_eq!(crate::stores::sqlite::quick_check(&path), Ok(()));
-    let mut bytes = fs::read(&path).unwrap();
-    let end = bytes.len();
-    bytes[end - 4096 * 4..].fill(0xAA);
-    fs::write(&path, bytes).unwrap();
+    damaged(&path, |bytes| {
+        let end = bytes.len();
+        bytes[end - 4096 * 4..].fill(0xAA);
+    });
     assert!(crate::stores::sqlite::quick_check(&path).is_err());
 }
 

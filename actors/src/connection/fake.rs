@@ -1,0 +1,133 @@
+//! Storage and watcher in one, which do as the tests of connections and listeners tell them, and note what they are asked.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures_util::FutureExt;
+
+use super::WorkLinks;
+use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
+use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
+use shiftboss_protocol::model::{Attempt, Key, Row};
+use shiftboss_queue::error::{StoreError, StoreResult};
+use shiftboss_queue::operation::Complete;
+
+/// What the fake answers next.
+pub enum Next {
+    Job(&'static str),
+    Nothing,
+    Later,
+    Error,
+    Silence,
+}
+
+/// What was told and noted; clones share it.
+#[derive(Clone, Default)]
+pub struct Fake {
+    pub next: Rc<RefCell<VecDeque<Next>>>,
+    pub more: Rc<RefCell<VecDeque<bool>>>,
+    /// Every request for a job takes so long.
+    pub takes: Rc<Cell<Duration>>,
+    /// Every look takes so long, and finds more, when it is set.
+    pub endless: Rc<Cell<Option<Duration>>>,
+    /// Barriers do not get at all files.
+    pub missed: Rc<Cell<bool>>,
+    asked: Rc<RefCell<Vec<String>>>,
+}
+
+impl Fake {
+    pub fn links(&self) -> WorkLinks {
+        let fake = self.clone().start();
+        WorkLinks {
+            dispatch: fake.clone().recipient(),
+            finish: fake.clone().recipient(),
+            barrier: fake.recipient(),
+            metrics: Default::default(),
+            session: None,
+        }
+    }
+
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+
+    fn answer(
+        &self,
+        asked: String,
+        undo: Recipient<UndoHandOut>,
+    ) -> ResponseFuture<StoreResult<((), Work)>> {
+        self.asked.borrow_mut().push(asked);
+        let (number, takes) = (self.asked.borrow().len(), self.takes.get());
+        let next = self.next.borrow_mut().pop_front();
+        Box::pin(async move {
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
+            match next {
+                Some(Next::Job(key)) => {
+                    let job = Row { key: Key::new(key).unwrap(), payload: "1".to_owned() };
+                    let attempt = Attempt(i64::try_from(number).unwrap());
+                    Ok(((), Work::Job(HandOut::new(attempt, job, undo))))
+                }
+                Some(Next::Later) => Ok(((), Work::Later)),
+                Some(Next::Error) => Err(StoreError::Full("disk".to_owned())),
+                Some(Next::Silence) => std::future::pending().await,
+                Some(Next::Nothing) | None => Ok(((), Work::Nothing)),
+            }
+        })
+    }
+}
+
+impl Actor for Fake {
+    type Context = Context<Self>;
+}
+
+impl Handler<TakeJob<()>> for Fake {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
+
+    fn handle(&mut self, _: TakeJob<()>, ctx: &mut Self::Context) -> Self::Result {
+        self.answer("ready".to_owned(), ctx.address().recipient())
+    }
+}
+
+impl Handler<TakeJob<Complete>> for Fake {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
+
+    fn handle(&mut self, message: TakeJob<Complete>, ctx: &mut Self::Context) -> Self::Result {
+        let Complete { key, exit_code } = message.ended;
+        self.answer(format!("done {key} {exit_code}"), ctx.address().recipient())
+    }
+}
+
+impl Handler<UndoHandOut> for Fake {
+    type Result = ();
+
+    fn handle(&mut self, undo: UndoHandOut, _: &mut Self::Context) {
+        self.asked.borrow_mut().push(format!("undo {}", undo.attempt.0));
+    }
+}
+
+impl Handler<CatchUpBarrier> for Fake {
+    type Result = ResponseFuture<CaughtUp>;
+
+    fn handle(&mut self, _: CatchUpBarrier, _: &mut Self::Context) -> Self::Result {
+        self.asked.borrow_mut().push("look".to_owned());
+        if let Some(time) = self.endless.get() {
+            let found = if self.missed.get() { CaughtUp::Missed } else { CaughtUp::Some };
+            return Box::pin(tokio::time::sleep(time).map(move |()| found));
+        }
+        let more = self.more.borrow_mut().pop_front().unwrap_or(false);
+        Box::pin(std::future::ready(if more { CaughtUp::Some } else { CaughtUp::All }))
+    }
+}
+
+impl Handler<AcceptInput> for Fake {
+    type Result = Result<Accepted, String>;
+
+    fn handle(&mut self, _: AcceptInput, _: &mut Self::Context) -> Self::Result {
+        Ok(Accepted::NotLost)
+    }
+}
