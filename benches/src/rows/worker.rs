@@ -92,7 +92,7 @@ fn worked(setting: &Setting, slots: usize) -> io::Result<Duration> {
     server.fill(COMMANDS)?;
     let mut worker = Command::new(&setting.program);
     worker
-        .args(["work", "--once", "-n", &slots.to_string()])
+        .args(["work", "--once", "-n", &slots.to_string(), "-t"])
         .arg(&server.socket)
         .args(["--", "true"]);
     timed(worker.stdin(Stdio::null()), home.path())
