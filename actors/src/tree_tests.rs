@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use actix::prelude::*;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -81,20 +80,6 @@ struct TestService {
     stopped: Arc<AtomicBool>,
 }
 
-struct ServiceActor {
-    panics: bool,
-    _exit_notifier: ExitNotifier,
-}
-
-impl Actor for ServiceActor {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        let panics = self.panics;
-        ctx.run_later(Duration::from_millis(1), move |_, _| assert!(!panics, "on demand"));
-    }
-}
-
 impl Service for TestService {
     fn name(&self) -> &'static str {
         "the service"
@@ -104,11 +89,11 @@ impl Service for TestService {
         if self.has_wrong_setting {
             return exit_notifier.wrong_setting("why".to_owned());
         }
-        // An actor ends when nobody has its address.
-        let service = ServiceActor { panics: self.panics, _exit_notifier: exit_notifier };
-        let address = service.start();
+        let panics = self.panics;
         actix::spawn(async move {
-            let _address = address;
+            let _exit_notifier = exit_notifier;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!panics, "on demand");
             std::future::pending::<()>().await;
         });
     }

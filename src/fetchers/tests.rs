@@ -1,10 +1,10 @@
-//! The supervisor over runs that are no commands and a memory that is no database, under a paused
-//! clock.
+//! The supervisor over runs that are no commands and a queue in memory, under a paused clock.
 
 mod scene;
 
 use std::sync::atomic::Ordering;
 
+use shiftboss_actors::testing::Trouble;
 use shiftboss_protocol::wire::session::Refused;
 use tokio::time::{Instant, sleep};
 
@@ -97,7 +97,11 @@ async fn what_is_mended_runs_at_once() {
 /// What cannot be asked is asked again, and what cannot be noted is noted later.
 #[actix::test]
 async fn a_memory_that_fails_is_tried_again() {
-    let scene = Scene::new(vec![every("a")], |seen| seen.refused.set(4));
+    let scene = Scene::new(vec![every("a")], |seen| {
+        for call in ["fetcher_records", "note_fetcher"] {
+            (0..2).for_each(|_| seen.mock.trouble(call, Trouble::full()));
+        }
+    });
     sleep(30 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.record("a").last_run.unwrap().exit_code, 0);

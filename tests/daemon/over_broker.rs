@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::common::said::{code_and_error, said};
 use crate::common::wait::pause;
-use crate::common::{Client, Daemon, Peer, Site, wait_until, wait_within};
+use crate::common::{Client, Daemon, Peer, Site, wait_within};
 
 /// Whatever failed goes on so soon: a connection is made again, rows are sent again, who is silent is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(40);

@@ -1,5 +1,6 @@
 //! Storage and watcher in one, which do as the tests of connections and listeners tell them, and note what they are asked.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
 use shiftboss_protocol::model::{Attempt, Key, Row};
 use shiftboss_queue::error::{StoreError, StoreResult};
-use shiftboss_queue::operation::Complete;
+use shiftboss_queue::operation::{Complete, Request};
 
 /// What the fake answers next.
 pub enum Next {
@@ -53,15 +54,21 @@ impl Fake {
     pub fn asked(&self) -> Vec<String> {
         self.asked.borrow().clone()
     }
+}
 
-    fn answer(
-        &self,
-        asked: String,
-        undo: Recipient<UndoHandOut>,
-    ) -> ResponseFuture<StoreResult<((), Work)>> {
-        self.asked.borrow_mut().push(asked);
+impl Actor for Fake {
+    type Context = Context<Self>;
+}
+
+impl<R: Request<Answer = ()>> Handler<TakeJob<R>> for Fake {
+    type Result = ResponseFuture<StoreResult<((), Work)>>;
+
+    fn handle(&mut self, message: TakeJob<R>, ctx: &mut Self::Context) -> Self::Result {
+        let ended = (&message.ended as &dyn Any).downcast_ref::<Complete>();
+        let done = |it: &Complete| format!("done {} {}", it.key, it.exit_code);
+        self.asked.borrow_mut().push(ended.map_or("ready".to_owned(), done));
         let (number, takes) = (self.asked.borrow().len(), self.takes.get());
-        let next = self.next.borrow_mut().pop_front();
+        let (next, undo) = (self.next.borrow_mut().pop_front(), ctx.address().recipient());
         Box::pin(async move {
             if !takes.is_zero() {
                 tokio::time::sleep(takes).await;
@@ -78,27 +85,6 @@ impl Fake {
                 Some(Next::Nothing) | None => Ok(((), Work::Nothing)),
             }
         })
-    }
-}
-
-impl Actor for Fake {
-    type Context = Context<Self>;
-}
-
-impl Handler<TakeJob<()>> for Fake {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, _: TakeJob<()>, ctx: &mut Self::Context) -> Self::Result {
-        self.answer("ready".to_owned(), ctx.address().recipient())
-    }
-}
-
-impl Handler<TakeJob<Complete>> for Fake {
-    type Result = ResponseFuture<StoreResult<((), Work)>>;
-
-    fn handle(&mut self, message: TakeJob<Complete>, ctx: &mut Self::Context) -> Self::Result {
-        let Complete { key, exit_code } = message.ended;
-        self.answer(format!("done {key} {exit_code}"), ctx.address().recipient())
     }
 }
 

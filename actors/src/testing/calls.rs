@@ -25,6 +25,8 @@ pub(super) fn describe(operation: &Operation) -> (&'static str, String) {
         Op::RejectFile(it) => ("reject", it.name.clone()),
         Op::ForgetRejected(it) => ("forget rejected", it.0.clone()),
         Op::NoteInput(it) => ("lost", yes_or_no(matches!(it.0, InputDirectory::Lost(_)))),
+        Op::NoteFetcher(it) => ("note_fetcher", it.0.name.to_string()),
+        Op::FetcherRecords(_) => ("fetcher_records", String::new()),
         Op::Runs(_) => ("runs", String::new()),
         Op::HasWork(_) => ("look", String::new()),
         _ => Default::default(),

@@ -1,8 +1,7 @@
-//! What the tests of the supervisor stand on: runs that are no commands, a memory that is no database,
-//! a paused clock.
+//! What the tests of the supervisor stand on: runs that are no commands, a queue in memory, a paused clock.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,17 +11,16 @@ use actix::prelude::*;
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
-use shiftboss_actors::storage::messages::Perform;
+use shiftboss_actors::testing::MockStore;
 use shiftboss_protocol::answers::FetcherRecord;
-use shiftboss_queue::error::StoreError;
-use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};
+use shiftboss_queue::operation::{FetcherRecords, Outcome};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::super::supervisor::Supervisor;
 use crate::config::FetcherTable;
-use crate::schedule::scheduler::{Outcome, StartRun};
+use crate::schedule::scheduler::{Outcome as Ended, StartRun};
 
 pub const SECOND: Duration = Duration::from_secs(1);
 
@@ -40,23 +38,19 @@ pub struct Seen {
     pub noted: RefCell<Vec<bool>>,
     pub panics: Cell<u32>,
     pub ignores_stop: Cell<bool>,
-    pub records: RefCell<BTreeMap<String, FetcherRecord>>,
+    /// Where the fetchers are noted.
+    pub mock: MockStore,
     /// The input directory is lost.
     pub lost: Cell<bool>,
     /// By how much the wall clock was set.
     pub clock_step: Arc<AtomicI64>,
-    /// Requests that fail, before the others do not.
-    pub refused: Cell<u32>,
 }
 
 impl Seen {
-    fn answer<T>(&self, value: T) -> Result<T, StoreError> {
-        match self.refused.get() {
-            0 => Ok(value),
-            left => {
-                self.refused.set(left - 1);
-                Err(StoreError::Full("told to".to_owned()))
-            }
+    fn records(&self) -> Vec<FetcherRecord> {
+        match self.mock.others_do(FetcherRecords.into()) {
+            Outcome::FetcherRecords(records) => records,
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -82,62 +76,27 @@ fn fakes(name: String, origin: Instant, inner: Rc<Seen>) -> StartRun {
             inner.on.set(inner.on.get() + 1);
             let _on = On(Rc::clone(&inner));
             if inner.looks.get() {
-                let is_on = |record: &FetcherRecord| record.run_started.is_some();
-                let noted = inner.records.borrow().values().any(is_on);
+                let noted = inner.records().iter().any(|record| record.run_started.is_some());
                 inner.noted.borrow_mut().push(noted);
             }
             let exit_code = inner.codes.borrow_mut().pop_front().unwrap_or(0);
             let message = "message".to_owned();
             tokio::select! {
-                () = sleep(inner.takes.get()) => Outcome::new(exit_code, message),
-                _ = stop, if !inner.ignores_stop.get() => Outcome::new(143, message),
+                () = sleep(inner.takes.get()) => Ended::new(exit_code, message),
+                _ = stop, if !inner.ignores_stop.get() => Ended::new(143, message),
             }
         })
     })
 }
 
-struct Book(Rc<Seen>);
+/// Who knows whether the input directory is lost.
+struct Watcher(Rc<Seen>);
 
-impl Actor for Book {
+impl Actor for Watcher {
     type Context = Context<Self>;
 }
 
-impl Handler<Perform<NoteFetcher>> for Book {
-    type Result = Result<(), StoreError>;
-
-    fn handle(
-        &mut self,
-        Perform(NoteFetcher(record)): Perform<NoteFetcher>,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        self.0.answer(())?;
-        self.0.records.borrow_mut().insert(record.name.to_string(), record);
-        Ok(())
-    }
-}
-
-impl Handler<Perform<FetcherRecords>> for Book {
-    type Result = Result<Vec<FetcherRecord>, StoreError>;
-
-    fn handle(&mut self, _: Perform<FetcherRecords>, _: &mut Self::Context) -> Self::Result {
-        self.0.answer(self.0.records.borrow().values().cloned().collect())
-    }
-}
-
-impl Handler<Perform<ForgetFetcher>> for Book {
-    type Result = Result<(), StoreError>;
-
-    fn handle(
-        &mut self,
-        Perform(ForgetFetcher(name)): Perform<ForgetFetcher>,
-        _: &mut Self::Context,
-    ) -> Self::Result {
-        self.0.records.borrow_mut().remove(&*name);
-        Ok(())
-    }
-}
-
-impl Handler<WhyLost> for Book {
+impl Handler<WhyLost> for Watcher {
     type Result = Option<String>;
 
     fn handle(&mut self, _: WhyLost, _: &mut Self::Context) -> Self::Result {
@@ -187,12 +146,12 @@ impl Scene {
         tokio::time::pause();
         let seen = Rc::new(Seen::default());
         told(&seen);
-        let book = Book(Rc::clone(&seen)).start();
+        let (storage, _) = seen.mock.start();
         let links = FetcherLinks {
-            note: book.clone().recipient(),
-            known: book.clone().recipient(),
-            forget: book.clone().recipient(),
-            why_lost: book.recipient(),
+            note: storage.clone().recipient(),
+            known: storage.clone().recipient(),
+            forget: storage.recipient(),
+            why_lost: Watcher(Rc::clone(&seen)).start().recipient(),
         };
         let (want, wanted) = watch::channel(tables);
         let (origin, shared) = (Instant::now(), Rc::clone(&seen));
@@ -217,7 +176,7 @@ impl Scene {
     }
 
     pub fn record(&self, name: &str) -> FetcherRecord {
-        self.seen.records.borrow().get(name).unwrap().clone()
+        self.seen.records().into_iter().find(|record| &*record.name == name).unwrap()
     }
 }
 

@@ -8,7 +8,6 @@ mod scene;
 /// Quiet is waited for, and what changed is handed over once, each path once.
 #[actix::test]
 async fn a_run_follows_quiet() {
-    tokio::time::pause();
     let scene = plan().start();
     for second in 0..4 {
         scene.touch(&format!("p{}", second % 2)).await;
@@ -30,7 +29,6 @@ async fn a_run_follows_quiet() {
 /// Spec 2.7: a wall clock that is set forward or back changes no time of a run.
 #[actix::test]
 async fn the_wall_clock_moves_no_run() {
-    tokio::time::pause();
     let scene = plan().start();
     scene.touch("p").await;
     scene.wall.set(1_000 + 10 * 86_400);
@@ -52,7 +50,6 @@ async fn the_wall_clock_moves_no_run() {
 /// Spec 2.1, 2.9: a change during a run or its cooldown is served by one run, after it.
 #[actix::test]
 async fn a_change_during_a_run_is_not_lost() {
-    tokio::time::pause();
     let scene = Plan { takes: 30 * SECOND, ..plan() }.start();
     scene.touch("first").await;
     scene.pass(10 * SECOND).await;
@@ -70,7 +67,6 @@ async fn a_change_during_a_run_is_not_lost() {
 /// The clock's runs need no change; one that is still on costs a turn.
 #[actix::test]
 async fn due_runs_need_no_change() {
-    tokio::time::pause();
     let scene = Plan { takes: 15 * SECOND, cooldown: Duration::ZERO, ..plan() }.start();
     for _ in 0..6 {
         scene.ask_for_run().await;
@@ -84,7 +80,6 @@ async fn due_runs_need_no_change() {
 /// during it count still.
 #[actix::test]
 async fn a_run_that_feeds_itself_is_found_out() {
-    tokio::time::pause();
     let scene = Plan { takes: SECOND, cooldown: SECOND, rewrites: vec!["out".into()] }.start();
     scene.touch("in").await;
     scene.pass(3600 * SECOND).await;
@@ -104,7 +99,6 @@ async fn a_run_that_feeds_itself_is_found_out() {
 /// A stop ends the run that is on, and nothing begins after it.
 #[actix::test]
 async fn a_stop_ends_the_run() {
-    tokio::time::pause();
     let scene = Plan { takes: 1000 * SECOND, ..plan() }.start();
     scene.touch("p").await;
     scene.pass(10 * SECOND).await;
@@ -114,6 +108,7 @@ async fn a_stop_ends_the_run() {
     scene.pass(3600 * SECOND).await;
     assert_eq!(scene.began().len(), 1);
     assert_eq!(scene.end.await.unwrap().unwrap().unwrap().exit_code, 143);
+    tokio::time::resume();
     let idle = plan().start();
     idle.touch("p").await;
     idle.stop().await;
@@ -125,7 +120,6 @@ async fn a_stop_ends_the_run() {
 /// Events that come at the very moment of a timer break no rule of the machine.
 #[actix::test]
 async fn events_at_the_moment_of_a_timer() {
-    tokio::time::pause();
     let tick = Duration::from_millis(1);
     let scene = Plan { takes: tick, cooldown: 2 * tick, ..plan() }.start();
     for round in 0..2_000_u32 {

@@ -13,7 +13,8 @@ use super::broker;
 pub fn with_channel<T>(work: impl AsyncFnOnce(Channel) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let connection = Connection::connect(&broker(), ConnectionProperties::default());
+        let url = broker();
+        let connection = Connection::connect(&url, ConnectionProperties::default());
         let connection = connection.await.unwrap();
         work(connection.create_channel().await.unwrap()).await
     })

@@ -46,7 +46,7 @@ fn work() {
 #[test]
 fn serve() {
     for _ in 0..5 {
-        let (site, mut daemon) = Site::running(&[]);
+        let (_site, mut daemon) = Site::running(&[]);
         daemon.signal(Signal::INT);
         daemon.signal(Signal::TERM);
         assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());

@@ -110,16 +110,14 @@ impl Fetcher {
     fn step(&mut self, soak: &Soak) -> io::Result<()> {
         let left = self.look_at_waiting(soak);
         match self.open.take() {
-            Some(list) if left < GROWTH_BELOW => self.grow(soak, list),
-            Some(list) => {
-                self.open = Some(list);
-                Ok(())
-            }
+            Some(list) if left < GROWTH_BELOW => self.grow(soak, list)?,
+            Some(list) => self.open = Some(list),
             None if left == 0 || self.manner == Manner::Hasty && left < self.lines / 2 => {
-                self.begin(soak)
+                self.begin(soak)?;
             }
-            None => Ok(()),
+            None => {}
         }
+        Ok(())
     }
 
     /// The lines that are left; that none of them was handed out for too many jobs is a fault.
@@ -140,10 +138,10 @@ impl Fetcher {
     /// A new list. One of an earlier run that was left unfinished goes first, as fetchers do it.
     fn begin(&mut self, soak: &Soak) -> io::Result<()> {
         soak.ledger().give_up(self.id);
-        remove(&self.path(".txt.part"))?;
+        remove(&self.path(self.id.1, "txt.part"))?;
         self.id.1 += 1;
         self.written = 0;
-        let list = File::create(self.path(".txt.part"))?;
+        let list = File::create(self.path(self.id.1, "txt.part"))?;
         self.grow(soak, list)
     }
 
@@ -168,15 +166,12 @@ impl Fetcher {
         if self.manner == Manner::Failing {
             return Ok(());
         }
-        let new = self.path(".txt");
-        self.id.1 -= 1;
-        remove(&self.path(".txt"))?;
-        self.id.1 += 1;
-        fs::rename(self.path(".txt.part"), new)
+        remove(&self.path(self.id.1 - 1, "txt"))?;
+        fs::rename(self.path(self.id.1, "txt.part"), self.path(self.id.1, "txt"))
     }
 
-    fn path(&self, ending: &str) -> PathBuf {
-        self.input.join(format!("{}{}.{}{ending}", self.keys, self.id.0, self.id.1))
+    fn path(&self, run: u64, ending: &str) -> PathBuf {
+        self.input.join(format!("{}{}.{run}.{ending}", self.keys, self.id.0))
     }
 }
 

@@ -153,7 +153,6 @@ pub struct Soak {
     is_calm: bool,
     /// Of the daemons.
     sockets: Vec<PathBuf>,
-    names: Vec<String>,
     /// Jobs that each daemon handed out.
     served: Vec<AtomicU64>,
     ledger: Mutex<Ledger>,
@@ -172,7 +171,6 @@ impl Soak {
             time: arguments.minutes,
             is_calm,
             sockets: daemons.iter().map(|daemon| daemon.path("socket")).collect(),
-            names: daemons.iter().map(|daemon| daemon.name.clone()).collect(),
             served: daemons.iter().map(|_| AtomicU64::default()).collect(),
             ledger: Mutex::default(),
             figures: Mutex::default(),

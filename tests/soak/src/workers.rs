@@ -35,18 +35,6 @@ const CALM_PAUSE: Duration = Duration::from_millis(20);
 /// The longest of most jobs.
 const SHORT_MS: u64 = 150;
 
-/// What becomes of a job.
-enum Fate {
-    Short,
-    /// It lasts, and its worker beats.
-    Long(Duration),
-    GivenBack,
-    /// Its worker dies.
-    Forgotten,
-    /// It lasts longer than its lease, and its worker does not beat.
-    Late,
-}
-
 struct Worker {
     soak: Arc<Soak>,
     number: usize,
@@ -136,8 +124,8 @@ impl Worker {
             Ok((job, noted)) => {
                 self.soak.check(noted);
                 if !self.soak.is_calm {
-                    let daemon = &self.soak.names[self.daemon];
-                    self.soak.report.event(&format!("{daemon} gave {job:?}"));
+                    let socket = self.soak.sockets[self.daemon].display();
+                    self.soak.report.event(&format!("{socket} gave {job:?}"));
                 }
                 Some(job)
             }
@@ -148,33 +136,19 @@ impl Worker {
         }
     }
 
-    /// When nothing more is listed all is worked off.
-    fn fate(&mut self) -> Fate {
-        match self.random.below(1_000) {
-            _ if self.soak.is_calm || is(&self.soak.is_listed) => Fate::Short,
-            ..960 => Fate::Short,
-            960..970 if !self.is_classic => {
-                Fate::Long(Duration::from_millis(1_000 + self.random.below(12_000)))
-            }
-            970..980 if !self.is_classic => Fate::GivenBack,
-            980..985 => Fate::Forgotten,
-            985..990 if !self.is_classic => Fate::Late,
-            _ => Fate::Short,
-        }
-    }
-
-    /// To its end.
+    /// To its end. When nothing more is listed all is worked off.
     async fn do_job(&mut self, mut job: Job) -> Option<Job> {
-        match self.fate() {
-            Fate::Short if self.soak.is_calm => {}
-            Fate::Short => sleep(Duration::from_millis(self.random.below(SHORT_MS))).await,
-            Fate::Long(time) => {
+        let is_short = self.soak.is_calm || is(&self.soak.is_listed);
+        let fate = if is_short { 0 } else { self.random.below(1_000) };
+        match (fate, self.is_classic) {
+            // It lasts, and its worker beats.
+            (960..970, false) => {
+                let time = Duration::from_millis(1_000 + self.random.below(12_000));
                 if !self.beat_for(&mut job, time).await {
                     return None;
                 }
             }
-            Fate::Late => sleep(LEASE + LEASE / 4).await,
-            Fate::GivenBack => {
+            (970..980, false) => {
                 self.soak.ledger().give_back(&job);
                 let line = format!("RELEASE {}", job.attempt.unwrap_or_default());
                 while !is(&self.soak.is_over) && is_busy(&self.ask(&line).await) {
@@ -182,10 +156,15 @@ impl Worker {
                 }
                 return None;
             }
-            Fate::Forgotten => {
+            // Its worker dies.
+            (980..985, _) => {
                 self.link = None;
                 return None;
             }
+            // It lasts longer than its lease, and its worker does not beat.
+            (985..990, false) => sleep(LEASE + LEASE / 4).await,
+            _ if self.soak.is_calm => {}
+            _ => sleep(Duration::from_millis(self.random.below(SHORT_MS))).await,
         }
         let code = i64::try_from(self.random.below(250)).unwrap_or_default();
         self.report(&job, code).await

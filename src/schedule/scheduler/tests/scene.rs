@@ -82,8 +82,9 @@ pub fn plan() -> Plan {
 }
 
 impl Plan {
-    /// Starts a schedule. The test has paused the clock.
+    /// Starts a schedule, and pauses the clock.
     pub fn start(self) -> Scene {
+        tokio::time::pause();
         let seen = Rc::<Seen>::default();
         let wall = ManualClock::at(1_000);
         let timing = Timing {

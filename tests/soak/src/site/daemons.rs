@@ -76,16 +76,16 @@ impl Daemon {
         }
         let Some(child) = &mut self.child else { return Ok(()) };
         let Some(status) = child.try_wait()? else { return Ok(()) };
-        if self.starting.is_some() && status.code().is_some_and(|code| UNAVAILABLE.contains(&code))
-        {
-            if self.starting.is_some_and(|since| since.elapsed() > START_EVERY) {
-                self.child = None;
-                self.run()?;
-            }
+        let is_away = status.code().is_some_and(|code| UNAVAILABLE.contains(&code));
+        let starting = self.starting.filter(|_| is_away);
+        if starting.is_some_and(|since| since.elapsed() <= START_EVERY) {
             return Ok(());
         }
         self.child = None;
         self.run()?;
+        if starting.is_some() {
+            return Ok(());
+        }
         Err(io::Error::other(format!("{} ended with {status}:\n{}", self.name, self.log_end())))
     }
 
