@@ -59,7 +59,7 @@ pub use work::WorkArguments;
     version,
     arg_required_else_help = true,
     after_help = "\
--t, --target DATABASE|SOCKET|URL says which queue a command is about. It stands before the command or behind it; if it is
+-t, --target DATABASE|SOCKET|URL says which queue a command is about. It stands before the command or behind it; if it is \
 left out, SHIFTBOSS_TARGET says it, or the configuration file (SHIFTBOSS_CONFIG, else /etc/shiftboss.toml).
 
 Exit codes:

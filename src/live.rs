@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use shiftboss_protocol::answers::QueueStatus;
 use shiftboss_protocol::answers::live::Live;
 use shiftboss_protocol::client::{Connection, within};
 use shiftboss_protocol::verbs::Status;
-use shiftboss_protocol::answers::QueueStatus;
 
 use crate::client::{Session, no_answer};
 use crate::exit::{ExitCode, Failure};
@@ -67,7 +67,9 @@ pub fn begin(target: &Target, patience: Duration) -> Result<Option<Session>, Unk
 pub fn answer(asked: Option<Session>) -> Result<Option<Live>, Unknown> {
     let Some(mut session) = asked else { return Ok(None) };
     let answer = session.answer::<Status>().map_err(|failure| match failure.code() {
-        ExitCode::Denied => Unknown::Withheld("only the daemon's user, root and its operator group may ask".to_owned()),
+        ExitCode::Denied => Unknown::Withheld(
+            "only the daemon's user, root and its operator group may ask".to_owned(),
+        ),
         _ => Unknown::Silent(failure.to_string()),
     })?;
     Ok(answer.object.live)

@@ -38,4 +38,3 @@ pub mod store;
 pub mod testing;
 pub mod throttle;
 pub mod tree;
-

@@ -12,9 +12,9 @@ use actix::prelude::*;
 
 use crate::exit_notifier::ExitNotifier;
 use crate::file_watcher::{FileWatcherActor, WhyLost};
-use shiftboss_protocol::answers::live::BrokerLive;
 use crate::storage::StorageActor;
 use crate::storage::messages::Perform;
+use shiftboss_protocol::answers::live::BrokerLive;
 use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
 use shiftboss_queue::operation::{FetcherRecords, ForgetFetcher, NoteFetcher};

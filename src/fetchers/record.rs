@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::answers::FetcherRecord;
+use shiftboss_protocol::model::UnixSeconds;
 
 use crate::config::FetcherTable;
 use crate::schedule::scheduler::Status;

@@ -16,10 +16,10 @@ use shiftboss_actors::clock::Clock;
 use shiftboss_actors::file_watcher::WhyLost;
 use shiftboss_actors::service::FetcherLinks;
 use shiftboss_actors::storage::messages::Perform;
+use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_protocol::backoff::Backoff;
 use shiftboss_protocol::verbs::RunFetcherAnswer;
 use shiftboss_protocol::wire::session::Refused;
-use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_queue::operation::{
     FetcherRecords, ForgetFetcher, NoteFetcher, Request as StoreRequest,
 };

@@ -62,7 +62,9 @@ async fn a_run_begins_when_that_is_noted() {
 /// Whoever causes a run: the next one by the clock is `every` later.
 #[actix::test]
 async fn the_clock_counts_from_the_last_run() {
-    let scene = Scene::new(vec![with("a", "rerun_on_failure = true")], |seen| seen.codes.borrow_mut().extend([1, 1]));
+    let scene = Scene::new(vec![with("a", "rerun_on_failure = true")], |seen| {
+        seen.codes.borrow_mut().extend([1, 1])
+    });
     sleep(150 * SECOND).await;
     assert_eq!(scene.began(), runs(&[("a", 0), ("a", 1), ("a", 3), ("a", 103)]));
 }
@@ -111,7 +113,8 @@ async fn a_memory_that_fails_is_tried_again() {
 /// nobody knows.
 #[actix::test]
 async fn an_operator_has_one_run() {
-    let scene = Scene::new(vec![every("links"), every("notes")], |seen| seen.takes.set(10 * SECOND));
+    let scene =
+        Scene::new(vec![every("links"), every("notes")], |seen| seen.takes.set(10 * SECOND));
     let run = |name: &str| scene.supervisor.run_now(name);
     sleep(5 * SECOND).await;
     let on = run("links").unwrap_err();

@@ -9,10 +9,10 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::{Registry, Unit};
+use shiftboss_protocol::answers::FetcherStatus;
 use shiftboss_protocol::answers::metrics::{
     ByWord, Counted, FetcherJobs, Histogram, OTHER_FETCHERS,
 };
-use shiftboss_protocol::answers::FetcherStatus;
 
 use super::{Scrape, daemon_state, relay_state};
 use crate::view::health::{Severity, Snapshot};

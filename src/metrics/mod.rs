@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use shiftboss_actors::clock::{Clock, SystemClock};
 use shiftboss_protocol::answers::live::DaemonMetrics;
-use shiftboss_protocol::verbs::Metrics;
 use shiftboss_protocol::answers::{DaemonState, DaemonStatus, RelayStatus};
+use shiftboss_protocol::verbs::Metrics;
 
 use crate::client;
 use crate::exit::Failure;

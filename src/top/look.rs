@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use shiftboss_actors::clock::{Clock, SystemClock};
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::answers::{HeldKeys, QueueStatus};
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::reader::{ReadResult, Reader};
 
 use super::commits::Last;

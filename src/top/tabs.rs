@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::answers::TaskStatus;
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, StatsOf, TasksWith};
 
 use super::picture::Picture;

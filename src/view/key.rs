@@ -1,9 +1,9 @@
 //! Where a key stands, in words: what `shiftboss why`, `top` and a key's page say. Pure: from what was found to sentences.
 
-use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_protocol::answers::{
     Bump, Delivery, Hold, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
 };
+use shiftboss_protocol::model::TASKS_FETCHER;
 
 use super::listings;
 use super::status::paused;

@@ -2,8 +2,8 @@
 //! [`health`](super::health) alone.
 
 use shiftboss_protocol::answers::live::{BrokerLive, Live};
-use shiftboss_protocol::model::TASKS_FETCHER;
 use shiftboss_protocol::answers::{DaemonState, FetcherStatus, QueueStatus, RelayStatus};
+use shiftboss_protocol::model::TASKS_FETCHER;
 
 use super::health::{Severity, Snapshot, Trouble, Up};
 use super::machines::failed_run;

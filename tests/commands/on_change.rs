@@ -137,7 +137,9 @@ fn exit_codes_are_seen() {
     );
     assert!(daemon.stop().contains("exit_code=7"));
     let once = ["--once", "--timeout", "10s"];
-    for (command, code) in [(&["sh", "-c", "exit 5"][..], 5), (&["true"], 0), (&["sleep", "1000"], 124)] {
+    for (command, code) in
+        [(&["sh", "-c", "exit 5"][..], 5), (&["true"], 0), (&["sleep", "1000"], 124)]
+    {
         let once = if code == 124 { &["--once", "--timeout", "100ms"] } else { &once };
         assert_eq!(scene.site.refused(scene.on_change(once, command)).0, code, "{command:?}");
     }

@@ -10,7 +10,9 @@ use crate::common::said::code_and_error;
 
 /// Each command that takes a URL refuses this one, says why, without its password, and makes nothing.
 fn is_refused(site: &Site, url: &str, why: &str) {
-    for command in [&["status", "-t", url][..], &["migrate", "-t", url], &["serve", url, "input", "socket"]] {
+    for command in
+        [&["status", "-t", url][..], &["migrate", "-t", url], &["serve", url, "input", "socket"]]
+    {
         let (code, error) = code_and_error(&site.run(command));
         assert!(code == 64 && error.contains(why), "{command:?}: {code} {error}");
         assert!(!error.contains("secret") && !error.contains("ret@"), "{error}");

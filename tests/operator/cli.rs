@@ -61,21 +61,3 @@ fn completions() {
     }
     assert_eq!(shiftboss(&["completions", "csh"]).2, Some(64));
 }
-
-/// A wrong command line ends with 64, and says what is wrong on standard error.
-#[test]
-fn usage_errors() {
-    let work = |options: &str| format!("work -t s {options} -- true");
-    let serve = |options: &str| format!("serve {options} state.db input s.sock");
-    let lines = ["", "dance", "check", "check --fast input", "serve state.db input"];
-    let lines = lines.into_iter().chain(["tasks -t d -n 0", "log -t d -n 10001"]).map(str::to_owned);
-    let of_serve = ["--lease soon", "--log-level loud"].map(serve);
-    let of_work = ["-n 0", "-n 257", "--max-jobs 0", "--timeout 0s", "--lease 1500ms", "--lease 8days", "--keep 2days"];
-    for line in lines.chain(of_serve).chain(of_work.map(work)) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (stdout, stderr, code) = shiftboss(&words);
-        assert_eq!((&*stdout, code), ("", Some(64)), "{line}");
-        assert!(!stderr.is_empty(), "{line}");
-    }
-    assert_eq!(shiftboss(&["work", "-t", "s", "--name", "two words", "--", "true"]).2, Some(64));
-}

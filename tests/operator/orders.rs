@@ -79,27 +79,6 @@ fn requeue() {
     assert_eq!(failure(&site.run(&["requeue", "-t", "socket", "nobody"])).0, 65);
 }
 
-/// Dispatched rows come back; a key that nobody lists is 65, one that is no key 64.
-#[test]
-fn retry() {
-    let (site, _daemon) = Site::serving("alpha 0 1\n", &[]);
-    assert!(said(&site, &["retry", "-t", "socket", "alpha"]).starts_with("Nothing of alpha"));
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
-    assert_eq!(
-        said(&site, &["retry", "-t", "socket", "alpha"]),
-        "Back in the queue: 1 row of alpha.\n"
-    );
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 1"), "NOJOBS\n");
-    let answer = object(&said(&site, &["retry", "--json", "-t", "socket", "alpha"]));
-    assert_eq!(answer, json!({"key": "alpha", "rows": 1}));
-    let (code, why) = failure(&site.run(&["retry", "-t", "socket", "nobody"]));
-    assert_eq!(code, 65, "{why}");
-    let (code, why) = failure(&site.run(&["retry", "-t", "socket", "two words"]));
-    assert!(code == 64 && why.contains("invalid value 'two words'"), "{why}");
-}
-
 fn drain(site: &Site, arguments: &[&str]) -> Child {
     let mut command = site.program();
     command.args(["drain", "-t", "socket"]).args(arguments);
@@ -134,17 +113,6 @@ fn drain_waits_for_the_end() {
     let resume = "`shiftboss -t socket resume` hands tasks out.\n";
     assert!(site.server().is_some() || text.ends_with(resume), "{text}");
     assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
-}
-
-/// With nothing in flight the daemon goes at once; `--json` prints its answer alone.
-#[test]
-fn drain_of_an_idle_daemon() {
-    let (site, mut daemon) = Site::running(&[]);
-    let answer = object(&said(&site, &["drain", "--json", "-t", "socket"]));
-    assert_eq!(answer, json!({"paused": true, "in_flight": 0}));
-    assert_eq!(daemon.exit().code(), Some(0), "{}", daemon.log());
-    let (code, why) = failure(&site.run(&["drain", "-t", "socket"]));
-    assert!(code == 69 && why.contains("shiftboss serve"), "{why}");
 }
 
 /// Under `--classic` there are no operators, and it is said why.

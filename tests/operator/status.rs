@@ -58,57 +58,6 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The JSON object is as docs/json.md has it, to the last member.
-#[test]
-fn the_json_object() {
-    let site = Site::new();
-    site.write("f.1000000000.txt", "alpha 0 1\nbravo 0 2\nskipped\n");
-    site.write("a.b.txt", "");
-    let daemon = site.start();
-    site.wait_count(2);
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert_eq!(site.ask("DONE alpha 3"), "JOB bravo 0 2\n");
-    wait_until("the bad name is noted and the run is complete", || {
-        let found = object(&site, "state.db");
-        found["rejected_files"][0].is_object() && found["fetchers"][0]["complete"] == true
-    });
-    let mut found = object(&site, "state.db");
-    assert!(found["fetchers"][0]["age_seconds"].as_i64() > Some(700_000_000), "{found}");
-    for number in [
-        "/fetchers/0/age_seconds", "/daemon/started", "/not_stopped/started", "/not_stopped/last_write",
-        "/rejected_files/0/since", "/holders/0/attempt", "/holders/0/since", "/done_since", "/busy_seconds",
-    ] {
-        assert!(found.pointer_mut(number).unwrap().take().is_i64(), "{number}");
-    }
-    for text in ["/rejected_files/0/reason", "/health/troubles/0/text"] {
-        assert!(found.pointer_mut(text).unwrap().take().is_string(), "{text}");
-    }
-    let pid = daemon.pid().as_raw_nonzero().get();
-    let expected = json!({
-        "database": site.target(), "daemon_unknown": null, "schema_version": site.number("PRAGMA user_version"),
-        "daemon": {"pid": pid, "database": site.target(), "input_dir": site.input(), "socket": site.socket(),
-            "started": null},
-        "durability": "power", "policy": "fair", "lease_seconds": 43_200, "paused": false, "moved_to": null,
-        "dead_letters": 0, "single_tasks": 0, "single_tasks_ended": 0, "max_single_tasks": 1_000_000,
-        "held": 0, "backed_off": 0, "delayed": 0, "bumped": 0,
-        "holders": [{"worker": null, "key": "bravo", "attempt": null, "since": null, "lease_seconds": null,
-            "daemon": null}],
-        "rows": {"pending": 0, "dispatched": 2, "in_flight": 1, "leased": 0, "redelivered": 0},
-        "fetchers": [{"name": "f", "run": 1_000_000_000, "complete": true, "lines": 2, "pending": 0,
-            "skipped": 1, "older_runs": 0, "dead_letters": 0, "age_seconds": null}],
-        "managed_fetchers": [], "oldest_waiting": null, "longest_wait": null,
-        "done_last_hour": [{"exit_code": 3, "jobs": 1}], "done_since": null, "busy_seconds": null,
-        "rejected_files": [{"name": "a.b.txt", "reason": null, "since": null, "daemon": null}],
-        "directory_lost_since": null, "directory_lost_reason": null,
-        "not_stopped": {"pid": pid, "started": null, "last_write": null}, "daemons": [], "relays": [],
-        "live": {"in_flight": 1, "draining": false, "outage": null, "workers": [], "broker": null,
-            "dropped_log_lines": 0},
-        "health": {"up": "running", "troubles": [
-            {"severity": "error", "subject": "rejected", "text": null}]},
-    });
-    assert_eq!(found, expected);
-}
-
 /// A daemon that died is told with its pid and when it wrote last; one that was stopped is not.
 #[test]
 fn a_daemon_that_died() {

@@ -28,61 +28,15 @@ fn site() -> Site {
     site
 }
 
-/// The objects are as docs/json.md has them, to the last member; the daemon answers the same.
+/// The daemon answers what commands print.
 #[test]
-fn the_json_objects() {
+fn the_daemon_answers_the_same() {
     let site = site();
-    let daemon = site.start();
+    let _daemon = site.start();
     let mut worker = Client::opted_in(&site, "HELLO 2 builder 600");
     let (attempt, key) = job_of(&worker.ask("READY"));
     assert_eq!(key, "alpha");
-    let where_it_is = object(&site, &["tasks", "--next"])["daemon"].clone();
-    assert_eq!(where_it_is["pid"], daemon.pid().as_raw_nonzero().get());
-    let key = |key: &str, last: i64, payload: &str| {
-        json!({"key": key, "fetcher": "f", "run": 1, "last_started": last, "again": false, "bumped": false,
-            "payload": payload})
-    };
-    let queue = json!({
-        "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "paused": false,
-        "keys": [key("bravo", 2, "0 2"), key("charlie", 3, "0 3")], "truncated": false,
-    });
-    assert_eq!(object(&site, &["tasks", "--next"]), queue);
-    let row = |fetcher: &str, state: &str, payload: &str| {
-        json!({"fetcher": fetcher, "run": 1, "complete": true, "state": state, "expired_leases": 0,
-            "exit_code": null, "payload": payload})
-    };
-    let charlie = json!({
-        "database": site.target(), "daemon": where_it_is, "daemon_unknown": null, "key": "charlie",
-        "state": "waiting", "paused": false,
-        "place": {"keys_before": 1, "exact": true, "first": ["bravo"]},
-        "expected_in_seconds": null, "jobs_last_hour": 0, "jobs_since": null, "busy_seconds": null, "hold": null, "bump": null, "retry": null, "in_flight": null,
-        "last_result": {"started": 3, "finished": 5, "exit_code": 9},
-        "failed_single_tasks": 0, "rows": [row("f", "waiting", "0 3")], "truncated": false,
-    });
-    assert_eq!(object(&site, &["why", "charlie"]), charlie);
-    let mut alpha = object(&site, &["why", "alpha"]);
-    assert!(alpha["in_flight"]["since"].take().is_i64());
-    let flight = json!({"worker": "builder", "attempt": attempt, "since": null,
-        "lease_seconds": 600, "held_until": null, "delivery_count": 1});
-    assert_eq!((&alpha["state"], &alpha["in_flight"]), (&json!("in_flight"), &flight));
-    let rows = json!([row("f", "in_flight", "0 1"), row("g", "waiting", "other")]);
-    assert_eq!(alpha["rows"], rows);
     assert_eq!(worker.ask(&format!("DONE {attempt} 4")), "OK\n");
-    let mut log = object(&site, &["log", "--failed"]);
-    let ended = &mut log["attempts"][0];
-    assert!(ended["started"].take().is_i64() && ended["finished"].take().is_i64());
-    assert!(ended["duration_seconds"].take().is_i64() && ended["took_ms"].take().is_i64());
-    let expected = json!([{"ended": 1, "attempt": attempt, "key": "alpha", "fetcher": "f", "run": 1,
-        "worker": "builder", "started": null, "finished": null, "duration_seconds": null,
-        "took_ms": null, "outcome": "failure", "exit_code": 4, "output": null}]);
-    assert_eq!(log["attempts"], expected);
-    let mut stats = object(&site, &["log", "--sum", "--by", "fetcher"]);
-    let sums = stats["groups"][0].as_object_mut().unwrap();
-    assert!(sums["mean_ms"].take().is_i64() && sums["cycle_seconds"].take().is_i64());
-    let expected = json!({"fetcher": "f", "since": null, "jobs": 1, "success": 0, "timeout": 0,
-        "failure": 1, "released": 0, "undone": 0, "expired": 0, "mean_ms": null,
-        "cycle_seconds": null});
-    assert_eq!((&stats["groups"][0], &stats["by"]), (&expected, &json!("fetcher")));
     for (request, arguments) in [
         ("STATUS", &["status", "-t", "socket"][..]),
         ("WHY charlie", &["why", "charlie"]),
@@ -93,7 +47,9 @@ fn the_json_objects() {
         let mut shown = object(&site, arguments);
         for both in [&mut told, &mut shown] {
             // What grows with time, and the command's own.
-            ["fetchers", "not_stopped", "live", "health"].iter().for_each(|it| both[*it] = Value::Null);
+            ["fetchers", "not_stopped", "live", "health"]
+                .iter()
+                .for_each(|it| both[*it] = Value::Null);
         }
         assert_eq!(told, shown, "{request}");
     }
@@ -202,25 +158,6 @@ fn with_the_daemon_down() {
     }
     site.start().kill();
     assert!(is_told(&["tasks", "--next", "-t", "socket"]), "by its socket");
-}
-
-/// What is waited for, in words.
-#[test]
-fn why_in_words() {
-    let site = site();
-    let _daemon = site.start();
-    let why = |key: &str| said(&site, &["why", key]);
-    assert!(why("alpha").contains("waiting, and the next one"), "{}", why("alpha"));
-    assert!(why("charlie").contains("2 keys: alpha, bravo\n"), "{}", why("charlie"));
-    assert_eq!(site.ask("READY"), "JOB alpha 0 1\n");
-    assert!(why("alpha").contains("a classic worker"), "{}", why("alpha"));
-    site.edit("INSERT INTO log VALUES ('old', 1, 1, 0)");
-    wait_until("the edit is carried out", || {
-        let why = site.run(&["why", "old"]).stdout;
-        String::from_utf8(why).unwrap().contains("no fetcher lists it")
-    });
-    let unknown = site.run(&["why", "nobody"]);
-    assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(65), &b""[..]));
 }
 
 /// A command that fails: its exit code, and what it says.

@@ -8,11 +8,11 @@ use tokio::sync::Semaphore;
 
 use super::workers::Workers;
 use crate::file_watcher::{AcceptInput, CatchUpBarrier};
-use shiftboss_protocol::answers::live::{Daemon, ProcessUsage};
 use crate::metrics::Metrics;
 use crate::service::{LookAtBroker, RunFetcher};
 use crate::storage::StorageActor;
 use crate::storage::messages::TakeJob;
+use shiftboss_protocol::answers::live::{Daemon, ProcessUsage};
 use shiftboss_queue::operation::Complete;
 use shiftboss_queue::reader::Reader;
 

@@ -21,9 +21,10 @@ use super::reply::{Reply, json_line, together};
 use super::workers::Seat;
 use crate::clock::{Clock, SystemClock};
 use crate::file_watcher::{AcceptInput, Accepted};
-use shiftboss_protocol::answers::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use crate::storage::StorageActor;
 use crate::storage::messages::{self, HowAreYou, Pause, Perform, TakeJob, Work};
+use shiftboss_protocol::answers::Turn;
+use shiftboss_protocol::answers::live::{BrokerLive, Daemon, DaemonMetrics, Health, Live, Report};
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, UnixSeconds};
 use shiftboss_protocol::verbs::{
     self, AcceptInputAnswer, Add, AddAnswer, AddOnce, DrainAnswer, HealthAnswer, Name, PauseAnswer,
@@ -31,7 +32,6 @@ use shiftboss_protocol::verbs::{
 };
 use shiftboss_protocol::wire::answers::Answer;
 use shiftboss_protocol::wire::session::{Addition, ErrorCode, Refused, Step};
-use shiftboss_protocol::answers::Turn;
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{
     Ack, AddTask, Added, CompleteAttempt, Each, Heartbeat, Release, WhyIdle,

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::fake::Fake;
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
-use shiftboss_protocol::answers::live::Daemon;
 use crate::testing::{MockStore, Trouble, until};
+use shiftboss_protocol::answers::live::Daemon;
 use shiftboss_queue::context::Settings;
 
 fn operators(mock: &MockStore) -> Operators {

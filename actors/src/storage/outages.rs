@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::StorageActor;
-use shiftboss_protocol::answers::live::Outage;
 use crate::throttle::Throttle;
+use shiftboss_protocol::answers::live::Outage;
 use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::error::StoreError;
 

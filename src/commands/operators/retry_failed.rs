@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use shiftboss_protocol::answers::TaskStatus;
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{Argument, FetcherName, RetryOf};
-use shiftboss_protocol::answers::TaskStatus;
 use shiftboss_queue::operation::HOLDS_MAX;
 use shiftboss_queue::reader::TasksWith;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_protocol::answers::live::{Daemon, DaemonMetrics, Health, Live};
 use shiftboss_protocol::answers::metrics::Counted;
-use shiftboss_protocol::answers::FetcherRecord;
 use shiftboss_protocol::answers::{
     Ended, FetcherStatus, HeldKey, HeldKeys, Hold, HoldKind, Holding, Log, MinuteJobs, Next, Queue,
     QueueStatus, Rows, Stats, StatsGroup, Task, TaskStatus, Tasks, Waiting,

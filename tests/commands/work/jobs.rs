@@ -2,7 +2,9 @@
 
 use std::process::Output;
 
-use super::{ATTEMPTS, GATE, jobs, lines, run, start, touch, wait_lines, with_jobs, work, work_script};
+use super::{
+    ATTEMPTS, GATE, jobs, lines, run, start, touch, wait_lines, with_jobs, work, work_script,
+};
 use crate::common::{Site, wait_equal, wait_until};
 
 /// Places in the arguments are filled, the environment is set, and output is told by its key.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::messages::{delete, ours, publish, with_channel};
 use super::shared::Queue;
 use super::{
-    Away, Installation, PATIENCE, add, attempt, broker, lines, prefix, relay_command, serve, wait_said,
-    wait_served, worker,
+    Away, Installation, PATIENCE, add, attempt, broker, lines, prefix, relay_command, serve,
+    wait_said, wait_served, worker,
 };
 use crate::common::said::{code_and_error, said, text};
 use crate::common::sql::editor;

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::messages::{delete, ours, publish, refused, with_channel};
-use super::{
-    Installation, PATIENCE, broker, prefix, relay_command, wait_said,
-};
+use super::{Installation, PATIENCE, broker, prefix, relay_command, wait_said};
 use crate::common::said::{said, told};
 use crate::common::{Site, wait_until};
 

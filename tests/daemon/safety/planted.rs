@@ -97,7 +97,8 @@ fn refuses(plants: &[Plant], path: &str, command: &dyn Fn(&Site) -> Command) {
 #[test]
 fn in_place_of_the_daemon_s_locks() {
     root!();
-    for name in [".state.db.shiftboss-lock", ".socket.shiftboss-lock", ".state.db.shiftboss-daemon"] {
+    for name in [".state.db.shiftboss-lock", ".socket.shiftboss-lock", ".state.db.shiftboss-daemon"]
+    {
         refuses(&ALL, name, &|site| site.serve(&[]));
     }
     for name in ["state.db-shm", "state.db-wal"] {

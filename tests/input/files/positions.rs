@@ -54,7 +54,8 @@ fn what_was_changed_while_down() {
         } else {
             daemon.kill();
         }
-        let patch = |line: &usize| patch(&site, name, line * LINE, &format!("key{line:03} 0 new\n"));
+        let patch =
+            |line: &usize| patch(&site, name, line * LINE, &format!("key{line:03} 0 new\n"));
         patched.iter().for_each(patch);
         site.append(name, appended);
         if is_renamed {

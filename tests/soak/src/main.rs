@@ -140,7 +140,11 @@ fn run(mut site: Site, arguments: &Arguments, is_calm: bool) -> io::Result<bool>
     println!("jobs            {} of {} runs", ledger.jobs, ledger.size().0);
     println!("results         {} acknowledged, {} stale", ledger.acknowledged, ledger.stale);
     drop(ledger);
-    if is_calm { soak.figures().print(&soak) } else { deck.print(&site, &soak) }
+    if is_calm {
+        soak.figures().print(&soak)
+    } else {
+        deck.print(&site, &soak)
+    }
     Ok(soak.report.conclude())
 }
 

@@ -142,7 +142,9 @@ impl Deck {
                 let log = |daemon: &Daemon| format!("{}:\n{}\n", daemon.name, daemon.log_end());
                 let logs: String = site.daemons.iter().map(log).collect();
                 let now = served(soak);
-                soak.fault(&format!("{limit:?} after all faults: {before:?} jobs, {now:?}\n{logs}"));
+                soak.fault(&format!(
+                    "{limit:?} after all faults: {before:?} jobs, {now:?}\n{logs}"
+                ));
                 return;
             }
             site.watch(soak);

@@ -34,7 +34,9 @@ pub fn run(soak: &Arc<Soak>) -> io::Result<()> {
             for index in indices.clone() {
                 let text = answer()?;
                 if !text.contains(&format!("\"added\":{is_new}")) {
-                    soak.fault(&format!("the task {index} is answered {text}, and new is {is_new}"));
+                    soak.fault(&format!(
+                        "the task {index} is answered {text}, and new is {is_new}"
+                    ));
                 }
             }
         }

@@ -132,6 +132,10 @@ impl Figures {
         let (log, after) = (mib(self.log), mib(self.log_after_reader));
         println!("largest log     {log:.1} MiB (limit {:.0} without a reader)", mib(LOG_MAX));
         println!("after a reader  {after:.1} MiB (limit {:.0})", mib(LOG_AFTER_READER_MAX));
-        println!("edits by hand   {} jobs, an edit took at most {}", soak.ledger().jobs_by_hand, ms(self.edit));
+        println!(
+            "edits by hand   {} jobs, an edit took at most {}",
+            soak.ledger().jobs_by_hand,
+            ms(self.edit)
+        );
     }
 }

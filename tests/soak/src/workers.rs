@@ -271,5 +271,7 @@ impl Worker {
 
 /// Whether it did not answer more than that.
 fn is_busy(answer: &Option<Answer>) -> bool {
-    answer.as_ref().is_none_or(|answer| matches!(answer, Answer::Error { code, .. } if code == "busy"))
+    answer
+        .as_ref()
+        .is_none_or(|answer| matches!(answer, Answer::Error { code, .. } if code == "busy"))
 }

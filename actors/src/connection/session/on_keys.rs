@@ -6,13 +6,13 @@ use tracing::info;
 
 use super::{ANSWER_TIMEOUT, Answered, Asker, undone};
 use crate::storage::messages::Perform;
+use shiftboss_protocol::answers::{HeldKey, HoldKind};
 use shiftboss_protocol::model::Key;
 use shiftboss_protocol::verbs::{
     self, BumpAnswer, CancelAnswer, ForgetAnswer, HoldAllAnswer, HoldAnswer, RequeueAnswer,
     RetryAnswer, UnholdAllAnswer, UnholdAnswer,
 };
 use shiftboss_protocol::wire::session::{ErrorCode, Refused};
-use shiftboss_protocol::answers::{HeldKey, HoldKind};
 use shiftboss_queue::operation::{
     Bump, Bumped, CancelTasks, Cancelled, Each, Forget, Forgotten, HOLDS_MAX, Held, Hold, Requeue,
     Requeued, Retried, Retry, Unhold,

@@ -66,7 +66,6 @@ async fn a_deletion_that_cannot_begin_is_tried_again() {
 
 /// Deletes the run while calls of a kind go wrong; returns how many steps that took, and how long.
 async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (usize, Duration) {
-    pause();
     let mock = MockStore::default();
     troubles.into_iter().for_each(|trouble| mock.trouble(call, trouble));
     let began = Instant::now();
@@ -79,6 +78,7 @@ async fn delete_through(call: &'static str, troubles: Vec<Trouble>) -> (usize, D
 /// that succeeds is the end.
 #[actix::test]
 async fn a_step_that_fails_is_tried_again() {
+    pause();
     let (steps, took) = delete_through("delete", vec![Trouble::full(); 2]).await;
     assert!(steps == 5 && took >= Duration::from_secs(2), "{steps} {took:?}");
     let last = [vec![Trouble::None; 3], vec![Trouble::full()]].concat();
