@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::UnixSeconds;
 
-use shiftboss_protocol::answers::FetcherRecord;
 use crate::context::Settings;
 use crate::error;
 use crate::file_identity::DirectoryIdentity;
 use crate::operation::Outcome;
 use crate::policy::{Backoff, RetryRules};
+use shiftboss_protocol::answers::FetcherRecord;
 
 /// Documents of one type: one of this name, or one for each of those that are told apart behind it.
 #[derive(Debug)]

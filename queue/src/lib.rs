@@ -30,4 +30,3 @@ pub mod sums;
 pub mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-

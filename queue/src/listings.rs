@@ -7,13 +7,13 @@
 use serde::de::DeserializeOwned;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
-use shiftboss_protocol::answers::KnownKey;
 use crate::attempt::{EndedAttempt, Outcome};
 use crate::documents::{Daemon, Gone, Kind};
 use crate::header::Header;
 use crate::record::{FetcherId, Millis, SingleStatus, Task};
 use crate::records::{KeyId, Payload, Stored};
 use crate::sums::Hour;
+use shiftboss_protocol::answers::KnownKey;
 
 /// Where keys are looked for, each by a number there, and by their ids where that is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

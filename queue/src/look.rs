@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use shiftboss_protocol::model::{Key, TASKS_FETCHER, UnixSeconds};
 
-use shiftboss_protocol::answers::{
-    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
-};
 use crate::context::{Context, Settings};
 use crate::documents::Daemon;
 use crate::listings::{Along, Head, Listings, Spot};
 use crate::reader::{EndedAttempts, ReadResult, Reader, StatsOf, TasksWith};
 use crate::record::{FetcherId, Record, Task, seconds};
 use crate::records::{KeyId, Payload, Stored};
+use shiftboss_protocol::answers::{
+    Ends, Found, HeldKeys, LastStarts, Log, MinuteJobs, Queue, QueueStatus, Stats, Tasks, Turn, Why,
+};
 pub use status::age;
 
 /// The time of questions that are about none.

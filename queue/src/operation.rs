@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use shiftboss_protocol::model::{Attempt, Idle, Key, LeaseHolder, Row, Run};
 
-use shiftboss_protocol::answers::FetcherRecord;
 use crate::error::{Rejected, StoreError, StoreResult};
 pub use outcomes::*;
+use shiftboss_protocol::answers::FetcherRecord;
 
 /// One operation or several that are asked together, with the type of its answer.
 pub trait Request: Send + 'static {

@@ -1,7 +1,7 @@
 //! How fast jobs end, and so when a turn comes: for `why`, `queue`, `top` and the page, whatever the store. Pure.
 
-use shiftboss_protocol::answers::{MinuteJobs, Place};
 use crate::sums::total;
+use shiftboss_protocol::answers::{MinuteJobs, Place};
 use shiftboss_protocol::model::UnixSeconds;
 
 /// Ends within less are not said to be faster than that.

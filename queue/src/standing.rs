@@ -2,10 +2,10 @@
 
 use shiftboss_protocol::model::UnixSeconds;
 
-use shiftboss_protocol::answers::{Hold, HoldKind, RowState};
 use crate::context::Context;
 use crate::policy::failed_so_often;
 use crate::record::{DeadBecause, Due, Extras, ListRow, Millis, Record, Retry, Task, seconds};
+use shiftboss_protocol::answers::{Hold, HoldKind, RowState};
 
 impl Record {
     /// Why a row is a dead letter, or a single task for another reason than its leases.

@@ -271,7 +271,7 @@ mod tests {
     use shiftboss_protocol::model::{Attempt, LeaseHolder};
     use shiftboss_queue::error::Rejected;
     use shiftboss_queue::operation::{
-        AddRows, Dispatch, Dispatched, Heartbeat, Outcome, Prune, RegisterRun, RejectFile,
+        AddRows, Dispatch, Dispatched, HasWork, Heartbeat, Outcome, Prune, RegisterRun, RejectFile,
         RelayAnswer, Retry, RowBatch,
     };
 
@@ -355,6 +355,26 @@ mod tests {
         assert_eq!(check_rows(&relayed, 14), Ok(()));
         assert!(check_rows(&relayed, 13).is_err());
         assert!(check_rows(&RelayedRows { range: 13, ..relayed }, 13).is_err());
+    }
+
+    /// No request is larger than those of our own relay, nor by somebody without a name.
+    #[test]
+    fn requests_are_bounded() {
+        let batch = |count| {
+            let operations = vec![Operation::HasWork(HasWork); count];
+            Request::Batch { epoch: 1, lane: Lane::Jobs, number: 1, operations }
+        };
+        assert_eq!(batch(RELAYED_OPERATIONS_MAX).check(), Ok(()));
+        assert!(batch(RELAYED_OPERATIONS_MAX + 1).check().is_err());
+        let join = |name: &str, process: &str| {
+            let (name, process) = (name.into(), process.into());
+            Request::Join { name, process, installation: None }
+        };
+        let long = "n".repeat(NAME_BYTES_MAX);
+        assert_eq!(join(&long, &long).check(), Ok(()));
+        for (name, process) in [("", "p"), ("a\n", "p"), (&*format!("{long}n"), "p"), ("a", "")] {
+            assert!(join(name, process).check().is_err(), "{name:?} {process:?}");
+        }
     }
 
     /// What would enter the queue is checked, and what is a daemon's own, or an operator's, is refused.

@@ -26,10 +26,10 @@ use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use shiftboss_actors::exit_notifier::ExitNotifier;
-use shiftboss_protocol::answers::live::BrokerLive;
 use shiftboss_actors::service::{LookAtBroker, Service, ServiceLinks};
 use shiftboss_actors::storage::StorageActor;
 use shiftboss_actors::storage::messages::{FollowWork, Perform, unanswered};
+use shiftboss_protocol::answers::live::BrokerLive;
 use shiftboss_protocol::backoff::{Backoff, shortened};
 use shiftboss_queue::error::{StoreError, StoreResult};
 use shiftboss_queue::operation::{

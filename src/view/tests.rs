@@ -180,6 +180,20 @@ fn the_worst_is_above_all() {
     expect(|it| it.queue.paused = false, "");
 }
 
+/// A daemon that does not answer serves nobody; one that this user may not ask does, as far as he can know.
+#[test]
+fn who_is_silent_serves_nobody() {
+    let daemons = vec![daemon("alpha", DaemonState::Running, 60, &[], 0)];
+    let mut snapshot = snapshot(QueueStatus { daemons, ..queue() }, live());
+    snapshot.target.daemon = LockState::Unknown("no right");
+    let mut serves = |live| {
+        snapshot.live = live;
+        snapshot.is_served()
+    };
+    assert!(serves(Ok(None)) && serves(Err(Unknown::Withheld("for others".to_owned()))));
+    assert!(!serves(Err(Unknown::Silent("timeout".to_owned()))));
+}
+
 /// Whatever somebody wrote into the counts and the notes of fetchers.
 #[test]
 fn nonsense_is_shown_as_something() {

@@ -167,6 +167,16 @@ async fn a_faulty_hello_is_closed() {
     }
 }
 
+/// A job is its worker's when it is written, and not before.
+#[actix::test]
+async fn a_job_that_cannot_be_written_is_undone() {
+    let mut site = Site::opted_in(&["a"]).await;
+    site.say("READY").await;
+    let Site { reader, writer, mock, closing: _closing } = site;
+    drop((reader, writer));
+    until("it is undone", || mock.undone().len() == 1).await;
+}
+
 /// Storage in trouble is an error that may be said again; the connection stays.
 #[actix::test]
 async fn trouble_is_an_error() {

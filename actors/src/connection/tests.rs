@@ -157,6 +157,21 @@ async fn a_panic_closes_one_connection() {
     assert_eq!(exchange(&mut second, "READY\n").await, "JOB b 1\n");
 }
 
+/// However slowly it comes, a line has no more time.
+#[actix::test]
+async fn a_line_that_drips_has_its_time() {
+    tokio::time::pause();
+    let fake = fake(vec![]);
+    let (mut worker, _address, mut end) = connect(&fake);
+    let before = tokio::time::Instant::now();
+    while !end.is_finished() && before.elapsed() < LINE_TIMEOUT * 2 {
+        // It may be closed by now.
+        let _ = worker.write_all(b"x").await;
+        let _ = tokio::time::timeout(LINE_TIMEOUT / 4, &mut end).await;
+    }
+    assert!(before.elapsed() >= LINE_TIMEOUT && before.elapsed() < LINE_TIMEOUT * 2);
+}
+
 /// A line that is begun and not ended closes the connection after a while.
 #[actix::test]
 async fn half_a_line_has_its_time() {

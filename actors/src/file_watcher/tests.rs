@@ -7,6 +7,7 @@ mod lost;
 mod portions;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -140,6 +141,22 @@ async fn a_look_finds_what_was_written_before() {
         site.watcher.send(CatchUpBarrier).await.unwrap();
         assert!(site.keys().contains(&format!("key{round}")), "round {round}");
     }
+}
+
+/// A line that is cut off before its end is not the begin of the next one.
+#[actix::test]
+async fn a_line_that_is_cut_off_is_forgotten() {
+    let site = Site::started(MockStore::default(), real()).await;
+    let look = async || _ = site.watcher.send(CatchUpBarrier).await.unwrap();
+    site.write("f.1.txt.part", "alpha 1\nbra");
+    look().await;
+    let mut options = fs::File::options();
+    let mut file = options.append(true).open(site.path.join("f.1.txt.part")).unwrap();
+    file.set_len(8).unwrap();
+    look().await;
+    file.write_all(b"charlie 1\n").unwrap();
+    look().await;
+    assert_eq!(site.keys(), ["alpha", "charlie"]);
 }
 
 /// More files than the kernel has events for: the look at everything comes after those that were told of are registered.

@@ -12,7 +12,8 @@ use crate::testing::{MockStore, Trouble};
 use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, Row, Run};
 use shiftboss_queue::error::StoreResult;
 use shiftboss_queue::operation::{
-    Ack, AddRows, CompleteAttempt, Heartbeat, Release, Request, RowBatch,
+    Ack, AddRows, AddTask, CompleteAttempt, Dispatch, Dispatched, Heartbeat, Outcome, Release,
+    Request, RowBatch,
 };
 
 const DRAIN: Pause = Pause { paused: true, drains: true };
@@ -102,6 +103,27 @@ async fn leases_begin_anew_at_the_start() {
     assert_eq!(mock.count("expire 1"), 0);
     pass(2, &second).await;
     assert_eq!((attempt.0, mock.count("expire 1")), (1, 1));
+}
+
+/// A job whose worker goes on here, and had it from another daemon, has its lease here from then on.
+#[actix::test]
+async fn a_beat_brings_a_lease_along() {
+    pause();
+    let mock = MockStore::default();
+    let (storage, _) = mock.start();
+    pass(1, &storage).await;
+    let task = Row { key: Key::new("a").unwrap(), payload: String::new() };
+    mock.others_do(AddTask { task, id: None }.into());
+    let dispatch = Dispatch { holder: Some(holder("w")), fetchers: None };
+    let Outcome::Dispatch(Dispatched::Job(attempt, _)) = mock.others_do(dispatch.into()) else {
+        panic!("no job")
+    };
+    assert_eq!(tell(&storage, Heartbeat(attempt)).await, Ok(Ack::Recorded));
+    pass(1, &storage).await;
+    pass(9, &storage).await;
+    assert_eq!(mock.count("expire 1"), 0);
+    pass(2, &storage).await;
+    assert_eq!(mock.count("expire 1"), 1);
 }
 
 /// An end of a lease that cannot be written is tried again, and an end whose commit failed did not

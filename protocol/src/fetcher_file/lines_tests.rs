@@ -54,6 +54,13 @@ fn lines_are_those_of_the_spec() {
     assert_eq!(lines_of(MIXED), expected);
 }
 
+/// A return ends the last line also where nothing is behind it, nor in the line.
+#[test]
+fn a_return_ends_the_last_line() {
+    assert_eq!(lines_of(b"a 1\r"), [row("a", "1")]);
+    assert_eq!(lines_of(b"a 1\n\r"), [row("a", "1"), skipped(2, SkipReason::EMPTY)]);
+}
+
 /// White space of Python's `str.strip` goes at both ends, and only there.
 #[test]
 fn python_space_is_stripped() {

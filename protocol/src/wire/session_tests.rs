@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::*;
 use crate::model::{Attempt, Idle, Key};
 use crate::task_line::single_task;
-use crate::verbs::Wait;
+use crate::verbs::{HoldTime, Wait};
 use crate::wire::answers::{Answer, Job};
 use crate::wire::{LINE_MAX_BYTES, Line, LineCodec};
 
@@ -92,6 +92,13 @@ fn hello_opts_in() {
     for bad in bad.split('|').chain([&*too_long]) {
         assert!(matches!(hello_of(bad), Err(Refused { code: ErrorCode::Usage, .. })), "{bad:?}");
     }
+}
+
+/// A hold is not over before its time.
+#[test]
+fn parts_of_a_second_are_held_whole() {
+    let seconds = |millis| HoldTime::lasting(Duration::from_millis(millis)).unwrap().seconds();
+    assert_eq!([0, 1, 1_000, 1_001].map(seconds), [0, 1, 1, 2].map(Some));
 }
 
 /// A connection that begins otherwise is classic for good, and one that has opted in is so.
@@ -186,6 +193,18 @@ fn a_long_line_is_skipped() {
     }
 }
 
+/// While it is skipped its end is waited for, though nothing of it is kept.
+#[test]
+fn a_long_line_waits_for_its_end() {
+    let (mut codec, mut bytes) = (LineCodec::new(true, true), BytesMut::from("HELLO 2 w\n"));
+    assert!(codec.decode(&mut bytes).unwrap().is_some() && !codec.is_waiting(&bytes));
+    bytes.extend_from_slice(&[b'x'; LINE_MAX_BYTES + 1]);
+    assert!(codec.decode(&mut bytes).unwrap().is_some());
+    assert!(bytes.is_empty() && codec.is_waiting(&bytes));
+    bytes.extend_from_slice(b"\n");
+    assert!(codec.decode(&mut bytes).unwrap().is_none() && !codec.is_waiting(&bytes));
+}
+
 /// Answers are single lines, whatever is in them.
 #[test]
 fn answers_are_lines() {
@@ -237,6 +256,17 @@ fn tasks_are_lines() {
     let adds = ["b 1", "c 2"]
         .map(|line| Addition { task: single_task(line.as_bytes()).unwrap(), id: None });
     assert_eq!(found[1], Ok(Step::Adds(adds.into())));
+}
+
+/// However many come together, a step has only so many.
+#[test]
+fn a_step_has_so_many_tasks() {
+    let found = session("ADD a 1\n".repeat(ADDS_MAX + 1).as_bytes());
+    let counts = found.iter().map(|step| match step {
+        Ok(Step::Adds(adds)) => adds.len(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [ADDS_MAX, 1]);
 }
 
 /// Only an operator's ADD may be long, and nobody keeps the room that it took.

@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Batch;
-use shiftboss_protocol::answers::FetcherRecord;
 use crate::documents::{self, FETCHER, INPUT, Input, Kind, Lost, REJECTED};
 use crate::operation::{
     ForgetFetcher, ForgetRejected, InputDirectory, NoteFetcher, NoteInput, RejectFile,
 };
 use crate::records::{Records, StoreResult};
+use shiftboss_protocol::answers::FetcherRecord;
 
 impl<S: Records> Batch<'_, S> {
     /// A document by its name; one that somebody edited into nonsense is none.

@@ -10,10 +10,10 @@ use shiftboss_protocol::model::Attempt;
 use super::log::{Ended, end_in};
 use super::tasks::{Listing, failure};
 use super::{Look, STEP, Steps, run_of};
-use shiftboss_protocol::answers::RowState;
 use crate::listings::{Along, Listings};
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
 use crate::records::Stored;
+use shiftboss_protocol::answers::RowState;
 
 impl<S: Listings> Look<'_, S> {
     pub(super) async fn failed(&mut self, listing: &mut Listing) -> Result<(), S::Error> {

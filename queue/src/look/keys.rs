@@ -3,12 +3,12 @@
 use std::ops::Bound::{Excluded, Included};
 
 use super::{Look, Steps, count_of};
-use shiftboss_protocol::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 use crate::context::Context;
 use crate::listings::{Along, Listings, behind};
 use crate::reader::SAMPLE_MAX;
 use crate::record::{FetcherId, Record, Singles};
 use crate::sums::total;
+use shiftboss_protocol::answers::{Found, HeldKey, HeldKeys, Hold, LastStarts};
 
 /// Held keys that can be asked for at once.
 const HELD_MAX: usize = 10_000;

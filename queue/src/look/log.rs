@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 
 use super::{Look, run_of, seconds};
-use shiftboss_protocol::answers::{self, Ends, Log};
 use crate::listings::{End, EndsOf, Listings};
 use crate::reader::EndedAttempts;
 use crate::record::{Record, Task};
+use shiftboss_protocol::answers::{self, Ends, Log};
 
 /// Attempts that can be asked for at once.
 const LOG_MAX: usize = 10_000;

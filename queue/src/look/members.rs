@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, count_of};
-use shiftboss_protocol::answers::{DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus};
 use crate::documents::{FETCHER, Gone, INPUT, Lost, MEMBER, MOVED, Member, REJECTED, RELAY};
 use crate::listings::{Document, Joined, Listings, read};
+use shiftboss_protocol::answers::{
+    DaemonState, DaemonStatus, FetcherRecord, RejectedFile, RelayStatus,
+};
 
 /// A daemon that was not heard of for so many seconds is shown as silent, whether the others took it for dead or not.
 const SILENT_SECONDS: i64 = 5;

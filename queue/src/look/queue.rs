@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use shiftboss_protocol::model::Key;
 
 use super::{Look, PAYLOADS_MAX_BYTES, QUEUE_MAX, STEP, run_of, text_of};
-use shiftboss_protocol::answers::{Next, Queue, Turn};
 use crate::listings::Listings;
 use crate::record::{FetcherId, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
+use shiftboss_protocol::answers::{Next, Queue, Turn};
 
 /// Keys before a single task's that are counted; and other single tasks of its key.
 const COUNTED_MAX: u64 = 1_000;

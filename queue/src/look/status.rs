@@ -6,11 +6,13 @@
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, Steps, WALK_MAX, count_of};
-use shiftboss_protocol::answers::{FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting};
 use crate::counts::{Counts, OF_KEYS, OF_SINGLES, Run};
 use crate::documents::MEMBER;
 use crate::listings::{Along, Listings};
 use crate::records::Stored;
+use shiftboss_protocol::answers::{
+    FetcherStatus, HOLDERS_MAX, Holding, NotStopped, QueueStatus, Rows, Waiting,
+};
 
 /// Keys that are counted at once.
 const COUNT_STEP: usize = 8_192;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::Look;
-use shiftboss_protocol::answers::{Done, MinuteJobs, Stats, StatsGroup};
 use crate::attempt::Outcome;
 use crate::listings::{Listings, Summed, SumsOf};
 use crate::pace::busy_seconds;
 use crate::reader::{GROUPS_MAX, Grouping, StatsOf};
 use crate::record::FetcherId;
 use crate::sums::Hour;
+use shiftboss_protocol::answers::{Done, MinuteJobs, Stats, StatsGroup};
 
 const HOUR_SECONDS: i64 = 3_600;
 /// Jobs that ended within this many minutes are counted.

@@ -9,7 +9,6 @@ use humantime::format_duration;
 use shiftboss_protocol::model::UnixSeconds;
 
 use super::{Look, QUEUE_MAX, STEP, Steps, run_of, seconds};
-use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 use crate::listings::{Along, Listings};
 use crate::outcome_words::{in_words, of_code};
 use crate::reader::TasksWith;
@@ -17,6 +16,7 @@ use crate::record::{DeadBecause, FetcherId, Millis, Record, SingleStatus, Task};
 use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
+use shiftboss_protocol::answers::{Retry, Task as Shown, TaskStatus, Tasks};
 
 /// Steps of a listing: at least so many, and so many for each step that is asked for. Behind them, as far as it can tell, may be more.
 const STEPS_MIN: usize = 20;

@@ -9,7 +9,6 @@ use shiftboss_protocol::model::Key;
 
 use super::log::Ended;
 use super::{Look, PAYLOADS_MAX_BYTES, run_of, seconds, text_of};
-use shiftboss_protocol::answers::{Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why};
 use crate::listings::Listings;
 use crate::pace::Pace;
 use crate::record::{FetcherId, LastRun, ListRow, Record, SingleStatus, Task};
@@ -17,6 +16,9 @@ use crate::records::{KeyId, Stored};
 use crate::rules::completion::expired_leases;
 use crate::rules::dispatch::{Scope, next_task};
 use crate::sums::total;
+use shiftboss_protocol::answers::{
+    Bump, Delivery, KeyRow, KeyState, LastResult, Place, Retry, RowState, Why,
+};
 
 /// Of the keys before it so many are named.
 const FIRST_MAX: usize = 5;

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use shiftboss_protocol::model::{Attempt, Key, Row, Run, UnixSeconds};
 
 use super::Outcome;
-use shiftboss_protocol::answers::Hold;
 use crate::attempt;
 use crate::error::Rejected;
 use crate::file_identity::{DirectoryIdentity, Position};
+use shiftboss_protocol::answers::Hold;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use shiftboss_protocol::model::{Attempt, Key};
 
 use super::{Memory, Single};
-use shiftboss_protocol::answers::KnownKey;
 use crate::code;
 use crate::documents::DAEMON;
 use crate::listings::{Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read};
@@ -14,6 +13,7 @@ use crate::place::Place;
 use crate::record::{Millis, Record, SingleStatus, Task};
 use crate::records::{KeyId, Name, Payload, Stored};
 use crate::sums::Hour;
+use shiftboss_protocol::answers::KnownKey;
 
 type Result<T> = std::result::Result<T, Infallible>;
 

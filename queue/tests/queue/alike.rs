@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use shiftboss_protocol::model::Key;
 use shiftboss_protocol::answers::{Ended, TaskStatus};
+use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::reader::{EndedAttempts, Grouping, Reader, StatsOf, TasksWith};

@@ -3,8 +3,9 @@
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::file_identity::Position;
-use shiftboss_queue::operation::{AddRows, Reading, RowBatch};
+use shiftboss_queue::operation::{AddRows, Reading, RegisterRun, Registered, RowBatch};
 
+use crate::asked::{Asked, moved, run};
 use crate::words::Script;
 
 /// A line that is read on from there up to there.
@@ -38,6 +39,18 @@ fn rows_follow_the_position() {
     let anew = RowBatch { reading: Reading::Anew, ..read(Some(7), 5) };
     assert_eq!(ask(&mut script, anew), "done");
     script.run("runs -> f.1 5 4 stale");
+}
+
+/// A run is as complete as was said last: one whose file is read anew may grow again.
+#[test]
+fn a_run_that_grows_again_is_not_complete() {
+    let mut queue = Asked::with(&[]);
+    for (complete, reading) in [(true, Reading::Onward), (false, Reading::Anew)] {
+        let batch = RowBatch { complete, ..moved("f", 10, reading) };
+        queue.ask(AddRows(batch)).unwrap();
+        let Ok(Registered::Run(found)) = queue.ask(RegisterRun(run("f", 1))) else { panic!() };
+        assert_eq!(found.complete, complete);
+    }
 }
 
 /// Rows that came before it, by their ranges, were added before their position comes.

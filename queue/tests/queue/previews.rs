@@ -2,8 +2,8 @@
 //! are counted.
 
 use proptest::prelude::*;
-use shiftboss_protocol::model::Key;
 use shiftboss_protocol::answers::{QueueStatus, TaskStatus};
+use shiftboss_protocol::model::Key;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::operation::*;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shiftboss_protocol::model::{Key, Row};
 use shiftboss_protocol::answers::{KeyRow, KeyState, QueueStatus, Rows, TaskStatus, Why};
+use shiftboss_protocol::model::{Key, Row};
 use shiftboss_queue::attempt::Outcome as End;
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{Daemon, INPUT, Policy, REJECTED, RELAY};
@@ -102,7 +102,9 @@ fn run(script: &str) -> Script {
 
 #[test]
 fn how_a_queue_stands() {
-    let script = run("list f.1 a b c; list f.1699999900 a d; list g.7 a; at 1; add s=1; add s=2; lease; ready");
+    let script = run(
+        "list f.1 a b c; list f.1699999900 a d; list g.7 a; at 1; add s=1; add s=2; lease; ready",
+    );
     let status = At::new(&script, 60).status();
     let lists: Vec<_> = status
         .fetchers
@@ -185,9 +187,8 @@ fn where_a_key_is() {
 #[test]
 fn each_task_fails_for_itself() {
     let failed = |list: i64, single: i64| {
-        let script = format!(
-            "list f.1 a; ready; done 1 {list}; at 5; add a=1; ready; done 2 {single}"
-        );
+        let script =
+            format!("list f.1 a; ready; done 1 {list}; at 5; add a=1; ready; done 2 {single}");
         At::new(&run(&script), 9).tasks(TaskStatus::Failed)
     };
     assert_eq!(failed(0, 0), [""; 0]);
@@ -275,7 +276,8 @@ fn attempts_that_ended() {
 
 #[test]
 fn keys_are_found_and_held() {
-    let script = run("list f.1 ab ac b; hold nobody; at 5; hold b 60; at 9; hold ab; log ran 1 2 3");
+    let script =
+        run("list f.1 ab ac b; hold nobody; at 5; hold b 60; at 9; hold ab; log ran 1 2 3");
     let at = At::new(&script, 9);
     let held = at.reader.held(9).unwrap().keys;
     let held: Vec<_> = held.iter().map(|it| (&*it.key, it.hold.until)).collect();

@@ -126,7 +126,9 @@ fn what_ended_elsewhere_is_over() {
 fn what_is_out_elsewhere_is_out() {
     let mut script = handed_out("add a=1\nadd b=1");
     start(&mut script, Settings::default());
-    script.run("ready -> nothing\ndone 1 0 -> recorded\nexpire 2 -> expired b false\nready -> job + b 1");
+    script.run(
+        "ready -> nothing\ndone 1 0 -> recorded\nexpire 2 -> expired b false\nready -> job + b 1",
+    );
 }
 
 /// What was put back waits; and so does what lost its lease there, to a job of its key.

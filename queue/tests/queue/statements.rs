@@ -57,6 +57,17 @@ lease g -> nothing
 lease f -> job 2 b p
 lease @tasks -> nothing
 add c=t; lease @tasks -> job 3 c t
+## a run that is registered again keeps its rows
+list f.1 a; list f.1; jobs -> a
+## deleting a run removes its rows, and leaves others'
+list f.1 a b; list g.1 b c; delete f.1; jobs -> c b
+## deleting and adding a run makes its keys available
+list f.1 a; jobs -> a
+finish a 0; delete f.1; list f.1 a; jobs -> a
+## a key that is out is withheld though a newer list arms it, and released by its end
+list f.1 a; jobs -> a
+list f.2 a; ready -> nothing
+finish a 0; jobs -> a
 ";
 
 #[test]
@@ -65,6 +76,10 @@ fn lists() {
 }
 
 const LEASES: &str = "
+## a start that somebody wrote of a job that is out is nobody else's: given back, its key is free
+list f.1 a; lease -> job 1 a p
+log a 1699999990; release 1 -> recorded
+jobs -> a
 ## a late DONE of a classic worker counts until its key is handed out again
 list f.1 a b; ready -> job 1 a p
 expire 1 -> expired a false
@@ -122,6 +137,22 @@ beat 1 -> stale
 list f.1 a; log a 1699999000; ready -> nothing
 at 42200; wake; ready -> nothing
 at 42201; wake; ready -> job 1 a p
+## a hand-out that is undone has not happened
+list f.1 a b; lease -> job 1 a p
+undo a 1 -> true
+undo a 1 -> false
+jobs -> a b
+## a job that is given back is at its old place
+list f.1 a b; lease -> job 1 a p
+release 1 -> recorded
+release 1 -> recorded
+done 1 0 -> stale
+jobs -> a b
+## requeue puts any job back, once
+list f.1 a; ready; requeue a -> requeued 1
+requeue a -> not in flight
+requeue z -> unknown
+jobs -> a
 ";
 
 #[test]
@@ -168,11 +199,20 @@ retry a -> back 1
 ready -> job 2 a 1
 finish a 1; cancel a -> cancelled 1 false
 retry a -> unknown
+## there are no more than may be
+add a=1; add b=2; add c=3; add c=4 -> full
+ready; finish a 0; add c=4 -> added 4
+## cancelling spares the one that is out
+add a=1; add a=2; ready -> job 1 a 1
+cancel a -> cancelled 1 true
+finish a 0; ready -> nothing
+## keys that are added keep their order
+add b; add a; add c; jobs -> b a c
 ";
 
 #[test]
 fn single_tasks() {
-    hold(&Settings::default(), SINGLE_TASKS);
+    hold(&Settings { max_single_tasks: 3, ..Settings::default() }, SINGLE_TASKS);
 }
 
 const LEVERS: &str = "
@@ -191,6 +231,9 @@ jobs -> b d c e a
 ## a hand-out that is taken back leaves it bumped
 list f.1 a c b; bump b; lease -> job 1 b p
 undo b 1; jobs -> a b c
+## in its place before others that are bumped, also in the batch that brings it back
+list f.1 a b c d e; bump a; bump b; ready -> job 1 a p
+ready; undo a 1 & ready -> true & job 3 a p
 ## what is held is not bumped or retried, and what nothing lists is unknown
 list f.1 a; hold a; bump a -> held
 retry a -> held
@@ -242,6 +285,14 @@ lease -> job 2 b p
 log a 1699956801; log b 1699950000; ready -> nothing
 log a 1699956799; ready -> job 3 a p
 undo b 2 -> false
+## a hold ends by itself
+list f.1 a; hold a 60; at 59; wake; ready -> nothing
+at 60; wake; jobs -> a
+## a bumped one that is out runs once more
+list f.1 a; ready; bump a -> behind 0
+ready -> nothing
+finish a 0; jobs -> a
+finish a 0; ready -> nothing
 ";
 
 #[test]
@@ -269,6 +320,9 @@ add a=1; add a=2; add b=1; lease; finish a 1; lease; finish b 124
 counts -> rows 3, waiting 1, delayed 1, failed 1
 at 70; wake; counts -> rows 3, waiting 2, failed 1
 cancel a; counts -> rows 1, waiting 1
+## one that is cancelled is delayed no longer
+add a=1; ready; finish a 1; cancel a -> cancelled 1 false
+due -> due never
 ";
 
 #[test]
@@ -355,6 +409,10 @@ const FAILURES: &str = "
 ## a task that failed is tried again when its time comes, before the order
 list f.1 a b; ready -> job 1 a p
 finish a 1; at 70; wake; jobs -> a b
+## so often, and no more
+list f.1 a; ready; finish a 1; at 70; wake; ready; finish a 1; at 400; wake; ready -> nothing
+## one that was put back while it was out is not delayed
+list f.1 a; ready; row a f.1 0; finish a 1; ready -> job 2 a p
 ## one whose row is edited meanwhile begins anew
 list f.1 a; ready; finish a 1; row a f.1 1; row a f.1 0; ready -> job 2 a p
 at 70; wake; finish a 0; ready -> nothing

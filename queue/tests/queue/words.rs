@@ -119,7 +119,12 @@ impl Script {
         }
     }
 
+    /// What is joined by `&` is one batch.
     pub fn say(&mut self, request: &str) -> String {
+        if request.contains(" & ") {
+            let words = |it: &str| operation(&it.split_whitespace().collect::<Vec<_>>());
+            return self.ask_all(request.split(" & ").map(words).collect());
+        }
         let words: Vec<&str> = request.split_whitespace().collect();
         match words.as_slice() {
             [] => String::new(),
@@ -209,8 +214,13 @@ impl Script {
 
     /// In a batch of its own.
     pub fn ask(&mut self, operation: Operation) -> String {
+        self.ask_all(vec![operation])
+    }
+
+    fn ask_all(&mut self, batch: Vec<Operation>) -> String {
         let engine = self.engine.as_mut().unwrap();
-        answer(&ready(engine.apply(self.now * 1_000, vec![operation])).unwrap()[0])
+        let answers = ready(engine.apply(self.now * 1_000, batch)).unwrap();
+        answers.iter().map(answer).collect::<Vec<_>>().join(" & ")
     }
 
     fn edit(&mut self, edit: Edit) -> String {

@@ -140,4 +140,16 @@ mod tests {
         liveness.forget(9);
         assert_eq!(liveness.silent(later + SILENCE_MAX), []);
     }
+
+    /// Where several daemons share a queue, a relay lives that any of them hears of, and is gone for all when it left one.
+    #[test]
+    fn others_hear_too() {
+        let (start, mut liveness) = (Instant::now(), Liveness::default());
+        liveness
+            .heard_by_all(vec![relay("a", "1", 7), relay("b", "1", 8), relay("c", "1", 9)], start);
+        let heard = Relay { beat: 1, ..relay("a", "1", 7) };
+        liveness.heard_by_all(vec![heard, relay("c", "1", 9)], start + SILENCE_MAX);
+        assert_eq!(liveness.silent(start + SILENCE_MAX), [(9, "c".into())]);
+        assert_eq!(liveness.name(8), None);
+    }
 }

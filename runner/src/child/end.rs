@@ -165,4 +165,16 @@ mod tests {
         assert!(error(rustix::io::Errno::ACCESS).to_string().contains("cannot run p: "));
         assert!(matches!(error(rustix::io::Errno::AGAIN), StartError::System { .. }));
     }
+
+    /// What cannot be given to a command is a fault of the job, and stays so; all else may be over soon.
+    #[test]
+    fn what_cannot_be_given_is_the_jobs_fault() {
+        let is_of_job = |source: io::Error| StartError::of("p".as_ref(), source).is_of_job();
+        assert!(is_of_job(io::ErrorKind::InvalidInput.into()));
+        assert!(is_of_job(rustix::io::Errno::TOOBIG.into()));
+        for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::NOENT, rustix::io::Errno::NOMEM]
+        {
+            assert!(!is_of_job(errno.into()), "{errno}");
+        }
+    }
 }

@@ -71,7 +71,8 @@ fn a_failed_batch_says_what_is_published() {
 #[test]
 fn a_failed_end_gives_back() {
     let errnos = [Errno::NOSPC, Errno::XDEV];
-    for ((what, end), errno) in ends().into_iter().flat_map(|end| errnos.map(|errno| (end, errno))) {
+    for ((what, end), errno) in ends().into_iter().flat_map(|end| errnos.map(|errno| (end, errno)))
+    {
         at_each_call(|at| {
             let site = Site::new();
             drop(with_entry(&site));

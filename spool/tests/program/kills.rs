@@ -17,7 +17,8 @@ fn a_waiting_one_has_it() {
     let script = "echo $$ >> pids; sleep 1000 & echo $! >> pids; wait";
     let first = run(&site, &["--failed", "bad"], script).spawn().unwrap();
     wait_lines(&site, "pids", 2);
-    let second = run(&site, &["--failed", "bad"], "echo $SHIFTSPOOL_ATTEMPT > did").spawn().unwrap();
+    let second =
+        run(&site, &["--failed", "bad"], "echo $SHIFTSPOOL_ATTEMPT > did").spawn().unwrap();
     kill(first);
     wait_within(Duration::from_secs(10), "the second does it", || lines(&site, "did") == ["2"]);
     wait_gone(&site, "pids");
@@ -86,7 +87,10 @@ fn kills_at_random_moments() {
     for works in lines(&site, "worked").windows(2) {
         let [before, next] = [&works[0], &works[1]].map(|work| work.split(' ').collect::<Vec<_>>());
         let is_again = before[0] == next[0];
-        assert!(!is_again || before[1] < next[1] && !alive.contains(&before[2].to_owned()), "{works:?}");
+        assert!(
+            !is_again || before[1] < next[1] && !alive.contains(&before[2].to_owned()),
+            "{works:?}"
+        );
     }
     wait_gone(&site, "pids");
     let (code, stdout, _) = super::spool(&site, &["fsck", "--repair", "s"]);

@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use super::common::wait::pause_before_second_signal;
 use super::common::wait_until;
 use super::{
-    GATE, assert_untried, assert_whole, command, done, feed, json, lines, listed, ran, refused, run,
-    signal, spool, stop, wait_gone, wait_lines, with,
+    GATE, assert_untried, assert_whole, command, done, feed, json, lines, listed, ran, refused,
+    run, signal, spool, stop, wait_gone, wait_lines, with,
 };
 
 /// Name, metadata and data reach the command, in its arguments and its environment.

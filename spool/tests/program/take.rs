@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::common::wait_until;
 use super::{
-    GATE, assert_untried, assert_whole, command, done, feed, json, listed, refused, run, shown, spool,
-    with,
+    GATE, assert_untried, assert_whole, command, done, feed, json, listed, refused, run, shown,
+    spool, with,
 };
 
 /// What is taken, with a lease or for good, stays so, whoever looks and repairs, until it is resolved in one of three ways.

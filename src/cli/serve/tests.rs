@@ -45,11 +45,24 @@ fn typed_settings_are_checked() {
         ["--durability", "none"],
         ["--max-connections", "0"],
         ["--max-expired-leases", "1001"],
+        ["--bump-share", "0.0001"],
+        ["--bump-share", "0.501"],
     ] {
         assert!(with(&wrong).unwrap_err().contains(wrong[0]), "{wrong:?}");
     }
     assert!(with(&["--classic", "--lease", "2h"]).unwrap_err().contains("classic"));
     assert!(settings(&["/d"], None).unwrap_err().contains("INPUT_DIR"));
+}
+
+/// What is said of tasks that fail counts for single tasks, too; where nothing is said, those alone are tried again.
+#[test]
+fn single_tasks_are_tried_again_as_others() {
+    let of = |file: &str| {
+        let rules = settings(&PATHS, Some(file)).unwrap().store.retries;
+        [rules.lists, rules.single].map(|rule| rule.map(|it| it.most))
+    };
+    assert_eq!(of("[job_retry]\nretries = 7\n"), [Some(7), Some(7)]);
+    assert_eq!(of(""), [None, Some(3)]);
 }
 
 /// A flag wins over the file; the file's paths are its directory's.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_protocol::answers::KnownKey;
+use shiftboss_protocol::model::{Attempt, Key};
 use shiftboss_queue::documents::{DAEMON, Gone};
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Joined, Listings, Spot, Summed, SumsOf, read,

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Error;
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::answers::QueueStatus;
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::look::{Look, Opens};
 use shiftboss_queue::reader::{ReadError, ReadResult};
 use shiftboss_queue::records::at_once;

@@ -4,8 +4,8 @@ use std::fs::metadata;
 use std::time::UNIX_EPOCH;
 
 use rusqlite::{Error, Result, Row};
-use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 use shiftboss_protocol::answers::KnownKey;
+use shiftboss_protocol::model::{Attempt, Key, UnixSeconds};
 use shiftboss_queue::documents::DAEMON;
 use shiftboss_queue::listings::{
     Along, Document, End, EndsOf, Head, Listings, Spot, Summed, SumsOf, read,

@@ -3,8 +3,8 @@
 //! It keeps no counts, so rows are counted. What it does not know is left out.
 
 use rusqlite::{Connection, Result};
-use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_protocol::answers::{FetcherStatus, QueueStatus, Rows};
+use shiftboss_protocol::model::UnixSeconds;
 use shiftboss_queue::look::age;
 
 use crate::ask::Ask;

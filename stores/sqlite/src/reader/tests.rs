@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rusqlite::{Connection, params_from_iter};
-use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_protocol::answers::TaskStatus;
+use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::documents::{DAEMON, Daemon, Policy};
 use shiftboss_queue::engine::Engine;

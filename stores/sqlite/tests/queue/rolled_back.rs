@@ -1,8 +1,9 @@
 //! A batch that fails half-way: what is remembered of the store from batch to batch is what the store has.
 
+use shiftboss_protocol::model::Attempt;
 use shiftboss_queue::operation::{
-    Dispatched, JoinRelay, Lane, Leases, NoteFetcher, Operation, RegisterRun, Registered, Relayed,
-    Relays, Request,
+    Ack, CompleteAttempt, Dispatched, JoinRelay, Lane, Leases, NoteFetcher, Operation, RegisterRun,
+    Registered, Relayed, Relays, Request,
 };
 
 use crate::asked::{Asked, lease, run};
@@ -39,4 +40,21 @@ fn what_failed_has_not_happened() {
     );
     let Ok(Dispatched::Job(attempt, _)) = queue.ask(lease()) else { panic!("alpha waits") };
     assert_eq!(queue.ask(Leases), Ok(vec![(attempt, 60)]));
+}
+
+/// Nor has it for what is remembered of the jobs that are out: this one fails when its records are written already.
+#[test]
+fn a_job_of_a_batch_that_failed_is_not_out() {
+    let mut queue = Asked::with(&["alpha"]);
+    let execute =
+        |queue: &Asked, sql| queue.engine.store().connection().execute_batch(sql).unwrap();
+    execute(
+        &queue,
+        "CREATE TEMP TRIGGER fails BEFORE INSERT ON main.header BEGIN SELECT RAISE(ABORT, 'it fails'); END",
+    );
+    assert!(queue.ask(lease()).is_err());
+    execute(&queue, "DROP TRIGGER fails");
+    let done = CompleteAttempt { attempt: Attempt(1), exit_code: 0 };
+    assert_eq!(queue.ask(done), Ok(Ack::Unknown));
+    assert!(matches!(queue.ask(lease()), Ok(Dispatched::Job(..))));
 }

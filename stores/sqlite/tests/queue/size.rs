@@ -44,6 +44,28 @@ fn steps(keys: usize, lists: &[&str]) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
+/// Where fewer attempts are kept from now on, no batch deletes all that are too many.
+#[test]
+fn attempts_that_are_too_many_go_in_steps() {
+    let mut script = Script::new(Settings::default());
+    script.run("list f.1 a");
+    let work = |script: &mut Script| script.run("ready\nfinish a 0\nretry a -> back 1");
+    (0..400).for_each(|_| work(&mut script));
+    let records = script.engine.take().unwrap().into_store().keeping(10);
+    script.engine = Some(Engine::new(records.reopened(), Settings::default()));
+    let count = |script: &Script| -> i64 {
+        let sql = "SELECT count(*) FROM attempts";
+        script.store().connection().query_row(sql, (), |row| row.get(0)).unwrap()
+    };
+    let mut before = count(&script);
+    while before > 10 {
+        work(&mut script);
+        let now = count(&script);
+        assert!((1..=101).contains(&(before - now)), "{before} {now}");
+        before = now;
+    }
+}
+
 #[test]
 fn a_job_does_not_feel_the_size() {
     for lists in [&["f.1"][..], &["f.1", "g.1"], &["f.1", "f.2", "g.1"]] {
