@@ -1,6 +1,6 @@
 //! The supervision tree of shiftboss.
 //!
-//! Ports: [`store`] (what the tree needs of a queue, and what can be asked of it), [`live`] (what only the daemon
+//! Ports: [`store`] (what the tree needs of a queue, and what can be asked of it), [`live`](shiftboss_protocol::answers::live) (what only the daemon
 //! knows of itself), [`metrics`] (what it counts), [`service`] (what else may live in the tree).
 //!
 //! [`tree`] starts, watches and stops:

@@ -68,4 +68,4 @@ echo "Done: $sums checksums, $((total - sums)) files that could not be read."
 kill "$daemon"
 wait "$daemon" || fail "the daemon did not stop cleanly"
 daemon=
-echo "To look at such a queue in a browser: shiftboss web (make demo shows one)."
+echo "To go on by hand: export PATH=\"$(dirname "$shiftboss"):\$PATH\". To look at such a queue in a browser: make demo."

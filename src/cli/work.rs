@@ -24,7 +24,7 @@ pub struct WorkArguments {
     #[arg(long)]
     pub once: bool,
     /// Exit with 1 instead of 0 if a job failed or was lost to another worker; with --once also if jobs were
-    /// left because others hold them or the queue is paused
+    /// left because other workers have them or the queue is paused
     #[arg(long)]
     pub fail: bool,
     /// Exit after N jobs

@@ -61,12 +61,17 @@ fn nothing_is_held_for_ever() {
     drop(unread);
 }
 
-/// Whoever holds all connections keeps others waiting for the time of a head, and takes no file that the database needs.
+/// Whoever holds all connections keeps others waiting for the time of a head, takes no file that the database needs, and no worker
+/// feels it.
 #[test]
 fn silent_connections_hold_others_up_for_a_head_only() {
-    let site = Site::new();
-    let _daemon = site.start();
+    let (site, _daemon) = Site::serving("alpha 1\nbravo 2\n", &[]);
     let page = start(&site, &[]);
+    let before = page.process.memory_kib("VmRSS:");
     let _silent: Vec<_> = (0..900).map(|_| connect(&page.address)).collect();
+    let key = site.next_key("READY").unwrap();
+    assert!(site.next_key(&format!("DONE {key} 0")).is_some());
     assert_eq!(page.get("/healthz").status, 200);
+    let grown = page.process.memory_kib("VmRSS:").saturating_sub(before);
+    assert!(grown < 50 * 1024, "{grown} KiB");
 }

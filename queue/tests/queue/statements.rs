@@ -411,8 +411,8 @@ list f.1 a b; ready -> job 1 a p
 finish a 1; at 70; wake; jobs -> a b
 ## so often, and no more
 list f.1 a; ready; finish a 1; at 70; wake; ready; finish a 1; at 400; wake; ready -> nothing
-## one that was put back while it was out is not delayed
-list f.1 a; ready; row a f.1 0; finish a 1; ready -> job 2 a p
+## one that is listed anew while its job is out waits, and is not delayed
+list f.1 a; ready; delete f.1; list f.1 a; finish a 1; counts -> rows 1, waiting 1
 ## one whose row is edited meanwhile begins anew
 list f.1 a; ready; finish a 1; row a f.1 1; row a f.1 0; ready -> job 2 a p
 at 70; wake; finish a 0; ready -> nothing

@@ -24,6 +24,22 @@ fn the_dead_give_back() {
     assert_whole(&spool);
 }
 
+/// The rest of an entry whose process died while it removed it goes; one that is put meanwhile under that name stays.
+#[test]
+fn a_removal_is_ended_unless_the_name_is_new() {
+    let minute = Duration::from_secs(60);
+    for (put, is_left) in [(SystemTime::now() - minute, false), (SystemTime::now() + minute, true)]
+    {
+        let site = Site::new();
+        let spool = with_entry(&site);
+        site.abandon("a", dead());
+        std::fs::remove_file(site.file("in/.checkout/a")).unwrap();
+        std::fs::File::open(site.file(".registry/a")).unwrap().set_modified(put).unwrap();
+        assert_eq!(spool.reclaim().unwrap(), []);
+        assert_eq!(site.file(".registry/a").exists(), is_left);
+    }
+}
+
 /// However many entries come back in a pass, the log has one line of it.
 #[test]
 fn one_line_tells_what_was_given_back() {

@@ -300,8 +300,8 @@ impl Records for SqliteRecords {
     }
 
     async fn roll_back(&mut self) {
+        // With it what is in flight is read again, at the next begin.
         self.kept = None;
-        self.flights.clear();
         if !self.connection.is_autocommit() {
             // One that cannot be rolled back is by the end of the connection.
             let _ = self.run("ROLLBACK");

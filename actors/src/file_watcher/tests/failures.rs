@@ -36,6 +36,21 @@ async fn a_tail_is_restarted_after_an_error() {
     assert!(site.mock.rejected().is_empty());
 }
 
+/// However often it fails, a file of which something is stored each time is not rejected.
+#[actix::test]
+async fn a_file_that_gets_on_is_not_rejected() {
+    tokio::time::pause();
+    let site = Site::started(MockStore::default(), real()).await;
+    let mut text = String::new();
+    for round in 0..8 {
+        site.mock.trouble("add", rejected());
+        text += &format!("key{round} 1\n");
+        site.write("f.1.txt.part", &text);
+        until("it is stored after all", || site.keys().len() == round + 1).await;
+    }
+    assert_eq!(site.calls("reject"), 0);
+}
+
 /// A tail that panics is started again. A file that keeps failing is rejected, visibly; everything else goes on; and it is tried again
 /// when it changes, and read to its end.
 #[actix::test]
