@@ -320,9 +320,10 @@ add a=1; add a=2; add b=1; lease; finish a 1; lease; finish b 124
 counts -> rows 3, waiting 1, delayed 1, failed 1
 at 70; wake; counts -> rows 3, waiting 2, failed 1
 cancel a; counts -> rows 1, waiting 1
-## one that is cancelled is delayed no longer
-add a=1; ready; finish a 1; cancel a -> cancelled 1 false
-due -> due never
+## one that is cancelled while it is delayed does not come back
+add a=1; lease; finish a 124; cancel a -> cancelled 1 false
+counts -> none
+at 70; wake; ready -> nothing
 ";
 
 #[test]
