@@ -6,15 +6,13 @@
 //! attempts belong to no connection: only a job that could not be written is given back. It knows no SQL and no file.
 
 mod answer;
-#[cfg(test)]
-pub(crate) mod fake;
 mod links;
 mod reply;
 mod session;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod workers;
 
 use std::cell::RefCell;

@@ -12,7 +12,7 @@ use crate::web::start;
 use serde_json::{Value, json};
 
 /// A site whose keys ran in a known order: alpha, bravo, charlie.
-fn site() -> Site {
+pub fn site() -> Site {
     let (site, daemon) = Site::running(&[]);
     site.deliver("f", 1, "alpha 0 1\nbravo 0 2\ncharlie 0 3\n");
     site.deliver("g", 1, "alpha other\n");

@@ -11,7 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::fake::Fake;
+use crate::connection::tests::fake::Fake;
 use crate::connection::{ConnectionActor, Operators, SessionLinks, WorkLinks};
 use crate::testing::{MockStore, Trouble, until};
 use shiftboss_protocol::answers::live::Daemon;

@@ -1,5 +1,7 @@
 //! The ConnectionActor over a socket pair, with recorded storage and looks.
 
+pub mod fake;
+
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -8,9 +10,9 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::fake::{Fake, Next};
 use super::{ConnectionActor, LINE_TIMEOUT, REQUEST_TIMEOUT};
 use crate::testing::until;
+use fake::{Fake, Next};
 
 /// Makes the connection panic.
 #[derive(Message)]

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::*;
-use crate::connection::fake::Fake as FakeWork;
+use crate::connection::tests::fake::Fake as FakeWork;
 use crate::testing::until;
 
 /// How long the storage takes to find out that there is no job. A request asks it twice.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures_util::FutureExt;
 
-use super::WorkLinks;
+use crate::connection::WorkLinks;
 use crate::file_watcher::{AcceptInput, Accepted, CatchUpBarrier, CaughtUp};
 use crate::storage::messages::{HandOut, TakeJob, UndoHandOut, Work};
 use shiftboss_protocol::model::{Attempt, Key, Row};
