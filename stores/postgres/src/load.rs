@@ -1,8 +1,9 @@
-//! Records, as they are read: by key, by attempt, by run, and the next ones in order. Each is locked, for the batch to change it.
+//! Reading records: by key, by attempt, by run, and the next ones in order. Each is locked, so that the batch can
+//! change it.
 //!
-//! `FOR UPDATE` waits for another daemon, and then renews the row of `keys` only: what the same statement reads of other tables is as
-//! old as the statement. Whoever changes those writes the row in `keys`, too, so a row that is not the one of the statement's begin says
-//! that the record is not [whole](Found::is_whole).
+//! `FOR UPDATE` waits for another daemon, and then rereads only the row of `keys`: what the same statement reads of
+//! other tables is as old as the statement. Every change to those also writes the row in `keys`. So if that row is
+//! newer than the statement's beginning, the record is not [whole](Found::is_whole).
 
 use std::sync::Arc;
 
@@ -65,19 +66,21 @@ macro_rules! next {
     };
 }
 
-/// $1: keys. $2: attempts, out or ended. All at once, so that no two daemons wait for each other.
+/// $1: keys. $2: attempts, out or ended. All at once, so that no two daemons wait for each other. Each attempt is looked up
+/// by itself: else the planner, who knows that few are out, goes over all places of the kind, and while a snapshot is open those that
+/// were left long ago are among them.
 const NAMED: &str = select!(
     "NULL::bytea",
     "keys k",
     "WHERE k.id = ANY (ARRAY(
         SELECT n.id FROM unnest($1::bytea[]) AS x (key) JOIN keys n ON sha256(n.key) = sha256(x.key)
-        UNION SELECT p.key FROM places p WHERE p.kind = 3 AND p.at = ANY ($2::int8[])
+        UNION SELECT (SELECT p.key FROM places p WHERE p.kind = 3 AND p.at = x.attempt) FROM unnest($2::int8[]) AS x (attempt)
         UNION SELECT a.key FROM attempts a WHERE a.attempt = ANY ($2)))
      ORDER BY k.id FOR UPDATE OF k"
 );
 pub(crate) const BY_IDS: &str =
     select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[]) ORDER BY k.id FOR UPDATE OF k");
-/// Of who only looks, and locks nothing.
+/// For readers, which lock nothing.
 pub(crate) const LOOK_AT_IDS: &str =
     select!("NULL::bytea", "keys k", "WHERE k.id = ANY ($1::int8[])");
 pub(crate) const LOOK_AT_KEYS: &str = select!(
@@ -97,7 +100,7 @@ macro_rules! ends {
 }
 pub(crate) use ends;
 pub(crate) const END: &str = ends!("SELECT * FROM attempts WHERE attempt = $1", "");
-/// $1: attempts. $2: tasks' IDs. The keys of those.
+/// $1: attempts. $2: tasks' IDs. Finds their keys.
 const OF_OTHERS: &str =
     "SELECT attempt, NULL::text AS name, key FROM attempts WHERE attempt = ANY ($1::int8[])
     UNION ALL SELECT NULL, name, key FROM tasks WHERE name = ANY ($2::text[])";
@@ -133,14 +136,14 @@ const IN_LANE: [&str; 2] = next!(
     "x.lane, x.key",
     "k"
 );
-/// $3: until when.
+/// $3: up to when.
 const DUE: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due <= $3::int8 AND (x.due, x.key) > ($4::int8, $5::int8)",
     "x.due, x.key",
     "k"
 );
-/// Whatever has something due, by their ids.
+/// All keys with something due, by their ids.
 const DUES: [&str; 2] = next!(
     "extras x JOIN keys k ON k.id = x.key",
     "x.due IS NOT NULL AND x.key > $3::int8",
@@ -153,8 +156,8 @@ pub(crate) const FLIGHTS: &str =
     "SELECT k.attempt, k.started_ms, k.lease, k.owner FROM places p JOIN keys k ON k.id = p.key
     WHERE p.kind = 3 ORDER BY p.at";
 
-/// Which database of which server this is. A dump that is restored is another one; a replica, and a server that was one, is not. Without the
-/// right to know the server, databases of two may seem one.
+/// Identifies this database and its server. A restored dump is another database; a replica, even a promoted one, is
+/// not. Without the right to identify the server, databases of two servers may seem to be one.
 pub(crate) const PLACE: &str = "SELECT system_identifier || '/' || oid FROM pg_control_system(), pg_database WHERE datname = current_database()";
 pub(crate) const PLACE_OF_DATABASE: &str =
     "SELECT '0/' || oid FROM pg_database WHERE datname = current_database()";
@@ -163,9 +166,9 @@ const DOCUMENTS: &str =
 
 pub(crate) struct Found {
     pub(crate) stored: Stored,
-    /// Nobody changed it while its lock was waited for.
+    /// It was not changed while we waited for its lock.
     pub(crate) is_whole: bool,
-    /// Of its tasks, where they were asked for.
+    /// Payloads of its tasks, if they were asked for.
     pub(crate) payloads: Vec<(Task, Payload)>,
 }
 
@@ -181,7 +184,7 @@ pub(crate) fn named(names: &[Name]) -> Ask {
     ask!(NAMED, keys.collect::<Vec<_>>(), attempts.collect::<Vec<_>>())
 }
 
-/// Asks whose attempts that ended, and whose tasks, these are.
+/// Asks for the keys of ended attempts and of tasks.
 pub(crate) fn of_others(names: &[&Name]) -> Ask {
     let attempts = names.iter().filter_map(|name| match name {
         Name::Attempt(attempt) => Some(attempt.0),
@@ -194,7 +197,7 @@ pub(crate) fn of_others(names: &[&Name]) -> Ask {
     ask!(OF_OTHERS, attempts.collect::<Vec<_>>(), tasks.collect::<Vec<_>>())
 }
 
-/// What [`of_others`] is answered.
+/// Reads the answer to [`of_others`].
 pub(crate) fn other(row: &Row) -> StoreResult<(Name, KeyId)> {
     let id = KeyId(get(row, 2)?);
     Ok(match get::<Option<i64>>(row, 0)? {
@@ -203,8 +206,8 @@ pub(crate) fn other(row: &Row) -> StoreResult<(Name, KeyId)> {
     })
 }
 
-/// The next ones behind a place, of a kind; in the order behind `front`, too. And those that somebody else has locked, if it is to be
-/// waited for them.
+/// The next keys of a kind after a place, in the order also after `front`. `waits`: includes those that others have
+/// locked.
 pub(crate) fn next(
     from: From,
     behind: Option<&Stored>,
@@ -242,19 +245,19 @@ pub(crate) fn next(
     }
 }
 
-/// Asks which keys in front go.
+/// Asks which keys at the front have only rows of lists under deletion.
 pub(crate) fn leaving(front: At, count: i64) -> Ask {
     ask!(LEAVING, READY, front.0, front.1, count)
 }
 
-/// The last place of those, and whether there may be more of them.
+/// The last place of these, and whether there may be more.
 pub(crate) fn last_leaving(row: &Row, count: i64) -> StoreResult<(At, bool)> {
     let (at, key, found): (i64, i64, Option<i64>) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
     let last = if found.is_some() { key } else { key.saturating_sub(1) };
     Ok(((at, last), found == Some(count)))
 }
 
-/// Asks whether there is any key in order behind that one.
+/// Asks whether there is any key in the order after this one.
 pub(crate) fn any(behind: Option<&Stored>) -> Ask {
     let (turn, id) = place(behind);
     ask!(ANY, READY, turn, id)
@@ -265,7 +268,7 @@ pub(crate) fn place(key: Option<&Stored>) -> At {
     (turn, key.map_or(FIRST.1, |it| it.id.0))
 }
 
-/// What [`FLIGHTS`] is answered.
+/// Reads the answer to [`FLIGHTS`].
 pub(crate) fn in_flight(row: &Row) -> StoreResult<InFlight> {
     let (attempt, started) = (Attempt(get(row, 0)?), get(row, 1)?);
     let lease_seconds = get::<Option<i64>>(row, 2)?.map(code::lease);
@@ -400,12 +403,12 @@ pub(crate) fn end(row: &Row) -> StoreResult<End> {
     Ok(End { number: get(row, 0)?, key: KeyId(get(row, 1)?), attempt })
 }
 
-/// A word that is none was damaged: that is no reason to tell of no end at all.
+/// An invalid word was damaged: that is no reason to fail for all other ends.
 pub(crate) fn outcome(row: &Row, at: usize) -> StoreResult<Outcome> {
     Ok(Outcome::of_word(get(row, at)?).unwrap_or(Outcome::Failure))
 }
 
-/// Documents whose names begin so.
+/// Documents whose names have this prefix.
 pub(crate) fn documents(prefix: &str) -> Ask {
     ask!(DOCUMENTS, prefix.to_owned(), behind(prefix).unwrap_or_default())
 }

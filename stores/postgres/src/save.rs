@@ -1,4 +1,4 @@
-//! Records, as they are written: columns of a few statements for all that a batch changed.
+//! Writing records: columns of a few statements for everything that a batch changed.
 
 use std::collections::HashMap;
 
@@ -78,7 +78,7 @@ columns! { Extras {
 }}
 const DELETE_EXTRAS: &str = "DELETE FROM extras WHERE key = ANY ($1::int8[])";
 
-/// A late result takes the place of what was known of its attempt.
+/// A late result replaces what was known of its attempt.
 const PUT_ATTEMPTS: &str = "INSERT INTO attempts (attempt, key, fetcher, run, worker, started_ms, ended_ms, outcome, exit_code,
         previous, revisit)
     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::text[],
@@ -89,13 +89,16 @@ columns! { Attempts {
     attempt: i64, key: i64, fetcher: i64, run: i64, worker: Option<String>, started_ms: i64, ended_ms: i64, outcome: String,
     exit_code: Option<i64>, previous: i64, revisit: Option<i64>,
 }}
-/// $1: so many are kept.
+/// $1: how many are kept. $2: how many numbers below them to look through; while a snapshot is open, deleted attempts stay in the index.
 const DELETE_ATTEMPTS: &str =
-    "DELETE FROM attempts WHERE ended <= (SELECT last_value FROM ends) - $1::int8";
-/// Older ones go in steps of so many.
+    "DELETE FROM attempts WHERE ended <= (SELECT last_value FROM ends) - $1::int8
+        AND ended > (SELECT last_value FROM ends) - $1::int8 - $2::int8";
+/// How many older ones are deleted in one step.
 const ATTEMPTS_STEP: i64 = 1_000;
+/// What all daemons together may write between two steps of one of them.
+const ATTEMPTS_BELOW: i64 = 100 * ATTEMPTS_STEP;
 
-/// All that is known of keys goes.
+/// Deletes everything known of keys.
 const FORGET: [&str; 5] = [
     "WITH RECURSIVE chain (attempt) AS (
         SELECT last_attempt FROM keys WHERE id = ANY ($1::int8[])
@@ -122,7 +125,7 @@ pub(crate) struct Saver {
     without_extras: Vec<i64>,
     edits: Vec<Ask>,
     attempts: Attempts,
-    /// In which all is done.
+    /// The minute of the batch.
     minute: i64,
     ids: HashMap<Key, KeyId>,
 }
@@ -132,7 +135,7 @@ impl Saver {
         Self { minute, ..Self::default() }
     }
 
-    /// What became of one key. `new`: the number that it has from now on, if it is new.
+    /// Notes a key's change. `new`: gives it a number, if it is new.
     pub(crate) fn change(&mut self, change: Change, new: impl FnOnce(&Key) -> KeyId) {
         let Change { before, key, now } = change;
         if let Some(before) = &before {
@@ -226,12 +229,12 @@ impl Saver {
         self.ready.iter().copied()
     }
 
-    /// So many attempts ended.
+    /// How many attempts ended.
     pub(crate) fn ends(&self) -> i64 {
         i64::try_from(self.attempts.attempt.len()).unwrap_or(i64::MAX)
     }
 
-    /// What is written before all else; and what touches no rows of each other, and of nothing else that the batch writes.
+    /// The writes that come first; and those that touch neither each other's rows nor any others of the batch.
     pub(crate) fn asks(self) -> (Vec<Ask>, Vec<Ask>) {
         let mut asks = Vec::new();
         if !self.forgotten.is_empty() {
@@ -254,10 +257,13 @@ impl Saver {
     }
 }
 
-/// Attempts beyond those that are kept go, in steps: so many were written here before, and so many are now.
+/// Deletes attempts beyond those that are kept, in steps. `before`: how many were written here before; `new`: how many
+/// now.
 pub(crate) fn beyond(history: i64, before: i64, new: i64) -> Option<Ask> {
     let is_due = (before + new) / ATTEMPTS_STEP > before / ATTEMPTS_STEP;
-    is_due.then(|| ask!(DELETE_ATTEMPTS, history))
+    // The first step deletes all that are left from before.
+    let below = if before < ATTEMPTS_STEP { i64::MAX / 2 } else { ATTEMPTS_BELOW };
+    is_due.then(|| ask!(DELETE_ATTEMPTS, history, below))
 }
 
 impl Keys {
@@ -324,6 +330,10 @@ fn edit(key: KeyId, edit: &SingleEdit, minute: i64) -> Vec<Ask> {
             let checksum = checksum(payload.as_bytes()).cast_signed();
             let id = id.as_ref().map(|id| id.to_string());
             vec![ask!(sql, *number, key.0, checksum, id, payload.as_bytes().to_vec())]
+        }
+        SingleEdit::Name { number, id } => {
+            let sql = "UPDATE tasks SET name = $2 WHERE number = $1 AND name IS NULL";
+            vec![ask!(sql, *number, id.to_string())]
         }
         SingleEdit::Set { number, status } => {
             let gone = "DELETE FROM tasks WHERE number = $1 AND name IS NULL";

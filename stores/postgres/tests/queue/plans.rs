@@ -1,25 +1,32 @@
-//! That no question goes through a table, whatever is in it.
+//! No question scans a whole table, whatever is in it.
 
 use shiftboss_queue::context::Settings;
 use shiftboss_queue::listings::{EndsOf, Listings, SumsOf};
 use shiftboss_queue::record::FetcherId;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::words::{NOW, Script};
 use crate::{alike, subject};
 
-/// Tables that may be large. Of sums by hour and minute those of a time are gone through.
+/// Tables that may be large. Sums by hour and minute are scanned for a period.
 const LARGE: [&str; 7] = ["keys", "places", "rows", "extras", "tasks", "attempts", "documents"];
 
-/// Each statement goes along an index, and none is asked for an order that it has to make, but of groups and of what few it found.
+/// Each statement goes along an index, and none has to sort, except groups and the few rows that it found.
 #[test]
 fn no_question_goes_through_a_table() {
     let mut script = Script::new(Settings::default());
     script.run("list f.1 a b c d e\nlease\ndone 1 0\nlease\ndone 2 7\nlease\nexpire 3\nlease");
+    script.run(&format!(
+        "list g.1 {}",
+        (0..999).map(|it| format!("k{it}")).collect::<Vec<_>>().join(" ")
+    ));
+    script.run(&"lease\n".repeat(200));
     script.run("add d\nadd z\nadd z=2\nhold e 9\nbump c\nlog x 1 2 3");
     let reader = subject::reader(script.store());
     alike::told(&reader, NOW);
     let moment = &mut *reader.0.lock().unwrap();
     let plans = subject::wait(async {
+        moment.client().simple_query("ANALYZE").await.unwrap();
         moment.sample(3).await.unwrap();
         moment.failed(i64::MAX, 0, 9).await.unwrap();
         let (above, before, since, count) = (0, i64::MAX, 0, 9);
@@ -28,22 +35,15 @@ fn no_question_goes_through_a_table() {
         let fetchers = Some(&[FetcherId(1)][..]);
         let of = SumsOf { since, fetchers, by_fetcher: true, hours: 24, count };
         moment.hours(&of).await.unwrap();
-        let sql = "SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements
-            WHERE statement LIKE 'SELECT%FROM%'";
-        let mut plans = Vec::new();
-        for row in moment.client().query(sql, &[]).await.unwrap() {
-            let (name, statement, parameters): (&str, String, i32) =
-                (row.get(0), row.get(1), row.get(2));
-            let values = vec!["NULL"; parameters as usize].join(", ");
-            let values = if values.is_empty() { values } else { format!("({values})") };
-            let explain = format!("EXPLAIN EXECUTE \"{name}\" {values}");
-            let plan = moment.client().simple_query(&explain).await.unwrap();
-            plans.push((statement, format!("{plan:#?}")));
-        }
+        let mut plans = plans_of(moment.client()).await;
+        plans.extend(plans_of(script.store().client()).await);
         plans
     });
     assert!(plans.len() > 30, "{}", plans.len());
     for (statement, plan) in plans {
+        // Otherwise all places of a kind are scanned, including those that were left, as long as a snapshot is open.
+        let goes_over = statement.contains("unnest") && plan.contains("Index Cond: (kind = 3)\n");
+        assert!(!goes_over, "{statement}: {plan}");
         let goes_through =
             LARGE.iter().any(|table| plan.contains(&format!("Seq Scan on {table} ")));
         assert!(
@@ -51,4 +51,25 @@ fn no_question_goes_through_a_table() {
             "{statement}: {plan}"
         );
     }
+}
+
+/// The statements of a connection so far, each with its plan.
+async fn plans_of(client: &Client) -> Vec<(String, String)> {
+    let sql = "SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements
+        WHERE statement LIKE 'SELECT%FROM%'";
+    let mut plans = Vec::new();
+    for row in client.query(sql, &[]).await.unwrap() {
+        let (name, statement, parameters): (&str, String, i32) =
+            (row.get(0), row.get(1), row.get(2));
+        let values = vec!["NULL"; parameters as usize].join(", ");
+        let values = if values.is_empty() { values } else { format!("({values})") };
+        let explain = format!("EXPLAIN EXECUTE \"{name}\" {values}");
+        let plan = client.simple_query(&explain).await.unwrap();
+        let lines = plan.iter().filter_map(|it| match it {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        plans.push((statement, lines.collect::<Vec<_>>().join("\n")));
+    }
+    plans
 }
