@@ -1,4 +1,4 @@
-//! What may be asked of a queue, as data, and what each is answered. A batch of them is one transaction.
+//! The operations of a queue, as data, and their answers. A batch of them is one transaction.
 //!
 //! Sent to the StorageActor, which gathers them for the [engine](crate::engine) to carry out. [`Request`] keeps the types of both
 //! sides together, so that no sender sees [`Operation`] or [`Outcome`]. A new operation is an entry of the table below, and an arm
@@ -32,7 +32,7 @@ pub trait Request: Send + 'static {
 /// The outcomes of a request's operations, in order, as far as they were not taken yet.
 pub type Outcomes = std::vec::IntoIter<Result<Outcome, Rejected>>;
 
-/// Makes an operation and its answer of each line of the table below: `What { it: takes } => what it is answered`.
+/// Makes an operation and its answer from each line of the table below: `Operation { its: members } => answer`.
 macro_rules! operations {
     (@struct [$($doc:tt)*] $request:ident { $($fields:tt)* }) => {
         $($doc)*
@@ -86,9 +86,9 @@ macro_rules! operations {
 operations! {
     /// Takes the next job (spec 2, 5) and marks it as handed out; nothing while the queue is paused.
     Dispatch {
-        /// To whom it is leased, which excludes its key until the attempt ends; `None`: to a classic worker.
+        /// Who gets the lease, which excludes its key until the attempt ends; `None`: a classic worker.
         pub holder: Option<LeaseHolder>,
-        /// Whose tasks alone are meant; `None`: all are.
+        /// Only tasks of these fetchers; `None`: of all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fetchers: Option<Vec<Arc<str>>>,
     } => Dispatched,
@@ -99,7 +99,7 @@ operations! {
         pub exit_code: i64,
     } => (),
 
-    /// Records the end of a leased attempt. Said again, the first one stands. One whose lease expired still
+    /// Records the end of a leased attempt. If repeated, the first end stands. An attempt whose lease expired still
     /// counts as long as its key was not handed out again.
     CompleteAttempt {
         pub attempt: Attempt,
@@ -109,23 +109,23 @@ operations! {
     /// Gives a leased attempt's job back to its old place in the order.
     Release(Attempt) => Ack,
 
-    /// Asks whether an attempt is leased still: [`Ack::Recorded`] if so, else [`Ack::Stale`].
+    /// Asks whether an attempt is still leased: [`Ack::Recorded`] if so, else [`Ack::Stale`].
     Heartbeat(Attempt) => Ack,
 
     /// The lease of an attempt expired: its job goes back to its old place, or, after too many such ends, is
     /// dead-lettered until its fetcher's next run or a [`Retry`]. `None`: the attempt had ended already.
     Expire(Attempt) => Option<ExpiredLease>,
 
-    /// Makes a dispatch undone, order included, if the key's log row is still that dispatch's; says whether.
+    /// Undoes a dispatch, order included, if the key's log row is still that dispatch's; answers whether it did.
     Undo {
         pub key: Key,
         pub attempt: Attempt,
     } => bool,
 
-    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, but for those in flight.
+    /// Puts the ended rows of a key back in the queue, dead-lettered ones too, except those in flight.
     Retry {
         pub key: Key,
-        /// The fetcher whose rows alone are meant; `None`: all are.
+        /// Only rows of this fetcher; `None`: all rows.
         pub fetcher: Option<Arc<str>>,
     } => Retried,
 
@@ -141,62 +141,62 @@ operations! {
         pub by: Arc<str>,
     } => Held,
 
-    /// Has a key run soon: its ended rows wait again, as by [`Retry`], and it goes before the order as far as the [`Credit`](crate::credit::Credit)
-    /// allows. A key in flight runs once more. A hand-out that is taken back leaves it bumped.
+    /// Has a key run soon: its ended rows wait again, as by [`Retry`], and it goes ahead of the order as far as the
+    /// [`Credit`](crate::credit::Credit) allows. A key in flight runs once more. A hand-out that is taken back leaves
+    /// it bumped.
     Bump {
         pub key: Key,
         /// Who wants it, as he names himself.
         pub by: Arc<str>,
     } => Bumped,
 
-    /// Forgets all that is known of a key that nothing lists: when it ran, its attempts, its hold. Hand-outs that never arrived are
-    /// no attempts of it, and what was summed up stays.
+    /// Forgets everything known of a key that nothing lists: when it ran, its attempts, its hold. Hand-outs that never
+    /// arrived are not among its attempts, and sums stay.
     Forget(Key) => Forgotten,
 
-    /// Ends the hold of a key; says whether there was one.
+    /// Ends the hold of a key; answers whether there was one.
     Unhold(Key) => bool,
 
-    /// Ends holds whose time is over, a bounded number at once.
+    /// Ends holds that are over, a bounded number at once.
     EndHolds => (),
 
-    /// Gives the job of a key that is in flight back to its old place, whoever has it; classic jobs, too.
+    /// Returns a key's job in flight to its old place, whichever worker has it; classic jobs, too.
     Requeue(Key) => Requeued,
 
-    /// From now on, and after a restart, nothing is handed out; or the end of that. Says how many jobs are in
-    /// delivery.
+    /// From now on, even after a restart, nothing is handed out; or ends that. Answers how many jobs are in flight.
     SetPaused(bool) => u64,
 
-    /// From now on, and until a pause is ended, nothing is handed out through this store. A queue with one daemon is paused,
-    /// so that the next one hands nothing out either; of several the others go on. Says how many jobs of this daemon are in
-    /// flight.
+    /// From now on, and until a pause is ended, this daemon hands nothing out. A queue with one daemon is paused, so
+    /// that the next one hands nothing out either; of several daemons the others go on. Answers how many jobs of this
+    /// daemon are in flight.
     Drain => u64,
 
-    /// Makes a run known, empty and growing; a known one is left as it is. Says how it stands. One under
-    /// deletion is rejected. Of a fetcher that is another daemon's and may be taken over, all runs that this one has
-    /// are registered in one batch: the others leave the queue.
+    /// Makes a run known, empty and growing; a known one is left as it is. Answers its state. A run under deletion is
+    /// rejected. To take over another daemon's fetcher, register all its runs that this daemon has in one batch: the
+    /// others leave the queue.
     RegisterRun(Run) => Registered,
 
-    /// Adds rows, position and completion of a registered run. A row that is there keeps its state and takes
-    /// the new payload. Rejected for an unknown run, or one under deletion.
+    /// Adds rows, position and completion of a registered run. An existing row keeps its state and takes the new
+    /// payload. Rejected for an unknown run, or one under deletion.
     AddRows(RowBatch) => (),
 
-    /// Deletes rows of a run that were not read since its last [listing](Reading::Listing) began. Says
-    /// whether to ask again; when not, the run is stale no longer. Without a listing it does nothing.
+    /// Deletes rows of a run that were not read since its last [listing](Reading::Listing) began. Answers whether to
+    /// ask again; if not, the run is no longer stale. Without a listing it does nothing.
     Prune {
         pub run: Run,
-        /// So many rows are looked at, at most.
+        /// Most rows that are checked.
         pub limit: usize,
     } => bool,
 
-    /// Marks a run for its deletion: no row of it is handed out from then on. An unknown run is left alone. False: it is not marked
-    /// yet, and this is to be asked again, as often as a million first keys have to be looked through in steps.
+    /// Marks a run for deletion: from then on none of its rows is handed out. An unknown run is ignored. False: it is
+    /// not marked yet, and must be asked again: a million keys at the front may have to be searched in steps.
     BeginDeletion(Run) => bool,
 
-    /// Deletes rows of `runs`, one run after the other, and each run with its last row. Says how many of the
-    /// first runs are gone; one that was not known counts.
+    /// Deletes rows of `runs`, one run after the other, and each run with its last row. Answers how many of the first
+    /// runs are gone; an unknown run counts as gone.
     DeleteRuns {
         pub runs: Vec<Run>,
-        /// So many rows and runs, at most.
+        /// Most rows and runs to delete.
         pub limit: usize,
     } => usize,
 
@@ -207,10 +207,10 @@ operations! {
         pub reason: String,
     } => (),
 
-    /// Takes the note about a rejected file back, by its escaped name.
+    /// Removes the note about a rejected file, by its escaped name.
     ForgetRejected(String) => (),
 
-    /// Notes how the input directory is. A loss that goes on keeps its time, and gets the new reason.
+    /// Notes the state of the input directory. A loss that goes on keeps its time, and gets the new reason.
     NoteInput(InputDirectory) => (),
 
     /// Adds a single task, behind those of its key that wait.
@@ -221,55 +221,56 @@ operations! {
         pub id: Option<Arc<str>>,
     } => Added,
 
-    /// Deletes the single tasks of a key, the newest first, a bounded number at once; that in flight stays.
+    /// Deletes the single tasks of a key, the newest first, a bounded number at once; one in flight stays.
     CancelTasks(Key) => Cancelled,
 
-    /// Notes how a managed fetcher is, in place of what was noted of it before.
+    /// Notes the state of a managed fetcher, in place of the earlier note.
     NoteFetcher(FetcherRecord) => (),
 
     /// Forgets a managed fetcher; an unknown one changes nothing. Its lists stay.
     ForgetFetcher(Arc<str>) => (),
 
-    /// Lets a relay act on this queue, under a name of its own; under an earlier epoch of the name nothing is carried out
-    /// any more. What the relay of that name had before is its own still, but for leases that were taken from it.
+    /// Lets a relay act on this queue, under a name of its own; requests under an earlier epoch of the name are no
+    /// longer carried out. It keeps what the relay of that name had, except leases that were taken from it.
     JoinRelay {
         pub name: Arc<str>,
         pub process: Arc<str>,
-        /// The queue that it has used so far: it is rejected by another one.
+        /// The queue that it has used so far: another one rejects it.
         pub installation: Option<Arc<str>>,
     } => JoinedRelay,
 
-    /// Which queue this is: no other one has the same.
+    /// The unique identity of this queue.
     Installation => Arc<str>,
 
-    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has the queue.
+    /// Where a shared queue is; a copy of it has another place. `None`: the queue has only one daemon.
     Place => Option<Arc<str>>,
 
-    /// Carries out a relay's operations, in its name: what is a daemon's own is the relay's own here. Each number is
-    /// carried out once: said again, it is answered as the first time. A batch that only reads has none; one without operations may
-    /// have that of the last one that was kept: where the queue has a lower one, it went back, and the relay is lost.
+    /// Carries out a relay's operations, in its name: they concern the relay's own things where they otherwise concern
+    /// the daemon's. Each number is carried out once; if repeated, it gets the first answer. A batch that only reads
+    /// has no number. One without operations may have the last number that was kept: if the queue's is lower, the queue
+    /// was restored from a backup, and the relay is lost.
     Relayed {
-        /// The one that the relay joined with.
+        /// The epoch of the relay's joining.
         pub epoch: i64,
         pub lane: Lane,
-        /// Of its lane.
+        /// Its number in its lane.
         pub number: i64,
-        /// None of relays.
+        /// No operations of relays.
         pub operations: Vec<Operation>,
     } => RelayAnswer,
 
-    /// Adds rows of relays' lists, in order, and moves no run's position. Each number is carried out once, and only after the
-    /// one before.
+    /// Adds rows of relays' lists, in order, without moving a run's position. Each number is carried out once, and only
+    /// after the one before.
     AddRelayedRows(Vec<RelayedRows>) => Vec<RowsAnswer>,
 
-    /// Takes a relay for dead, or for stopped if it said so itself: nothing is carried out in its name any more, and the jobs that are
-    /// leased through it are this daemon's. Says how many; `None`: it has another epoch by now.
+    /// Takes a relay for dead, or for stopped if it said so itself: requests in its name are no longer carried out, and
+    /// the jobs leased through it become this daemon's. Answers how many; `None`: it has another epoch by now.
     LoseRelay {
         pub epoch: i64,
         pub is_stopped: bool,
     } => Option<u64>,
 
-    /// Changes nothing, but needs whatever a change would need: a lock that somebody holds is an error.
+    /// Changes nothing, but needs whatever a change needs: if another process holds the lock, that is an error.
     Probe => (),
 
     Runs => Vec<StoredRun>,
@@ -284,18 +285,18 @@ operations! {
 
     CountInFlight => u64,
 
-    /// Why there may be nothing to hand out; takes no longer the larger the queue is.
+    /// Why there may be nothing to hand out; the cost does not grow with the queue.
     WhyIdle => Idle,
 
     /// All that is noted of managed fetchers, by name.
     FetcherRecords => Vec<FetcherRecord>,
 
-    /// The relays that have joined and were not lost since, by name.
+    /// The relays that have joined and have not been lost since, by name.
     Relays => Vec<Relay>,
 }
 
 impl Operation {
-    /// It changes nothing: a batch of such ones needs no lock, so nobody's is in the way.
+    /// It changes nothing: a batch of such operations needs no lock, and so never waits for one.
     pub fn only_reads(&self) -> bool {
         match self {
             Self::Relayed(it) => it.operations.iter().all(Self::only_reads),
@@ -312,7 +313,16 @@ impl Operation {
         }
     }
 
-    /// A job may be there because of it that was not there before. Of an end that is so where its key has more than this job.
+    /// The requester forgets it once it is answered, so it must be on the disk then, whatever the durability.
+    pub fn is_synced(&self) -> bool {
+        match self {
+            Self::Relayed(it) => it.operations.iter().any(Self::is_synced),
+            Self::AddTask(AddTask { id, .. }) => id.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether it may make a new job available. An end does so if its key has more tasks.
     pub fn may_bring_work(&self) -> bool {
         match self {
             Self::Relayed(it) => it.operations.iter().any(Self::may_bring_work),
@@ -337,13 +347,13 @@ impl Operation {
         }
     }
 
-    /// Rows that it changes at most, if it may be many: such a one costs least as the first of a transaction.
+    /// Most rows that it changes, if there may be many: such an operation costs least as the first of a transaction.
     pub fn bulk_rows(&self) -> usize {
         match self {
             Self::AddRows(AddRows(batch)) => batch.rows.len(),
             Self::AddRelayedRows(it) => it.0.iter().map(|relayed| relayed.rows.len()).sum(),
             Self::Prune(Prune { limit, .. }) | Self::DeleteRuns(DeleteRuns { limit, .. }) => *limit,
-            // There may be thousands at once, and no worker waits for all of them.
+            // There may be thousands at once, and no worker must wait for all of them.
             Self::BeginDeletion(_) => 1,
             Self::Relayed(it) => it.operations.iter().map(Self::bulk_rows).sum(),
             _ => 0,
@@ -362,7 +372,7 @@ impl Request for () {
     }
 }
 
-/// Two requests one behind the other in one transaction; each is answered for itself.
+/// Two requests, one after the other, in one transaction; each gets its own answer.
 impl<A: Request, B: Request> Request for (A, B) {
     type Answer = (StoreResult<A::Answer>, StoreResult<B::Answer>);
 
@@ -377,7 +387,7 @@ impl<A: Request, B: Request> Request for (A, B) {
     }
 }
 
-/// Operations of one kind in one transaction; each is answered for itself.
+/// Operations of one kind in one transaction; each gets its own answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Each<R>(pub Vec<R>);
 

@@ -1,6 +1,6 @@
-//! A record: all that is known of one key. Plain data, the same in memory, in every store, and on its way from one store to
-//! another. The [rules](crate::rules) change it, the [engine](crate::engine) loads and saves it; nothing here decides anything but
-//! what can be read off a record.
+//! A record: everything known of one key. Plain data, the same in memory, in every store, and on its way from one store
+//! to another. The [rules](crate::rules) change it, the [engine](crate::engine) loads and saves it; nothing here
+//! decides anything but what can be read off a record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use shiftboss_protocol::model::{Attempt, Key, LeaseHolder, UnixSeconds};
 
 pub type Millis = i64;
 
-/// As people are told a time or a while, who know no milliseconds.
+/// A time or duration in whole seconds, for people.
 pub(crate) fn seconds(time: Millis) -> UnixSeconds {
     time.div_euclid(1_000)
 }
 
-/// A fetcher, by the number that its name has in this queue for ever. [`FetcherId::TASKS`] is that of single tasks.
+/// A fetcher, by the permanent number of its name in this queue. [`FetcherId::TASKS`] is that of single tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FetcherId(pub i64);
 
@@ -43,21 +43,22 @@ impl Task {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub key: Key,
-    /// Since when it waits for its first start, in microseconds since 1970: keys that never ran are ordered by it. Kept until the key
-    /// is forgotten. `Some(0)`: a database that was taken over, or the order of `--classic`; `None`: nothing ever listed it.
+    /// Since when it has waited for its first start, in microseconds since 1970: keys that never ran are ordered by it.
+    /// Kept until the key is forgotten. `Some(0)`: from a database that was taken over, or the order of `--classic`;
+    /// `None`: never listed.
     pub since: Option<i64>,
     /// The last start and how it ended; `None`: it never ran.
     pub last: Option<LastRun>,
-    /// Somebody else started it, as the last run says, and may be at it: a database that was taken over, or an edit of `log`. It
-    /// is kept for as long as a classic lease lasts.
+    /// Another program started it, by the last run, and may still run it: from a database that was taken over, or an
+    /// edit of `log`. Kept for as long as a classic lease lasts.
     pub is_claimed: bool,
     pub flight: Option<Flight>,
     pub rows: Vec<ListRow>,
-    /// The attempts with which its fetchers were served last. Fetchers that never were are not in it.
+    /// The attempt with which each fetcher was last served. Fetchers that were never served are missing.
     pub served: BTreeMap<FetcherId, Attempt>,
     pub singles: Singles,
     pub extras: Extras,
-    /// The last attempt that ended and was no [undone one](crate::attempt::Outcome::Undone); 0: none.
+    /// The last attempt that ended and was not [undone](crate::attempt::Outcome::Undone); 0: none.
     pub last_attempt: Attempt,
 }
 
@@ -65,19 +66,19 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
     pub started: UnixSeconds,
-    /// `None`: it is in flight, or somebody else started it and never said that it ended.
+    /// `None`: it is in flight, or another program started it and never recorded its end.
     pub finished: Option<UnixSeconds>,
     pub exit_code: Option<i64>,
 }
 
 impl LastRun {
-    /// All that is known of a key before a job that was out when its database was taken over: it was started then, and what ran
-    /// before was over.
+    /// What is known of a key before a job that was out when its database was taken over: only that by its start every
+    /// earlier run was over.
     pub fn over_by(started: UnixSeconds) -> Self {
         Self { started, finished: Some(started), exit_code: None }
     }
 
-    /// Nothing is known of how it ended, nor that it ran at all.
+    /// It is not known how it ended, or whether it ran at all.
     pub fn is_over_by(&self) -> bool {
         *self == Self::over_by(self.started)
     }
@@ -87,12 +88,13 @@ impl LastRun {
 pub struct Flight {
     pub attempt: Attempt,
     pub task: Task,
-    /// `None`: a classic worker, which has no name and renews no lease.
+    /// `None`: a classic worker, which has no name and does not renew its lease.
     pub holder: Option<LeaseHolder>,
     pub started: Millis,
-    /// The [member](crate::documents::Member) that sees to it, as its document is named; `None`: the daemon of a queue that has one.
+    /// The [member](crate::documents::Member) that keeps its lease, by its document's name; `None`: the daemon of a
+    /// queue that has only one.
     pub owner: Option<Arc<str>>,
-    /// What a hand-out that is taken back restores.
+    /// The state that is restored if the hand-out is taken back.
     pub before: Before,
 }
 
@@ -105,7 +107,7 @@ pub struct Before {
     pub ahead: Option<UnixSeconds>,
 }
 
-/// As it is written, without names: each hand-out writes one.
+/// The written form, without names to save space: each hand-out writes one.
 type Short = (
     Option<(UnixSeconds, Option<UnixSeconds>, Option<i64>)>,
     Option<Attempt>,
@@ -131,11 +133,12 @@ impl From<Short> for Before {
 pub struct ListRow {
     pub fetcher: FetcherId,
     pub run: i64,
-    /// The key's [highest attempt](Record::highest) when it was added, or put back: it waits if its fetcher was not served later.
+    /// The key's [highest attempt](Record::highest) when the row was added, or put back: it waits if its fetcher was
+    /// not served later.
     pub armed: Attempt,
-    /// The reading of its file that it was last seen in.
+    /// The last reading of its file that had it.
     pub reading: i64,
-    /// Only of a row that is to be written; else it stays in the store until a dispatch asks for it.
+    /// Only set for a row that must be written; otherwise it stays in the store until a dispatch needs it.
     pub payload: Option<String>,
 }
 
@@ -148,18 +151,18 @@ impl ListRow {
 /// The single tasks of a key, counted: they themselves stay in the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Singles {
-    /// Those that wait, but for the one that is out.
+    /// Those that wait, without the one that is out.
     pub waiting: u64,
     pub failed: u64,
     pub dead: u64,
-    /// The lowest number that waits. `None` though some wait: it is to be [loaded](Record::is_whole).
+    /// The lowest number that waits. If `None` though some wait, it must be [loaded](Record::is_whole).
     pub first: Option<i64>,
-    /// What is to be done to the tasks in the store, in order.
+    /// Changes to the tasks in the store, in order.
     pub edits: Vec<SingleEdit>,
 }
 
 impl Singles {
-    /// The payload of a task that is to be added yet.
+    /// The payload of a task that is not added yet.
     pub fn added(&self, wanted: i64) -> Option<&String> {
         self.edits.iter().find_map(|edit| match edit {
             SingleEdit::Add { number, payload, .. } if *number == wanted => Some(payload),
@@ -170,11 +173,23 @@ impl Singles {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SingleEdit {
-    Add { number: i64, payload: String, id: Option<Arc<str>> },
-    Set { number: i64, status: SingleStatus },
+    Add {
+        number: i64,
+        payload: String,
+        id: Option<Arc<str>>,
+    },
+    Set {
+        number: i64,
+        status: SingleStatus,
+    },
+    /// It was added again, with an ID; it keeps the one that it may have.
+    Name {
+        number: i64,
+        id: Arc<str>,
+    },
 }
 
-/// What only few keys have: holds, delays, bumps, dead letters.
+/// Data that only few keys have: holds, delays, bumps, dead letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extras {
     pub hold: Option<Hold>,
@@ -182,12 +197,12 @@ pub struct Extras {
     pub bump: Option<Bump>,
     /// Tasks that failed and are tried again, one entry each.
     pub retries: Vec<Retry>,
-    /// Expired leases of tasks since they were last done.
+    /// How many leases of tasks expired since they were last done.
     pub expired: Vec<(Task, u32)>,
-    /// Rows that are dead letters, and single tasks that are for another reason than their leases.
+    /// Rows that are dead letters, and single tasks that are dead letters for a reason other than their leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead: Vec<(Task, DeadBecause)>,
-    /// Its last start was that of a clock that was ahead: it stands here in the order.
+    /// Its last start is from a clock that was ahead: it stands here in the order instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<UnixSeconds>,
 }
@@ -196,7 +211,7 @@ pub struct Extras {
 #[serde(rename_all = "snake_case")]
 pub enum DeadBecause {
     Leases,
-    /// What its worker is to be given cannot be read.
+    /// Its payload cannot be read.
     Payload,
 }
 
@@ -206,12 +221,12 @@ impl Extras {
     }
 }
 
-/// When something is due, and how long it was to take from when it was said: however clocks step, it takes no longer than that.
+/// When something is due, and its delay from when it was set: however clocks step, it takes no longer than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
     pub at: Millis,
     pub delay: Millis,
-    /// By how much the clock had been [set](crate::records::Header::clock) when that was said.
+    /// By how much the clock had been [set](crate::records::Header::clock) in all at that time.
     #[serde(default)]
     pub clock: Millis,
 }
@@ -251,11 +266,11 @@ pub struct Retry {
     pub number: u32,
     /// `None`: its time has come, and it waits.
     pub due: Option<Due>,
-    /// Its place in the lane, then.
+    /// Its place in the lane when it waits.
     pub lane: i64,
 }
 
-/// How a single task is. One that succeeded, or was cancelled, is gone as soon as nobody asks for it any more.
+/// The status of a single task. One that succeeded, or was cancelled, is only kept for its ID, and then deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SingleStatus {
     Waiting,
@@ -276,7 +291,7 @@ pub const STATUSES: [(SingleStatus, &str); 6] = [
 ];
 
 impl SingleStatus {
-    /// It is kept for its ID alone.
+    /// Whether it is only kept for its ID.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled)
     }
@@ -291,7 +306,7 @@ impl SingleStatus {
 }
 
 impl Record {
-    /// As a store keeps it: payloads and single tasks are written apart.
+    /// The form that a store keeps: payloads and single tasks are written separately.
     #[must_use]
     pub fn as_kept(mut self) -> Self {
         self.rows.iter_mut().for_each(|row| row.payload = None);
@@ -314,7 +329,7 @@ impl Record {
         }
     }
 
-    /// Where its last start has it stand in the order.
+    /// The time of its last start that counts in the order.
     pub fn stands_at(&self) -> Option<UnixSeconds> {
         self.last.map(|last| self.extras.ahead.unwrap_or(last.started))
     }
@@ -327,12 +342,12 @@ impl Record {
         self.since.is_none() && self.last.is_none() && *self == Self::new(self.key.clone())
     }
 
-    /// When its fetcher was served last; 0: never.
+    /// The attempt with which a fetcher was last served; 0: never.
     pub fn served(&self, fetcher: FetcherId) -> Attempt {
         self.served.get(&fetcher).copied().unwrap_or(Attempt(0))
     }
 
-    /// The row of each fetcher's newest run, which alone counts.
+    /// The row of each fetcher's newest run; no other row counts.
     pub fn newest_rows(&self) -> impl Iterator<Item = &ListRow> {
         self.rows.chunk_by(|one, other| one.fetcher == other.fetcher).filter_map(<[_]>::last)
     }
@@ -341,18 +356,20 @@ impl Record {
         self.rows.iter().find(|row| (row.fetcher, row.run) == (fetcher, run))
     }
 
-    /// Whether a row was put into the queue since its fetcher was served. One of an older run may, and is hidden.
+    /// Whether a row was put into the queue since its fetcher was last served. A row of an older run may be armed, too,
+    /// but is hidden.
     pub fn is_armed(&self, row: &ListRow) -> bool {
         row.armed >= self.served(row.fetcher)
     }
 
-    /// The highest attempt of the key that serves a fetcher, or may yet by a late result; 0: none. What is armed with it waits for the
-    /// key's next attempt. It is the key's own, not the queue's: daemons that share a queue know no last attempt of all of it.
+    /// The highest attempt of the key that has served a fetcher, or still may by a late result; 0: none. What is armed
+    /// with it waits for the key's next attempt. It is the key's own number, not the queue's: daemons that share a
+    /// queue do not know the last attempt of the whole queue.
     pub fn highest(&self) -> Attempt {
         self.served.values().copied().max().unwrap_or(Attempt(0)).max(self.last_attempt)
     }
 
-    /// A row waits, from the key's last attempt on.
+    /// Makes a row wait from the key's last attempt on.
     pub(crate) fn arm(&mut self, task: Task) {
         let last = self.highest();
         if let Some(row) = self.rows.iter_mut().find(|row| row.task() == task) {
@@ -360,15 +377,15 @@ impl Record {
         }
     }
 
-    /// The rows that are meant wait no longer: their fetcher was served with this attempt.
+    /// Rows for which `is_meant` is true no longer wait: their fetcher was served with this attempt.
     pub(crate) fn disarm(&mut self, served: Attempt, is_meant: impl Fn(&ListRow) -> bool) {
         for row in self.rows.iter_mut().filter(|row| is_meant(row)) {
             row.armed = row.armed.min(Attempt(served.0.saturating_sub(1)));
         }
     }
 
-    /// The rows and the first single task that wait, whether their key is free or not. Of a record that is not
-    /// [whole](Self::is_whole) the single task is missing.
+    /// The rows and the first single task that wait, whether their key is free or not. If the record is not
+    /// [whole](Self::is_whole), the single task is missing.
     pub fn waiting(&self) -> impl Iterator<Item = Task> {
         let rows = self.newest_rows().filter(|row| self.is_armed(row)).map(ListRow::task);
         rows.chain(self.singles.first.map(|number| Task::Single { number }))
@@ -382,7 +399,7 @@ impl Record {
     pub fn waits(&self, task: Task) -> bool {
         match task {
             Task::Row { .. } => self.waiting().any(|waiting| waiting == task),
-            // Which of them is the first is not known at all times.
+            // The first of them is not always known.
             Task::Single { .. } => self.singles.waiting > 0,
         }
     }
@@ -394,12 +411,13 @@ impl Record {
         !self.rows.is_empty() || [waiting, failed, dead] != [&0; 3] || is_out
     }
 
-    /// Whether it is to be saved and loaded again before another rule sees it: which single task is its first is not known.
+    /// Whether its first single task is known; if not, save and load it again before another rule sees it.
     pub fn is_whole(&self) -> bool {
         self.singles.waiting == 0 || self.singles.first.is_some()
     }
 
-    /// Whether a task is still there: the row of a newest run, or a single task, which is taken out with what is said of it.
+    /// Whether a task still exists: the row of a newest run, or a single task, which is always removed together with
+    /// its extras.
     pub fn has(&self, task: Task) -> bool {
         match task {
             Task::Single { .. } => true,

@@ -19,7 +19,7 @@ use crate::record::{FetcherId, LastRun, Millis, Record, SingleStatus, Task};
 use crate::rules::dispatch::Scope;
 use crate::sums::{Oldest, Sums};
 
-/// A key by its number in a store: in the order of jitter, as far as the store can.
+/// A key's number in a store: in the order of jitter, as far as the store can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub i64);
 
@@ -28,14 +28,14 @@ pub struct Stored {
     pub id: KeyId,
     pub record: Record,
     pub place: Place,
-    /// What the worker of its one row is given, where the store had it at hand.
+    /// The payload of its only row, if the store had it at hand.
     pub payload: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
     Key(Key),
-    /// The key whose attempt it is, out or ended.
+    /// The key of this attempt, out or ended.
     Attempt(Attempt),
     /// The key of the single task that was added with this ID.
     TaskId(Arc<str>),
@@ -50,25 +50,25 @@ pub enum Edit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum From {
-    /// In order; not those that somebody has.
+    /// In order, without keys that are out.
     Order,
     Lane,
     Due(Millis),
-    /// Whatever has something due, by their ids.
+    /// All keys that have something due, by their ids.
     Dues,
-    /// Turns that lie in the future: of a clock that was ahead.
+    /// Turns in the future: from a clock that was ahead.
     Later(Turn),
-    /// Only with `--classic`: those that somebody has, the first start first.
+    /// Only with `--classic`: keys that are out, the first start first.
     ClassicHeld,
     All,
 }
 
-/// What a task's worker is given, as a store has it.
+/// A task's payload, as a store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     Text(String),
     Missing,
-    /// It is no UTF-8 any more.
+    /// It is no longer UTF-8.
     Damaged,
 }
 
@@ -77,30 +77,30 @@ pub struct InFlight {
     pub attempt: Attempt,
     pub started: Millis,
     pub lease_seconds: Option<u32>,
-    /// [Who sees to it](crate::record::Flight::owner).
+    /// [Its owner](crate::record::Flight::owner).
     pub owner: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
 pub struct Changes<'a> {
-    /// Records with their places; `None` in place of a record: all that is known of the key goes. The record's edits of single
-    /// tasks and payloads of rows are to be carried out.
+    /// Records with their places; `None` instead of a record: delete everything known of the key. The record's edits of
+    /// single tasks and payloads of rows must be carried out.
     pub records: Vec<Change>,
     pub ended: Vec<EndedAttempt>,
     pub header: &'a Header,
-    /// Runs that changed, or are gone; and those whose counts did.
+    /// Runs that changed or are gone, and those whose counts changed.
     pub runs: BTreeSet<counts::Run>,
     pub counts: BTreeSet<counts::Run>,
     pub sums: Sums,
-    /// When this is: single tasks that are over now are kept since then, if they have an ID.
+    /// The present minute, from which single tasks that are over now are kept, if they have an ID.
     pub minute: i64,
-    /// What is older goes; said now and then.
+    /// Delete what is older; set now and then.
     pub oldest: Option<Oldest>,
 }
 
 #[derive(Debug)]
 pub struct Change {
-    /// As the store has it. `None`: the key is new.
+    /// The store's record. `None`: the key is new.
     pub before: Option<Box<Stored>>,
     pub key: Key,
     pub now: Option<(Box<Record>, Place)>,
@@ -114,18 +114,18 @@ impl Change {
     }
 }
 
-/// What a batch is going to ask for. A store on a server finds and locks that at once.
+/// What a batch will ask for. A store on a server finds and locks that at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outset {
     pub names: Vec<Name>,
-    /// So many of the next keys may be handed out.
+    /// How many of the next keys may be handed out.
     pub next: usize,
-    /// It changes what is no key's, or puts new keys into the queue, or says whether there is work: no other daemon's batch goes on
-    /// beside it.
+    /// It changes data that does not belong to a key, puts new keys into the queue, or says whether there is work: no
+    /// other daemon's batch may run at the same time.
     pub is_alone: bool,
-    /// It goes by the sums of all daemons.
+    /// It needs the sums of all daemons.
     pub counts: bool,
-    /// It changes nothing, and nothing is saved: no lock is needed.
+    /// It changes and saves nothing: no lock is needed.
     pub only_reads: bool,
 }
 
@@ -133,17 +133,19 @@ pub struct Outset {
 pub struct Begun {
     /// `None`: it is still what this engine saved last, and nothing was rolled back since.
     pub header: Option<Header>,
-    /// Of a header that is the same, its sums, where others may have changed those.
+    /// The sums of an otherwise unchanged header, if others may have changed them.
     pub counts: Option<counts::Tally>,
-    /// What is no key's, documents too, may be another thing than this engine saved last: somebody else wrote, or it begins.
+    /// Data that does not belong to a key, documents included, may differ from what this engine saved last: another
+    /// process wrote it, or the engine has just started.
     pub has_changed: bool,
     /// The time of a store that has a clock for all daemons, read when the keys were locked. `None`: the caller's counts.
     pub now: Option<Millis>,
-    /// A batch that [only reads](Outset::only_reads) finds [edits](Records::edits): it is to be begun as one that does not.
+    /// A batch that [only reads](Outset::only_reads) has found [edits](Records::edits): begin it again as one that
+    /// writes.
     pub is_edited: bool,
 }
 
-/// What a future says that is ready at once, as those of a store are that blocks; `None`: it waits for somebody.
+/// The output of a future that is ready at once, as with a store that blocks; `None`: it is not ready.
 pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(it) => Some(it),
@@ -151,19 +153,19 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// See the module. What a batch reads is of one transaction, which [`begin`](Self::begin) opens.
+/// See the module. A batch reads in one transaction, which [`begin`](Self::begin) opens.
 #[allow(async_fn_in_trait)]
 pub trait Records {
     async fn begin(&mut self, outset: &Outset) -> StoreResult<Begun>;
 
-    /// The number of the attempt that is handed out now; `last` is the last one that this engine had. It is higher than all that
-    /// the batch's keys have. `None`: there is none left.
+    /// The number of the next attempt; `last` is the last one that this engine had. It is higher than all attempts of
+    /// the batch's keys. `None`: there is none left.
     async fn number(&mut self, last: Attempt) -> StoreResult<Option<Attempt>> {
         Ok(last.0.checked_add(1).map(Attempt))
     }
 
-    /// What other programs wrote into the store since, some `count` at a time, to be carried out in this transaction. None of
-    /// it comes again once that is committed.
+    /// What other programs have written into the store since, up to `count` at a time, to be carried out in this
+    /// transaction. Once that is committed, it does not come again.
     async fn edits(&mut self, _count: usize) -> StoreResult<Vec<Edit>> {
         Ok(Vec::new())
     }
@@ -176,7 +178,7 @@ pub trait Records {
     /// The records of keys, in one step; `None`: it has none.
     async fn load(&mut self, names: &[Name]) -> StoreResult<Vec<Option<Stored>>>;
 
-    /// The next ones that have a task of `scope`, behind one of them, at most `count`.
+    /// The next keys that have a task of `scope`, after one of them, at most `count`.
     async fn next(
         &mut self,
         from: From,
@@ -187,10 +189,9 @@ pub trait Records {
 
     async fn flights(&mut self) -> StoreResult<Vec<InFlight>>;
 
-    /// The last one of those that come next in the order, behind one of them, and have nothing but rows of runs that are being deleted,
-    /// or of `also`, which is to be:
-    /// up to the first one that has more, and at most `count`; and whether there may be more of them. `None`: there is none, or the
-    /// store remembers itself which one it is, and [`next`](Self::next) begins behind it.
+    /// The last of the next keys in the order, after one of them, that have only rows of runs under deletion, or of
+    /// `also`, which will be: up to the first key that has more, and at most `count`; and whether there may be more of
+    /// them. `None`: there is none, or the store itself remembers it, and [`next`](Self::next) begins after it.
     async fn leaving(
         &mut self,
         _behind: Option<&Stored>,
@@ -200,7 +201,7 @@ pub trait Records {
         Ok((None, false))
     }
 
-    /// Keys of a run, behind a key, at most `count`.
+    /// Keys of a run, after a key, at most `count`.
     async fn of_run(
         &mut self,
         run: (FetcherId, i64),
@@ -210,7 +211,7 @@ pub trait Records {
 
     async fn payload(&mut self, id: KeyId, task: Task) -> StoreResult<Payload>;
 
-    /// How a single task is, if it is kept.
+    /// The status of a single task, if it is kept.
     async fn single(&mut self, number: i64) -> StoreResult<Option<SingleStatus>>;
 
     /// Single tasks of a key with this status, by number, the newest first, at most `count`.
@@ -221,20 +222,21 @@ pub trait Records {
         count: usize,
     ) -> StoreResult<Vec<i64>>;
 
-    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool>;
+    /// The number of a single task of the key that waits with this payload.
+    async fn waiting_single(&mut self, id: KeyId, payload: &str) -> StoreResult<Option<i64>>;
 
-    /// An attempt that ended, if it is kept still.
+    /// An attempt that ended, if it is still kept.
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
 
-    /// Where a queue is that several daemons have: a copy of it is elsewhere. `None`: one daemon alone has it.
+    /// Where a shared queue is; a copy of it has another place. `None`: it has only one daemon.
     async fn place(&mut self) -> StoreResult<Option<Arc<str>>> {
         Ok(None)
     }
 
-    /// A relay was heard of in this second, by whichever of several daemons. One daemon remembers that by itself.
+    /// One of several daemons has heard from a relay in this second. A single daemon remembers that by itself.
     fn heard(&mut self, _relay: &str, _second: UnixSeconds) {}
 
-    /// How often relays were heard of, by their documents' names.
+    /// How often relays were heard from, by their documents' names.
     async fn beats(&mut self) -> StoreResult<Vec<(String, i64)>> {
         Ok(Vec::new())
     }
@@ -243,7 +245,7 @@ pub trait Records {
 
     async fn documents(&mut self, prefix: &str) -> StoreResult<Vec<(String, String)>>;
 
-    /// Writes a document; `None`: it goes.
+    /// Writes a document; `None`: deletes it.
     async fn note(&mut self, name: String, text: Option<String>) -> StoreResult<()>;
 
     /// Writes what changed. May be called more than once in a transaction.

@@ -1,4 +1,4 @@
-//! What ended, summed up: by hour, fetcher and outcome; and jobs that were done, by minute and exit code.
+//! Sums of what ended: by hour, fetcher and outcome; and of jobs that were done, by minute and exit code.
 //!
 //! Pure arithmetic over the ends of a batch. The [engine](crate::engine) makes the changes, stores add them up.
 
@@ -11,12 +11,12 @@ use crate::record::{FetcherId, LastRun, Millis};
 pub const HOURS_KEPT: i64 = 90 * 24;
 pub const MINUTES_KEPT: i64 = 60;
 
-/// Attempts that ended in one hour, of one fetcher, alike.
+/// Attempts of one fetcher that ended in one hour with the same outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hour {
     pub jobs: i64,
     pub took_ms: i64,
-    /// Of so many it is known how long after its key's start before they began.
+    /// For how many of them the time since the key's previous start is known.
     pub revisits: i64,
     pub revisit_seconds: i64,
 }
@@ -46,13 +46,13 @@ impl Sums {
         }
     }
 
-    /// One that was counted as expired is to be counted as what it came to, late.
+    /// Takes an expired attempt out of the sums, so that its late result is counted instead.
     pub fn takes_back(&mut self, expired: &EndedAttempt) {
         self.add_hour(expired, -1);
     }
 
-    /// Somebody wrote the end of a job, or said it again: no attempt of ours ended, and hours do not count it. A key that never
-    /// ran has none.
+    /// The end of a job was written by hand, or repeated: no attempt of ours ended, so hours do not count it. A key
+    /// that never ran has no end.
     pub fn by_hand(&mut self, before: Option<LastRun>, now: Option<LastRun>) {
         let (Some(before), Some(now)) = (before, now) else {
             return;
@@ -80,7 +80,7 @@ impl Sums {
         *sum = sum.saturating_add(jobs);
     }
 
-    /// Leaves out what is too old to be kept, and what comes to nothing.
+    /// Leaves out what is too old to keep, and sums of 0.
     pub(crate) fn tidy(&mut self, oldest: Oldest) {
         self.drop_older(oldest);
         self.minutes.retain(|_, jobs| *jobs != 0);
@@ -102,13 +102,16 @@ impl Sums {
     }
 }
 
-/// The sum of numbers, which somebody may have edited: as large as it can be.
+/// At most so many single tasks that were kept for their IDs go at a time: the request whose batch it is waits for it.
+pub const OVER_STEP: i64 = 1_000;
+
+/// The sum of numbers, clamped, because they may have been edited.
 pub fn total(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)
 }
 
-/// The first hour and minute that are kept: sums of earlier ones go. And the first minute in which a single task was done or
-/// cancelled that is kept for its ID.
+/// The first hour and minute that are kept: earlier sums are deleted. Also the first minute whose done or cancelled
+/// single tasks are still kept for their IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oldest {
     pub hour: i64,
@@ -117,7 +120,7 @@ pub struct Oldest {
 }
 
 impl Oldest {
-    /// `ids_kept`: for so many minutes.
+    /// `ids_kept`: in minutes.
     pub(crate) fn at(now: Millis, ids_kept: i64) -> Self {
         let minute = now.div_euclid(60_000);
         Self {

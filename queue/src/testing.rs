@@ -1,4 +1,5 @@
-//! What tests stand on: a store in memory, the port over maps. It is searched from end to end, and decides nothing. No program has it.
+//! What tests use: a store in memory, the port over maps. It is searched from end to end, and decides nothing. It is
+//! not part of any program.
 
 mod listings;
 
@@ -15,7 +16,7 @@ use crate::records::{
     StoreResult, Stored,
 };
 use crate::rules::dispatch::Scope;
-use crate::sums::Sums;
+use crate::sums::{OVER_STEP, Sums};
 
 /// A single task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub struct Kept {
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     kept: Kept,
-    /// As it was before the transaction.
+    /// The state before the transaction.
     before: Option<Box<Kept>>,
     is_known: bool,
 }
@@ -60,12 +61,12 @@ impl Memory {
         &self.kept
     }
 
-    /// What somebody else writes; for an engine that [begins](Self::reopened) with it.
+    /// For changes by another program, before an engine [begins](Self::reopened) with it.
     pub fn kept_mut(&mut self) -> &mut Kept {
         &mut self.kept
     }
 
-    /// As it is for the next engine.
+    /// The same data for the next engine.
     #[must_use]
     pub fn reopened(self) -> Self {
         Self { kept: self.kept, ..Self::default() }
@@ -169,6 +170,11 @@ impl Memory {
                     (single.status, single.over) = (*status, status.is_over().then_some(minute));
                 }
             }
+            SingleEdit::Name { number, id } => {
+                if let Some(single) = singles.get_mut(number) {
+                    single.id.get_or_insert(id.clone());
+                }
+            }
         }
     }
 }
@@ -206,7 +212,7 @@ impl Records for Memory {
         match from {
             From::Lane => next.sort_by_key(|it| it.1.lane),
             From::Due(_) => next.sort_by_key(|it| it.1.due),
-            // In the order of their ids.
+            // These are in the order of ids.
             From::Dues | From::All => {}
             _ => next.sort_by_key(|it| it.1.order),
         }
@@ -263,12 +269,13 @@ impl Records for Memory {
         Ok(newest.map(|(number, _)| *number).take(count).collect())
     }
 
-    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
+    async fn waiting_single(&mut self, id: KeyId, payload: &str) -> StoreResult<Option<i64>> {
         let key = self.named(id);
         let waits = |it: &Single| {
             Some(&it.key) == key && it.payload == payload && it.status == SingleStatus::Waiting
         };
-        Ok(self.kept.singles.values().any(waits))
+        let mut singles = self.kept.singles.iter();
+        Ok(singles.find(|(_, it)| waits(it)).map(|(number, _)| *number))
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -294,7 +301,7 @@ impl Records for Memory {
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         changes.records.into_iter().for_each(|change| self.change(change, changes.minute));
         for it in changes.ended {
-            // A late result takes the place of what was known of its attempt.
+            // A late result replaces what was known of its attempt.
             self.kept.ended.retain(|_, known| known.attempt != it.attempt);
             self.kept.ends += 1;
             self.kept.ended.insert(self.kept.ends, it);
@@ -303,7 +310,9 @@ impl Records for Memory {
         self.kept.sums.merge(&changes.sums);
         if let Some(oldest) = changes.oldest {
             self.kept.sums.drop_older(oldest);
-            self.kept.singles.retain(|_, it| it.over.is_none_or(|minute| minute >= oldest.over));
+            let is_old = |it: &Single| it.over.is_some_and(|minute| minute < oldest.over);
+            let old = self.kept.singles.extract_if(.., |_, it| is_old(it));
+            old.take(usize::try_from(OVER_STEP).unwrap_or(0)).for_each(drop);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Operations on one key: its record is found, a rule is applied, and the answer is made of what it says.
+//! Operations on one key: find its record, apply a rule, and make the answer from the rule's effect.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::records::{Edit, From, Name, Records, StoreResult, Stored};
 use crate::rules::dispatch::Scope;
 use crate::rules::{bumps, completion, dispatch, edits, holds, leases, lists, retries, singles};
 
-/// Single tasks of one key that are cancelled, or put back, at most at once: so a request waits for no more of them.
+/// Most single tasks of one key that are cancelled or put back at once: a request waits for no more of them.
 const SINGLES_AT_ONCE: usize = 10_000;
 const ENDED: [SingleStatus; 2] = [SingleStatus::Failed, SingleStatus::DeadLetter];
 const NOT_OUT: [SingleStatus; 3] =
     [SingleStatus::Waiting, SingleStatus::Failed, SingleStatus::DeadLetter];
 
 impl<S: Records> Batch<'_, S> {
-    /// The record of a key, whole, before the batch.
+    /// The slot of a key's record, which is whole.
     pub(super) async fn slot(&mut self, key: Key) -> StoreResult<usize> {
         if let Some(slot) = self.desk.slot_of(&key) {
             return self.whole(slot).await;
@@ -33,7 +33,7 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.desk.slot_of(&key).unwrap_or_else(|| self.desk.put_new(key)))
     }
 
-    /// The slot of a record that is whole: one that is not is written, and loaded again.
+    /// The slot of a whole record: if it is not whole, it is written and loaded again.
     pub(super) async fn whole(&mut self, slot: usize) -> StoreResult<usize> {
         if self.desk.record(slot).is_whole() {
             return Ok(slot);
@@ -43,7 +43,7 @@ impl<S: Records> Batch<'_, S> {
         self.bring(&[Name::Key(key.clone())]).await?;
         let slot = self.desk.slot_of(&key).unwrap_or_else(|| self.desk.put_new(key));
         if !self.desk.record(slot).is_whole() {
-            // Its count says more than the store has, which is damaged: its other tasks go on.
+            // The count is higher than the number of tasks in a damaged store: the key's other tasks go on.
             self.change(slot, |record, _| record.singles.waiting = 0);
         }
         Ok(slot)
@@ -81,7 +81,7 @@ impl<S: Records> Batch<'_, S> {
         self.changed(slot);
     }
 
-    /// The attempt of the key that is out is given back; which one, if any was.
+    /// Gives back the attempt of the key that is out; returns which one, if any.
     pub(super) fn take_back(&mut self, slot: usize, outcome: Outcome) -> Option<Attempt> {
         let record = self.desk.record_mut(slot);
         let ended = dispatch::take_back(record, outcome, &self.context);
@@ -124,7 +124,7 @@ impl<S: Records> Batch<'_, S> {
         }
     }
 
-    /// The last attempt of a key that is free, if it was a classic one's whose result still counts.
+    /// The last attempt of a free key, if it was a classic one and its result still counts.
     async fn classic_late(&mut self, slot: usize) -> StoreResult<Option<EndedAttempt>> {
         let record = self.desk.record(slot);
         if record.flight.is_some() || record.last_attempt == Attempt(0) {
@@ -190,7 +190,7 @@ impl<S: Records> Batch<'_, S> {
     }
 
     pub(super) async fn expire(&mut self, attempt: Attempt) -> StoreResult<Option<ExpiredLease>> {
-        // Who sees to it by now knows when it ends.
+        // Whoever keeps the lease by now knows when it ends.
         let slot = self.slot_of_flight(attempt).await?;
         let Some(slot) = slot.filter(|slot| self.sees_to(*slot)) else {
             return Ok(None);
@@ -222,7 +222,7 @@ impl<S: Records> Batch<'_, S> {
 
     pub(super) async fn retry(&mut self, it: Retry) -> StoreResult<Retried> {
         let slot = self.slot(it.key).await?;
-        // A fetcher that is not known has no task.
+        // An unknown fetcher has no tasks.
         let fetcher = it.fetcher.map(|name| self.fetcher(&name).unwrap_or(FetcherId(i64::MIN)));
         let (slot, ended) = self.singles_of(slot, &ENDED).await?;
         Ok(self.change(slot, |record, _| retries::retry(record, fetcher, &ended)))
@@ -295,7 +295,8 @@ impl<S: Records> Batch<'_, S> {
         Ok(self.change(slot, |record, _| singles::cancel(record, &those)))
     }
 
-    /// Single tasks of a key that have one of these statuses, the newest first, as many as are changed at once; and its slot.
+    /// Single tasks of a key with one of these statuses, the newest first, up to the number changed at once; and its
+    /// slot.
     async fn singles_of(
         &mut self,
         slot: usize,
@@ -341,8 +342,12 @@ impl<S: Records> Batch<'_, S> {
             self.flush().await?;
             slot = self.slot(key).await?;
             if let Some(key) = self.desk.id(slot)
-                && self.store.has_single(key, &payload).await?
+                && let Some(number) = self.store.waiting_single(key, &payload).await?
             {
+                // It is known by that ID from now on, as if it had been added with it.
+                if let Some(id) = id {
+                    self.change(slot, |record, _| singles::name(record, number, id));
+                }
                 return Ok(Ok(Added::Known));
             }
         }

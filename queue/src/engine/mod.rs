@@ -1,5 +1,6 @@
-//! The engine carries out a batch, the same for every store: what its operations name is loaded in one step, the rules are applied
-//! in turn, and what changed is saved in one step. *A reply means it is on disk*: [`apply`](Engine::apply) returns after the commit.
+//! The engine carries out a batch, in the same way for every store: it loads the records that the operations name in
+//! one step, applies the rules in turn, and saves what changed in one step. *A reply means it is on disk*:
+//! [`apply`](Engine::apply) returns after the commit.
 //!
 //! Called by the StorageActor, which gathers operations. It decides nothing about a key; [rules] do. An operation that is
 //! rejected changes nothing, so a batch has no savepoints and no second try.
@@ -27,7 +28,7 @@ use crate::error::Rejected;
 use crate::members::Members;
 use crate::operation::{JobEnd, Operation, Outcome, RelayAnswer};
 use crate::place::Turn;
-use crate::record::{FetcherId, Millis, Record};
+use crate::record::{self, FetcherId, Millis, Record};
 use crate::records::{
     Begun, Change, Changes, Edit, Header, KeyId, Name, Outset, Records, StoreResult, Stored,
 };
@@ -37,16 +38,16 @@ use desk::Desk;
 use hand_out::Ahead;
 pub use members::{Forgetting, Joined, News, Own};
 
-/// Keys that one operation wakes, or sees and leaves, at most: a request waits for no more.
+/// Most keys that one operation wakes, or passes over: a request waits for no more.
 pub const STEP_KEYS: usize = 250;
-/// Such steps of edits before a batch goes on without the rest of them: whoever asks waits no longer. Those of the keys that it names
-/// come first all the same, and nothing is handed out, so that no edit comes after what happened since.
+/// Most steps of edits before a batch goes on without the rest, so that its requests do not wait longer. Edits of the
+/// keys that it names still come first, and it hands nothing out, so that no edit is overtaken by a later event.
 const EDIT_STEPS_MAX: usize = 8;
 
-/// What an operation comes to that may be rejected; the store's own errors end the batch.
+/// The result of an operation that may be rejected; errors of the store itself end the batch.
 type Carried<T> = StoreResult<Result<T, Rejected>>;
 
-/// See the module. Where a function of it fails, nothing of what it was to do has happened.
+/// See the module. If one of its functions fails, nothing of its work has happened.
 #[derive(Debug)]
 pub struct Engine<S> {
     store: S,
@@ -56,41 +57,42 @@ pub struct Engine<S> {
     header: Header,
     memo: Memo,
     news: News,
-    /// Of committed batches, until somebody takes them.
+    /// Ends of committed batches, until they are [taken](Self::take_ends).
     ends: Vec<JobEnd>,
-    /// By so much the clock was set, and not all have followed it yet.
+    /// How far the clock was set by a step that not all keys have followed yet.
     followed: Millis,
-    /// There may be more that others edited.
+    /// There may be more edits by other programs.
     is_edited: bool,
 }
 
-/// What is remembered from batch to batch, and may be forgotten.
+/// A cache from batch to batch; it may be dropped at any time.
 #[derive(Debug, Default)]
 struct Memo {
     /// Fetchers by name, single tasks among them.
     names: HashMap<Arc<str>, FetcherId>,
-    /// The minute in which the store was last told what is too old.
+    /// The second in which the store was last asked to delete what is too old.
     swept: Option<i64>,
-    /// The last key that has followed the clock, if others have not.
+    /// The last key that has followed the clock, if others still have to.
     followed: Option<Stored>,
-    /// The last key whose place was [derived anew](Batch::derive_places), if others' are not.
+    /// The last key whose place was [derived anew](Batch::derive_places), if others still have to be.
     derived: Option<Stored>,
-    /// Of runs that are pruned: the reading that is the whole list, and the last key that was looked at.
+    /// For runs being pruned: the reading that is the whole list, and the last key that was checked.
     pruned: HashMap<(FetcherId, i64), (i64, KeyId)>,
-    /// The last key of the order's front that has nothing but rows of runs that go, as all before it: none of them is looked at.
+    /// The last key at the order's front that, like all before it, has only rows of runs under deletion: all of these
+    /// are skipped.
     leaving: Option<Stored>,
-    /// How far the order's front was gone over for a run that is to be deleted.
+    /// How far the order's front was searched for a run that will be deleted.
     walk: Option<runs::Walk>,
-    /// As the store has them, with what this batch changed. `None`: to be read.
+    /// The store's members, with this batch's changes. `None`: not read yet.
     members: Option<Members>,
-    /// What daemons that share the queue go by, read with those.
+    /// The settings of daemons that share the queue, read with the members.
     settings: Option<Arc<Settings>>,
-    /// A batch that only reads found something to be written.
+    /// A read-only batch found something that must be written.
     must_write: bool,
 }
 
 impl Memo {
-    /// A key has that turn now; if it comes before others, what was known of those is not so any more.
+    /// A key has that turn now; if it comes before keys remembered here, they are no longer the front.
     fn came_into_order(&mut self, turn: Turn, key: &Key) {
         let is_behind = |front: &Stored| {
             let place = front.place.order.map(|turn| (turn, front.record.key.jitter()));
@@ -129,7 +131,8 @@ impl<S: Records> Engine<S> {
         self.store
     }
 
-    /// Whether others edited more than the last batch carried out beside its own operations; said once of each batch.
+    /// Whether there were more edits by other programs than the last batch could carry out; reported once for each
+    /// batch.
     pub fn take_edited(&mut self) -> bool {
         std::mem::take(&mut self.is_edited)
     }
@@ -145,7 +148,8 @@ impl<S: Records> Engine<S> {
         batch: Vec<Operation>,
     ) -> StoreResult<Vec<Result<Outcome, Rejected>>> {
         let mut outset = outset::of(&batch);
-        // What others edited comes first, a step at a time, so that this batch sees it; of very much of it some.
+        // Edits by other programs come first, a step at a time, so that this batch sees them; if there are very many,
+        // only some.
         let mut steps = 0;
         loop {
             let begun = self.begin(&outset).await?;
@@ -222,7 +226,7 @@ impl<S: Records> Engine<S> {
         outcome
     }
 
-    /// Works in the transaction that is open, which is committed, or rolled back with all that was done in it.
+    /// Does `work` in the open transaction, which is then committed, or rolled back as a whole.
     async fn in_batch<T>(
         &mut self,
         now: Millis,
@@ -236,7 +240,7 @@ impl<S: Records> Engine<S> {
             }
             Err(error) => {
                 self.store.roll_back().await;
-                // The store says the header with the next begin.
+                // The store returns the header again with the next begin.
                 self.memo = Memo::default();
                 Err(error)
             }
@@ -251,18 +255,18 @@ struct Batch<'a, S> {
     context: Context,
     desk: Desk,
     own: Option<&'a Own>,
-    /// The member in whose name it is asked; `None`: the daemon of a file.
+    /// The member that is the requester; `None`: the daemon of a file.
     asker: Option<Arc<str>>,
     news: News,
     only_reads: bool,
-    /// There is more that others edited, and that was not carried out yet.
+    /// There are edits by other programs that were not carried out yet.
     is_edited: bool,
     /// The next keys of the store, until something is written.
     ahead: Ahead,
     ended: Vec<EndedAttempt>,
     ends: Vec<JobEnd>,
     sums: Sums,
-    /// Single tasks that there are, if no rule but their own changed anything since they were counted.
+    /// The number of single tasks, as long as only their own rules have changed it since it was counted.
     singles: Option<u64>,
     in_vain: usize,
 }
@@ -295,7 +299,7 @@ impl<'a, S: Records> Batch<'a, S> {
         }
     }
 
-    /// Works, writes and commits; what the work came to, and which attempts ended.
+    /// Does `work`, writes and commits; returns the result, and which attempts ended.
     async fn work<T>(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> StoreResult<T>,
@@ -360,7 +364,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::SetPaused(it) => Ok(Out::SetPaused(self.pause(it.0).await?)),
             Op::Drain(_) => Ok(Out::Drain(self.begin_drain().await?)),
             Op::EndHolds(_) => Ok(Out::EndHolds(self.wake().await?)),
-            // The lock, and whatever else a change needs, was had when the batch began.
+            // The batch got the lock, and everything else that a change needs, when it began.
             Op::Probe(_) => Ok(Out::Probe(())),
             Op::Runs(_) => Ok(Out::Runs(self.runs())),
             Op::Leases(_) => Ok(Out::Leases(self.leases().await?)),
@@ -377,7 +381,7 @@ impl<'a, S: Records> Batch<'a, S> {
             Op::Installation(_) => Ok(Out::Installation(self.installation().await?)),
             Op::Place(_) => Ok(Out::Place(self.store.place().await?)),
             Op::JoinRelay(it) => self.join_relay(it).await?.map(Out::JoinRelay),
-            // One within another is nobody's.
+            // A relay's batch within another has no requester.
             Op::Relayed(_) => Ok(Out::Relayed(RelayAnswer::Lost)),
             Op::AddRelayedRows(it) => Ok(Out::AddRelayedRows(self.add_relayed_rows(it).await?)),
             Op::LoseRelay(it) => Ok(Out::LoseRelay(self.lose_relay(it).await?)),
@@ -385,7 +389,7 @@ impl<'a, S: Records> Batch<'a, S> {
         })
     }
 
-    /// Writes what was changed so far, for questions that the store answers; what lay before the batch is loaded again.
+    /// Writes the changes so far, for questions that the store answers; records are then loaded again.
     async fn flush(&mut self) -> StoreResult<()> {
         self.ahead.clear();
         self.flush_members().await?;
@@ -405,7 +409,8 @@ impl<'a, S: Records> Batch<'a, S> {
         let oldest = Oldest::at(self.context.now, self.context.settings.ids_kept);
         sums.tidy(oldest);
         let minute = self.context.now.div_euclid(60_000);
-        let is_due = !records.is_empty() && self.memo.swept.replace(minute) != Some(minute);
+        let second = record::seconds(self.context.now);
+        let is_due = !records.is_empty() && self.memo.swept.replace(second) != Some(second);
         let oldest = is_due.then_some(oldest);
         let header = &*self.header;
         self.store
@@ -413,7 +418,7 @@ impl<'a, S: Records> Batch<'a, S> {
             .await
     }
 
-    /// The records of these keys lie before the batch; of a key that nothing is known of, too, so that it is not looked for again.
+    /// Puts the records of these keys on the desk; unknown keys, too, so that they are not looked for again.
     async fn bring(&mut self, names: &[Name]) -> StoreResult<()> {
         let stored = self.store.load(names).await?;
         for (name, stored) in names.iter().zip(stored) {
@@ -455,7 +460,7 @@ impl<'a, S: Records> Batch<'a, S> {
     }
 }
 
-/// Numbers ascend for ever, and somebody wrote one that has none behind it.
+/// Numbers only grow, and the highest possible one was written by hand.
 fn used_up(what: &str) -> Rejected {
     Rejected(format!(
         "the database has no number left for {what}: one of the last numbers was written by hand"

@@ -7,7 +7,7 @@ use super::count_single;
 use crate::operation::Cancelled;
 use crate::record::{FetcherId, Record, SingleEdit, SingleStatus, Singles, Task};
 
-/// A task is added behind those that wait, and its key waits since then if it is new.
+/// Adds a task after those that wait; a new key waits since `since`.
 pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Option<Arc<str>>) {
     record.since.get_or_insert(since);
     record.singles.edits.push(SingleEdit::Add { number, payload, id });
@@ -17,10 +17,15 @@ pub fn add(record: &mut Record, number: i64, since: i64, payload: String, id: Op
     }
 }
 
+/// A task that waits was added again, now with an ID.
+pub fn name(record: &mut Record, number: i64, id: Arc<str>) {
+    record.singles.edits.push(SingleEdit::Name { number, id });
+}
+
 /// Single tasks of one key, by number, none of which is out.
 pub type Numbered = (i64, SingleStatus);
 
-/// These go.
+/// Cancels these tasks.
 pub fn cancel(record: &mut Record, those: &[Numbered]) -> Cancelled {
     become_each(record, those, SingleStatus::Cancelled);
     let Singles { waiting, failed, dead, .. } = &record.singles;
@@ -30,7 +35,7 @@ pub fn cancel(record: &mut Record, those: &[Numbered]) -> Cancelled {
     Cancelled { deleted: those.len() as u64, more, in_flight }
 }
 
-/// These ended, and wait again; how many.
+/// These tasks ended, and wait again; returns how many.
 pub(super) fn retry_each(record: &mut Record, those: &[Numbered]) -> u64 {
     become_each(record, those, SingleStatus::Waiting);
     those.len() as u64
@@ -49,7 +54,7 @@ fn become_each(record: &mut Record, those: &[Numbered], status: SingleStatus) {
     if those.is_empty() {
         return;
     }
-    // Which is the first of those that wait only the store knows.
+    // Only the store knows which waiting task is the first now.
     record.singles.first = None;
     let numbers: HashSet<i64> = those.iter().map(|it| it.0).collect();
     let is_meant = |task| matches!(task, Task::Single { number } if numbers.contains(&number));
@@ -58,14 +63,14 @@ fn become_each(record: &mut Record, those: &[Numbered], status: SingleStatus) {
     record.extras.dead.retain(|it| !is_meant(it.0));
 }
 
-/// The first one is handed out: which is the first of the others only the store knows.
+/// The first task is handed out; only the store knows which is the next.
 pub(super) fn goes_out(record: &mut Record, number: i64) {
     record.singles.waiting = record.singles.waiting.saturating_sub(1);
     record.singles.first = None;
     record.singles.edits.push(SingleEdit::Set { number, status: SingleStatus::InFlight });
 }
 
-/// One that had this status is another's to say: an attempt of it ended late.
+/// Removes a task with this status from the counts: its attempt has ended late, and the caller sets its new status.
 pub(super) fn leaves(record: &mut Record, status: Option<SingleStatus>) {
     if let Some(count) = status.and_then(|status| count_single(record, status)) {
         *count = count.saturating_sub(1);
@@ -73,14 +78,14 @@ pub(super) fn leaves(record: &mut Record, status: Option<SingleStatus>) {
     record.singles.first = None;
 }
 
-/// It is back before all others: it was the first of them.
+/// A task comes back before all others, because it was the first of them.
 pub(super) fn comes_back(record: &mut Record, number: i64) {
     record.singles.waiting = record.singles.waiting.saturating_add(1);
     record.singles.first = Some(record.singles.first.map_or(number, |first| first.min(number)));
     record.singles.edits.push(SingleEdit::Set { number, status: SingleStatus::Waiting });
 }
 
-/// The one that was out ended so.
+/// The task that was out ended with this code.
 pub(super) fn ends(record: &mut Record, number: i64, exit_code: i64) {
     let status = if exit_code == 0 { SingleStatus::Done } else { SingleStatus::Failed };
     record.singles.edits.push(SingleEdit::Set { number, status });
@@ -89,7 +94,7 @@ pub(super) fn ends(record: &mut Record, number: i64, exit_code: i64) {
     }
 }
 
-/// One that waits is something else from now on.
+/// A waiting task gets another status.
 pub(super) fn set(record: &mut Record, number: i64, status: SingleStatus) {
     goes_out(record, number);
     record.singles.edits.push(SingleEdit::Set { number, status });
@@ -98,11 +103,11 @@ pub(super) fn set(record: &mut Record, number: i64, status: SingleStatus) {
     }
 }
 
-/// One that failed waits again: its retry is due.
+/// A failed task waits again: its retry is due.
 pub(super) fn retry(record: &mut Record, number: i64) {
     record.singles.failed = record.singles.failed.saturating_sub(1);
     comes_back(record, number);
-    // Those that wait may have lower numbers.
+    // Other waiting tasks may have lower numbers.
     if record.singles.waiting > 1 {
         record.singles.first = None;
     }

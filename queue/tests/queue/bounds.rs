@@ -1,4 +1,4 @@
-//! However much there is, one batch does a bounded part of it.
+//! However much there is to do, one batch does a bounded part of it.
 
 use shiftboss_protocol::model::{Key, Row, Run};
 use shiftboss_queue::context::Settings;
@@ -6,6 +6,7 @@ use shiftboss_queue::counts::OF_SINGLES;
 use shiftboss_queue::credit::BUMPS_MAX;
 use shiftboss_queue::engine::{Engine, STEP_KEYS};
 use shiftboss_queue::operation::*;
+use shiftboss_queue::sums::OVER_STEP;
 
 use crate::subject::{self, Store};
 use crate::words::{NOW, Script, dispatch, ready};
@@ -29,14 +30,14 @@ fn count_rows(engine: &Engine<Store>) -> i64 {
     subject::counts(engine.store()).values().map(|it| it[0]).sum()
 }
 
-/// A list of so many keys.
+/// A list of `keys` keys.
 fn listed(keys: usize) -> Engine<Store> {
     let mut engine = Engine::new(subject::new(), Settings::default());
     ask(&mut engine, vec![RegisterRun(run("f")).into(), rows("f", 0..keys, Reading::Onward)]);
     engine
 }
 
-/// A list of many keys, and a later one of a few; the first one is to go.
+/// A list of many keys, and a later one of a few; the first one will be deleted.
 fn many_in_front() -> Engine<Store> {
     let mut engine = listed(2_500);
     let behind = vec![RegisterRun(run("g")).into(), rows("g", 0..3, Reading::Onward)];
@@ -48,8 +49,8 @@ fn go() -> Operation {
     BeginDeletion(run("f")).into()
 }
 
-/// Keys of a run that goes are before all others, and each batch is answered. A store that steps over them hands them out until it
-/// knows what comes behind; another one sets some aside at a time.
+/// Keys of a run under deletion come before all others, and yet each batch is answered. A store that steps over them
+/// hands them out until it knows what comes after; another store sets some aside at a time.
 #[test]
 fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
     let mut engine = many_in_front();
@@ -80,7 +81,7 @@ fn a_dispatch_meets_many_keys_of_a_run_that_goes() {
     }
 }
 
-/// The first key behind those, of which a bounded number is set aside in each batch.
+/// The first key after those; each batch sets aside a bounded number of them.
 fn set_aside(engine: &mut Engine<Store>) -> Key {
     let most = subject::ready(engine.store()) / STEP_KEYS + 1;
     for _ in 0..most {
@@ -98,7 +99,7 @@ fn set_aside(engine: &mut Engine<Store>) -> Key {
     panic!("more than {most} batches");
 }
 
-/// One of those that were passed is listed anew, while the others are gone over or later: it comes before all behind it.
+/// One of the passed keys is listed anew, while the others are searched or later: it comes before all keys after it.
 #[test]
 fn what_was_passed_may_come_back() {
     for is_early in [true, false] {
@@ -128,7 +129,7 @@ fn what_was_passed_may_come_back() {
     }
 }
 
-/// Keys that come back in the batch that looks what goes are found by the next one.
+/// Keys that come back in the batch that searches the front are found by the next one.
 #[test]
 fn what_comes_back_while_others_go_is_found() {
     let mut engine = listed(2);
@@ -148,7 +149,7 @@ fn what_comes_back_while_others_go_is_found() {
     assert!(again.iter().all(is_of_f), "{again:?}");
 }
 
-/// A prune goes on where it was, looks at as many rows as it may, and begins anew with a newer listing.
+/// A prune goes on where it stopped, checks at most its limit of rows, and begins anew with a newer listing.
 #[test]
 fn a_prune_looks_at_each_row_once() {
     let prune = Operation::from(Prune { run: run("f"), limit: 100 });
@@ -169,7 +170,7 @@ fn a_prune_looks_at_each_row_once() {
     assert_eq!(count_rows(&engine), 900);
 }
 
-/// A run of the same number that comes after it is pruned from its begin on.
+/// A later run of the same number is pruned from its beginning.
 #[test]
 fn a_prune_of_a_run_that_is_gone_is_forgotten() {
     let mut engine = Engine::new(subject::new(), Settings::default());
@@ -185,7 +186,7 @@ fn a_prune_of_a_run_that_is_gone_is_forgotten() {
     assert_eq!(count_rows(&engine), 0);
 }
 
-/// There are only so many keys that are held or bumped at a time; one that is may be so again.
+/// The number of held or bumped keys is limited; a key that already is may be held or bumped again.
 #[test]
 fn levers_are_bounded() {
     let mut engine = Engine::new(subject::new(), Settings::default());
@@ -215,7 +216,7 @@ fn levers_are_bounded() {
     assert_eq!(held[1], Outcome::Hold(Held::Full));
 }
 
-/// An operator's word about very many single tasks of one key is carried out some at a time, the newest first.
+/// An operator's order about very many single tasks of one key is carried out some at a time, the newest first.
 #[test]
 fn single_tasks_of_a_key_are_changed_some_at_a_time() {
     let mut engine = Engine::new(subject::new(), Settings::default());
@@ -230,7 +231,7 @@ fn single_tasks_of_a_key_are_changed_some_at_a_time() {
     assert_eq!([cancel(), cancel(), cancel()], [(10_000, true), (1, false), (0, false)]);
 }
 
-/// A single task is known by its ID as long as it is kept, and so many minutes longer.
+/// A single task is remembered by its ID as long as it is kept, and `ids_kept` minutes longer.
 #[test]
 fn ids_of_single_tasks_are_forgotten_in_time() {
     let mut script = Script::new(Settings { ids_kept: 2, ..Settings::default() });
@@ -251,4 +252,15 @@ fn ids_of_single_tasks_are_forgotten_in_time() {
         add c=1 z -> added 8",
     );
     assert_eq!(subject::counts(script.store())[&(OF_SINGLES.0.0, OF_SINGLES.1)][0], 6);
+}
+
+/// Very many of them go in steps: the request in whose batch that is done waits for one.
+#[test]
+fn ids_of_very_many_single_tasks_are_forgotten_in_steps() {
+    let mut script = Script::new(Settings { ids_kept: 2, ..Settings::default() });
+    let add = |at: i64| format!("add a={at} i{at}");
+    let all: Vec<String> = (0..=OVER_STEP).map(add).collect();
+    script.run(&format!("at 600; {}; cancel a", all.join("; ")));
+    script.run(&format!("at 780; add b=1; add a i{OVER_STEP} -> known"));
+    script.run(&format!("at 781; add b=2; add a i{OVER_STEP} -> added {}", OVER_STEP + 4));
 }

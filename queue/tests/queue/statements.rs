@@ -1,5 +1,5 @@
 //! The numbered statements of spec 8 about storage, and what docs/protocol.md says of leases, single tasks and levers: scripts of
-//! requests and answers. Where nothing else decides, jitter has the keys in the order d e a c b.
+//! requests and answers. Where nothing else decides, jitter puts the keys in the order d e a c b.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use shiftboss_queue::policy::{Backoff, CountedEnds, Delays, Retries, RetryRules}
 
 use crate::words::Script;
 
-/// Each holds for a new queue; its name is behind `##`. What is plain the random histories prove (`histories.rs`).
+/// Each holds for a new queue; its name is after `##`. Simple cases are covered by the random histories
+/// (`histories.rs`).
 fn hold(settings: &Settings, statements: &str) {
     for statement in statements.split("\n## ").skip(1) {
         println!("{}", statement.lines().next().unwrap_or_default());
@@ -193,6 +194,11 @@ add a=1 -> known
 add a=2 x -> known
 ready; finish a 0; add a=1 x -> known
 add a=1 -> added 2
+## an ID with a payload that waits is that task's from then on, if it has none
+add a=1; add a=1 x -> known
+add a=1 y -> known
+ready; finish a 0; add a=1 x -> known
+add a=1 y -> added 2
 ## one that failed waits for retry, and cancel takes it
 add a=1; ready; finish a 1; ready -> nothing
 retry a -> back 1
@@ -362,7 +368,7 @@ fn clocks() {
     hold(&Settings::default(), CLOCKS);
 }
 
-/// A hold that begins while others follow the clock is none of theirs, and each follows once.
+/// A hold that begins while others follow the clock does not follow it, and each of the others follows once.
 #[test]
 fn many_follow_the_clock_in_steps() {
     let mut script = Script::new(Settings::default());
@@ -438,7 +444,7 @@ fn failures() {
     hold(&Settings { retries, backoff, ..Settings::default() }, FAILURES);
 }
 
-/// What is asked of the queue as a whole.
+/// Questions about the queue as a whole.
 const QUESTIONS: &str = "
 ## a run says how far it was read, and how many rows it has
 list f.1 a b; list g.2 b; ready; finish a 0; runs -> f.1 0 2, g.2 0 1

@@ -1,4 +1,5 @@
-//! The port [`Store`]: the queue's engine carries batches out, over the records in one file; what is done here is about the file.
+//! The port [`Store`]: the queue's engine carries batches out, over the records in one file; this module handles the
+//! file.
 //!
 //! Called by the StorageActor, on whose thread everything here is done before it returns.
 
@@ -8,7 +9,7 @@ use std::task::{Context, Poll};
 use shiftboss_actors::store::{Changed, Checkpoint, Store, StoreFuture};
 use shiftboss_queue::engine::Engine;
 use shiftboss_queue::error::{Rejected, StoreError, StoreResult};
-use shiftboss_queue::operation::{AddTask, JobEnd, Operation, Outcome};
+use shiftboss_queue::operation::{JobEnd, Operation, Outcome};
 use shiftboss_queue::record::Millis;
 use shiftboss_sqlite::{SqliteRecords, classify};
 
@@ -28,12 +29,12 @@ pub struct SqliteStore {
     pub(super) changes: Changes,
     pub(super) lock_yielding: LockYielding,
     pub(super) durability: Durability,
-    /// `None`: the Python supervisor's rules, by which a job's lease has no end of its own.
+    /// `None`: the Python supervisor's rules, by which the end of a job's lease is not an event.
     pub(super) classic_lease: Option<u32>,
     pub(crate) found: Found,
 }
 
-/// What came of each operation of a batch.
+/// The outcome of each operation of a batch.
 type Outcomes = Vec<Result<Outcome, Rejected>>;
 
 impl SqliteStore {
@@ -53,11 +54,8 @@ impl SqliteStore {
         outcomes
     }
 
-    /// Who has a task added once forgets it next, so it is on the disk whatever the durability.
     async fn apply_synced(&mut self, now: Millis, batch: Vec<Operation>) -> StoreResult<Outcomes> {
-        let is_once =
-            |it: &Operation| matches!(it, Operation::AddTask(AddTask { id: Some(_), .. }));
-        if !batch.iter().any(is_once) {
+        if !batch.iter().any(Operation::is_synced) {
             return self.carry_out(now, batch).await;
         }
         self.sync_commits(Durability::Power)?;

@@ -1,9 +1,10 @@
-//! The port: a batch's transaction on one connection, in two round trips. What a batch is going to ask for is locked and read with
-//! the begin; what it writes is sent with the commit.
+//! The port: a batch's transaction on one connection, in two round trips. What a batch will ask for is locked and read
+//! with the begin; what it writes is sent with the commit.
 //!
-//! Daemons that share the queue hold one lock of it each: together, if their batches change nothing but keys that were in the queue
-//! before, or one alone (`Outset::is_alone`). So a header that one holds is true till its commit. Of keys each is locked: those that
-//! are named all at once, in the order of their ids, then the next ones, of which those are passed by that another daemon has.
+//! Each batch of daemons that share the queue holds the queue's lock: shared, if it only changes keys that were already
+//! in the queue, or exclusively (`Outset::is_alone`). So the header that a batch has read stays true till its commit.
+//! Keys are locked one by one: the named ones all at once, in the order of their ids, then the next ones, skipping
+//! those that another daemon has.
 
 mod ahead;
 
@@ -34,27 +35,29 @@ use crate::save::{self, Saver};
 use crate::sums;
 use crate::wire::{Ask, Fault, Wire, as_one, ask};
 
-/// The tables of a queue, in the schema that is the first one where names are looked for.
+/// The tables of a queue, in the first schema of the search path.
 pub const SCHEMA: &str = include_str!("schema.sql");
-/// What each connection begins with, whatever the role or the database has for others: after a lock was waited for, the next statement
-/// must see what was written. Plans must not depend on how full the tables were when they were made, so the planner is given one way for
-/// each statement: along the indexes. A daemon that stands still in the middle of a batch holds others up for less than a call may take.
+/// Every connection begins with these, whatever defaults the role or the database has. After waiting for a lock, the
+/// next statement must see what was written meanwhile. Plans must not depend on how full the tables were when they were
+/// made, so the planner has only one choice: along the indexes. A daemon that hangs in the middle of a batch holds
+/// others up for less time than a call may take.
 pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET standard_conforming_strings = on;
     SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
     SET enable_material = off; SET jit = off; SET plan_cache_mode = force_generic_plan; SET synchronous_commit = on;
     SET client_min_messages = warning; SET idle_in_transaction_session_timeout = '2s'";
 const COMMIT: &str = "COMMIT";
-/// A transaction with the lock of the queue; its number is that of a table, so that several queues of a database are none of each other's.
+/// A transaction with the queue's lock; the lock's number is that of a table, so that several queues in a database do
+/// not share one.
 const TOGETHER: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared('keys'::regclass::oid::int8)";
-/// Whoever has it to itself waits for all batches, and none goes on beside it.
+/// Exclusive: waits for all batches under way, and excludes new ones.
 pub const ALONE: &str = "BEGIN; SELECT pg_advisory_xact_lock('keys'::regclass::oid::int8)";
-/// Attempts that ended are kept, if nobody says how many.
+/// The default number of ended attempts that are kept.
 const HISTORY: i64 = 100_000;
 
 pub struct PostgresRecords {
     wire: Wire,
     daemon: i64,
-    /// The one with which the daemon joined; `None`: nobody takes it for dead.
+    /// The epoch of the daemon's joining; `None`: it is never taken for dead.
     epoch: Option<i64>,
     is_fenced: bool,
     /// Another daemon, which must have this epoch.
@@ -62,28 +65,28 @@ pub struct PostgresRecords {
     history: i64,
     /// The server's clock counts, and not the caller's.
     has_clock: bool,
-    /// As the database has it, with what this transaction wrote. `None`: to be read.
+    /// The database's values, with this transaction's changes. `None`: not read yet.
     kept: Option<Kept>,
     is_open: bool,
     is_alone: bool,
     /// Documents were written that other daemons remember.
     has_noted: bool,
     ahead: Ahead,
-    /// What is to be sent before anything else.
+    /// Statements to send before anything else.
     writes: Vec<Ask>,
     numbers: Numbers,
-    /// So many numbers are drawn at once.
+    /// How many numbers are drawn at once.
     wanted: usize,
     /// Attempts that were written here.
     ends: i64,
-    /// The last second in which each relay was heard of here.
+    /// The last second in which each relay was heard from here.
     heard: HashMap<String, i64>,
     /// Attempts that this batch handed out.
     handed: Vec<Attempt>,
-    /// This batch has locked keys that nobody has, which another one may wait for.
+    /// This batch has locked free keys, for which another batch may wait.
     has_next: bool,
     front: Front,
-    /// Keys were made ready where others may have passed: to be said last.
+    /// Raises the floor, because keys were made ready where others may have passed. Sent last.
     raise: Option<Ask>,
 }
 
@@ -94,7 +97,7 @@ impl fmt::Debug for PostgresRecords {
 }
 
 impl PostgresRecords {
-    /// The queue that a connection with [`SETTINGS`] finds. `daemon`: the number of the one that asks, which no other has at the same time.
+    /// The queue of a connection with [`SETTINGS`]. `daemon`: the requesting daemon's number, unique at any time.
     pub fn new(client: Client, daemon: i64) -> Self {
         Self {
             wire: Wire::new(client),
@@ -121,34 +124,34 @@ impl PostgresRecords {
         }
     }
 
-    /// Nothing is done as soon as the daemon has another epoch.
+    /// Refuses everything once the daemon has another epoch.
     #[must_use]
     pub fn fenced(self, epoch: i64) -> Self {
         Self { epoch: Some(epoch), ..self }
     }
 
-    /// From now on nothing is done unless another daemon has this epoch.
+    /// From now on refuses everything unless the other daemon has this epoch.
     pub fn require(&mut self, other: Option<(i64, i64)>) {
         self.required = other;
     }
 
-    /// So many attempts that ended are kept.
+    /// Sets how many ended attempts are kept.
     #[must_use]
     pub fn keeping(self, history: u32) -> Self {
         Self { history: history.into(), ..self }
     }
 
-    /// Whether it can be asked again after it failed: it is not fenced, and no answer is missing.
+    /// Whether it can be used again after a failure: it is not fenced, and no answer is missing.
     pub fn is_usable(&self) -> bool {
         !self.is_fenced && self.wire.fault != Some(Fault::Lost) && !self.wire.client.is_closed()
     }
 
-    /// Whether the last batch met another one, and is to be carried out again.
+    /// Whether the last batch conflicted with another one, and must be repeated.
     pub fn met_another(&self) -> bool {
         self.wire.fault == Some(Fault::Conflict)
     }
 
-    /// What was handed out by a batch of which it is not known whether it was kept.
+    /// Attempts handed out by a batch of which it is not known whether it was committed.
     pub fn unheard(&self) -> &[Attempt] {
         &self.handed
     }
@@ -157,24 +160,24 @@ impl PostgresRecords {
         &self.wire.client
     }
 
-    /// The time is what the caller of the engine says: for tests, whose time is not the server's.
+    /// Uses the time of the engine's caller: for tests, whose time is not the server's.
     #[must_use]
     pub fn without_clock(self) -> Self {
         Self { has_clock: false, ..self }
     }
 
-    /// Times that the server was asked, and waited for.
+    /// How many round trips to the server were made.
     pub fn round_trips(&self) -> u64 {
         self.wire.trips
     }
 
-    /// As the next daemon finds it.
+    /// The state that the next daemon finds.
     #[must_use]
     pub fn reopened(self) -> Self {
         Self { kept: None, ahead: Ahead::default(), ..self }
     }
 
-    /// Asks, behind all that is to be written.
+    /// Sends queries, after all pending writes.
     async fn ask<const N: usize>(&mut self, asks: [Ask; N]) -> StoreResult<[Vec<Row>; N]> {
         let mut all = std::mem::take(&mut self.writes);
         all.extend(asks);
@@ -195,7 +198,7 @@ impl PostgresRecords {
         found.first().map(drop).ok_or_else(|| StoreError::Busy(text.to_owned()))
     }
 
-    /// The header, if it is not what this engine saved last; or the sums, if they were asked for.
+    /// The header, if it differs from what this engine saved last; or the sums, if they were asked for.
     async fn header(
         &mut self,
         numbers: &Row,
@@ -339,12 +342,13 @@ impl Records for PostgresRecords {
         rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(classify)
     }
 
-    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        let sql = "SELECT 1 FROM tasks
+    async fn waiting_single(&mut self, id: KeyId, payload: &str) -> StoreResult<Option<i64>> {
+        let sql = "SELECT number FROM tasks
             WHERE key = $1 AND checksum = $2 AND status = 'waiting' AND payload = $3 LIMIT 1";
         let payload = payload.as_bytes();
         let ask = ask!(sql, id.0, checksum(payload).cast_signed(), payload.to_vec());
-        Ok(!self.ask_one(ask).await?.is_empty())
+        let rows = self.ask_one(ask).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(classify)
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -393,7 +397,7 @@ impl Records for PostgresRecords {
         let write = "INSERT INTO documents (name, value) VALUES ($1, $2)
             ON CONFLICT (name) DO UPDATE SET value = excluded.value";
         let delete = "DELETE FROM documents WHERE name = $1";
-        // Of a batch that is not alone it is only who sees to a job.
+        // In a batch that is not alone, only a job's owner changes.
         self.has_noted |= self.is_alone;
         self.writes.push(match text {
             Some(text) => ask!(write, name, text),
@@ -404,7 +408,7 @@ impl Records for PostgresRecords {
 
     async fn save(&mut self, changes: Changes<'_>) -> StoreResult<()> {
         let Changes { records, ended, header, runs, counts, sums, minute, oldest } = changes;
-        // What it read before may be another thing now.
+        // What was read before may have changed.
         self.ahead = Ahead::default();
         self.numbers.used_up_to(header.last_attempt);
         let kept = self.kept.get_or_insert_default();
@@ -456,7 +460,7 @@ impl Records for PostgresRecords {
         self.numbers = Numbers::default();
         self.front = Front::default();
         if is_open && self.is_usable() {
-            // One that cannot be rolled back is by the end of the connection.
+            // If this fails, the end of the connection rolls it back.
             let _ = self.wire.send(vec![ask!("ROLLBACK")]).await;
         }
     }

@@ -1,6 +1,6 @@
-//! Sums of what ended, as they are written: changes are added up, to this daemon's part.
+//! Writing sums of what ended: changes are added to this daemon's part.
 
-use shiftboss_queue::sums::{Oldest, Sums};
+use shiftboss_queue::sums::{OVER_STEP, Oldest, Sums};
 
 use crate::header::whole;
 use crate::wire::{Ask, ask, columns, put};
@@ -28,6 +28,10 @@ const ADD_MINUTES: &str = concat!(
 );
 columns! { Minutes { minute: i64, exit_code: i64, daemon: i64, jobs: i64 }}
 
+/// A limited number: there may be millions, and this batch's requesters wait.
+const DROP_TASKS: &str =
+    "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks WHERE over < $1 LIMIT $2::int8)";
+
 pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {
     let (mut hours, mut minutes) = (Hours::default(), Minutes::default());
     for ((hour, fetcher, outcome), it) in &sums.hours {
@@ -42,11 +46,11 @@ pub(crate) fn add(sums: &Sums, daemon: i64) -> impl Iterator<Item = Ask> {
     hours.ask(ADD_HOURS).into_iter().chain(minutes.ask(ADD_MINUTES))
 }
 
-/// Of sums, and of single tasks that are over.
+/// Deletes old sums, and old single tasks that are over.
 pub(crate) fn drop_older(oldest: Oldest) -> [Ask; 3] {
     [
         ask!("DELETE FROM hours WHERE hour < $1", oldest.hour),
         ask!("DELETE FROM minutes WHERE minute < $1", oldest.minute),
-        ask!("DELETE FROM tasks WHERE over < $1", oldest.over),
+        ask!(DROP_TASKS, oldest.over, OVER_STEP),
     ]
 }

@@ -1,4 +1,4 @@
-//! The port: a batch's transaction on one connection. Records in flight stay in memory, for their ends come next.
+//! The port: a batch's transaction on one connection. Records in flight stay in memory, because their ends come next.
 //!
 //! Everything here is done before it returns; the futures are ready at once.
 
@@ -26,31 +26,31 @@ use crate::save::Saver;
 use crate::{code, documents, edits, schema, sums};
 
 const STATEMENTS_MAX: usize = 64;
-/// Attempts that ended are kept, if nothing else is said.
+/// The default number of ended attempts that are kept.
 const ATTEMPTS_KEPT: i64 = 100_000;
 
 #[derive(Debug)]
 pub struct SqliteRecords {
     connection: Connection,
-    /// As the database has it, with what this transaction wrote. `None`: to be read.
+    /// The database's values, with this transaction's changes. `None`: not read yet.
     kept: Option<Numbers>,
     /// How often others wrote, as SQLite counts it.
     version: Option<i64>,
     flights: Flights,
-    /// Others may have edited something.
+    /// Other programs may have edited something.
     is_edited: bool,
     /// The batch under way changes nothing.
     only_reads: bool,
-    /// So many of the last attempts that ended.
+    /// How many of the last ended attempts are kept.
     attempts_kept: i64,
 }
 
 impl SqliteRecords {
-    /// A queue on a connection; its tables are made if there are none.
+    /// A queue on a connection; makes its tables if there are none.
     pub fn new(connection: Connection) -> StoreResult<Self> {
         let begin = |connection: &Connection| {
             connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-            // Else a statement with a range is planned anew for each other bound.
+            // Otherwise a statement with a range is planned anew for each new bound.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             if !connection.table_exists(None, "keys")? {
                 schema::make(connection)?;
@@ -69,7 +69,7 @@ impl SqliteRecords {
         })
     }
 
-    /// Keeps so many of the last attempts that ended.
+    /// Sets how many of the last ended attempts are kept.
     #[must_use]
     pub fn keeping(self, attempts: u32) -> Self {
         Self { attempts_kept: attempts.into(), ..self }
@@ -79,7 +79,7 @@ impl SqliteRecords {
         &self.connection
     }
 
-    /// As the next daemon finds it.
+    /// The state that the next daemon finds.
     #[must_use]
     pub fn reopened(self) -> Self {
         Self { kept: None, version: None, flights: Flights::default(), ..self }
@@ -94,7 +94,7 @@ impl SqliteRecords {
         Ok(Begun { has_changed: header.is_some(), header, is_edited, ..Begun::default() })
     }
 
-    /// `None`: it is as it was.
+    /// `None`: it is unchanged.
     fn header_now(&mut self) -> Result<Option<Header>> {
         let version = self.connection.value("PRAGMA data_version", ())?;
         if self.kept.is_some() && self.version == Some(version) {
@@ -177,7 +177,7 @@ impl SqliteRecords {
     }
 }
 
-/// What a future of this store's says, which is there at once.
+/// The output of this store's futures, which are ready at once.
 pub fn at_once<T>(future: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
     let waits = || Err(StoreError::Fatal("the database waits for somebody".to_owned()));
     records::at_once(future).unwrap_or_else(waits)
@@ -267,11 +267,11 @@ impl Records for SqliteRecords {
         self.connection.values(sql, (id.0, status.word(), count)).map_err(classify)
     }
 
-    async fn has_single(&mut self, id: KeyId, payload: &str) -> StoreResult<bool> {
-        let sql = "SELECT EXISTS (SELECT 1 FROM tasks
-            WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3)";
+    async fn waiting_single(&mut self, id: KeyId, payload: &str) -> StoreResult<Option<i64>> {
+        let sql = "SELECT number FROM tasks
+            WHERE key = ?1 AND checksum = ?2 AND status = 'waiting' AND payload = ?3 LIMIT 1";
         let checksum = checksum(payload.as_bytes()).cast_signed();
-        self.connection.value(sql, (id.0, checksum, payload)).map_err(classify)
+        self.connection.first(sql, (id.0, checksum, payload), |row| row.get(0)).map_err(classify)
     }
 
     async fn ended(&mut self, attempt: Attempt) -> StoreResult<Option<EndedAttempt>> {
@@ -300,10 +300,10 @@ impl Records for SqliteRecords {
     }
 
     async fn roll_back(&mut self) {
-        // With it what is in flight is read again, at the next begin.
+        // So what is in flight is read again, too, at the next begin.
         self.kept = None;
         if !self.connection.is_autocommit() {
-            // One that cannot be rolled back is by the end of the connection.
+            // If this fails, the end of the connection rolls it back.
             let _ = self.run("ROLLBACK");
         }
     }

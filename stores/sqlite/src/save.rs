@@ -1,4 +1,4 @@
-//! Records, as they are written: the fixed part whole, rows and extras where they changed.
+//! Writing records: the fixed part as a whole, rows and extras where they changed.
 
 use rusqlite::{CachedStatement, Connection, Result, params};
 use shiftboss_protocol::fetcher_file::checksum;
@@ -12,12 +12,13 @@ use shiftboss_queue::standing::Listed;
 use crate::ask::Prepared;
 use crate::code;
 
-/// Tries of a key whose id is taken, which takes the same jitter and 2^31 keys in between.
+/// Tries for a key whose id is taken, which happens only with the same jitter and 2^31 keys in between.
 const TRIES_MAX: u32 = 1_000;
-/// Attempts that are too many go so many at a time, beside as many as have come: few where it was said that fewer are kept.
+/// When fewer attempts are kept from now on, how many surplus ones each batch deletes in addition to the number it
+/// adds.
 const FORGOTTEN_STEP: i64 = 100;
 
-/// The key is the last one, for it is not written again: its index would be, too.
+/// The key is the last column, so that it is not written again: its index would have to be, too.
 const INSERT: &str =
     "INSERT OR IGNORE INTO keys (since, started, finished, exit_code, claimed, served, waiting, failed, dead, last_attempt, attempt,
     fetcher, run, worker, lease, started_ms, owner, before, turn, held, extra, id, key)
@@ -51,7 +52,7 @@ pub(crate) struct Saver<'c> {
     /// Keys that were ever given an id.
     ids: &'c mut i64,
     ends: &'c mut i64,
-    /// In which all is done.
+    /// The minute of the batch.
     pub(crate) minute: i64,
 }
 
@@ -62,7 +63,7 @@ impl<'c> Saver<'c> {
         Self { connection, update, insert, row, ids, ends, minute: 0 }
     }
 
-    /// What became of one key; as it is from now on, and `None` if nothing is known of it any more.
+    /// Writes a key's change; returns its new record, or `None` if nothing is known of it any more.
     pub(crate) fn change(&mut self, change: Change) -> Result<Option<Stored>> {
         let Change { before, key, now } = change;
         match (before, now) {
@@ -163,10 +164,14 @@ impl<'c> Saver<'c> {
                 let sql = "UPDATE tasks SET status = ?2, over = ?3 WHERE number = ?1";
                 run(sql, params![number, status.word(), status.is_over().then_some(self.minute)])
             }
+            SingleEdit::Name { number, id } => {
+                let sql = "UPDATE tasks SET name = ?2 WHERE number = ?1 AND name IS NULL";
+                run(sql, params![number, &**id])
+            }
         }
     }
 
-    /// All that is known of a key goes.
+    /// Deletes everything known of a key.
     pub(crate) fn forget(&self, id: KeyId) -> Result<()> {
         for sql in [
             "WITH RECURSIVE chain (attempt) AS (
@@ -183,7 +188,8 @@ impl<'c> Saver<'c> {
         Ok(())
     }
 
-    /// Attempts that ended; a late result takes the place of what was known of its attempt. So many of the last ones are kept.
+    /// Writes ended attempts; a late result replaces what was known of its attempt. `kept`: how many of the last ones
+    /// are kept.
     pub(crate) fn ended(
         &mut self,
         ended: &[EndedAttempt],
@@ -209,7 +215,7 @@ impl<'c> Saver<'c> {
                 it.previous.0,
                 it.revisit,
             );
-            // A late result is rare, and to replace is dear.
+            // A late result is rare, and replacing is expensive.
             if insert.execute(values)? == 0 {
                 self.connection.prepare_cached(put_attempt!("REPLACE"))?.execute(values)?;
             }
@@ -225,7 +231,7 @@ impl<'c> Saver<'c> {
     }
 }
 
-/// What of a record is in `keys`, for it to be compared.
+/// The part of a record that is in `keys`, for comparison.
 fn fixed_part(record: &Record, place: Place) -> impl PartialEq {
     let Record { since, last, is_claimed, flight, served, singles, last_attempt, .. } = record;
     let singles = (singles.waiting, singles.failed, singles.dead);

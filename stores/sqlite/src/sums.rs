@@ -1,8 +1,8 @@
-//! Sums of what ended, as they are written: changes are added up. SQLite makes a fraction of a sum that does not fit, and the largest
-//! integer of that again.
+//! Writing sums of what ended: changes are added. SQLite turns a sum that overflows into a float, and this back into
+//! the largest integer.
 
 use rusqlite::{Connection, Result};
-use shiftboss_queue::sums::{Oldest, Sums};
+use shiftboss_queue::sums::{OVER_STEP, Oldest, Sums};
 
 pub(crate) fn add(connection: &Connection, sums: &Sums) -> Result<()> {
     for ((hour, fetcher, outcome), it) in &sums.hours {
@@ -35,5 +35,7 @@ pub(crate) fn drop_older(connection: &Connection, oldest: Oldest) -> Result<()> 
     connection.prepare_cached("DELETE FROM hours WHERE hour < ?1")?.execute([oldest.hour])?;
     let sql = "DELETE FROM minutes WHERE minute < ?1";
     connection.prepare_cached(sql)?.execute([oldest.minute])?;
-    connection.prepare_cached("DELETE FROM tasks WHERE over < ?1")?.execute([oldest.over]).map(drop)
+    let sql =
+        "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks WHERE over < ?1 LIMIT ?2)";
+    connection.prepare_cached(sql)?.execute([oldest.over, OVER_STEP]).map(drop)
 }

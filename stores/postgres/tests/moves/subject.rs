@@ -1,4 +1,4 @@
-//! The store that the tests here are about: each time that it is opened again it has moved, from a file to a server or back.
+//! The store that these tests run on: each time that it is opened again it has moved, from a file to a server or back.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ pub use crate::server::wait;
 use crate::words::Script;
 use crate::{file, server};
 
-/// A number that a daemon drew and had no use for is lost when the queue moves.
+/// A number that a daemon drew but did not use is lost when the queue moves.
 pub const HAS_GAPS: bool = true;
 
 const DAEMON: i64 = 1;
-/// Nobody's: documents are not moved here.
+/// No one's: documents are not moved here.
 const MEMBER: &str = "member/1";
 
 pub enum Store {
@@ -63,7 +63,7 @@ fn to_server(file: &Connection) -> PostgresRecords {
         wait(filling.end()).unwrap();
     }
     wait(arrival.end(client, DAEMON, MEMBER)).unwrap();
-    // The engines of these histories are nobody's.
+    // The engines of these histories have no member.
     wait(client.batch_execute("UPDATE keys SET owner = NULL; COMMIT")).unwrap();
     server
 }
@@ -105,7 +105,7 @@ fn dump(file: &Connection) -> Vec<String> {
     all
 }
 
-/// What anybody may read of a queue on a server, as the program makes it.
+/// The public views of a queue on a server, as the program makes them.
 const VIEWS: &str = include_str!("../../../../src/stores/postgres/views.sql");
 /// All that is there, and in a file, as text.
 const PUBLIC: &str = "SELECT 'queue ' || fetcher_id || '.' || fetcher_run_started || ' ' || attr_path || ' ' || payload
@@ -122,7 +122,7 @@ fn public_in_file(file: &Connection) -> Vec<String> {
     all
 }
 
-/// Its views are there only as long as they are looked at, so that no test is in another one's way.
+/// Its views exist only while they are read, so that tests do not get in each other's way.
 fn public_on_server(server: &PostgresRecords) -> Vec<String> {
     let views = VIEWS.replace("shiftboss_public", "views_of_moves");
     let first = "SELECT set_config('search_path', 'views_of_moves, ' || current_schema(), true)";
@@ -137,7 +137,7 @@ fn public_on_server(server: &PostgresRecords) -> Vec<String> {
     all
 }
 
-/// The row of a fetcher that was never served waits as little in the one view as in the other.
+/// The row of a fetcher that was never served does not wait, in either view.
 #[test]
 fn a_dead_letter_waits_in_no_view() {
     let settings = Settings { max_expired_leases: 1, ..Settings::default() };
@@ -145,7 +145,7 @@ fn a_dead_letter_waits_in_no_view() {
     Script::new(settings).run(script);
 }
 
-/// What the one that has the queue now says.
+/// The answer of the store that has the queue now.
 macro_rules! said {
     ($store:expr, $it:ident => $said:expr) => {
         match $store {
@@ -197,7 +197,7 @@ records! {
     payload(id: KeyId, task: Task) -> StoreResult<Payload>;
     single(number: i64) -> StoreResult<Option<SingleStatus>>;
     singles(id: KeyId, status: SingleStatus, count: usize) -> StoreResult<Vec<i64>>;
-    has_single(id: KeyId, payload: &str) -> StoreResult<bool>;
+    waiting_single(id: KeyId, payload: &str) -> StoreResult<Option<i64>>;
     ended(attempt: Attempt) -> StoreResult<Option<EndedAttempt>>;
     document(name: &str) -> StoreResult<Option<String>>;
     documents(prefix: &str) -> StoreResult<Vec<(String, String)>>;
