@@ -1,5 +1,5 @@
-//! What the user typed, and the checked settings made of it, once. `main` parses; the commands get arguments whose
-//! values were checked one by one. The doc comments are the help texts. Commands with many arguments have a file each.
+//! The command line as typed, and the checked settings made from it. `main` parses; the commands get arguments whose
+//! values were each checked. The doc comments are the help texts. Commands with many arguments have a file each.
 
 mod broker;
 mod common;
@@ -79,14 +79,18 @@ impl Cli {
     /// What was typed.
     ///
     /// # Errors
-    /// What clap says; help and the version, too.
+    /// clap's error; help and the version, too.
     pub fn of(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
         let definition = Self::command();
-        let words = words::straightened(words.collect(), &definition).map_err(|new| {
-            let text = format!("this is written otherwise now:\n  {}\n", words::shown(&new));
-            clap::Error::raw(ErrorKind::InvalidSubcommand, text)
-        })?;
-        Self::from_arg_matches(&definition.try_get_matches_from(words)?)
+        let words = words::straightened(words.collect());
+        let parsed = definition.clone().try_get_matches_from(&words);
+        let parsed = parsed.and_then(|found| Self::from_arg_matches(&found));
+        if parsed.as_ref().is_err_and(|error| !error.use_stderr()) {
+            return parsed;
+        }
+        let Some(new) = words::renewed(words, &definition, parsed.is_err()) else { return parsed };
+        let text = format!("this is written otherwise now:\n  {}\n", words::shown(&new));
+        Err(clap::Error::raw(ErrorKind::InvalidSubcommand, text))
     }
 }
 
@@ -278,7 +282,7 @@ fn database() -> impl TypedValueParser<Value = Database> {
 /// Columns of a request.
 const REQUEST_WIDTH: usize = 32;
 
-/// What `ask --help` lists beside its options: the requests, from the table of verbs.
+/// The requests that `ask --help` lists besides its options, from the table of verbs.
 fn requests() -> String {
     let mut help = "\
 Examples:

@@ -1,5 +1,5 @@
-//! The commands' connection to the daemon, in protocol 2 (docs/protocol.md), and what is said when it does not answer.
-//! Lines and deadlines are [`shiftboss_protocol::client`]'s.
+//! The commands' connection to the daemon, in protocol 2 (docs/protocol.md), and the errors when it does not answer.
+//! Lines and deadlines are handled by [`shiftboss_protocol::client`].
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,11 @@ use shiftboss_protocol::wire::session::Hello;
 
 use crate::escape::shown;
 use crate::exit::{ExitCode, Failure};
-use crate::target::line;
+use crate::hint::hint;
+
+/// Most bytes that are sent before answers are read, except for a single longer line: their answers fit into the
+/// socket, so that neither side waits for the other.
+pub const BATCH_BYTES: usize = 32 * 1024;
 
 /// A connection that was greeted.
 pub struct Session {
@@ -26,7 +30,7 @@ pub struct Session {
     deadline: Deadline,
 }
 
-/// What a request is answered: one JSON object, also as the daemon sent it.
+/// The answer to a request: one JSON object, parsed and as the daemon sent it.
 pub struct Answer<T> {
     pub line: String,
     pub object: T,
@@ -41,7 +45,7 @@ pub fn ask<V: Verb<Answer: DeserializeOwned>>(
     Session::begin(socket, &[request], timeout)?.answer::<V>()
 }
 
-/// The same in the name of somebody whom the daemon is to remember.
+/// The same in the name of a person whom the daemon is to remember.
 pub fn ask_as<V: Verb<Answer: DeserializeOwned>>(
     socket: &Path,
     by: Name,
@@ -52,7 +56,7 @@ pub fn ask_as<V: Verb<Answer: DeserializeOwned>>(
 }
 
 impl Session {
-    /// Connects, and says in one write who asks, and what: requests whose answers are to be read.
+    /// Connects, and sends the greeting and the requests in one write; their answers must be read.
     pub fn begin<V: Verb>(
         socket: &Path,
         requests: &[V],
@@ -84,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Sends requests whose answers are to be read. Their time begins now.
+    /// Sends requests whose answers must be read. Their time begins now.
     pub fn send(&mut self, requests: &[impl Verb]) -> Result<(), Failure> {
         self.send_lines(&lines(requests))
     }
@@ -120,7 +124,7 @@ impl Session {
             "the daemon on {} closed the connection without a word: it runs with --classic, \
              where there is no `{name}` ({} shows it), or it is stopping",
             self.socket.display(),
-            line("status")
+            hint("status")
         );
         Failure::new(ExitCode::Unavailable, text)
     }

@@ -2,8 +2,9 @@
 //!
 //! [`stores`] implements the queue. [`schedule`] says when commands run, [`fetch`]
 //! has one write a list, [`worker`] has one run for each job. [`cli`] is what the user typed;
-//! [`commands`] has one file a subcommand; [`target`], [`client`], [`socket`] and [`lock`] are what they stand on. So are [`shiftboss_runner`], whose [`child`] runs one command and
-//! whose [`runner`] runs one for each job, and [`shiftboss_console`], which has what two programs say and how they end.
+//! [`commands`] has one file a subcommand; [`target`], [`hint`], [`client`], [`socket`] and [`lock`] are their basis. So are
+//! [`shiftboss_runner`], whose [`child`] runs one command and whose [`runner`] runs one for each job, and
+//! [`shiftboss_console`], which has what two programs say and how they end.
 //!
 //! [`config`] reads the configuration file, and [`fetchers`] runs the fetchers that it names.
 //! Relays are a crate of their own, [`shiftboss_relay`].
@@ -14,6 +15,7 @@ pub mod commands;
 mod config;
 mod fetch;
 mod fetchers;
+mod hint;
 mod live;
 pub mod lock;
 mod metrics;

@@ -1,5 +1,5 @@
-//! What a daemon did that was ordered, in a sentence: said by the commands, `top` and the page alike. [`give`] orders what the last two
-//! can; the commands' own way is in [`operators`](crate::commands::operators).
+//! The result of an order to a daemon, as a sentence, the same in the commands, `top` and the web page. [`give`] sends
+//! the orders of the last two; the commands' own way is in [`operators`](crate::commands::operators).
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,15 +15,16 @@ use shiftboss_protocol::verbs::{
 
 use crate::client::ask_as;
 use crate::exit::{ExitCode, Failure};
+use crate::hint::hint;
 use crate::lock::LockState;
-use crate::target::{Target, line};
+use crate::target::Target;
 use crate::text::{counted, quoted, shown, timestamp};
 use crate::view::status::paused;
 
 /// How long the daemon may take.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Has the daemon of a queue do something, in somebody's name; what it did.
+/// Sends an order to the daemon of a queue, in a person's name; returns what it did.
 ///
 /// # Errors
 /// When there is no daemon, or it refuses.
@@ -55,7 +56,7 @@ fn said<V: Verb<Answer: DeserializeOwned + Said>>(
 
 /// A hint that names the key.
 pub fn line_of(command: &str, key: &Key) -> String {
-    line(format_args!("{command} {}", quoted(key.as_str())))
+    hint(format_args!("{command} {}", quoted(key.as_str())))
 }
 
 pub fn text(key: &Key) -> String {
@@ -203,7 +204,7 @@ impl Said for HoldAllAnswer {
         format!(
             "{}; {} lists them. Keys that come later are not held.{replaced}",
             begin_so("Held", self.held, &self.prefix),
-            line("tasks --held")
+            hint("tasks --held")
         )
     }
 }
@@ -228,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// What a user sees, to the letter.
+    /// The exact output.
     #[test]
     fn the_answers_are_as_documented() {
         let key = |text: &str| Key::new(text).unwrap();

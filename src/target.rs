@@ -1,18 +1,17 @@
-//! The target of a command: a queue's database, or its daemon's socket. Said once, with -t, and else found where everybody finds
-//! it: in SHIFTBOSS_TARGET, or in the configuration file.
+//! The target of a command: a queue's database, or its daemon's socket. Given with -t, or else found in
+//! SHIFTBOSS_TARGET or in the configuration file.
 //!
-//! Used by all commands that have a target. Any kind serves any command that can use it. A look at a queue asks nobody: the lock
-//! file tells whether a daemon runs, the database (read-only) the rest; so it works whether or not one runs. An order goes to a
-//! daemon's socket, which the lock file of a database in a file names, and the table of daemons of one on a server.
+//! Used by all commands that have a target. Any kind serves any command that can use it. A look at a queue asks no
+//! daemon: the lock file shows whether one runs, and the rest is in the database (read-only); so it works whether or
+//! not one runs. An order goes to a daemon's socket: for a file, the lock file names it; for a server, the table of
+//! daemons.
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -22,11 +21,10 @@ use shiftboss_queue::reader::{ReadResult, Reader};
 
 use crate::config;
 use crate::exit::{ExitCode, Failure};
+use crate::hint::remember;
 use crate::lock::{self, LockState};
 use crate::socket::check_length;
 use crate::stores::{self, Database};
-use crate::text::quoted;
-use crate::view::health::runs;
 
 /// The configuration file of the packages.
 pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
@@ -34,7 +32,7 @@ pub const PACKAGED_CONFIGURATION: &str = "/etc/shiftboss.toml";
 const ASK_A_SOCKET: &str = "a daemon that uses it is found by its socket: give that instead";
 /// Commands that are for one daemon of a queue, not for all of it.
 const FOR_ONE: [&str; 3] = ["drain", "run-fetcher", "accept-input"];
-/// What a database begins with.
+/// The first bytes of a database.
 const DATABASE_BEGINS: &[u8] = b"SQLite format 3\0";
 
 /// The option of every command that has a target.
@@ -48,21 +46,7 @@ pub struct Asked {
     target: Option<PathBuf>,
 }
 
-/// What was typed, as the next command line has to have it, too.
-static TYPED: OnceLock<String> = OnceLock::new();
-
-/// From now on [`line()`] names this target: nobody else knows it.
-pub fn remember(target: &Path) {
-    let target = Database::from(target.to_owned()).to_string();
-    let _ = TYPED.set(format!("-t {} ", quoted(&target)));
-}
-
-/// A command line of ours that works as it stands for whoever typed this one: what was typed with -t it has, too.
-pub fn line(words: impl Display) -> String {
-    format!("`shiftboss {}{words}`", TYPED.get().map_or("", String::as_str))
-}
-
-/// Where a queue and its daemon are, as far as that was said.
+/// Where a queue and its daemon are, as far as it was given.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 struct Places {
     database: Option<Database>,
@@ -70,7 +54,7 @@ struct Places {
 }
 
 impl Places {
-    /// What a configuration file says; what else stands in it may be wrong.
+    /// The target in a configuration file; the rest of the file may be wrong.
     fn of_file(file: &Path) -> Result<Self, Failure> {
         let file = config::File::read(file)?;
         let (said, directory): (Self, _) = (file.some()?, file.directory());
@@ -80,7 +64,7 @@ impl Places {
         })
     }
 
-    /// What one word says: what is no file, and no URL, is a socket, or was one.
+    /// The target of one word: if it is neither a file nor a URL, it is a socket, or was one.
     fn of_word(word: PathBuf) -> Self {
         match Database::from(word) {
             Database::File(path) if !path.is_file() => {
@@ -90,7 +74,7 @@ impl Places {
         }
     }
 
-    /// What the environment says, else the file that it names, else the packages' one.
+    /// The environment's target, else that of the file that it names, else that of the packages' file.
     fn usual(
         variable: impl Fn(&str) -> Option<OsString>,
         packaged: &Path,
@@ -145,7 +129,7 @@ impl Asked {
         found.into_iter().next().ok_or_else(nothing_said)
     }
 
-    /// The sockets of the daemons that can be asked from here; there is one at least.
+    /// The sockets of the daemons that can be reached from here; at least one.
     fn sockets(&self) -> Result<Vec<PathBuf>, Failure> {
         let socket = match self.places()? {
             Places { socket: Some(socket), .. } => socket,
@@ -182,7 +166,7 @@ fn nothing_said() -> Failure {
 /// The sockets of those daemons of a queue on a server that run on this machine: each has the lock of its socket.
 fn sockets_here(server: &Database) -> Result<Vec<PathBuf>, Failure> {
     let status = ask(server, |reader, now| reader.status(now))?;
-    let here = status.daemons.iter().filter(|daemon| runs(daemon)).filter_map(|daemon| {
+    let here = status.daemons.iter().filter(|daemon| daemon.runs()).filter_map(|daemon| {
         let holder = lock::holder_of(daemon.socket.as_deref()?.as_ref())?;
         let is_it = daemon.pid == Some(holder.pid.into()) && holder.database == server.name();
         is_it.then_some(holder.socket)
@@ -206,7 +190,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// What was found as one line of JSON: in the envelope that all objects have.
+    /// The result as one line of JSON, in the envelope that all objects have.
     pub fn json(&self, found: &impl Serialize) -> Result<String, Failure> {
         let (daemon, daemon_unknown) = match &self.daemon {
             LockState::Free => (None, None),
@@ -259,7 +243,7 @@ fn database_of(target: &Database) -> Result<Database, Failure> {
     queue_of(left, target)
 }
 
-/// The database of whoever listens on a socket, or did.
+/// The database of the daemon that listens on a socket, or did.
 fn queue_of(holder: Daemon, socket: &Path) -> Result<Database, Failure> {
     let database: Database = holder.database.into();
     if !database.is_broker() {
@@ -272,7 +256,7 @@ fn queue_of(holder: Daemon, socket: &Path) -> Result<Database, Failure> {
     Err(Failure::new(ExitCode::Unavailable, text))
 }
 
-/// A word of a command line is a target, not a key: a database, or what is a daemon's socket or was one.
+/// Whether a word of a command line is a target, not a key: a database, or a daemon's present or former socket.
 pub fn is_target(word: &Path) -> bool {
     let begins = |file: File| {
         let mut begin = Vec::new();
@@ -288,7 +272,8 @@ pub fn is_target(word: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// The environment comes before the file, a relative path is its directory's, and one word is a socket or a database.
+    /// The environment comes before the file, a path in the file is relative to its directory, and a word is a socket
+    /// or a database.
     #[test]
     fn what_is_usual() {
         let directory = tempfile::tempdir().unwrap();
@@ -320,7 +305,7 @@ mod tests {
         assert_eq!(found(&file, &[("SHIFTBOSS_CONFIG", nowhere)]), code);
     }
 
-    /// A key is no target, though it is a URL.
+    /// A key is not a target, even if it is a URL.
     #[test]
     fn what_is_a_target() {
         let directory = tempfile::tempdir().unwrap();

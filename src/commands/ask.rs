@@ -1,7 +1,7 @@
 //! `shiftboss ask`: sends request lines as a worker would, and prints the answers.
 //!
 //! For trying things out, and for scripts. It writes lines, closes its write side, and copies what comes back until the daemon
-//! closes. Each line is answered by one; who is given a job is told so.
+//! closes. Each line gets one line as its answer; a warning names the jobs that were handed out.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -13,12 +13,12 @@ use shiftboss_protocol::wire::answers::Answer as Line;
 use super::printing::offer;
 use crate::client::no_answer;
 use crate::exit::{ExitCode, Failure};
-use crate::target::line;
+use crate::hint::hint;
 use crate::text::{quoted, shown};
 
-/// What is kept of a line: a job's attempt and key are among it.
+/// Bytes kept of a line: they contain a job's attempt and key.
 const LINE_BEGIN_BYTES: usize = 8 * 1024;
-/// Jobs whose keys are told.
+/// Most jobs whose keys are named.
 const JOBS_MAX: usize = 1_000;
 
 pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Failure> {
@@ -36,7 +36,7 @@ pub fn run(socket: &Path, lines: &[String], timeout: Duration) -> Result<(), Fai
     held
 }
 
-/// What is kept of the answers, however long they are.
+/// What is kept of the answers, in bounded memory.
 #[derive(Default)]
 struct Heard {
     /// Line ends so far.
@@ -71,8 +71,8 @@ impl Heard {
 fn warn_of(key: &str) {
     // One that begins so would be taken for an option.
     let end = if key.starts_with('-') { "-- " } else { "" };
-    let (name, requeue) = (shown(key), line(format_args!("requeue {end}{}", quoted(key))));
-    // Nobody may be reading.
+    let (name, requeue) = (shown(key), hint(format_args!("requeue {end}{}", quoted(key))));
+    // There may be no reader.
     let _ = writeln!(
         io::stderr(),
         "shiftboss: this took the job of {name}: nobody else gets it until its DONE or the end of its \
@@ -99,8 +99,8 @@ fn hold(
             break;
         }
         heard.add(&read);
-        // An answer that nobody saw was read from the socket all the same: the daemon takes its job for delivered. So
-        // this is a failure even where a listing would end well.
+        // An answer that could not be printed was read from the socket all the same, so the daemon takes its job for
+        // delivered. So this is a failure, unlike with a listing.
         if !offer(&read)? {
             return Err(Failure::silent(ExitCode::StoreIo));
         }

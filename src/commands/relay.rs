@@ -1,6 +1,6 @@
 //! `shiftboss relay`: the supervision tree with a daemon's queue behind a broker in the place of a database.
 //!
-//! As `serve` it makes everything that touches the outside, in the order in which it can fail with the clearest message.
+//! Like `serve` it makes everything that touches the outside, in the order that gives the clearest error messages.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use super::serve::{needs, signals, tree_failure};
 use crate::cli::RelaySettings;
 use crate::config::DaemonFiles;
 use crate::exit::{ExitCode, Failure};
+use crate::hint::{hint, remember};
 use crate::lock;
 use crate::logging;
 use crate::process_usage;
@@ -26,11 +27,10 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::start_failure;
-use crate::target::{line, remember};
 
-/// How often a fetcher that somebody else has is asked for again.
+/// How often to ask again for a fetcher that another member has.
 const RETRY_ELSEWHERE: Duration = Duration::from_secs(60);
-/// What the init system is asked for each time that it is said that no daemon has answered.
+/// The extra time that the init system is asked for with each message that no daemon has answered.
 const START_PATIENCE: Duration = Duration::from_secs(180);
 
 pub fn run(settings: RelaySettings) -> Result<(), Failure> {
@@ -62,7 +62,7 @@ pub fn run(settings: RelaySettings) -> Result<(), Failure> {
         return Ok(());
     };
     if found.is_paused {
-        warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
+        warn!("The queue is paused: nothing is handed out until {}.", hint("resume"));
     }
     let parts = Parts {
         store,

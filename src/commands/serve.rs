@@ -1,7 +1,7 @@
-//! `shiftboss serve`: checks what the daemon stands on, then runs the supervision tree.
+//! `shiftboss serve`: checks what the daemon needs, then runs the supervision tree.
 //!
-//! Everything that touches the outside is made here, in the order in which it can fail with the
-//! clearest message, and handed to [`shiftboss_actors::tree::run`]. No logic of the queue.
+//! Everything that touches the outside is made here, in the order that gives the clearest error messages, and passed to
+//! [`shiftboss_actors::tree::run`]. No logic of the queue.
 
 pub(super) mod configuration;
 pub(super) mod init_system;
@@ -28,6 +28,7 @@ use crate::cli::{ServeArguments, ServeSettings};
 use crate::config::FetcherTable;
 use crate::exit::{ExitCode, Failure};
 use crate::fetchers::Fetchers;
+use crate::hint::{hint, remember};
 use crate::lock;
 use crate::logging;
 use crate::process_usage;
@@ -35,12 +36,11 @@ use crate::signals::Signals;
 use crate::socket::SocketFile;
 use crate::standard_error;
 use crate::stores::{self, Database, Opened, Policy};
-use crate::target::{line, remember};
 use configuration::Configuration;
 use init_system::InitSystem;
 use locks::Locks;
 
-/// What may be taken over is looked for no more often.
+/// Shortest pause between two looks for fetchers to take over.
 const TAKEOVER_LOOK_MIN: Duration = Duration::from_secs(1);
 
 pub fn run(typed: ServeArguments) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     let (configuration, wanted) = Configuration::new(typed, settings);
     let settings = configuration.in_force();
     let common = &settings.common;
-    // Nothing is made before all that is there was looked at, and the database is changed last.
+    // Nothing is made before everything existing was checked, and the database is changed last.
     needs::faults(&settings.files()).into_iter().next().map_or(Ok(()), Err)?;
     let binder = SocketFile::prepare(&common.socket)?;
     let daemon = lock::this_process(&settings.database.name(), &common.input, &common.socket.path);
@@ -95,7 +95,7 @@ pub fn run(typed: ServeArguments) -> Result<(), Failure> {
     }
     needs::warn_without_network(&settings.fetchers);
     if found.is_paused {
-        warn!("The queue is paused: nothing is handed out until {}.", line("resume"));
+        warn!("The queue is paused: nothing is handed out until {}.", hint("resume"));
     }
     let database = settings.database.clone();
     let check = database.file().filter(|_| !found.was_clean).map(Path::to_owned);
@@ -137,16 +137,16 @@ async fn run_tree(
         }
     };
     let ended = tree::run(parts, &mut InitSystem { at_ready: || locks.keep() }, stop).await;
-    // It is why the tree was stopped, whatever else came of that.
+    // This is why the tree was stopped, whatever its own result is.
     unsound.map_or(ended, |fault| Err(TreeError::Storage(StoreError::Corrupt(fault))))
 }
 
-/// After an unclean stop: reads the whole database in the background. Resolves, with what is wrong, only
-/// when it is corrupt.
+/// After an unclean stop: reads the whole database in the background. Resolves only if it is corrupt, with what is
+/// wrong.
 async fn checked(database: Option<PathBuf>) -> String {
     if let Some(path) = database {
         info!("The daemon was not stopped cleanly: checking the database in the background.");
-        // Marked at once: the daemon may be ended before it gets to say so.
+        // Marked at once: the daemon may be killed before it can report it.
         let check = move || {
             let checked = stores::quick_check(&path);
             if let Err(StoreError::Corrupt(fault)) = &checked {
@@ -167,7 +167,7 @@ async fn checked(database: Option<PathBuf>) -> String {
     std::future::pending().await
 }
 
-/// What lives in the tree beside its own actors; `wanted` are the fetchers, now and later.
+/// The services in the tree, besides its own actors; `wanted` are the fetchers, now and later.
 fn services(
     settings: &ServeSettings,
     wanted: watch::Receiver<Vec<FetcherTable>>,
@@ -177,14 +177,14 @@ fn services(
         let (file, operators) = (settings.database.file(), settings.relay_operators.clone());
         services.push(Box::new(Relays::new(broker.clone(), operators, file.map(Path::to_owned))));
     }
-    // Without a file there are none; those that a former daemon ran are forgotten then.
-    // What they get is beside the daemon's own files.
+    // Without a file there are no managed fetchers; those of a former daemon are then forgotten. Their files are beside
+    // the daemon's own.
     let beside = settings.database.file().unwrap_or(&settings.common.socket.path).to_owned();
     services.push(Box::new(Fetchers::new(settings.common.input.clone(), beside, wanted)));
     Ok(services)
 }
 
-/// Found while it was used. A file is not used again until somebody has looked at it.
+/// Damage found while it was used. A file is not used again until it has been checked.
 fn corrupt(database: &Database, fault: &str) -> Failure {
     let Some(file) = database.file() else {
         let text =

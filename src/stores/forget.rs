@@ -1,7 +1,9 @@
-//! Forgets a daemon of a queue on a server, or a relay of any, that is gone for good: its lists leave the queue, and its fetchers are
-//! free. Called by `shiftboss forget --daemon`, beside the daemon if one runs; it knows none.
+//! Forgets a daemon of a queue on a server, or a relay of any queue, that is gone for good: its lists leave the queue,
+//! and its fetchers are free. Called by `shiftboss forget --daemon`, beside the daemon if one runs, and without
+//! contacting it.
 //!
-//! What is to be done the queue's engine knows; here it is asked in bounded steps. What was begun and failed is ended by the next try.
+//! The queue's engine does the work; this module calls it in bounded steps. If it fails in between, the next try
+//! finishes it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +19,16 @@ use shiftboss_sqlite::{SqliteRecords, at_once, document};
 use super::sqlite::{stopped, transfer};
 use super::{Database, server, start_failure};
 use crate::exit::{ExitCode, Failure};
-use crate::target::line;
+use crate::hint::hint;
 
-/// What a daemon that was forgotten left.
+/// What a forgotten daemon has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Lists that leave the queue.
     pub(crate) lists: u64,
     /// Fetchers that another daemon may have.
     pub(crate) fetchers: u64,
-    /// Leased jobs that wait again, for no other daemon lived.
+    /// Leased jobs that wait again, because no other daemon was alive.
     pub(crate) jobs: u64,
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn forget_daemon(database: &Database, name: &str) -> Result<Left, Fai
     left.ok_or_else(|| {
         let text = format!(
             "the queue in {database} has no daemon and no relay {name}: {} shows those that it has",
-            line("status")
+            hint("status")
         );
         Failure::new(ExitCode::BadData, text)
     })
@@ -68,7 +70,7 @@ fn relay_of_file(path: &Path, name: &str) -> Result<Option<Left>, Failure> {
     })
 }
 
-/// `None`: nobody is called so. If it `lives`, it is refused with this.
+/// `None`: there is no member of this name. If it is alive, fails with `lives`.
 pub(super) async fn forget_member(
     engine: &mut Engine<impl Records>,
     now: Millis,

@@ -1,7 +1,7 @@
-//! `shiftboss drain`: the daemon hands nothing out any more, and stops when no job is in flight.
+//! `shiftboss drain`: the daemon no longer hands anything out, and stops when no job is in flight.
 //!
-//! Waits for the close of the connection, and then for the daemon's end: its lock on the socket
-//! tells. On a terminal it shows meanwhile what is still out.
+//! Waits for the close of the connection, and then for the daemon's end, which its lock on the socket shows. On a
+//! terminal it shows meanwhile what is still out.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -15,10 +15,11 @@ use crate::cli::DaemonArguments;
 use crate::client::Session;
 use crate::commands::printing::print;
 use crate::exit::{ExitCode, Failure};
+use crate::hint::hint;
 use crate::lock;
 use crate::orders::Said;
 use crate::stores::Database;
-use crate::target::{self, line};
+use crate::target;
 use crate::terminal;
 use crate::text::{counted, cut, shown};
 
@@ -35,7 +36,7 @@ const SHOWN_WIDTH: usize = 78;
 pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
     let socket = &daemon.target.socket("drain")?;
     let whole = daemon.timeout.and_then(within);
-    // Where the kernel does not tell, the note does: if nobody runs, nobody answers.
+    // If the lock cannot be checked, the note must do: if no daemon runs, none will answer.
     let holder = lock::holder_of(socket).or_else(|| lock::noted(socket));
     let patience = daemon.timeout().min(ANSWER_TIMEOUT);
     let mut session = Session::begin(socket, &[Drain {}], patience)?;
@@ -51,8 +52,8 @@ pub(super) fn run(daemon: &DaemonArguments) -> Result<(), Failure> {
         return Err(unavailable(format!(
             "waited {waited}, and jobs are still in flight ({} shows them); the daemon stops when they have \
              ended, or goes on after {}",
-            line("status"),
-            line("resume")
+            hint("status"),
+            hint("resume")
         )));
     }
     let database = holder.as_ref().map(|holder| Database::from(holder.database.clone()));
@@ -76,7 +77,7 @@ fn gone(database: Option<&Database>) -> String {
     match database {
         Some(Database::File(_)) => format!(
             "The daemon has gone. The queue stays paused: once a daemon runs again, {} hands tasks out.\n",
-            line("resume")
+            hint("resume")
         ),
         _ => "The daemon has gone.\n".to_owned(),
     }
@@ -95,11 +96,11 @@ fn require_drained(database: &Database) -> Result<(), Failure> {
     Err(unavailable(format!(
         "the daemon ended otherwise, with {jobs} in flight: start it again (it hands nothing out \
          until {}), and drain it again if it is to stop by itself",
-        line("resume")
+        hint("resume")
     )))
 }
 
-/// So long from now on, and no longer than the whole.
+/// This time from now on, but no longer than the whole.
 fn at_most(time: Duration, whole: Deadline) -> Deadline {
     [within(time), whole].into_iter().flatten().min()
 }
@@ -121,7 +122,7 @@ fn wait_closed(session: &mut Session, whole: Deadline, shows: bool) -> Result<bo
                     show_line(&holders(&queue.found.holders));
                 }
                 Ok(_) => {}
-                // It does not say; too many errors would end the connection.
+                // The daemon does not answer this; too many errors would end the connection.
                 Err(_) => asks = false,
             },
             Err(error) if !is_timeout(&error) => return Err(session.no_answer(&error)),
@@ -146,7 +147,7 @@ fn holders(holders: &[Holding]) -> String {
 }
 
 fn show_line(text: &str) {
-    // Nobody may be looking.
+    // There may be no reader.
     let _ = write!(io::stderr(), "\r\x1b[K{text}");
 }
 

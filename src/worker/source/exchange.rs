@@ -1,5 +1,5 @@
-//! What a slot says to the daemon and what it makes of the answers: ends that are reported, jobs that are asked for,
-//! and a daemon that does not answer: what is logged, how long until the next try, and whether there is to be one.
+//! A slot's requests to the daemon, and its handling of the answers: reporting ends, asking for jobs, and a daemon that
+//! does not answer: what is logged, how long until the next try, and whether there is one.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,21 @@ use shiftboss_protocol::wire::answers::Job;
 use tracing::{debug, info, warn};
 
 use super::Slot;
+use crate::hint::hint;
 use crate::runner::Stop;
-use crate::target::line;
 use crate::worker::client::is_not_ours;
 use crate::worker::connection::Given;
 use crate::worker::pool::{Pool, State};
 
-/// The first delay of a new try.
+/// The first delay before a retry.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
-/// A worker beats so often within a lease.
+/// How many beats a worker sends within a lease.
 pub(super) const BEATS_PER_LEASE: u32 = 3;
 
 /// Said of a queue that is paused, which looks like one with nothing in it.
 pub fn paused() -> String {
-    let resume = line("resume");
+    let resume = hint("resume");
     format!("The queue is paused, or the daemon drains: nothing is handed out until {resume}.")
 }
 
@@ -87,7 +87,7 @@ impl Slot {
             is_greeted = self.client.greet() => is_greeted?,
             () = outdated(), if end.is_none() => return Ok((None, None)),
         };
-        // A greeting is no answer of one that refuses all else.
+        // A daemon that greets but refuses everything else has not answered.
         if is_greeted && !self.pool.borrow().is(State::Busy) {
             self.is_answered();
         }
@@ -97,7 +97,7 @@ impl Slot {
             (None, None) => None,
         };
         let given = self.client.job(wait, outdated()).await?;
-        // What was sent may yet meet a daemon that stops: only an answer is one.
+        // A sent request may still reach a daemon that is stopping: only its answer counts.
         if wait.is_some() && busy.is_none() {
             self.is_answered();
             self.is_paused(given.as_ref());
@@ -105,8 +105,8 @@ impl Slot {
         Ok((given, busy))
     }
 
-    /// Reports an end, and asks for a job in the same breath. An end that was answered is not kept any longer; else
-    /// it is returned why it is to be said again.
+    /// Reports an end, and asks for a job at the same time. An end that was answered is no longer kept; otherwise
+    /// returns why it must be reported again.
     async fn report(
         &mut self,
         end: &mut Option<(Job, u8)>,
@@ -135,8 +135,8 @@ impl Slot {
         Ok(None)
     }
 
-    /// Logs that the queue is paused, and that it is not any more. Who leaves at once says it at the end, and a
-    /// request that was taken back is answered without a reason.
+    /// Logs that the queue is paused, and that it no longer is. With `--once` it is reported at the end, and a request
+    /// that was taken back is answered without a reason.
     fn is_paused(&self, given: Option<&Given>) {
         let paused = given.and_then(|given| match given {
             Err(Idle::Paused(waiting)) => Some(waiting),
@@ -152,7 +152,7 @@ impl Slot {
         }
     }
 
-    /// Waits before the next try; an error says that there is to be none.
+    /// Waits before the next try; an error means that there is none.
     pub(super) async fn wait_out(
         &mut self,
         error: ClientError,
@@ -191,7 +191,7 @@ impl Slot {
         shortened(trouble.backoff.next_delay())
     }
 
-    /// The daemon has said something.
+    /// The daemon has answered.
     pub(super) fn is_answered(&self) {
         self.is_news(State::Busy, false);
         if self.is_news(State::Silent, false) {
